@@ -1,0 +1,108 @@
+// Device helpers that several kernels share: storage type <-> float, NaN-propagating max, 16-byte and streaming accesses.
+//
+// Everything here compiles for sm_75 and newer, with NVRTC and with nvcc. Kernels keep numbers in the storage type T of
+// their arguments (float, __half or __nv_bfloat16) and do arithmetic in float.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+// ---- storage type <-> float ------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ float to_float(float value) { return value; }
+__device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+template <typename T>
+__device__ __forceinline__ T from_float(float value);
+template <>
+__device__ __forceinline__ float from_float<float>(float value) {
+  return value;
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+// ---- maximum and ReLU as ONNX and torch define them: NaN in, NaN out ---------------------------------------------------
+// fmaxf returns the other operand when one is NaN, so it would hide a NaN. One instruction from sm_80 on, two before.
+
+__device__ __forceinline__ float max_nan(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+#else
+  return (a > b || a != a) ? a : b;  // a NaN in b makes the comparison false and is returned
+#endif
+}
+
+__device__ __forceinline__ __half2 max_nan(__half2 a, __half2 b) {
+#if __CUDA_ARCH__ >= 800
+  return __hmax2_nan(a, b);
+#else
+  return __floats2half2_rn(max_nan(__low2float(a), __low2float(b)), max_nan(__high2float(a), __high2float(b)));
+#endif
+}
+
+__device__ __forceinline__ float relu_nan(float value) { return max_nan(value, 0.0f); }
+__device__ __forceinline__ __half2 relu_nan(__half2 value) { return max_nan(value, __float2half2_rn(0.0f)); }
+
+// ---- 16-byte accesses --------------------------------------------------------------------------------------------------
+
+// As many T as fit in 16 bytes: the widest access that one thread makes on every architecture supported.
+template <typename T>
+struct alignas(16) Pack16 {
+  static constexpr int kCount = 16 / static_cast<int>(sizeof(T));
+  T value[kCount];
+};
+
+template <typename T>
+__device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
+  Pack16<T> pack;
+  *reinterpret_cast<uint4*>(&pack) = bits;
+  return pack;
+}
+
+template <typename T>
+__device__ __forceinline__ uint4 bits_from_pack(const Pack16<T>& pack) {
+  return *reinterpret_cast<const uint4*>(&pack);
+}
+
+// `address` must be 16-byte aligned in all four.
+template <typename T>
+__device__ __forceinline__ Pack16<T> load16(const T* address) {
+  return pack_from_bits<T>(*reinterpret_cast<const uint4*>(address));
+}
+
+template <typename T>
+__device__ __forceinline__ void store16(T* address, const Pack16<T>& pack) {
+  *reinterpret_cast<uint4*>(address) = bits_from_pack(pack);
+}
+
+// For data that is read or written once: leaves L1 alone and is the first to be evicted from L2.
+template <typename T>
+__device__ __forceinline__ Pack16<T> load16_streaming(const T* address) {
+  return pack_from_bits<T>(__ldcs(reinterpret_cast<const uint4*>(address)));
+}
+
+template <typename T>
+__device__ __forceinline__ void store16_streaming(T* address, const Pack16<T>& pack) {
+  __stcs(reinterpret_cast<uint4*>(address), bits_from_pack(pack));
+}
+
+// ---- warp sums ---------------------------------------------------------------------------------------------------------
+
+// Sum over groups of kLanes neighbouring lanes (a power of two); every lane of a group gets it. All 32 lanes must call.
+template <int kLanes>
+__device__ __forceinline__ float group_sum(float value) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, offset);
+  }
+  return value;
+}
