@@ -1,0 +1,79 @@
+"""The command line ``lenet-trt VERB``: a thin layer over one module a verb."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from lenet_trt import __version__
+from lenet_trt.errors import LenetTrtError
+
+# verb -> (module with add_arguments() and command(), what it does)
+VERBS = {
+    "train": ("lenet_trt.train", "train LeNet-5 on MNIST and write its weights"),
+    "export": ("lenet_trt.export.__main__", "write LeNet-5, the MatMul or the Conv case as ONNX"),
+    "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
+    "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),
+    "doctor": ("lenet_trt.doctor", "say what can run on this machine and what to install"),
+}
+
+
+def parser_for(verb: str) -> argparse.ArgumentParser:
+    """Build the argument parser of one verb, importing that verb's module alone."""
+    module_name, summary = VERBS[verb]
+    module = importlib.import_module(module_name)
+    parser = argparse.ArgumentParser(
+        prog=f"lenet-trt {verb}",
+        description=summary[0].upper() + summary[1:] + ".",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    module.add_arguments(parser)
+    parser.set_defaults(command=module.command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit status: 0, 1 (failed), 2 (bad usage) or 130 (interrupted)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] not in VERBS:
+        return _top_level(arguments)
+    try:
+        parsed = parser_for(arguments[0]).parse_args(arguments[1:])
+        status = parsed.command(parsed)
+        sys.stdout.flush()
+        return int(status)
+    except LenetTrtError as error:
+        print(f"lenet-trt {arguments[0]}: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"lenet-trt {arguments[0]}: interrupted; nothing was changed", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _top_level(arguments: list[str]) -> int:
+    width = max(map(len, VERBS))
+    parser = argparse.ArgumentParser(
+        prog="lenet-trt",
+        description="LeNet-5 on TensorRT: engines, hand-written plugins, and where the time goes.",
+        epilog="verbs:\n"
+        + "\n".join(f"  {verb:<{width}}  {summary}" for verb, (_, summary) in VERBS.items())
+        + "\n\nlenet-trt VERB --help says more; python -m lenet_trt.VERB is the same.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"lenet-trt {__version__}")
+    parser.add_argument("verb", metavar="VERB", choices=list(VERBS))
+    try:
+        parser.parse_args(arguments[:1])
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

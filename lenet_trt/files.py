@@ -1,0 +1,100 @@
+"""Files that are either whole or not there, and their hashes."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError
+
+
+def sha256_bytes(data: bytes) -> str:
+    """Hash ``data``, as lower-case hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Hash the file's bytes without reading them into memory at once, as lower-case hexadecimal."""
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it replaces ``path``, on failure it is removed.
+
+    Readers see the old file or the new one, never a part of it.
+
+    Raises:
+        LenetTrtError: the folder cannot be written, or the disk is full; ``path`` is as it was.
+    """
+    path = Path(path)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        # mkstemp makes files for their owner alone; give this one the mode that open() would have given.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        if error.filename is not None and Path(error.filename).parent != path.parent:
+            raise
+        raise LenetTrtError(
+            f"cannot write {path}: {error.strerror or error}; what was there before is unchanged. "
+            "Free some space or choose another place with -o."
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that no reader ever sees a part of it."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold the lock that belongs to ``path``: one process at a time, others wait.
+
+    The lock file stays (removing it would let two waiters hold two different files).
+    """
+    lock = path.parent / f".{path.name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(lock, "w")
+    except OSError as error:
+        raise LenetTrtError(
+            f"cannot write in {path.parent}: {error.strerror}. Choose another place with -o."
+        ) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def cache_dir() -> Path:
+    """Return the folder for downloads and compiled kernels: $LENET_TRT_CACHE, else ~/.cache/lenet-trt."""
+    chosen = os.environ.get("LENET_TRT_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lenet-trt"
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
