@@ -1,0 +1,35 @@
+// Geometry of LeNet-5, shared by every variant of the whole-network kernel `lenet5`.
+//
+//   x [n, 1, 28, 28] -> conv1 6@5x5 + ReLU [n, 6, 24, 24] -> maxpool 2 [n, 6, 12, 12]
+//                    -> conv2 16@5x5 + ReLU [n, 16, 8, 8] -> maxpool 2 [n, 16, 4, 4]
+//                    -> flatten [n, 256] -> fc1 + ReLU [n, 120] -> fc2 + ReLU [n, 84] -> fc3 y [n, 10]
+//
+// Weights are the plain row-major tensors of the torch model: convolutions [out, in, 5, 5], linear layers [out, in].
+#pragma once
+
+namespace lenet5 {
+
+constexpr int kImageSide = 28;
+constexpr int kImagePixels = kImageSide * kImageSide;  // 784
+
+constexpr int kFilterSide = 5;
+constexpr int kFilterTaps = kFilterSide * kFilterSide;  // 25, of one input channel
+constexpr int kPool = 2;
+
+constexpr int kConv1Channels = 6;
+constexpr int kConv1Side = kImageSide - kFilterSide + 1;  // 24
+constexpr int kPool1Side = kConv1Side / kPool;            // 12
+constexpr int kPool1Pixels = kPool1Side * kPool1Side;     // 144
+
+constexpr int kConv2Channels = 16;
+constexpr int kConv2Taps = kConv1Channels * kFilterTaps;  // 150, of one output
+constexpr int kConv2Side = kPool1Side - kFilterSide + 1;  // 8
+constexpr int kPool2Side = kConv2Side / kPool;            // 4
+constexpr int kPool2Pixels = kPool2Side * kPool2Side;     // 16
+
+constexpr int kFeatures = kConv2Channels * kPool2Pixels;  // 256
+constexpr int kFc1 = 120;
+constexpr int kFc2 = 84;
+constexpr int kClasses = 10;
+
+}  // namespace lenet5
