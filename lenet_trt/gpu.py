@@ -1,0 +1,75 @@
+"""Which CUDA GPUs are here, read through the driver; nothing else of CUDA is needed or initialised for long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One CUDA device: ``sm`` is its compute capability as people write it, "8.6"."""
+
+    index: int
+    name: str
+    sm: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The devices of this machine, or why none can be used; ``driver_cuda`` is the newest CUDA it takes."""
+
+    devices: tuple[Gpu, ...]
+    driver_cuda: str | None
+    problem: str | None
+
+
+@cache
+def gpus() -> Gpus:
+    """Ask the CUDA driver for the devices; a machine without driver or GPU gives an empty answer."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        return Gpus(
+            (), None, f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings"
+        )
+    try:
+        (status,) = driver.cuInit(0)
+    except RuntimeError as error:  # libcuda.so.1 is not there
+        return Gpus((), None, f"no NVIDIA driver ({error})")
+    if status != driver.CUresult.CUDA_SUCCESS:
+        return Gpus((), None, f"the NVIDIA driver answers {status.name}")
+    version = _ask(driver.cuDriverGetVersion())
+    devices = tuple(_device(driver, index) for index in range(_ask(driver.cuDeviceGetCount())))
+    driver_cuda = f"{version // 1000}.{version % 1000 // 10}"
+    return Gpus(devices, driver_cuda, None if devices else "the driver sees no GPU")
+
+
+def first_gpu() -> Gpu | None:
+    """Return device 0, the one that is used unless CUDA_VISIBLE_DEVICES says otherwise, or None."""
+    return next(iter(gpus().devices), None)
+
+
+def _device(driver: Any, index: int) -> Gpu:
+    attribute = driver.CUdevice_attribute
+    device = _ask(driver.cuDeviceGet(index))
+    major, minor = (
+        _ask(driver.cuDeviceGetAttribute(which, device))
+        for which in (
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )
+    )
+    name = _ask(driver.cuDeviceGetName(256, device)).decode().rstrip("\0")
+    memory = _ask(driver.cuDeviceTotalMem(device))
+    return Gpu(index, name, f"{major}.{minor}", int(memory))
+
+
+def _ask(answer: tuple[Any, Any]) -> Any:
+    """Unpack what cuda.bindings returns, (status, value)."""
+    status, value = answer
+    if int(status) != 0:
+        raise RuntimeError(f"the CUDA driver answered {status.name}")
+    return value
