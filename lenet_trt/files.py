@@ -76,14 +76,16 @@ def exclusive(path: Path) -> Iterator[None]:
     lock = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(lock, "w")
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise LenetTrtError(
             f"cannot write in {path.parent}: {error.strerror}. Choose another place with -o."
         ) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 def cache_dir() -> Path:

@@ -57,9 +57,7 @@ class Flavor:
         """The compute capabilities that can be named as targets; empty where the GPU present is the target."""
         if not self.ahead_of_time:
             return ()
-        matches = (
-            re.fullmatch(r"SM(\d+)(\d)", name) for name in self.trt.ComputeCapability.__members__
-        )
+        matches = (re.fullmatch(r"SM(\d+)(\d)", name) for name in self.trt.ComputeCapability.__members__)
         found = [(int(match[1]), int(match[2])) for match in matches if match]
         return tuple(f"{major}.{minor}" for major, minor in sorted(found))
 
@@ -102,19 +100,13 @@ class Flavor:
         if not self.ahead_of_time:
             gpu = first_gpu()
             if gpu is None or gpu.sm != sm:
-                here = (
-                    "there is no GPU here"
-                    if gpu is None
-                    else f"the GPU here is {gpu.sm} ({gpu.name})"
-                )
+                here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.sm} ({gpu.name})"
                 raise UsageError(
                     f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}. "
                     "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not here."
                 )
 
-    def check_types(
-        self, types: frozenset[str], targets: Sequence[str], has_fp32_gemm: bool
-    ) -> None:
+    def check_types(self, types: frozenset[str], targets: Sequence[str], has_fp32_gemm: bool) -> None:
         """Refuse what this flavor's compiler would refuse for a target, before it runs.
 
         Raises:
@@ -138,9 +130,7 @@ class Flavor:
 
 def installed() -> dict[str, bool]:
     """Which flavors can be found, without importing them."""
-    return {
-        name: importlib.util.find_spec(package) is not None for name, package in PACKAGES.items()
-    }
+    return {name: importlib.util.find_spec(package) is not None for name, package in PACKAGES.items()}
 
 
 def select(requested: str = "auto") -> Flavor:
@@ -154,9 +144,7 @@ def select(requested: str = "auto") -> Flavor:
     found = installed()
     if requested != "auto":
         if not found[requested]:
-            raise LenetTrtError(
-                f"--flavor {requested}: {PRODUCTS[requested]} is not installed: {INSTALL[requested]}"
-            )
+            raise LenetTrtError(f"--flavor {requested}: {PRODUCTS[requested]} is not installed: {INSTALL[requested]}")
         return _load(requested, "asked for")
     if not any(found.values()):
         raise LenetTrtError(f"no TensorRT is installed: {INSTALL['rtx']}, or {INSTALL['tensorrt']}")
@@ -165,9 +153,7 @@ def select(requested: str = "auto") -> Flavor:
     rtx = _load("rtx", "the default: it builds for GPUs that are not here")
     gpu = first_gpu()
     if gpu is not None and not rtx.supports(gpu) and found["tensorrt"]:
-        return _load(
-            "tensorrt", f"{PRODUCTS['rtx']} does not take the GPU here, {gpu.name} ({gpu.sm})"
-        )
+        return _load("tensorrt", f"{PRODUCTS['rtx']} does not take the GPU here, {gpu.name} ({gpu.sm})")
     return rtx
 
 
@@ -177,14 +163,10 @@ def _load(name: str, reason: str) -> Flavor:
     try:
         trt = importlib.import_module(PACKAGES[name])
     except (ImportError, OSError, RuntimeError) as error:
-        raise LenetTrtError(
-            f"{PRODUCTS[name]} is installed but does not load ({error}): {INSTALL[name]}"
-        ) from error
+        raise LenetTrtError(f"{PRODUCTS[name]} is installed but does not load ({error}): {INSTALL[name]}") from error
     version = str(trt.__version__)
     if name == "tensorrt" and int(version.split(".")[0]) < 10:
-        raise LenetTrtError(
-            f"TensorRT {version} is too old; 10.9 or newer is wanted: {INSTALL[name]}"
-        )
+        raise LenetTrtError(f"TensorRT {version} is too old; 10.9 or newer is wanted: {INSTALL[name]}")
     return Flavor(name, trt, version, reason)
 
 

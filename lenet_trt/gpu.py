@@ -32,9 +32,7 @@ def gpus() -> Gpus:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        return Gpus(
-            (), None, f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings"
-        )
+        return Gpus((), None, f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings")
     try:
         (status,) = driver.cuInit(0)
     except RuntimeError as error:  # libcuda.so.1 is not there
