@@ -1,0 +1,134 @@
+"""What LeNet-5 looks like: its layers, parameters and shapes, without torch.
+
+This module is the sole owner of the geometry. The torch network, the exporter and the tests read it from here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Shape: TypeAlias = tuple[int, ...]
+
+INPUT = "images"
+OUTPUT = "logits"
+BATCH = "n"
+CLASSES = 10
+PIXEL_MAX = 255
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution with bias, stride 1 and no padding."""
+
+    name: str
+    in_channels: int
+    out_channels: int
+    kernel: int
+
+    @property
+    def weight_shape(self) -> Shape:
+        return (self.out_channels, self.in_channels, self.kernel, self.kernel)
+
+    @property
+    def bias_shape(self) -> Shape:
+        return (self.out_channels,)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        _, height, width = shape
+        return (self.out_channels, height - self.kernel + 1, width - self.kernel + 1)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A fully connected layer with bias; the weight is stored [out, in], as torch does."""
+
+    name: str
+    in_features: int
+    out_features: int
+
+    @property
+    def weight_shape(self) -> Shape:
+        return (self.out_features, self.in_features)
+
+    @property
+    def bias_shape(self) -> Shape:
+        return (self.out_features,)
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return (self.out_features,)
+
+
+@dataclass(frozen=True)
+class Relu:
+    """max(x, 0), element by element."""
+
+    name: str
+
+    def output_shape(self, shape: Shape) -> Shape:
+        return shape
+
+
+@dataclass(frozen=True)
+class MaxPool:
+    """Max-pool with a square window and a stride of the window's size."""
+
+    name: str
+    window: int
+
+    def output_shape(self, shape: Shape) -> Shape:
+        channels, height, width = shape
+        return (channels, height // self.window, width // self.window)
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """[channels, height, width] to one row, channels slowest."""
+
+    name: str
+
+    def output_shape(self, shape: Shape) -> Shape:
+        size = 1
+        for dim in shape:
+            size *= dim
+        return (size,)
+
+
+Layer: TypeAlias = Conv | Linear | Relu | MaxPool | Flatten
+
+IMAGE_SHAPE: Shape = (1, 28, 28)
+
+LENET5: tuple[Layer, ...] = (
+    Conv("conv1", 1, 6, 5),
+    Relu("relu1"),
+    MaxPool("pool1", 2),
+    Conv("conv2", 6, 16, 5),
+    Relu("relu2"),
+    MaxPool("pool2", 2),
+    Flatten("flatten"),
+    Linear("fc1", 256, 120),
+    Relu("relu3"),
+    Linear("fc2", 120, 84),
+    Relu("relu4"),
+    Linear("fc3", 84, CLASSES),
+)
+
+
+def layer_shapes() -> dict[str, Shape]:
+    """The shape that each layer puts out, by layer name, without the batch axis."""
+    shapes: dict[str, Shape] = {}
+    shape = IMAGE_SHAPE
+    for layer in LENET5:
+        shape = layer.output_shape(shape)
+        shapes[layer.name] = shape
+    return shapes
+
+
+def parameter_shapes() -> dict[str, Shape]:
+    """The trained tensors and their shapes, by torch name (`conv1.weight`, `conv1.bias`, ...)."""
+    shapes: dict[str, Shape] = {}
+    for layer in LENET5:
+        if isinstance(layer, (Conv, Linear)):
+            shapes[f"{layer.name}.weight"] = layer.weight_shape
+            shapes[f"{layer.name}.bias"] = layer.bias_shape
+    return shapes

@@ -1,0 +1,128 @@
+"""LeNet-5 as ONNX: exported afresh where torch is installed, else the shipped export."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import asdict, dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.onnx_file import checked, model_bytes
+from lenet_trt.export.weights import WEIGHTS, load_weights
+from lenet_trt.files import sha256_bytes, sha256_file, write_atomic
+
+log = logging.getLogger(__name__)
+
+SHIPPED = Path(__file__).parent / "models" / "lenet5.onnx"
+# What the bytes of an export depend on, besides the weights and torch.
+_SOURCES = ("geometry.py", "model.py", "onnx_file.py", "torch_export.py", "lenet5.py")
+_NEEDED = ("torch", "onnxscript")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where an ONNX file of LeNet-5 came from."""
+
+    source: Literal["exported", "shipped"]
+    reason: str
+    onnx_sha256: str
+    weights_sha256: str
+    torch: str | None
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The same as plain values, for a sidecar."""
+        return asdict(self)
+
+
+def lenet5_onnx(
+    path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool | None = None
+) -> Provenance:
+    """Write LeNet-5 with these weights to `path` as ONNX, and say how it was made.
+
+    `fresh`: True exports with torch, False uses the shipped graph, None exports where torch is
+    installed. The shipped graph takes other weights too: only its initializers are replaced.
+
+    Shapes: images [n, 1, 28, 28] float32 -> logits [n, 10] float32, with n dynamic.
+    Raises: LenetTrtError when the weights are not LeNet-5's, or torch is asked for and not there.
+    """
+    values = load_weights(weights)
+    weights_sha256 = sha256_file(Path(weights))
+    version = torch_version()
+    if fresh is None and version is None:
+        reason = "torch (with onnxscript) is not installed: pip install 'lenet-trt[export]'"
+    elif fresh is False:
+        reason = "the shipped graph was asked for"
+    else:
+        data, reason = _export(values, version, must=fresh is True)
+        if data is not None:
+            write_atomic(Path(path), data)
+            return Provenance("exported", reason, sha256_bytes(data), weights_sha256, version)
+    data = _shipped_with(values)
+    write_atomic(Path(path), data)
+    return Provenance("shipped", reason, sha256_bytes(data), weights_sha256, None)
+
+
+def lenet5_fingerprint(*, weights: Path | str = WEIGHTS, fresh: bool | None = None) -> str:
+    """Hash of all that `lenet5_onnx` with the same arguments depends on, in milliseconds.
+
+    Equal fingerprints mean equal ONNX files, so that nothing need be exported again.
+    """
+    folder = Path(__file__).parent
+    parts = [sha256_file(Path(weights)), sha256_file(SHIPPED), str(fresh), str(torch_version())]
+    parts += [sha256_file(folder / name) for name in _SOURCES]
+    return sha256_bytes("\n".join(parts).encode())
+
+
+def torch_version() -> str | None:
+    """The version of the installed torch, without importing it; None where it cannot export."""
+    if any(util.find_spec(name) is None for name in _NEEDED):
+        return None
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _export(
+    values: dict[str, NDArray[np.float32]], version: str | None, *, must: bool
+) -> tuple[bytes | None, str]:
+    """Export with torch: the bytes, or None and why not."""
+    if version is None:
+        raise LenetTrtError(
+            "exporting afresh needs torch and onnxscript, which are not installed: "
+            "pip install 'lenet-trt[export]', or use the shipped graph"
+        )
+    try:
+        from lenet_trt.export.torch_export import exported_lenet5
+
+        return model_bytes(exported_lenet5(values)), f"exported with torch {version}"
+    except Exception as error:  # torch raises many kinds; the shipped graph is as good
+        told = f"torch {version} could not export LeNet-5: {type(error).__name__}: {error}"
+        if must:
+            raise LenetTrtError(f"{told}: use the shipped graph, or another torch") from error
+        log.warning("%s; using the shipped export", told)
+        return None, told
+
+
+def _shipped_with(values: dict[str, NDArray[np.float32]]) -> bytes:
+    try:
+        data = SHIPPED.read_bytes()
+    except OSError as error:
+        raise LenetTrtError(f"{SHIPPED} cannot be read ({error}): install lenet-trt again") from error
+    model = onnx.load_model_from_string(data)
+    changed = False
+    for initializer in model.graph.initializer:
+        if initializer.name not in values:
+            continue
+        wanted = values[initializer.name]
+        if numpy_helper.to_array(initializer).tobytes() != wanted.tobytes():
+            initializer.CopyFrom(numpy_helper.from_array(wanted, initializer.name))
+            changed = True
+    return model_bytes(checked(model)) if changed else data

@@ -1,0 +1,104 @@
+"""MNIST and data sets laid out like it: the shipped test set, a folder of IDX files, the network's input."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE, PIXEL_MAX
+from lenet_trt.export.idx import read_idx
+
+DATA_DIR = Path(__file__).parent / "data"
+IMAGE_FILE = "{split}-images-idx3-ubyte"
+LABEL_FILE = "{split}-labels-idx1-ubyte"
+TRAIN = "train"
+TEST = "t10k"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images with their labels.
+
+    Shapes: images [n, 28, 28] uint8, labels [n] uint8.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def sha256(self) -> dict[str, str]:
+        """Hashes of the pixels and of the labels, the same however the files were compressed."""
+        return {
+            "images": hashlib.sha256(self.images.tobytes()).hexdigest(),
+            "labels": hashlib.sha256(self.labels.tobytes()).hexdigest(),
+        }
+
+
+def network_input(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Turn uint8 images into what the network takes: float32 pixels in [0, 1] with a channel axis.
+
+    Shapes: images [n, 28, 28] uint8 -> [n, 1, 28, 28] float32.
+    """
+    return images.reshape(-1, *IMAGE_SHAPE).astype(np.float32) / np.float32(PIXEL_MAX)
+
+
+def test_set() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The 10,000 MNIST test images that ship with the package, and their labels.
+
+    Shapes: images [10000, 28, 28] uint8, labels [10000] uint8.
+    """
+    split = load_split(DATA_DIR, TEST)
+    return split.images, split.labels
+
+
+test_set.__test__ = False  # type: ignore[attr-defined]  # pytest takes the name for a test
+
+
+def load_split(folder: Path | str, split: str) -> Split:
+    """Read one split (`train` or `t10k`) of a folder of IDX files with MNIST's names, gzip or not.
+
+    Raises: LenetTrtError when a file is missing or damaged, or images and labels do not belong together.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise LenetTrtError(f"{folder} is not a folder; wanted one that holds {_file_list()}")
+    image_path = _find(folder, IMAGE_FILE.format(split=split))
+    label_path = _find(folder, LABEL_FILE.format(split=split))
+    images = read_idx(image_path, (None, *IMAGE_SHAPE[1:]))
+    labels = read_idx(label_path, (None,))
+    if len(images) != len(labels):
+        raise LenetTrtError(
+            f"{image_path} has {len(images)} images but {label_path} has {len(labels)} labels: "
+            "they do not belong together, or one is damaged"
+        )
+    if not len(images):
+        raise LenetTrtError(f"{image_path} has no images; wanted at least one")
+    if labels.max() >= CLASSES:
+        raise LenetTrtError(
+            f"{label_path} has the label {labels.max()}; wanted 0 to {CLASSES - 1}: "
+            f"the network has {CLASSES} classes"
+        )
+    return Split(images, labels)
+
+
+def _find(folder: Path, name: str) -> Path:
+    for path in (folder / f"{name}.gz", folder / name):
+        if path.is_file():
+            return path
+    raise LenetTrtError(
+        f"{folder} has neither {name} nor {name}.gz; wanted {_file_list()}, each plain or .gz"
+    )
+
+
+def _file_list() -> str:
+    return ", ".join(name.format(split=split) for split in (TRAIN, TEST) for name in FILES)
+
+
+FILES = (IMAGE_FILE, LABEL_FILE)

@@ -1,0 +1,36 @@
+"""Checks an ONNX model and turns it into bytes that are the same each time."""
+
+from __future__ import annotations
+
+import onnx
+
+from lenet_trt.errors import LenetTrtError
+
+# Opset 18 is what torch's exporter writes natively since 2.5, and every TensorRT 10 and 11 reads.
+OPSET = 18
+IR_VERSION = 10
+
+
+def checked(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Infer every shape and run ONNX's full check.
+
+    Raises: LenetTrtError when the model is not valid ONNX, or an intermediate shape stays unknown.
+    """
+    try:
+        model = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise LenetTrtError(f"the exported graph {model.graph.name} is not valid: {error}") from error
+    known = {value.name for value in (*model.graph.value_info, *model.graph.output)}
+    unknown = [name for node in model.graph.node for name in node.output if name not in known]
+    if unknown:
+        raise LenetTrtError(f"the shape of {unknown[0]} in {model.graph.name} cannot be inferred")
+    return model
+
+
+def model_bytes(model: onnx.ModelProto) -> bytes:
+    """Serialize `model` with this package as its producer; equal models give equal bytes."""
+    model.producer_name = "lenet_trt"
+    # No version: a new release of this package, or of torch, does not change what the graph says.
+    model.producer_version = ""
+    return model.SerializeToString(deterministic=True)

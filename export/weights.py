@@ -1,0 +1,69 @@
+"""The trained parameters as safetensors, with a record of how they were made, without torch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import parameter_shapes
+from lenet_trt.files import sha256_bytes, write_atomic
+
+WEIGHTS = Path(__file__).parent / "weights" / "lenet5.safetensors"
+
+
+def record_path(path: Path) -> Path:
+    """Where the record of the file at `path` is: beside it, as JSON."""
+    return path.with_suffix(".json")
+
+
+def load_weights(path: Path | str = WEIGHTS) -> dict[str, NDArray[np.float32]]:
+    """Read LeNet-5's parameters by torch name (`conv1.weight`, ...) and check them.
+
+    Raises: LenetTrtError when the file is no safetensors file, or holds other tensors than LeNet-5's.
+    """
+    path = Path(path)
+    try:
+        weights = load(path.read_bytes())
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise LenetTrtError(
+            f"{path} is not a safetensors file ({error}); wanted LeNet-5's weights, "
+            "as `lenet-trt train -o FILE` writes them"
+        ) from error
+    seen = {name: (str(value.dtype), value.shape) for name, value in weights.items()}
+    wanted = {name: ("float32", shape) for name, shape in parameter_shapes().items()}
+    if seen != wanted:
+        odd = sorted(
+            name for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name)
+        )
+        raise LenetTrtError(
+            f"{path} does not hold LeNet-5: {odd[0]} is {_told(seen.get(odd[0]))}, "
+            f"wanted {_told(wanted.get(odd[0]))}: train it with `lenet-trt train -o FILE`"
+        )
+    not_finite = [name for name, value in weights.items() if not np.isfinite(value).all()]
+    if not_finite:
+        raise LenetTrtError(f"{path} has NaN or infinity in {not_finite[0]}: train it again")
+    return {name: weights[name] for name in wanted}
+
+
+def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: dict[str, Any]) -> None:
+    """Write the parameters to `path` and the record of how they were made beside it.
+
+    The record gets the SHA-256 of the weights, so that the two can be told to belong together.
+    """
+    data = save({name: np.ascontiguousarray(weights[name]) for name in parameter_shapes()})
+    record = {"weights": path.name, "sha256": sha256_bytes(data), **record}
+    write_atomic(path, data)
+    write_atomic(record_path(path), (json.dumps(record, indent=2) + "\n").encode())
+
+
+def _told(tensor: tuple[str, tuple[int, ...]] | None) -> str:
+    return "absent" if tensor is None else f"{tensor[0]} {list(tensor[1])}"

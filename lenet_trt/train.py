@@ -1,0 +1,119 @@
+"""The verb ``train``: train LeNet-5 on MNIST, or on a folder laid out like it, and write its weights."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from lenet_trt import __version__
+from lenet_trt.errors import LenetTrtError, UsageError
+
+SUFFIX = ".safetensors"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the verb."""
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder with the four IDX files of a data set like MNIST, plain or .gz "
+        "(default: MNIST, its training images from a public mirror)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        default=Path("lenet5.safetensors"),
+        help="where the weights go; a record of how they were made goes beside them, as .json",
+    )
+    parser.add_argument("--epochs", type=int, default=20, help="passes over the training images")
+    parser.add_argument("--seed", type=int, default=0, help="fixes everything that is random")
+    parser.add_argument("--json", action="store_true", help="print the record as JSON")
+
+
+def command(args: argparse.Namespace) -> int:
+    """Train, write the weights and their record, and print the accuracy on the test images."""
+    _check(args)
+    try:
+        import torch
+        from tqdm.contrib.logging import logging_redirect_tqdm
+    except ImportError as error:
+        raise LenetTrtError(
+            f"training needs torch, which cannot be imported ({error}): "
+            "pip install 'lenet-trt[export]'; the trained weights ship with the package"
+        ) from error
+    from lenet_trt.export import mnist
+    from lenet_trt.export.download import training_folder
+    from lenet_trt.export.train import Recipe, torch_accuracy, train
+    from lenet_trt.export.weights import record_path, save_weights
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    training = mnist.load_split(args.data or training_folder(), mnist.TRAIN)
+    test = mnist.load_split(args.data or mnist.DATA_DIR, mnist.TEST)
+    recipe = Recipe(epochs=args.epochs, seed=args.seed)
+    with logging_redirect_tqdm():
+        trained = train(training, recipe)
+    record: dict[str, Any] = {
+        "command": f"lenet-trt train --epochs {args.epochs} --seed {args.seed}",
+        "test_accuracy": round(torch_accuracy(trained.network, test), 6),
+        "test_images": len(test),
+        "data_sha256": {mnist.TRAIN: training.sha256(), mnist.TEST: test.sha256()},
+        "versions": {
+            "lenet_trt": __version__,
+            "torch": torch.__version__,
+            "numpy": metadata.version("numpy"),
+            "python": platform.python_version(),
+        },
+        "cpu": _cpu(),
+        **trained.record(),
+    }
+    save_weights(args.output, trained.weights(), record)
+    written = [str(args.output), str(record_path(args.output))]
+    if args.json:
+        print(json.dumps({"written": written, **record}, indent=2))
+    else:
+        print(
+            f"test accuracy {record['test_accuracy']:.2%} on {len(test)} images, "
+            f"trained on {trained.training_images} in {trained.seconds:.0f} s"
+        )
+        print("\n".join(written))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.epochs < 1:
+        raise UsageError(f"--epochs is {args.epochs}; wanted at least 1")
+    if not 0 <= args.seed < 2**63:
+        raise UsageError(f"--seed is {args.seed}; wanted a number from 0 to 2**63 - 1")
+    if args.output.suffix != SUFFIX:
+        raise UsageError(f"-o is {args.output}; wanted a file name that ends in {SUFFIX}")
+    if args.output.is_dir():
+        raise UsageError(f"-o is {args.output}, a folder; wanted a file name in it")
+    # Known before minutes of training rather than after.
+    folder = args.output.parent
+    if folder.exists() and not os.access(folder, os.W_OK):
+        raise LenetTrtError(f"cannot write in {folder}: choose another place with -o")
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {os.cpu_count()} logical cores"
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["train", *sys.argv[1:]]))
