@@ -1,0 +1,161 @@
+"""Put a precision into an ONNX model, since strongly typed TensorRT networks take theirs from it.
+
+Where the casts go and which operators stay in float32 is ONNX Runtime's converter's decision
+(``onnxruntime.transformers.float16``); bfloat16 is the same graph with the other 16-bit type. Inputs and outputs
+keep their types.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+
+_BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
+
+_KINDS = {
+    TensorProto.FLOAT: "fp32",
+    TensorProto.FLOAT16: "fp16",
+    TensorProto.BFLOAT16: "bf16",
+    TensorProto.DOUBLE: "fp64",
+    TensorProto.INT8: "int8",
+    TensorProto.FLOAT8E4M3FN: "fp8",
+}
+
+
+def kinds_of(model: ModelProto) -> frozenset[str]:
+    """The arithmetic types that the model's tensors have: "fp32", "fp16", "bf16", "int8", "fp8", "fp64".
+
+    Names that no tensor's declaration or constant carries (before shape inference) are not seen.
+    """
+    graph = model.graph
+    found = {tensor.data_type for tensor in graph.initializer}
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        found.add(value.type.tensor_type.elem_type)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                found.add(attribute.t.data_type)
+            elif attribute.name == "to":  # Cast
+                found.add(attribute.i)
+    return frozenset(_KINDS[kind] for kind in found if kind in _KINDS)
+
+
+def convert(model: ModelProto, precision: str) -> ModelProto:
+    """Return the model with its float32 arithmetic in ``precision`` ("fp32" returns it as it is).
+
+    Raises:
+        LenetTrtError: the converter, or the operators at hand, do not take this model.
+    """
+    if precision == "fp32":
+        return model
+    from onnxruntime.transformers.float16 import convert_float_to_float16
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of each weight that fp16 rounds to zero; accuracy is measured
+            half = convert_float_to_float16(copy.deepcopy(model), keep_io_types=True)
+        converted = _sorted(half)
+        if precision == "bf16":
+            converted = _bfloat16(converted, model)
+        onnx.checker.check_model(converted, full_check=True)
+    except (ValueError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise LenetTrtError(
+            f"this model cannot be converted to {precision}: {error}. "
+            "Convert it yourself (NVIDIA ModelOpt's autocast, for one) and pass the result with --onnx."
+        ) from error
+    return converted
+
+
+def emulated(model: ModelProto) -> ModelProto:
+    """Rewrite a bfloat16 model so that ONNX Runtime's CPU kernels, which have no bfloat16, can run it.
+
+    Each operator computes in float32 on operands rounded to bfloat16 and its outputs are rounded again, which is what
+    tensor cores do (products and sums in float32, results stored in 16 bits). Run it with graph optimisation off, so
+    that no pair of casts is removed.
+    """
+    result = copy.deepcopy(model)
+    graph = result.graph
+    for tensor in graph.initializer:
+        if tensor.data_type == TensorProto.BFLOAT16:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+    del graph.value_info[:]
+    nodes = list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        if node.op_type == "Cast" and _attribute(node, "to").i in (TensorProto.FLOAT, TensorProto.BFLOAT16):
+            graph.node.extend(_rounded(node.input[0], node.output[0], node.name))
+            continue
+        outputs = list(node.output)
+        node.output[:] = [f"{name}__exact" if name else "" for name in outputs]
+        graph.node.append(node)
+        for exact, name in zip(node.output, outputs, strict=True):
+            if name:
+                graph.node.extend(_rounded(exact, name, name))
+    return result
+
+
+def has_fp32_gemm(model: ModelProto) -> bool:
+    """Whether a matrix product outside any plugin computes in float32."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    types = {tensor.name: tensor.data_type for tensor in inferred.graph.initializer}
+    for value in (*inferred.graph.input, *inferred.graph.value_info):
+        types[value.name] = value.type.tensor_type.elem_type
+    return any(
+        node.op_type in ("Gemm", "MatMul") and types.get(node.input[0], TensorProto.FLOAT) == TensorProto.FLOAT
+        for node in inferred.graph.node
+    )
+
+
+def _sorted(model: ModelProto) -> ModelProto:
+    """Put the nodes in topological order, which the converter does not."""
+    intermediate = onnx_ir.from_proto(model)
+    intermediate.graph.sort()
+    return onnx_ir.to_proto(intermediate)
+
+
+def _bfloat16(half: ModelProto, original: ModelProto) -> ModelProto:
+    """Swap float16 for bfloat16, with constants rounded from the float32 originals, not from their fp16 values."""
+    version = next((entry.version for entry in half.opset_import if entry.domain == ""), 0)
+    model = onnx.version_converter.convert_version(half, _BF16_OPSET) if version < _BF16_OPSET else half
+    exact = dict(_constants(original.graph))
+    for name, tensor in _constants(model.graph):
+        if tensor.data_type == TensorProto.FLOAT16:
+            values = numpy_helper.to_array(exact.get(name, tensor)).astype(ml_dtypes.bfloat16)
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    for value in model.graph.value_info:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT16:
+            value.type.tensor_type.elem_type = TensorProto.BFLOAT16
+    for node in model.graph.node:
+        if node.op_type == "Cast" and _attribute(node, "to").i == TensorProto.FLOAT16:
+            _attribute(node, "to").i = TensorProto.BFLOAT16
+    return model
+
+
+def _constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    """Every constant tensor with the name that nodes read it by: initializers and Constant nodes."""
+    for tensor in graph.initializer:
+        yield tensor.name, tensor
+    for node in graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            yield node.output[0], node.attribute[0].t
+
+
+def _attribute(node: NodeProto, name: str) -> AttributeProto:
+    found: AttributeProto = next(attribute for attribute in node.attribute if attribute.name == name)
+    return found
+
+
+def _rounded(source: str, target: str, name: str) -> list[NodeProto]:
+    return [
+        onnx.helper.make_node("Cast", [source], [f"{target}__bf16"], f"{name}__round", to=TensorProto.BFLOAT16),
+        onnx.helper.make_node("Cast", [f"{target}__bf16"], [target], f"{name}__widen", to=TensorProto.FLOAT),
+    ]

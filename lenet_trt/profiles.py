@@ -1,0 +1,144 @@
+"""Optimization profiles: the smallest, the usual and the largest shape of each dynamic input."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onnx import ModelProto, ValueInfoProto
+
+from lenet_trt.errors import UsageError
+
+Shape: TypeAlias = tuple[int, ...]
+Axes: TypeAlias = tuple[int | str, ...]
+
+DEFAULT_BATCH = "1:64:16384"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The shapes of one input between which an engine works; tactics are timed at ``opt``."""
+
+    min: Shape
+    opt: Shape
+    max: Shape
+
+
+def inputs_of(model: ModelProto) -> dict[str, Axes]:
+    """The model's inputs and their axes: an int where the size is fixed, a name (or "?") where it is dynamic."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    return {value.name: axes_of(value) for value in model.graph.input if value.name not in constants}
+
+
+def axes_of(value: ValueInfoProto) -> Axes:
+    """The axes of one declared tensor: an int where the size is fixed, a name (or "?") where it is dynamic."""
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
+
+
+def parse_batch(text: str) -> tuple[int, int, int]:
+    """Read ``MIN:OPT:MAX`` (or one number for all three).
+
+    Raises:
+        UsageError: not numbers, not positive, or not in order.
+    """
+    parts = text.split(":")
+    if len(parts) not in (1, 3) or not all(part.isdecimal() for part in parts):
+        raise UsageError(f"--batch {text}: wanted MIN:OPT:MAX, such as 1:64:1024, or one number")
+    low, usual, high = (int(part) for part in (parts * 3 if len(parts) == 1 else parts))
+    if not 1 <= low <= usual <= high:
+        raise UsageError(f"--batch {text}: wanted 1 <= MIN <= OPT <= MAX")
+    return low, usual, high
+
+
+def parse_shapes(option: str, text: str) -> dict[str, Shape]:
+    """Read trtexec's ``name:1x3x224x224,other:1x10`` (names may hold colons).
+
+    Raises:
+        UsageError: names the part that is not of this form.
+    """
+    shapes = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"(.+):(\d+(?:x\d+)*)", part.strip())
+        if not match:
+            raise UsageError(f"{option} {part}: wanted NAME:1x3x28x28, several separated by commas")
+        shapes[match[1]] = tuple(int(size) for size in match[2].split("x"))
+    return shapes
+
+
+def profile_for(
+    inputs: Mapping[str, Axes],
+    batch: str | None = None,
+    shapes: tuple[Mapping[str, Shape], Mapping[str, Shape], Mapping[str, Shape]] | None = None,
+) -> dict[str, Profile]:
+    """Choose a profile for every dynamic input; a model without any gets an empty answer.
+
+    ``shapes`` are the smallest, usual and largest shapes by input name; without them ``batch`` (``MIN:OPT:MAX``) sizes
+    the first axis.
+
+    Raises:
+        UsageError: an unknown input, a shape that contradicts the model or its neighbours, or an axis left open.
+    """
+    dynamic = {name: axes for name, axes in inputs.items() if any(isinstance(axis, str) for axis in axes)}
+    if shapes is not None:
+        if batch is not None:
+            raise UsageError("--batch and --minShapes/--optShapes/--maxShapes contradict each other: give one")
+        return _from_shapes(inputs, dynamic, shapes)
+    if not dynamic:
+        if batch is not None:
+            raise UsageError(f"--batch {batch}: this model's shapes are fixed ({_described(inputs)}); leave it out")
+        return {}
+    low, usual, high = parse_batch(batch or DEFAULT_BATCH)
+    profiles = {}
+    for name, axes in dynamic.items():
+        rest = tuple(axis for axis in axes[1:] if isinstance(axis, int))
+        if len(rest) != len(axes) - 1:
+            raise UsageError(
+                f"input {name} has dynamic axes besides the first ({_described({name: axes})}): "
+                "give --minShapes, --optShapes and --maxShapes"
+            )
+        profiles[name] = Profile((low, *rest), (usual, *rest), (high, *rest))
+    return profiles
+
+
+def _from_shapes(
+    inputs: Mapping[str, Axes],
+    dynamic: Mapping[str, Axes],
+    shapes: tuple[Mapping[str, Shape], Mapping[str, Shape], Mapping[str, Shape]],
+) -> dict[str, Profile]:
+    unknown = set().union(*shapes) - set(inputs)
+    if unknown:
+        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the model has {_described(inputs)}")
+    profiles = {}
+    for name in sorted(set(dynamic) | set().union(*shapes)):
+        missing = [
+            option
+            for option, given in zip(("--minShapes", "--optShapes", "--maxShapes"), shapes, strict=True)
+            if name not in given
+        ]
+        if missing:
+            raise UsageError(f"input {name} ({_described({name: inputs[name]})}) is missing from {', '.join(missing)}")
+        low, usual, high = (given[name] for given in shapes)
+        for shape in (low, usual, high):
+            _check_fits(name, inputs[name], shape)
+        if not all(a <= b <= c for a, b, c in zip(low, usual, high, strict=True)):
+            raise UsageError(f"input {name}: wanted min <= opt <= max on each axis, seen {low}, {usual}, {high}")
+        if name in dynamic:
+            profiles[name] = Profile(low, usual, high)
+    return profiles
+
+
+def _check_fits(name: str, axes: Axes, shape: Shape) -> None:
+    fits = len(shape) == len(axes) and all(
+        isinstance(axis, str) or axis == size for axis, size in zip(axes, shape, strict=True)
+    )
+    if not fits:
+        raise UsageError(
+            f"input {name} is {_described({name: axes})} in the model, and {'x'.join(map(str, shape))} does not fit"
+        )
+
+
+def _described(inputs: Mapping[str, Axes]) -> str:
+    return ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in inputs.items())
