@@ -1,4 +1,4 @@
-"""Reads IDX files (the format of MNIST), plain or gzip, without trusting what they say.
+"""Reads (and writes) IDX files (the format of MNIST), plain or gzip, without trusting what they say.
 
 Source: the IDX layout is described on the MNIST page of Y. LeCun, C. Cortes and C. Burges.
 """
@@ -122,6 +122,12 @@ def read_idx(
             return _read_body(stream, path, shape)
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def idx_bytes(values: NDArray[np.uint8]) -> bytes:
+    """Write unsigned bytes as an uncompressed IDX file."""
+    header = struct.pack(f">HBB{values.ndim}I", 0, UNSIGNED_BYTE, values.ndim, *values.shape)
+    return header + values.tobytes()
 
 
 def _read_header(stream: _Plain | _Gzip, path: Path, axes: Axes, max_bytes: int) -> tuple[int, ...]:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE, PIXEL_MAX
-from lenet_trt.export.idx import read_idx
+from lenet_trt.export.idx import idx_bytes, read_idx
 
 DATA_DIR = Path(__file__).parent / "data"
 IMAGE_FILE = "{split}-images-idx3-ubyte"
 LABEL_FILE = "{split}-labels-idx1-ubyte"
+FILES = (IMAGE_FILE, LABEL_FILE)
 TRAIN = "train"
 TEST = "t10k"
 
@@ -34,10 +35,10 @@ class Split:
         return len(self.labels)
 
     def sha256(self) -> dict[str, str]:
-        """Hashes of the pixels and of the labels, the same however the files were compressed."""
+        """Hashes of the two files as uncompressed IDX: the same however they were compressed."""
         return {
-            "images": hashlib.sha256(self.images.tobytes()).hexdigest(),
-            "labels": hashlib.sha256(self.labels.tobytes()).hexdigest(),
+            name: hashlib.sha256(idx_bytes(values)).hexdigest()
+            for name, values in (("images", self.images), ("labels", self.labels))
         }
 
 
@@ -99,6 +100,3 @@ def _find(folder: Path, name: str) -> Path:
 
 def _file_list() -> str:
     return ", ".join(name.format(split=split) for split in (TRAIN, TEST) for name in FILES)
-
-
-FILES = (IMAGE_FILE, LABEL_FILE)
