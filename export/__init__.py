@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lenet_trt.export.accuracy import accuracy, logits_of
     from lenet_trt.export.cases import conv_onnx, matmul_onnx
+    from lenet_trt.export.evaluation import accuracy, logits_of
     from lenet_trt.export.lenet5 import Provenance, lenet5_fingerprint, lenet5_onnx
     from lenet_trt.export.weights import load_weights
 
@@ -27,12 +27,12 @@ __all__ = [
 
 _HOMES = {
     "Provenance": "lenet5",
-    "accuracy": "accuracy",
+    "accuracy": "evaluation",
     "conv_onnx": "cases",
     "lenet5_fingerprint": "lenet5",
     "lenet5_onnx": "lenet5",
     "load_weights": "weights",
-    "logits_of": "accuracy",
+    "logits_of": "evaluation",
     "matmul_onnx": "cases",
 }
 

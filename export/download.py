@@ -69,9 +69,7 @@ def training_folder(
     return folder
 
 
-def fetch(
-    file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, progress: bool = True
-) -> Path:
+def fetch(file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, progress: bool = True) -> Path:
     """Bring one file into `folder` unless it is there; what an earlier try got is not fetched again.
 
     Raises: LenetTrtError when no mirror gives the file with the right hash.

@@ -71,14 +71,12 @@ class _Gzip:
                 part = self._member.decompress(self._pending, missing)
             except zlib.error as error:
                 raise LenetTrtError(
-                    f"{self._path} is damaged: its gzip data cannot be read ({error}): "
-                    "copy or download the file again"
+                    f"{self._path} is damaged: its gzip data cannot be read ({error}): copy or download the file again"
                 ) from None
             ended_early = not self._pending and not part and not self._member.eof
             if ended_early:
                 raise LenetTrtError(
-                    f"{self._path} is cut short: its gzip data ends in the middle: "
-                    "copy or download the file again"
+                    f"{self._path} is cut short: its gzip data ends in the middle: copy or download the file again"
                 )
             self._pending = self._member.unconsumed_tail
             if self._member.eof:
@@ -99,9 +97,7 @@ class _Gzip:
         self._member_started = True
 
 
-def read_idx(
-    path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES
-) -> NDArray[np.uint8]:
+def read_idx(path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> NDArray[np.uint8]:
     """Read the unsigned bytes of an IDX file whose shape must match `axes` (None: any size).
 
     Never holds more than the header promises (and never more than `max_bytes`), however much the file

@@ -41,9 +41,7 @@ class Provenance:
         return asdict(self)
 
 
-def lenet5_onnx(
-    path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool | None = None
-) -> Provenance:
+def lenet5_onnx(path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool | None = None) -> Provenance:
     """Write LeNet-5 with these weights to `path` as ONNX, and say how it was made.
 
     `fresh`: True exports with torch, False uses the shipped graph, None exports where torch is
@@ -90,9 +88,7 @@ def torch_version() -> str | None:
         return None
 
 
-def _export(
-    values: dict[str, NDArray[np.float32]], version: str | None, *, must: bool
-) -> tuple[bytes | None, str]:
+def _export(values: dict[str, NDArray[np.float32]], version: str | None, *, must: bool) -> tuple[bytes | None, str]:
     """Export with torch: the bytes, or None and why not."""
     if version is None:
         raise LenetTrtError(

@@ -47,7 +47,8 @@ def network_input(images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
     Shapes: images [n, 28, 28] uint8 -> [n, 1, 28, 28] float32.
     """
-    return images.reshape(-1, *IMAGE_SHAPE).astype(np.float32) / np.float32(PIXEL_MAX)
+    pixels: NDArray[np.float32] = images.reshape(-1, *IMAGE_SHAPE).astype(np.float32) / np.float32(PIXEL_MAX)
+    return pixels
 
 
 def test_set() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -83,8 +84,7 @@ def load_split(folder: Path | str, split: str) -> Split:
         raise LenetTrtError(f"{image_path} has no images; wanted at least one")
     if labels.max() >= CLASSES:
         raise LenetTrtError(
-            f"{label_path} has the label {labels.max()}; wanted 0 to {CLASSES - 1}: "
-            f"the network has {CLASSES} classes"
+            f"{label_path} has the label {labels.max()}; wanted 0 to {CLASSES - 1}: the network has {CLASSES} classes"
         )
     return Split(images, labels)
 
@@ -93,9 +93,7 @@ def _find(folder: Path, name: str) -> Path:
     for path in (folder / f"{name}.gz", folder / name):
         if path.is_file():
             return path
-    raise LenetTrtError(
-        f"{folder} has neither {name} nor {name}.gz; wanted {_file_list()}, each plain or .gz"
-    )
+    raise LenetTrtError(f"{folder} has neither {name} nor {name}.gz; wanted {_file_list()}, each plain or .gz")
 
 
 def _file_list() -> str:

@@ -33,4 +33,5 @@ def model_bytes(model: onnx.ModelProto) -> bytes:
     model.producer_name = "lenet_trt"
     # No version: a new release of this package, or of torch, does not change what the graph says.
     model.producer_version = ""
-    return model.SerializeToString(deterministic=True)
+    data: bytes = model.SerializeToString(deterministic=True)
+    return data

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from tqdm import tqdm
 
-from lenet_trt.export.accuracy import accuracy
+from lenet_trt.export.evaluation import accuracy
 from lenet_trt.export.mnist import Split, network_input
 from lenet_trt.export.model import LeNet5
 
@@ -95,9 +95,7 @@ def _train(data: Split, validation: Split, recipe: Recipe, progress: bool) -> Tr
     images = torch.from_numpy(network_input(data.images))
     labels = torch.from_numpy(data.labels.astype(np.int64))
     network = LeNet5()
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=recipe.peak_learning_rate, weight_decay=recipe.weight_decay
-    )
+    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.peak_learning_rate, weight_decay=recipe.weight_decay)
     steps = math.ceil(len(data) / recipe.batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, max_lr=recipe.peak_learning_rate, epochs=recipe.epochs, steps_per_epoch=steps
@@ -110,7 +108,7 @@ def _train(data: Split, validation: Split, recipe: Recipe, progress: bool) -> Tr
             bar.set_description(f"epoch {number}/{recipe.epochs}")
             network.train()
             total_loss = 0.0
-            for chosen in torch.randperm(len(data), generator=random).split(recipe.batch):
+            for chosen in torch.split(torch.randperm(len(data), generator=random), recipe.batch):
                 shown = distorted(images[chosen], recipe, random)
                 loss = functional.cross_entropy(network(shown), labels[chosen])
                 optimizer.zero_grad()
@@ -151,9 +149,7 @@ def distorted(images: torch.Tensor, recipe: Recipe, random: torch.Generator) -> 
         torch.stack((cosine, -sine, shift[:, 0]), dim=1),
         torch.stack((sine, cosine, shift[:, 1]), dim=1),
     )
-    grid = functional.affine_grid(
-        torch.stack(rows, dim=1), list(images.shape), align_corners=False
-    )
+    grid = functional.affine_grid(torch.stack(rows, dim=1), list(images.shape), align_corners=False)
     return functional.grid_sample(images, grid, align_corners=False)
 
 

@@ -41,9 +41,7 @@ def load_weights(path: Path | str = WEIGHTS) -> dict[str, NDArray[np.float32]]:
     seen = {name: (str(value.dtype), value.shape) for name, value in weights.items()}
     wanted = {name: ("float32", shape) for name, shape in parameter_shapes().items()}
     if seen != wanted:
-        odd = sorted(
-            name for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name)
-        )
+        odd = sorted(name for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name))
         raise LenetTrtError(
             f"{path} does not hold LeNet-5: {odd[0]} is {_told(seen.get(odd[0]))}, "
             f"wanted {_told(wanted.get(odd[0]))}: train it with `lenet-trt train -o FILE`"

@@ -1,0 +1,122 @@
+"""The verb ``export``: write LeNet-5, the MatMul case or the Conv case as ONNX."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.errors import UsageError
+from lenet_trt.export.cases import ACTIVATIONS, MATMUL_DIMS, ConvCase, MatMulCase, conv_onnx, matmul_onnx
+from lenet_trt.export.lenet5 import lenet5_onnx
+from lenet_trt.export.weights import WEIGHTS
+from lenet_trt.files import sha256_file
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the models that can be written, and the options of each."""
+    models = parser.add_subparsers(dest="model", metavar="MODEL", required=True)
+
+    lenet5 = _add_model(models, "lenet5", "LeNet-5 with its trained weights", _lenet5)
+    lenet5.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        default=WEIGHTS,
+        help="safetensors file that `lenet-trt train` wrote (default: the shipped weights)",
+    )
+    choice = lenet5.add_mutually_exclusive_group()
+    choice.add_argument("--fresh", action="store_true", help="fail where torch cannot export")
+    choice.add_argument("--shipped", action="store_true", help="use the shipped graph, not torch")
+
+    dims = ",".join(map(str, MATMUL_DIMS))
+    matmul = _add_model(
+        models,
+        "matmul",
+        "a batched matrix-vector product: a [d0,d1,d2,d3,d4] x b [d0,1,d2,d4,1] -> c [d0,d1,d2,d3,1]",
+        _matmul,
+    )
+    matmul.add_argument("--dims", type=_dims, metavar="D0,D1,D2,D3,D4", default=MATMUL_DIMS, help=f"(default: {dims})")
+    matmul.add_argument("--dynamic", action="store_true", help="make d0 a dynamic axis, n")
+
+    conv = _add_model(models, "conv", "a convolution layer on images [batch,1,28,28], with seeded weights", _conv)
+    conv.add_argument("--batch", type=int, default=10_000, help="images (default: 10000)")
+    conv.add_argument("--dynamic", action="store_true", help="make the batch a dynamic axis, n")
+    conv.add_argument("--filters", type=int, default=50, help="output channels (default: 50)")
+    conv.add_argument("--kernel", type=int, default=5, help="height and width (default: 5)")
+    conv.add_argument("--activation", choices=list(ACTIVATIONS), default="none", help="after it (default: none)")
+    conv.add_argument("--pool", action="store_true", help="add a 2x2 max-pool")
+    conv.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+
+
+def command(args: argparse.Namespace) -> int:
+    """Write the chosen model and say what it is."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    path = args.output or Path(f"{args.model}.onnx")
+    if path.is_dir():
+        raise UsageError(f"-o is {path}, a folder; wanted a file name in it")
+    about: dict[str, Any] = args.write(args, path)
+    if args.json:
+        print(json.dumps({"written": [str(path)], "model": args.model, **about}, indent=2))
+        return 0
+    if "reason" in about:
+        print(f"{args.model}: {about['source']} ({about['reason']})")
+    print(path)
+    return 0
+
+
+def _lenet5(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    fresh = True if args.fresh else False if args.shipped else None
+    return dict(lenet5_onnx(path, weights=args.weights, fresh=fresh).as_dict())
+
+
+def _matmul(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    case = MatMulCase(dims=args.dims, dynamic=args.dynamic)
+    matmul_onnx(path, case)
+    return {"onnx_sha256": sha256_file(path), "case": asdict(case)}
+
+
+def _conv(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    case = ConvCase(
+        batch=None if args.dynamic else args.batch,
+        filters=args.filters,
+        kernel=args.kernel,
+        activation=args.activation,
+        pool=args.pool,
+        seed=args.seed,
+    )
+    conv_onnx(path, case)
+    return {"onnx_sha256": sha256_file(path), "case": asdict(case)}
+
+
+def _dims(text: str) -> tuple[int, ...]:
+    try:
+        dims = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        dims = ()
+    if len(dims) != len(MATMUL_DIMS):
+        raise argparse.ArgumentTypeError(f"{text!r} is not five numbers with commas between them")
+    return dims
+
+
+def _add_model(
+    models: Any, name: str, summary: str, write: Callable[[argparse.Namespace, Path], dict[str, Any]]
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = models.add_parser(
+        name, help=summary, description=summary[0].upper() + summary[1:] + "."
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"where it goes (default: {name}.onnx)")
+    parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    parser.set_defaults(write=write)
+    return parser
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["export", *sys.argv[1:]]))
