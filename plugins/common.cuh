@@ -79,9 +79,10 @@ __device__ __forceinline__ Pack16<T> load16(const T* address) {
   return pack_from_bits<T>(*reinterpret_cast<const uint4*>(address));
 }
 
+// An assignment through a pointer may be split into elements (NVVM 13.0 does it), hence the intrinsic.
 template <typename T>
 __device__ __forceinline__ void store16(T* address, const Pack16<T>& pack) {
-  *reinterpret_cast<uint4*>(address) = bits_from_pack(pack);
+  __stwb(reinterpret_cast<uint4*>(address), bits_from_pack(pack));
 }
 
 // For data that is read or written once: leaves L1 alone and is the first to be evicted from L2.

@@ -1,0 +1,139 @@
+// What the 5x5 convolutions share: their geometry, and the plain multiply-add of one quad.
+//
+// A quad is the four outputs that one thread computes for one filter, so that each input and weight it loads is used four
+// times: either four neighbours in a row (a convolution alone) or one 2x2 window (a convolution that is max-pooled).
+#pragma once
+
+#include "common.cuh"
+
+enum class Quad { kRow, kWindow };
+
+constexpr int kFilterSize = 5;
+constexpr int kTaps = kFilterSize * kFilterSize;
+constexpr int kQuadOutputs = 4;
+
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+// x [n, kChannels, kHeight, kWidth] -> y [n, kFilters, kOutHeight, kOutWidth]; no padding, stride 1 (2 after pooling; floor).
+template <int kChannels_, int kHeight_, int kWidth_, int kFilters_, Quad kQuad_>
+struct Conv5x5Shape {
+  static constexpr int kChannels = kChannels_, kHeight = kHeight_, kWidth = kWidth_, kFilters = kFilters_;
+  static constexpr bool kPooled = kQuad_ == Quad::kWindow;
+  static constexpr int kConvHeight = kHeight - kFilterSize + 1, kConvWidth = kWidth - kFilterSize + 1;
+  static constexpr int kOutHeight = kPooled ? kConvHeight / 2 : kConvHeight;
+  static constexpr int kOutWidth = kPooled ? kConvWidth / 2 : kConvWidth;
+  static_assert(kOutHeight > 0 && kOutWidth > 0, "the image is smaller than the filter (and the pooling window)");
+
+  // Quads of one image and filter, row by row.
+  static constexpr int kQuadsAcross = kPooled ? kOutWidth : ceil_div(kOutWidth, kQuadOutputs);
+  static constexpr int kQuads = kOutHeight * kQuadsAcross;
+  // Where a quad's patch starts in the image, and its size.
+  static constexpr int kRowStep = kPooled ? 2 : 1, kColumnStep = kPooled ? 2 : kQuadOutputs;
+  static constexpr int kPatchHeight = kPooled ? 6 : 5, kPatchWidth = kPooled ? 6 : 8;
+  // The last quad of a row hangs over the edge when a row is no multiple of four: loads are clamped, stores masked.
+  static constexpr bool kOverhang = !kPooled && kOutWidth % kQuadOutputs != 0;
+
+  static constexpr int kImageSize = kChannels * kHeight * kWidth;
+  static constexpr int kPlaneSize = kOutHeight * kOutWidth;
+
+  // Offset of output i (0..3) of a quad from its first: (row, column) in the convolution's output.
+  static __host__ __device__ constexpr int output_row(int i) { return kPooled ? i / 2 : 0; }
+  static __host__ __device__ constexpr int output_column(int i) { return kPooled ? i % 2 : i; }
+};
+
+template <typename T, int kCount>
+struct alignas(kCount * sizeof(T)) Vector {
+  T value[kCount];
+};
+
+// One store of the whole vector. An assignment through a pointer is split into elements by NVVM 13.0, hence the intrinsic.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_vector(T* address, const Vector<T, kCount>& vector) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  if constexpr (kBytes == 16) {
+    __stwb(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
+  } else if constexpr (kBytes == 8) {
+    __stwb(reinterpret_cast<uint2*>(address), *reinterpret_cast<const uint2*>(&vector));
+  } else {
+    static_assert(kBytes == 4, "no store of this width");
+    __stwb(reinterpret_cast<unsigned*>(address), *reinterpret_cast<const unsigned*>(&vector));
+  }
+}
+
+// The patch of one quad in one channel, in float; `corner` is the patch's first element.
+template <typename Shape, typename T>
+__device__ __forceinline__ void load_patch(float (&patch)[Shape::kPatchHeight][Shape::kPatchWidth], const T* corner,
+                                           int first_column) {
+  constexpr int kStep = Shape::kColumnStep;  // columns start at multiples of it, so vectors of it are aligned if rows are
+#pragma unroll
+  for (int row = 0; row < Shape::kPatchHeight; ++row) {
+    const T* line = corner + row * Shape::kWidth;
+    if constexpr (Shape::kWidth % kStep == 0 && Shape::kPatchWidth % kStep == 0) {
+#pragma unroll
+      for (int column = 0; column < Shape::kPatchWidth; column += kStep) {
+        const auto vector = *reinterpret_cast<const Vector<T, kStep>*>(line + column);
+#pragma unroll
+        for (int i = 0; i < kStep; ++i) patch[row][column + i] = to_float(vector.value[i]);
+      }
+    } else {
+#pragma unroll
+      for (int column = 0; column < Shape::kPatchWidth; ++column) {
+        const bool inside = !Shape::kOverhang || first_column + column < Shape::kWidth;
+        patch[row][column] = to_float(line[inside ? column : 0]);
+      }
+    }
+  }
+}
+
+// sums[f][i] += patch * weight of filter f; weight(tap, f) gives a tap of this channel.
+template <typename Shape, int kCount, typename Weight>
+__device__ __forceinline__ void accumulate_quad(float (&sums)[kCount][kQuadOutputs],
+                                                const float (&patch)[Shape::kPatchHeight][Shape::kPatchWidth],
+                                                Weight weight) {
+#pragma unroll
+  for (int tap = 0; tap < kTaps; ++tap) {
+#pragma unroll
+    for (int f = 0; f < kCount; ++f) {
+      const float w = weight(tap, f);
+#pragma unroll
+      for (int i = 0; i < kQuadOutputs; ++i) {
+        const int row = tap / kFilterSize + Shape::output_row(i), column = tap % kFilterSize + Shape::output_column(i);
+        sums[f][i] = fmaf(patch[row][column], w, sums[f][i]);
+      }
+    }
+  }
+}
+
+enum class Activation { kNone = 0, kRelu = 1, kTanh = 2 };
+
+template <Activation kActivation>
+__device__ __forceinline__ float activate(float value) {
+  if constexpr (kActivation == Activation::kRelu) return relu_nan(value);
+  if constexpr (kActivation == Activation::kTanh) return tanhf(value);
+  return value;
+}
+
+// Adds the bias, applies the activation and, where pooled, takes the maximum; writes one quad of one image and filter.
+// Pooling before bias and activation gives the same number: both are monotone (tanh and ReLU too, and so is rounding).
+template <typename Shape, Activation kActivation, typename T>
+__device__ __forceinline__ void store_quad(T* plane, int quad_row, int quad_column, const float (&sums)[kQuadOutputs],
+                                           float bias) {
+  if constexpr (Shape::kPooled) {
+    const float top = max_nan(max_nan(sums[0], sums[1]), max_nan(sums[2], sums[3]));
+    plane[quad_row * Shape::kOutWidth + quad_column] = from_float<T>(activate<kActivation>(top + bias));
+  } else {
+    const int column = quad_column * kQuadOutputs;
+    T* out = plane + quad_row * Shape::kOutWidth + column;
+    Vector<T, kQuadOutputs> values;
+#pragma unroll
+    for (int i = 0; i < kQuadOutputs; ++i) values.value[i] = from_float<T>(activate<kActivation>(sums[i] + bias));
+    if constexpr (!Shape::kOverhang) {
+      store_vector(out, values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kQuadOutputs; ++i) {
+        if (column + i < Shape::kOutWidth) out[i] = values.value[i];
+      }
+    }
+  }
+}
