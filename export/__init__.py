@@ -10,29 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lenet_trt.export.cases import conv_onnx, matmul_onnx
-    from lenet_trt.export.evaluation import accuracy, logits_of
     from lenet_trt.export.lenet5 import Provenance, lenet5_fingerprint, lenet5_onnx
     from lenet_trt.export.weights import load_weights
 
 __all__ = [
     "Provenance",
-    "accuracy",
     "conv_onnx",
     "lenet5_fingerprint",
     "lenet5_onnx",
     "load_weights",
-    "logits_of",
     "matmul_onnx",
 ]
 
 _HOMES = {
     "Provenance": "lenet5",
-    "accuracy": "evaluation",
     "conv_onnx": "cases",
     "lenet5_fingerprint": "lenet5",
     "lenet5_onnx": "lenet5",
     "load_weights": "weights",
-    "logits_of": "evaluation",
     "matmul_onnx": "cases",
 }
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from tqdm import tqdm
 
-from lenet_trt.export.evaluation import accuracy
+from lenet_trt.export.accuracy import accuracy
 from lenet_trt.export.mnist import Split, network_input
 from lenet_trt.export.model import LeNet5
 
