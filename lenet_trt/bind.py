@@ -101,6 +101,21 @@ class Bound:
             math.prod(shape) * ELEMENT_TYPES[dtype].size_bytes for shape, dtype in zip(shapes, dtypes, strict=True)
         )
 
+    def check_size(self) -> None:
+        """Refuse tensors that are larger than the kernel can index.
+
+        Raises:
+            LenetTrtError: one has more than ``Kernel.max_elements`` elements.
+        """
+        kernel = self.kernel
+        tensors = (*kernel.inputs, *kernel.outputs)
+        for tensor, shape in zip(tensors, (*self.input_shapes, *self.output_shapes), strict=True):
+            if math.prod(shape) > kernel.max_elements:
+                raise LenetTrtError(
+                    f"{tensor.name} has {math.prod(shape)} elements; {kernel.name} takes at most "
+                    f"{kernel.max_elements} a tensor: split the batch"
+                )
+
     def variant(self, sm: int) -> Variant:
         """The first variant in the declaration that fits this call on that architecture.
 
@@ -153,21 +168,15 @@ def bind(
     """Fix everything that one call needs.
 
     Raises:
-        LenetTrtError: the inputs are not what the kernel declares, or larger than it can index.
+        LenetTrtError: the inputs are not what the kernel declares, of a size that it is not for.
     """
-    shapes = tuple(tuple(int(size) for size in shape) for shape in input_shapes)
+    shapes = tuple(tuple(shape) for shape in input_shapes)
     specialized = specialize(kernel, shapes, input_dtypes, attributes)
     axes = _solve(kernel, shapes)
     open_axes = [axis.name for axis in kernel.axes if axis.name not in axes]
     if open_axes:
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
     outputs = tuple(_evaluate_shape(kernel, tensor, axes) for tensor in kernel.outputs)
-    for tensor, shape in zip((*kernel.inputs, *kernel.outputs), (*shapes, *outputs), strict=True):
-        if math.prod(shape) > kernel.max_elements:
-            raise LenetTrtError(
-                f"{tensor.name} has {math.prod(shape)} elements; {kernel.name} takes at most "
-                f"{kernel.max_elements} a tensor: split the batch"
-            )
     return Bound(specialized, axes, shapes, outputs)
 
 
@@ -211,7 +220,7 @@ def _shape_error(kernel: Kernel, tensor: Tensor, shape: Shape, reason: str) -> L
 
 def _evaluate_shape(kernel: Kernel, tensor: Tensor, axes: Mapping[str, int]) -> Shape:
     shape = tuple(as_dim(size).evaluate(axes) for size in tensor.shape)
-    if min(shape, default=0) < 0:
+    if any(size < 0 for size in shape):
         values = ", ".join(f"{name} {value}" for name, value in axes.items())
         raise LenetTrtError(
             f"{kernel.name}: {tensor.name} would have shape {list(shape)}; the input is too small ({values})"

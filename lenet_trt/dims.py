@@ -16,9 +16,7 @@ from lenet_trt.errors import LenetTrtError
 
 Value = TypeVar("Value")
 DimLike: TypeAlias = "Dim | int"
-Operator: TypeAlias = Literal[
-    "add", "subtract", "multiply", "floor_divide", "ceil_divide", "minimum", "maximum"
-]
+Operator: TypeAlias = Literal["add", "subtract", "multiply", "floor_divide", "ceil_divide", "minimum", "maximum"]
 Relation: TypeAlias = Literal["<=", "<", "==", "multiple of"]
 
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "floor_divide": "//"}
@@ -59,12 +57,10 @@ class Dim:
             LenetTrtError: an axis has no value, a dividend is negative or a divisor not positive.
         """
         try:
-            return self.fold(Algebra(int, lambda name: int(values[name]), _INTEGERS))
+            return self.fold(Algebra(int, values.__getitem__, _INTEGERS))
         except KeyError as error:
             known = ", ".join(sorted(values)) or "none"
-            raise LenetTrtError(
-                f"cannot evaluate {self}: axis {error.args[0]} has no value (known: {known})"
-            ) from None
+            raise LenetTrtError(f"cannot evaluate {self}: axis {error.args[0]} has no value (known: {known})") from None
         except LenetTrtError as error:
             raise LenetTrtError(f"cannot evaluate {self}: {error}") from None
 
@@ -270,7 +266,7 @@ def _floor_divide(a: int, b: int) -> int:
 
 
 def _ceil_divide(a: int, b: int) -> int:
-    return _floor_divide(a, b) + (a % b != 0)
+    return _floor_divide(a, b) + (1 if a % b else 0)
 
 
 _INTEGERS: dict[Operator, Callable[[int, int], int]] = {

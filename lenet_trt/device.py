@@ -1,0 +1,187 @@
+"""The CUDA driver, as far as kernels and their checks need it: context, memory, streams and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Context:
+    """The CUDA context that is current: ``key`` is never used again, even if it is destroyed."""
+
+    key: int
+    device: int
+    sm: int
+
+
+@cache
+def driver() -> Any:
+    """The driver's bindings, initialised.
+
+    Raises:
+        LenetTrtError: there is no driver here, or it sees no GPU.
+    """
+    try:
+        from cuda.bindings import driver as bindings
+
+        (status,) = bindings.cuInit(0)
+    except (ImportError, RuntimeError) as error:
+        raise LenetTrtError(f"there is no usable NVIDIA driver here ({error}); a CUDA GPU is needed") from error
+    if int(status) != 0:
+        raise LenetTrtError(f"the NVIDIA driver answers {status.name}; a CUDA GPU is needed")
+    return bindings
+
+
+def ask(answer: tuple[Any, ...], what: str) -> Any:
+    """Check what a driver call returns and unpack its value (a tuple, where it has several).
+
+    Raises:
+        LenetTrtError: the call failed; ``what`` says what it was for.
+    """
+    status, *values = answer
+    if int(status) != 0:
+        _, text = driver().cuGetErrorString(status)
+        reason = text.decode() if text else "unknown error"
+        raise LenetTrtError(f"{what}: {status.name} ({reason})")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def current_context() -> Context:
+    """The current context; where none is, device 0's primary one (which torch and TensorRT use) becomes it."""
+    cuda = driver()
+    handle = ask(cuda.cuCtxGetCurrent(), "cannot ask for the CUDA context")
+    if int(handle) == 0:
+        device = ask(cuda.cuDeviceGet(0), "cannot use GPU 0")
+        handle = ask(cuda.cuDevicePrimaryCtxRetain(device), "cannot use GPU 0")
+        ask(cuda.cuCtxSetCurrent(handle), "cannot use GPU 0")
+    key = ask(cuda.cuCtxGetId(handle), "cannot identify the CUDA context")
+    device = ask(cuda.cuCtxGetDevice(), "cannot ask for the GPU in use")
+    return Context(int(key), int(device), _sm(int(device)))
+
+
+@contextmanager
+def capture_safe() -> Iterator[None]:
+    """Allow loading modules while this thread captures a CUDA graph; neither becomes part of it."""
+    cuda = driver()
+    relaxed = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    previous = ask(cuda.cuThreadExchangeStreamCaptureMode(relaxed), "cannot change the capture mode")
+    try:
+        yield
+    finally:
+        ask(cuda.cuThreadExchangeStreamCaptureMode(previous), "cannot change the capture mode")
+
+
+class Buffer:
+    """Device memory of a fixed size; freed with the object."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        current_context()
+        handle = ask(driver().cuMemAlloc(max(size_bytes, 1)), f"cannot allocate {size_bytes} bytes on the GPU")
+        self.pointer = int(handle)
+
+    def __del__(self) -> None:
+        if hasattr(self, "pointer"):
+            driver().cuMemFree(self.pointer)
+
+    def write(self, array: np.ndarray, offset: int = 0) -> None:
+        """Copy a contiguous array to ``offset`` bytes from the start."""
+        if array.nbytes:
+            ask(driver().cuMemcpyHtoD(self.pointer + offset, array.ctypes.data, array.nbytes), "cannot copy to the GPU")
+
+    def read(self) -> np.ndarray:
+        """Copy all bytes back, as uint8."""
+        import numpy as np
+
+        host = np.empty(self.size_bytes, np.uint8)
+        if self.size_bytes:
+            ask(driver().cuMemcpyDtoH(host.ctypes.data, self.pointer, self.size_bytes), "cannot copy from the GPU")
+        return host
+
+
+class Stream:
+    """A stream of its own that does not wait for the default one; destroyed with the object."""
+
+    def __init__(self) -> None:
+        current_context()
+        flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
+        self._stream = ask(driver().cuStreamCreate(flag), "cannot make a stream")
+        self.handle = int(self._stream)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            driver().cuStreamDestroy(self._stream)
+
+    def synchronize(self) -> None:
+        """Wait for everything in the stream.
+
+        Raises:
+            LenetTrtError: something in it failed.
+        """
+        ask(driver().cuStreamSynchronize(self._stream), "the work in the stream failed")
+
+    @contextmanager
+    def capture(self) -> Iterator[Graph]:
+        """Record what is put into the stream, instead of running it.
+
+        In the strictest mode: while it lasts, this thread's allocations and synchronisations fail.
+        """
+        cuda = driver()
+        mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
+        ask(cuda.cuStreamBeginCapture(self._stream, mode), "cannot begin a graph capture")
+        graph = Graph()
+        try:
+            yield graph
+        finally:
+            graph.finish(cuda.cuStreamEndCapture(self._stream))
+
+
+class Graph:
+    """A captured CUDA graph: ``kernel_nodes`` of its ``nodes`` are kernel launches."""
+
+    def __init__(self) -> None:
+        self.nodes = self.kernel_nodes = 0
+        self._executable: Any = None
+
+    def finish(self, answer: tuple[Any, ...]) -> None:
+        """Take what the end of the capture returned, and make it executable."""
+        cuda = driver()
+        graph = ask(answer, "the graph capture failed")
+        _, count = ask(cuda.cuGraphGetNodes(graph, 0), "cannot list the graph's nodes")
+        nodes, _ = ask(cuda.cuGraphGetNodes(graph, count), "cannot list the graph's nodes") if count else ([], 0)
+        kernel = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+        kinds = [ask(cuda.cuGraphNodeGetType(node), "cannot read a graph node") for node in nodes]
+        self.nodes, self.kernel_nodes = len(kinds), sum(kind == kernel for kind in kinds)
+        self._executable = ask(cuda.cuGraphInstantiate(graph, 0), "cannot instantiate the graph")
+        ask(cuda.cuGraphDestroy(graph), "cannot destroy a graph")
+
+    def __del__(self) -> None:
+        if getattr(self, "_executable", None) is not None:
+            driver().cuGraphExecDestroy(self._executable)
+
+    def replay(self, stream: Stream) -> None:
+        """Put the recorded work into ``stream``."""
+        ask(driver().cuGraphLaunch(self._executable, stream.handle), "cannot launch the graph")
+
+
+@cache
+def _sm(device: int) -> int:
+    cuda = driver()
+    attribute = cuda.CUdevice_attribute
+    major, minor = (
+        ask(cuda.cuDeviceGetAttribute(which, device), "cannot read the GPU's compute capability")
+        for which in (
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )
+    )
+    return int(major * 10 + minor)
