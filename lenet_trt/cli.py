@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _top_level(arguments)
     try:
         parsed = parser_for(arguments[0]).parse_args(arguments[1:])
+        parsed.command_line = ["lenet-trt", *arguments]
         status = parsed.command(parsed)
         sys.stdout.flush()
         return int(status)

@@ -1,0 +1,296 @@
+"""The build stage: ONNX in; engine, sidecar and the very model that was built out."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+
+from lenet_trt import __version__
+from lenet_trt.engine import VERBOSITIES, BuildOptions, engine_from_onnx
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.evaluate import Evaluation, evaluate
+from lenet_trt.files import atomic_path, exclusive
+from lenet_trt.flavor import Flavor, select
+from lenet_trt.gpu import first_gpu
+from lenet_trt.model import described_tensors, fingerprint, load_model
+from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
+from lenet_trt.profiles import DEFAULT_BATCH, Shape, inputs_of, parse_shapes, profile_for
+from lenet_trt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
+from lenet_trt.summary import engine_rows, next_commands, table
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+ENGINES = Path("engines")
+MAX_DROP_POINTS = 0.2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to build; the defaults build the shipped LeNet-5 in fp32.
+
+    ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
+    ``precision``: None keeps the model's own types.
+    ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
+    ``sms``: target compute capabilities, or "current"; none means the flavor's default.
+    ``max_drop``: how many percentage points of accuracy the conversion may cost.
+    """
+
+    onnx: Path | None = None
+    precision: str | None = None
+    batch: str | None = None
+    shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
+    sms: tuple[str, ...] = ()
+    flavor: str = "auto"
+    options: BuildOptions = field(default_factory=BuildOptions)
+    output: Path | None = None
+    force: bool = False
+    max_drop: float = MAX_DROP_POINTS
+
+    @property
+    def engine(self) -> Path:
+        """Where the engine goes."""
+        if self.output is not None:
+            return self.output
+        stem = "lenet5" if self.onnx is None else self.onnx.stem
+        suffix = self.precision or ("fp32" if self.onnx is None else None)
+        return ENGINES / f"{stem}-{suffix}.engine" if suffix else ENGINES / f"{stem}.engine"
+
+
+@dataclass(frozen=True)
+class Built:
+    """An engine on disk, its sidecar, and whether it was there already."""
+
+    engine: Path
+    sidecar: Sidecar
+    reused: bool
+
+
+def build(request: Request, *, progress: bool = False, command: Sequence[str] = ()) -> Built:
+    """Build an engine, or find that the one on disk was made from the same inputs.
+
+    Raises:
+        UsageError: the request contradicts itself, the model or the flavor.
+        LenetTrtError: the model cannot be read, converted or built, or the files cannot be written; whatever was on
+            disk before is unchanged.
+    """
+    engine = request.engine
+    if engine.suffix == ".json":
+        raise UsageError(f"-o {engine}: the engine's sidecar takes the name .json; name the engine .engine")
+    flavor = select(request.flavor)
+    targets = flavor.targets(request.sms)
+    inputs = _inputs(request, flavor, targets)
+    with exclusive(engine):
+        if not request.force and (old := _same_as_before(engine, inputs)) is not None:
+            return Built(engine, old, reused=True)
+        original = load_model(request.onnx)
+        model = _with_precision(original, request.precision)
+        flavor.check_types(kinds_of(model), targets, "7.5" in targets and has_fp32_gemm(model))
+        profiles = profile_for(inputs_of(model), request.batch, request.shapes)
+        evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
+        _gate(evaluation, request)
+        serialized = model.SerializeToString()
+        plan = engine_from_onnx(
+            serialized,
+            flavor,
+            profiles=profiles,
+            targets=targets,
+            options=request.options,
+            progress=progress,
+        )
+        sidecar = Sidecar(
+            engine=FileRecord.of(engine.name, plan),
+            onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
+            inputs=inputs,
+            tensors=described_tensors(model, profiles),
+            evaluation=evaluation.as_dict(),
+            made=_made(command),
+        )
+        _write(engine, sidecar, plan, serialized)
+    return Built(engine, sidecar, reused=False)
+
+
+def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[str, Any]:
+    """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
+    gpu = None if flavor.ahead_of_time else first_gpu()
+    options = asdict(request.options)
+    del options["timing_cache"]  # a memory of timings, not a wish
+    return {
+        "lenet_trt": __version__,
+        "model": "lenet5" if request.onnx is None else request.onnx.name,
+        "model_fingerprint": fingerprint(request.onnx),
+        "flavor": flavor.name,
+        "flavor_version": flavor.version,
+        "targets": list(targets),
+        "gpu": None if gpu is None else f"{gpu.name} ({gpu.sm})",
+        "precision": request.precision,
+        "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
+        "shapes": None
+        if request.shapes is None
+        else [{name: list(shape) for name, shape in shapes.items()} for shapes in request.shapes],
+        "options": options,
+    }
+
+
+def _same_as_before(engine: Path, inputs: dict[str, Any]) -> Sidecar | None:
+    """The sidecar on disk, when it was made from equal inputs and its engine is still whole."""
+    try:
+        sidecar = read_sidecar(sidecar_path(engine))
+    except LenetTrtError:
+        return None
+    return sidecar if sidecar.inputs == inputs and sidecar.mismatch(engine.parent) is None else None
+
+
+def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
+    kinds = kinds_of(model)
+    if precision == "fp32" and (narrow := kinds & {"fp16", "bf16"}):
+        raise UsageError(
+            f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
+            "the model: leave --fp32 out, or export the model in float32"
+        )
+    return model if precision is None else convert(model, precision)
+
+
+def _gate(evaluation: Evaluation, request: Request) -> None:
+    if evaluation.drop_points > request.max_drop:
+        raise LenetTrtError(
+            f"{request.precision} costs {evaluation.drop_points:.2f} points of accuracy ({evaluation.correct_before} "
+            f"-> {evaluation.correct} of {evaluation.total} right), more than the {request.max_drop:g} allowed; "
+            f"nothing was written. Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
+            "or keep a higher precision"
+        )
+
+
+def _made(command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "command": shlex.join(command) if command else None,
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "onnx": onnx.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:
+    """Write all files in full before the first takes its place, so that a full disk changes nothing."""
+    with ExitStack() as stack:
+        for path, content in (
+            (sidecar_path(engine), sidecar.to_json().encode()),
+            (engine.with_name(sidecar.onnx.name), model),
+            (engine, plan),
+        ):
+            stack.enter_context(atomic_path(path)).write_bytes(content)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    precision = parser.add_mutually_exclusive_group()
+    for name in PRECISIONS:
+        precision.add_argument(
+            f"--{name}",
+            dest="precision",
+            action="store_const",
+            const=name,
+            default=None,
+            help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
+        )
+    parser.add_argument("--onnx", type=Path, metavar="FILE", help="a model to build instead of the shipped LeNet-5")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the engine's file")
+    parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
+    parser.add_argument(
+        "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
+    )
+    parser.add_argument(
+        "--sm",
+        action="append",
+        default=[],
+        metavar="X.Y",
+        help="target compute capability, such as 8.6, or 'current'; repeatable (default: Ampere and later)",
+    )
+    shapes = parser.add_argument_group("shapes of a model with dynamic axes")
+    shapes.add_argument("--batch", metavar="MIN:OPT:MAX", help=f"size of the first axis (default: {DEFAULT_BATCH})")
+    for option in ("--minShapes", "--optShapes", "--maxShapes"):
+        shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
+    builder = parser.add_argument_group("TensorRT's builder")
+    builder.add_argument(
+        "--optimization-level", type=int, choices=range(6), metavar="0..5", help="effort of the search"
+    )
+    builder.add_argument("--workspace", type=int, metavar="MIB", help="bound on scratch memory, MiB")
+    builder.add_argument("--timing-cache", type=Path, metavar="FILE", help="read and updated (full TensorRT alone)")
+    builder.add_argument(
+        "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what an inspector can tell of a layer"
+    )
+    parser.add_argument(
+        "--max-drop",
+        type=float,
+        default=MAX_DROP_POINTS,
+        metavar="POINTS",
+        help="percentage points of accuracy that a lower precision may cost",
+    )
+    parser.add_argument("--json", action="store_true", help="print the sidecar")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Build what the command line asks for and say what came of it."""
+    request = _request(arguments)
+    built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
+    if arguments.json:
+        print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
+    else:
+        print(report(built))
+    return 0
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    texts = {name: getattr(arguments, name) for name in ("minShapes", "optShapes", "maxShapes")}
+    given = [name for name, text in texts.items() if text is not None]
+    if given and len(given) < 3:
+        missing = ", ".join(f"--{name}" for name in texts if name not in given)
+        raise UsageError(f"--{given[0]} needs {missing} too")
+    shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
+    if arguments.workspace is not None and arguments.workspace < 1:
+        raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
+    return Request(
+        onnx=arguments.onnx,
+        precision=arguments.precision,
+        batch=arguments.batch,
+        shapes=shapes,  # type: ignore[arg-type]
+        sms=tuple(arguments.sm),
+        flavor=arguments.flavor,
+        options=BuildOptions(
+            arguments.optimization_level,
+            arguments.workspace,
+            arguments.timing_cache,
+            arguments.profiling_verbosity,
+        ),
+        output=arguments.output,
+        force=arguments.force,
+        max_drop=arguments.max_drop,
+    )
+
+
+def report(built: Built) -> str:
+    """What was built, for which GPUs, how accurate it is and what to type next."""
+    rows = engine_rows(built.engine, built.sidecar)
+    if built.reused:
+        rows.insert(0, ("up to date", "made from the same inputs before; nothing to do (--force builds again)"))
+    rows += [
+        ("next" if index == 0 else "", line) for index, line in enumerate(next_commands(built.engine, built.sidecar))
+    ]
+    return table(rows)
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["build", *sys.argv[1:]]))

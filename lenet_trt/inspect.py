@@ -1,0 +1,106 @@
+"""The inspect verb: what is in an engine or an ONNX file, and is it what its sidecar says?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_file
+from lenet_trt.model import described_tensors, load_model
+from lenet_trt.precision import kinds_of
+from lenet_trt.sidecar import read_sidecar, sidecar_path
+from lenet_trt.summary import engine_rows, table, tensor_text
+
+
+def inspect_onnx(path: Path) -> dict[str, Any]:
+    """Describe an ONNX file: tensors, operators, types, parameters.
+
+    Raises:
+        LenetTrtError: not there, or not valid ONNX.
+    """
+    model = load_model(path)
+    graph = model.graph
+    return {
+        "file": str(path),
+        "sha256": sha256_file(path),
+        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
+        "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "precision": sorted(kinds_of(model)),
+        "parameters": sum(numpy_helper.to_array(tensor).size for tensor in graph.initializer),
+        "operators": dict(Counter(_operator(node.domain, node.op_type) for node in graph.node).most_common()),
+        "plugins": _plugin_functions(model),
+        "metadata": {entry.key: entry.value for entry in model.metadata_props},
+        "tensors": described_tensors(model, {}),
+    }
+
+
+def inspect_engine(path: Path) -> dict[str, Any]:
+    """Describe an engine by its sidecar, after checking that it is the engine that the sidecar speaks of.
+
+    Raises:
+        LenetTrtError: the engine or its sidecar is missing or damaged, or they do not belong together.
+    """
+    if not path.is_file():
+        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    sidecar = read_sidecar(sidecar_path(path))
+    if sidecar.engine.name != path.name:
+        raise LenetTrtError(f"{sidecar_path(path)} describes {sidecar.engine.name}, not {path.name}")
+    if (difference := sidecar.mismatch(path.parent)) is not None:
+        raise LenetTrtError(f"{difference}: the engine was changed or replaced; build it again with --force")
+    return asdict(sidecar)
+
+
+def _operator(domain: str, name: str) -> str:
+    return f"{domain}::{name}" if domain else name
+
+
+def _plugin_functions(model: ModelProto) -> list[str]:
+    """Operators of the model that carry a fallback of their own: the plugins that `fuse` put in."""
+    functions = {(function.domain, function.name) for function in model.functions}
+    return sorted({_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="an engine or an ONNX file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print what is in the file."""
+    path: Path = arguments.file
+    if path.suffix != ".onnx":
+        found = inspect_engine(path)
+        text = table([*engine_rows(path, read_sidecar(sidecar_path(path))), ("content", "as its sidecar says")])
+    else:
+        found = inspect_onnx(path)
+        text = table(_onnx_rows(path, found))
+    print(json.dumps(found, indent=2) if arguments.json else text)
+    return 0
+
+
+def _onnx_rows(path: Path, found: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("model", f"{path}  ({path.stat().st_size:,} bytes)"),
+        ("producer", found["producer"] or "not stated"),
+        ("opset", ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())),
+        ("precision", ", ".join(found["precision"])),
+        ("parameters", f"{found['parameters']:,}"),
+        ("operators", ", ".join(f"{count} {name}" for name, count in found["operators"].items())),
+        ("plugins", ", ".join(found["plugins"]) or "none"),
+    ]
+    return rows + [(tensor["io"], tensor_text(name, tensor)) for name, tensor in found["tensors"].items()]
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["inspect", *sys.argv[1:]]))

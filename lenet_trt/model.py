@@ -1,0 +1,90 @@
+"""Read an ONNX model whole and checked, fingerprint it, and describe its tensors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, ValueInfoProto
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_bytes, sha256_file
+from lenet_trt.profiles import Profile, axes_of, inputs_of
+
+
+def load_model(path: Path | None) -> ModelProto:
+    """Read and check a model, external weights included; None is the LeNet-5 that the toolkit ships.
+
+    Raises:
+        LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
+    """
+    if path is None:
+        from lenet_trt.export import lenet5_onnx
+
+        with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
+            file = Path(folder) / "lenet5.onnx"
+            lenet5_onnx(file)
+            return onnx.load(file)
+    try:
+        model = onnx.load(path)
+        # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.
+        onnx.checker.check_model(model, full_check=True)
+    except FileNotFoundError as error:
+        raise LenetTrtError(f"{error.filename or path} does not exist") from None
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DecodeError as error:
+        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        raise LenetTrtError(f"{path} is not valid ONNX: {' '.join(str(error).split())}") from error
+    if not model.graph.output:
+        raise LenetTrtError(f"{path} has no outputs: it is no ONNX model, or an empty one")
+    return model
+
+
+def fingerprint(path: Path | None) -> str:
+    """A hash of everything that decides the model: the file and its external weights, or what LeNet-5 is made from."""
+    if path is None:
+        from lenet_trt.export import lenet5_fingerprint
+
+        return lenet5_fingerprint()
+    if not path.is_file():
+        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    hashes = [sha256_file(path)]
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except DecodeError as error:
+        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+    locations = {
+        entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"
+    }
+    for location in sorted(locations):
+        if (path.parent / location).is_file():  # one that is missing is load_model's to report
+            hashes.append(sha256_file(path.parent / location))
+    return sha256_bytes("\n".join(hashes).encode())
+
+
+def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """The model's inputs and outputs as plain values, with the profile of each dynamic input."""
+    inputs = inputs_of(model)
+    tensors: dict[str, Any] = {}
+    for value in (*(value for value in model.graph.input if value.name in inputs), *model.graph.output):
+        tensors[value.name] = {
+            "io": "input" if value.name in inputs else "output",
+            "dtype": dtype_of(value),
+            "shape": list(axes_of(value)),
+        }
+        if value.name in profiles:
+            tensors[value.name]["profile"] = {name: list(shape) for name, shape in asdict(profiles[value.name]).items()}
+    return tensors
+
+
+def dtype_of(value: ValueInfoProto) -> str:
+    """The element type as numpy writes it, such as "float32"; bfloat16 and the 8-bit floats by ml_dtypes' names."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)).name
