@@ -1,0 +1,152 @@
+// batched_matvec: y = a @ x where x is a column: a MatMul whose right operand's last dimension is 1.
+//
+// a [outer, broadcast, inner, rows, K], x [outer, inner, K], y [outer, broadcast, inner, rows]; every leading shape through
+// which ONNX MatMul broadcasts x over a folds into this one. K is a compile-time axis, fewer than 2^31 rows in all.
+//
+// Thread mapping: kLanes neighbouring lanes share a row, each takes 16 bytes of it at a time. Such a group takes kRows
+// consecutive rows and issues their loads before it uses the first; then the lanes exchange sums so that each ends up with
+// the total of some rows (8 shuffles for 8 rows of 16 lanes, not 32) and the group writes its rows side by side.
+//
+// Bytes moved: a, x and y once. Each byte of a is used once, so it is loaded past L1 and is the first to leave L2; x is small
+// and stays in L1. Which row of x belongs to a row of a is counted along while the loads of a are under way.
+#include "common.cuh"
+
+using T = TYPE_T;
+constexpr int kLength = AXIS_K;
+constexpr int kThreads = 256;
+constexpr int kLoadsInFlight = 8;  // 16-byte loads of a thread
+
+// Rows start 16-byte aligned if they are whole packs; if not, elements are loaded one by one.
+constexpr bool kWide = kLength % Pack16<T>::kCount == 0;
+constexpr int kPack = kWide ? Pack16<T>::kCount : 1;
+constexpr int kPacks = kLength / kPack;
+
+__host__ __device__ constexpr int lanes_for(int packs) {
+  int lanes = 1;
+  while (lanes < packs && lanes < 32) lanes *= 2;
+  return lanes;
+}
+__host__ __device__ constexpr int floor_power_of_two(int value) {
+  int power = 1;
+  while (power * 2 <= value) power *= 2;
+  return power;
+}
+constexpr int kLanes = lanes_for(kPacks);
+constexpr int kSteps = (kPacks + kLanes - 1) / kLanes;  // packs of a row that one lane takes
+constexpr int kStepsAtOnce = kSteps < kLoadsInFlight ? kSteps : kLoadsInFlight;
+constexpr int kRows = floor_power_of_two(kLoadsInFlight / kStepsAtOnce);
+constexpr int kGroups = kThreads / kLanes;
+
+struct PackOfRow {
+  T value[kPack];
+};
+
+template <bool kStreaming>
+__device__ __forceinline__ PackOfRow load_pack(const T* row, int pack) {
+  PackOfRow result;
+  if (kPacks % kLanes != 0 && pack >= kPacks) {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) result.value[i] = from_float<T>(0.0f);
+  } else if constexpr (kWide) {
+    const auto bits = reinterpret_cast<const uint4*>(row) + pack;
+    *reinterpret_cast<uint4*>(&result) = kStreaming ? __ldcs(bits) : __ldg(bits);
+  } else {
+    result.value[0] = row[pack];
+  }
+  return result;
+}
+
+// Position of a row of a in [outer, broadcast, inner, rows], advanced one row at a time.
+struct RowCounter {
+  int rows, inner, broadcast;
+  int row, inside, repeat, x_row;  // x_row = index into x [outer * inner, K]
+
+  __device__ __forceinline__ RowCounter(int first, int broadcast_, int inner_, int rows_)
+      : rows(rows_), inner(inner_), broadcast(broadcast_) {
+    const int vector = first / rows, batch = vector / inner;
+    row = first - vector * rows;
+    inside = vector - batch * inner;
+    const int outer = batch / broadcast;
+    repeat = batch - outer * broadcast;
+    x_row = outer * inner + inside;
+  }
+  __device__ __forceinline__ void advance() {  // selects, no branches: the loads of x around it stay together
+    const bool next_vector = ++row == rows;
+    row = next_vector ? 0 : row;
+    inside += next_vector;
+    x_row += next_vector;
+    const bool next_repeat = inside == inner;
+    inside = next_repeat ? 0 : inside;
+    x_row -= next_repeat ? inner : 0;
+    repeat += next_repeat;
+    const bool next_outer = repeat == broadcast;
+    repeat = next_outer ? 0 : repeat;
+    x_row += next_outer ? inner : 0;
+  }
+};
+
+// Adds sums[r] over the lanes of a group; afterwards this lane holds the totals of rows `first` ... in the first entries.
+template <int kCount, int kOffset>
+__device__ __forceinline__ int exchange_sums(float* sums, int lane) {
+  if constexpr (kOffset == 0) {
+    return 0;
+  } else if constexpr (kCount == 1) {
+    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], kOffset);
+    return exchange_sums<1, kOffset / 2>(sums, lane);
+  } else {
+    constexpr int kHalf = kCount / 2;
+    const bool upper = lane & kOffset;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = upper ? sums[i] : sums[i + kHalf], kept = upper ? sums[i + kHalf] : sums[i];
+      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, kOffset);
+    }
+    return (upper ? kHalf : 0) + exchange_sums<kHalf, kOffset / 2>(sums, lane);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    batched_matvec(const T* __restrict__ a, const T* __restrict__ x, int outer, int broadcast, int inner, int rows,
+                   T* __restrict__ y) {
+  const int total = outer * broadcast * inner * rows;
+  const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
+  constexpr int kRowsPerBlock = kGroups * kRows;
+  const int blocks = (total - 1) / kRowsPerBlock + 1;
+  for (int block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const int first = block * kRowsPerBlock + group * kRows;  // below 2^31 + kRowsPerBlock - 1, so compared unsigned
+    float sums[kRows] = {};
+#pragma unroll 1
+    for (int step = 0; step < kSteps; step += kStepsAtOnce) {
+      PackOfRow packs[kRows][kStepsAtOnce];
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const int row = min(static_cast<unsigned>(first + r), static_cast<unsigned>(total - 1));
+#pragma unroll
+        for (int s = 0; s < kStepsAtOnce; ++s) {
+          packs[r][s] = load_pack<true>(a + static_cast<size_t>(row) * kLength, lane + (step + s) * kLanes);
+        }
+      }
+      RowCounter counter(min(static_cast<unsigned>(first), static_cast<unsigned>(total - 1)), broadcast, inner, rows);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const T* vector = x + static_cast<size_t>(min(counter.x_row, outer * inner - 1)) * kLength;
+#pragma unroll
+        for (int s = 0; s < kStepsAtOnce; ++s) {
+          const PackOfRow pack = load_pack<false>(vector, lane + (step + s) * kLanes);
+#pragma unroll
+          for (int i = 0; i < kPack; ++i) sums[r] = fmaf(to_float(packs[r][s].value[i]), to_float(pack.value[i]), sums[r]);
+        }
+        counter.advance();
+      }
+    }
+
+    const int row = first + exchange_sums<kRows, kLanes / 2>(sums, lane);
+    constexpr int kKept = kRows > kLanes ? kRows / kLanes : 1;
+    constexpr int kCopies = kLanes > kRows ? kLanes / kRows : 1;  // lanes that hold the same total
+    if (lane % kCopies != 0) continue;
+#pragma unroll
+    for (int i = 0; i < kKept; ++i) {
+      if (static_cast<unsigned>(row + i) < static_cast<unsigned>(total)) y[row + i] = from_float<T>(sums[i]);
+    }
+  }
+}

@@ -1,0 +1,12 @@
+// conv5x5_bias split.
+#include "conv5x5_mma.cuh"
+
+using T = TYPE_T;
+using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kRow>;
+constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
+
+extern "C" __global__ void __launch_bounds__(kMmaThreads)
+    conv5x5_bias_split(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                                   T* __restrict__ y) {
+  conv5x5_by_mma<MmaPlan<Shape, T, true>, kActivation>(x, w, bias, n, y);
+}

@@ -1,0 +1,287 @@
+// Parts of conv5x5_mma.cuh: its geometry, the tensor-core instruction, fetching, splitting into halves, and stores.
+//
+// Float accuracy (kSplit). x = hi + lo / 2^12 with fp16 hi and lo, w likewise; x w = hi hi + (lo hi + hi lo) / 2^12: three
+// products and two float sums, after scaling x (per tile) and w by powers of two so that their largest magnitude lies in
+// [2^14, 2^15). An element down to 2^-32 of the largest keeps at least 20 bits; anything smaller, non-finite, or out of the
+// scaling's reach sends the tile to plain multiply-adds, in the same launch.
+#pragma once
+
+#include "conv5x5_quad.cuh"
+
+constexpr int kMmaWarps = 3;  // a 28x28 image has 9 units
+constexpr int kMmaThreads = kMmaWarps * 32;
+constexpr int kQuadsPerUnit = 16;
+constexpr float kLowUnit = 1.0f / 4096.0f;  // what one unit of a `lo` half stands for
+
+template <typename T>
+struct OperandOf {
+  using Type = __half;  // float storage without a split is rounded to fp16
+};
+template <>
+struct OperandOf<__nv_bfloat16> {
+  using Type = __nv_bfloat16;
+};
+
+template <typename Shape_, typename T_, bool kSplit_>
+struct MmaPlan {
+  using Shape = Shape_;
+  using T = T_;
+  using Operand = typename OperandOf<T>::Type;
+  static constexpr bool kSplit = kSplit_;
+  static constexpr int kHalves = kSplit ? 2 : 1;
+
+  static constexpr int kUnits = ceil_div(Shape::kQuads, kQuadsPerUnit);
+  static constexpr int kImages = kUnits < kMmaWarps ? kMmaWarps / kUnits : 1;  // images of a tile
+  static constexpr int kFilterTiles = ceil_div(Shape::kFilters, 8);
+  // Filter tiles that share one pass over the channels; a single channel stays in registers anyway.
+  static constexpr int kTilesAtOnce = Shape::kChannels == 1 || kFilterTiles == 1 ? 1 : 2;
+
+  // Shared memory: B fragments | pairs | the next tile as it is in global memory.
+  static constexpr int kFragmentBytes = Shape::kChannels * kFilterTiles * kHalves * 32 * 16;
+  static constexpr int kPitch = Shape::kWidth + (5 - Shape::kWidth % 4) % 4;  // 1 mod 4: the four lanes t use other banks
+  static constexpr int kImagePairWords = Shape::kChannels * Shape::kHeight * kPitch * kHalves;
+  static constexpr int kSlackWords = 8 * kHalves;  // a quad over the right edge of the last row reads on
+  static constexpr int kPairBytes = ceil_div((kImages * kImagePairWords + kSlackWords) * 4, 16) * 16;
+  static constexpr int kTileSize = kImages * Shape::kImageSize;
+  static constexpr int kStagedBytes = ceil_div(kTileSize * static_cast<int>(sizeof(T)), 16) * 16;
+};
+
+// d += a b with a 16x16, b 16x8 and float sums; two 16x8x8 products on sm_75.
+template <typename Operand>
+__device__ __forceinline__ void mma_16x8x16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                            unsigned b1);
+template <>
+__device__ __forceinline__ void mma_16x8x16<__half>(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                                    unsigned b0, unsigned b1) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+#else
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(b0));
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a2), "r"(a3), "r"(b1));
+#endif
+}
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ __forceinline__ void mma_16x8x16<__nv_bfloat16>(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
+                                                           unsigned a3, unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+#endif
+
+// ---- fetching the next tile ----------------------------------------------------------------------------------------------
+
+template <int kBytes>
+__device__ __forceinline__ void copy_async(unsigned to, const char* from) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes) : "memory");
+  }
+#endif
+}
+
+// Starts copying `images` images into shared memory; asynchronous from sm_80 on where the images' size allows.
+template <typename Plan>
+__device__ __forceinline__ void fetch_tile(typename Plan::T* staged, const typename Plan::T* x, int images) {
+  constexpr int kImageBytes = Plan::Shape::kImageSize * static_cast<int>(sizeof(typename Plan::T));
+  constexpr int kWidth = kImageBytes % 16 == 0 ? 16 : kImageBytes % 8 == 0 ? 8 : kImageBytes % 4 == 0 ? 4 : 2;
+#if __CUDA_ARCH__ >= 800
+  constexpr bool kAsynchronous = kWidth >= 4;
+#else
+  constexpr bool kAsynchronous = false;
+#endif
+  if constexpr (kAsynchronous) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(staged));
+    const char* from = reinterpret_cast<const char*>(x);
+    for (int i = threadIdx.x * kWidth; i < images * kImageBytes; i += kMmaThreads * kWidth) {
+      copy_async<kWidth>(to + i, from + i);
+    }
+  } else {
+    for (int i = threadIdx.x; i < images * Plan::Shape::kImageSize; i += kMmaThreads) staged[i] = x[i];
+  }
+}
+
+__device__ __forceinline__ void wait_for_fetch() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+// ---- scaling and its guard ------------------------------------------------------------------------------------------------
+
+// Bits of the largest magnitude, and of the smallest one that is not zero, less one (so that zero wraps around to the top).
+struct MagnitudeRange {
+  unsigned largest, smallest_less_one;
+};
+
+__device__ __forceinline__ unsigned warp_max(unsigned value) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, value);
+#else
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  return value;
+#endif
+}
+
+// Range of `count` floats, over the block; `partial` is one slot a warp. Ends with every thread past a barrier.
+__device__ __forceinline__ MagnitudeRange block_range(const float* values, int count, MagnitudeRange* partial) {
+  unsigned largest = 0, smallest = 0xffffffffu;
+  for (int i = threadIdx.x; i < count; i += kMmaThreads) {
+    const unsigned magnitude = __float_as_uint(values[i]) & 0x7fffffffu;
+    largest = max(largest, magnitude);
+    smallest = min(smallest, magnitude - 1);
+  }
+  largest = warp_max(largest);
+  smallest = ~warp_max(~smallest);
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = {largest, smallest};
+  __syncthreads();
+  MagnitudeRange range = partial[0];
+#pragma unroll
+  for (int i = 1; i < kMmaWarps; ++i) {
+    range.largest = max(range.largest, partial[i].largest);
+    range.smallest_less_one = min(range.smallest_less_one, partial[i].smallest_less_one);
+  }
+  return range;
+}
+
+struct Scaling {
+  float factor, inverse;  // powers of two
+  bool usable;            // the split keeps enough bits of every element
+};
+
+__device__ __forceinline__ Scaling scaling_of(MagnitudeRange range) {
+  constexpr int kBias = 127, kTop = 14;      // the largest magnitude goes to [2^kTop, 2^(kTop + 1))
+  constexpr int kReach = 48;                 // both factors, and the product of two, stay far from overflow
+  constexpr int kSpan = 32;                  // binary orders of magnitude below the largest that keep 20 bits
+  if (range.largest == 0) return {1.0f, 1.0f, true};
+  const int exponent = static_cast<int>(range.largest >> 23) - kBias;
+  const int lowest = static_cast<int>((range.smallest_less_one + 1) >> 23) - kBias;
+  const int shift = max(-kReach, min(kReach, kTop - exponent));
+  return {__uint_as_float((kBias + shift) << 23), __uint_as_float((kBias - shift) << 23),
+          exponent + shift == kTop && lowest > exponent - kSpan};
+}
+
+// ---- operands -----------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ unsigned pack(__half a, __half b) {
+  const __half2 both = __halves2half2(a, b);
+  return *reinterpret_cast<const unsigned*>(&both);
+}
+__device__ __forceinline__ unsigned pack(__nv_bfloat16 a, __nv_bfloat16 b) {
+  const __nv_bfloat162 both = __halves2bfloat162(a, b);
+  return *reinterpret_cast<const unsigned*>(&both);
+}
+
+// The low half of a number whose high half is `hi`, in units of kLowUnit; the difference is exact.
+__device__ __forceinline__ __half low_half(float value, __half hi) {
+  return __float2half_rn((value - __half2float(hi)) * (1.0f / kLowUnit));
+}
+
+// fragments[channel][filter tile][half][lane]: the four B registers of a lane; see conv5x5_mma.cuh for the order of taps.
+template <typename Plan>
+__device__ __forceinline__ void make_fragments(uint4* fragments, const typename Plan::T* w, float factor) {
+  using Shape = typename Plan::Shape;
+  using Operand = typename Plan::Operand;
+  for (int i = threadIdx.x; i < Shape::kChannels * Plan::kFilterTiles * 32; i += kMmaThreads) {
+    const int lane = i % 32, tile = i / 32 % Plan::kFilterTiles, channel = i / 32 / Plan::kFilterTiles;
+    const int filter = tile * 8 + lane / 4, t = lane % 4;
+    unsigned words[2][4];
+#pragma unroll
+    for (int r = 0; r < 4; ++r) {
+      const int row = r < 3 ? t : 4, pair = r < 3 ? r : t % 3;
+      const int column = pair == 0 ? 0 : pair + 1;
+      Operand hi[2], lo[2];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const bool twice = column + k == 3 || (row == 4 && column + k < 2);
+        float value = 0.0f;
+        if (filter < Shape::kFilters) {
+          value = to_float(w[(filter * Shape::kChannels + channel) * kTaps + row * kFilterSize + column + k]);
+        }
+        value *= twice ? 0.5f * factor : factor;
+        hi[k] = from_float<Operand>(value);
+        if constexpr (Plan::kSplit) lo[k] = low_half(value, hi[k]);
+      }
+      words[0][r] = pack(hi[0], hi[1]);
+      if constexpr (Plan::kSplit) words[1][r] = pack(lo[0], lo[1]);
+    }
+#pragma unroll
+    for (int h = 0; h < Plan::kHalves; ++h) {
+      fragments[((channel * Plan::kFilterTiles + tile) * Plan::kHalves + h) * 32 + lane] =
+          make_uint4(words[h][0], words[h][1], words[h][2], words[h][3]);
+    }
+  }
+}
+
+// pairs[channel row][x] = (v[x], v[x + 1]), for a split followed by the pair of low halves. The last column pairs with itself.
+template <typename Plan>
+__device__ __forceinline__ void make_pairs(unsigned* pairs, const typename Plan::T* staged, int images, float factor) {
+  using Shape = typename Plan::Shape;
+  using Operand = typename Plan::Operand;
+  constexpr int kRun = Shape::kWidth % 4 == 0 ? 4 : 1;  // pixels a thread takes at a time
+  constexpr int kRuns = Shape::kWidth / kRun;
+  for (int i = threadIdx.x; i < images * Shape::kChannels * Shape::kHeight * kRuns; i += kMmaThreads) {
+    const int row = i / kRuns, column = i % kRuns * kRun;
+    const auto* from = staged + row * Shape::kWidth + column;
+    const auto run = *reinterpret_cast<const Vector<typename Plan::T, kRun>*>(from);
+    Operand hi[kRun + 1], lo[kRun + 1];
+#pragma unroll
+    for (int k = 0; k <= kRun; ++k) {
+      const auto element = k < kRun ? run.value[k < kRun ? k : 0] : from[column + kRun < Shape::kWidth ? kRun : kRun - 1];
+      const float value = to_float(element) * factor;
+      hi[k] = from_float<Operand>(value);
+      if constexpr (Plan::kSplit) lo[k] = low_half(value, hi[k]);
+    }
+    unsigned* to = pairs + (row * Plan::kPitch + column) * Plan::kHalves;
+#pragma unroll
+    for (int k = 0; k < kRun; ++k) {
+      if constexpr (Plan::kSplit) {
+        *reinterpret_cast<uint2*>(to + 2 * k) = make_uint2(pack(hi[k], hi[k + 1]), pack(lo[k], lo[k + 1]));
+      } else {
+        to[k] = pack(hi[k], hi[k + 1]);
+      }
+    }
+  }
+}
+
+// ---- stores ---------------------------------------------------------------------------------------------------------------
+
+// Two quads of one filter: pools, undoes the scaling, adds the bias, applies the activation.
+template <typename Shape, Activation kActivation, typename T>
+__device__ __forceinline__ void store_quads(T* plane, const int (&rows)[2], const int (&columns)[2], const bool (&exists)[2],
+                                            const float (&outputs)[2][kQuadOutputs], float scale, float bias) {
+  if constexpr (Shape::kPooled) {
+    Vector<T, 2> values;
+#pragma unroll
+    for (int q = 0; q < 2; ++q) {
+      const float top = max_nan(max_nan(outputs[q][0], outputs[q][1]), max_nan(outputs[q][2], outputs[q][3]));
+      values.value[q] = from_float<T>(activate<kActivation>(fmaf(top, scale, bias)));
+    }
+    T* out = plane + rows[0] * Shape::kOutWidth + columns[0];
+    if constexpr (Shape::kOutWidth % 2 == 0 && Shape::kQuads % 2 == 0) {
+      if (exists[0]) store_vector(out, values);  // the quads are neighbours in a row
+    } else {
+      if (exists[0]) out[0] = values.value[0];
+      if (exists[1]) plane[rows[1] * Shape::kOutWidth + columns[1]] = values.value[1];
+    }
+  } else {
+#pragma unroll
+    for (int q = 0; q < 2; ++q) {
+      if (!exists[q]) continue;
+      float scaled[kQuadOutputs];
+#pragma unroll
+      for (int i = 0; i < kQuadOutputs; ++i) scaled[i] = outputs[q][i] * scale;
+      store_quad<Shape, kActivation>(plane, rows[q], columns[q], scaled, bias);
+    }
+  }
+}
