@@ -53,7 +53,7 @@ class Specialized:
         return variant.launch.substitute(self.known_sizes)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bound:
     """One call: a specialized kernel and the value of every axis."""
 

@@ -16,6 +16,7 @@ VERBS = {
     "train": ("lenet_trt.train", "train LeNet-5 on MNIST and write its weights"),
     "export": ("lenet_trt.export.__main__", "write LeNet-5, the MatMul or the Conv case as ONNX"),
     "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
+    "check": ("lenet_trt.check", "say whether a kernel is what its declaration says"),
     "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),
     "doctor": ("lenet_trt.doctor", "say what can run on this machine and what to install"),
 }

@@ -34,10 +34,12 @@ def driver() -> Any:
         from cuda.bindings import driver as bindings
 
         (status,) = bindings.cuInit(0)
-    except (ImportError, RuntimeError) as error:
-        raise LenetTrtError(f"there is no usable NVIDIA driver here ({error}); a CUDA GPU is needed") from error
+    except ImportError as error:
+        raise LenetTrtError(f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings") from error
+    except RuntimeError as error:  # libcuda.so.1 is not there
+        raise LenetTrtError("a CUDA GPU is needed, and there is no NVIDIA driver on this machine") from error
     if int(status) != 0:
-        raise LenetTrtError(f"the NVIDIA driver answers {status.name}; a CUDA GPU is needed")
+        raise LenetTrtError(f"the NVIDIA driver answers {status.name}: it sees no CUDA GPU")
     return bindings
 
 
