@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -97,7 +96,8 @@ def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
         takers = [
             PRODUCTS[name] for name, flavor in flavors.items() if isinstance(flavor, Flavor) and flavor.supports(gpu)
         ]
-        text = f"{gpu.name}, compute capability {gpu.sm}, {gpu.memory_bytes >> 30} GiB, driver for CUDA {found.driver_cuda}"
+        memory = f"{gpu.memory_bytes >> 30} GiB"
+        text = f"{gpu.name}, compute capability {gpu.sm}, {memory}, driver for CUDA {found.driver_cuda}"
         fix = None if takers else f"TensorRT-RTX does not take {gpu.sm}: {INSTALL['tensorrt']}"
         rows.append(Finding("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
     return rows
@@ -149,21 +149,13 @@ def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
         ("run engines", runnable, "a GPU that an installed flavor takes"),
         (
             "compile kernels",
-            _importable(lambda: metadata.version("nvidia-cuda-nvrtc")),
+            _package("nvidia-cuda-nvrtc", None).ok,
             "pip install nvidia-cuda-nvrtc",
         ),
         ("run kernels", bool(devices), "an NVIDIA GPU and its driver"),
-        ("train and export", _importable(lambda: metadata.version("torch")), "pip install 'lenet-trt[export]'"),
+        ("train and export", _package("torch", "export").ok, "pip install 'lenet-trt[export]'"),
     ]
     return [Finding("here", name, ok, "yes" if ok else "no", None if ok else fix) for name, ok, fix in checks]
-
-
-def _importable(probe: Callable[[], object]) -> bool:
-    try:
-        probe()
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -89,14 +89,20 @@ def runner(model: ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[NDA
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its errors come as exceptions too
-    if "bf16" in kinds_of(model):
+    if kinds_of(model) & {"fp16", "bf16"}:
         model = emulated(model)
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions share no base class
         raise LenetTrtError(f"ONNX Runtime cannot run this model on the CPU: {error}") from error
-    return lambda inputs: list(session.run(None, dict(inputs)))
+    wide = {put.name for put in session.get_inputs() if put.type == "tensor(float)"}
+
+    def run(inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        feed = {name: array.astype(np.float32) if name in wide else array for name, array in inputs.items()}
+        return list(session.run(None, feed))
+
+    return run
 
 
 def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
@@ -109,7 +115,7 @@ def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, N
         fixed = tuple(axis if isinstance(axis, int) else 1 for axis in axes_of(value))
         shape = shapes.get(value.name, fixed)
         dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-        if np.issubdtype(dtype, np.floating):
+        if np.issubdtype(dtype, np.floating) or value.type.tensor_type.elem_type == TensorProto.BFLOAT16:
             inputs[value.name] = generator.standard_normal(shape, dtype=np.float32).astype(dtype)
         else:
             inputs[value.name] = generator.integers(0, 2, shape).astype(dtype)

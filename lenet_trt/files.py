@@ -50,7 +50,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
-        if error.filename is not None and Path(error.filename).parent != path.parent:
+        ours = temporary is None or error.filename in (None, str(temporary))
+        if not ours:  # about a file that the caller reads
             raise
         raise LenetTrtError(
             f"cannot write {path}: {error.strerror or error}; what was there before is unchanged. "

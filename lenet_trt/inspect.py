@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onnx import ModelProto, numpy_helper
+from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
@@ -18,6 +19,8 @@ from lenet_trt.model import described_tensors, load_model
 from lenet_trt.precision import kinds_of
 from lenet_trt.sidecar import read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, table, tensor_text
+
+FLOATING_POINT = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
 
 def inspect_onnx(path: Path) -> dict[str, Any]:
@@ -34,7 +37,7 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
         "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
         "precision": sorted(kinds_of(model)),
-        "parameters": sum(numpy_helper.to_array(tensor).size for tensor in graph.initializer),
+        "parameters": sum(math.prod(tensor.dims) for tensor in graph.initializer if tensor.data_type in FLOATING_POINT),
         "operators": dict(Counter(_operator(node.domain, node.op_type) for node in graph.node).most_common()),
         "plugins": _plugin_functions(model),
         "metadata": {entry.key: entry.value for entry in model.metadata_props},

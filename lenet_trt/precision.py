@@ -21,6 +21,7 @@ from lenet_trt.errors import LenetTrtError
 
 _BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
 
+NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _KINDS = {
     TensorProto.FLOAT: "fp32",
     TensorProto.FLOAT16: "fp16",
@@ -76,30 +77,42 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
 
 
 def emulated(model: ModelProto) -> ModelProto:
-    """Rewrite a bfloat16 model so that ONNX Runtime's CPU kernels, which have no bfloat16, can run it.
+    """Rewrite a model so that its 16-bit arithmetic is emulated in float32 on any CPU.
 
-    Each operator computes in float32 on operands rounded to bfloat16 and its outputs are rounded again, which is what
-    tensor cores do (products and sums in float32, results stored in 16 bits). Run it with graph optimisation off, so
-    that no pair of casts is removed.
+    Each operator computes in float32 on rounded operands and its 16-bit outputs are rounded again, which is what
+    tensor cores do: products and sums in float32, results stored in 16 bits. ONNX Runtime's own CPU kernels have no
+    bfloat16, and for float16 it drops roundings between operators. Run the result with graph optimisation off, so that
+    no pair of casts is removed. Inputs and outputs of 16 bits become float32.
+
+    Raises:
+        LenetTrtError: the types of some tensors cannot be inferred, as with an operator that ONNX does not know.
     """
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise LenetTrtError(f"the types of this model's tensors cannot be inferred: {error}") from error
+    declared = (*inferred.graph.value_info, *inferred.graph.output)
+    kinds = {value.name: value.type.tensor_type.elem_type for value in declared}
     result = copy.deepcopy(model)
     graph = result.graph
-    for tensor in graph.initializer:
-        if tensor.data_type == TensorProto.BFLOAT16:
-            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     del graph.value_info[:]
+    for value in (*graph.input, *graph.output):
+        if value.type.tensor_type.elem_type in NARROW:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    for _, tensor in _constants(graph):
+        if tensor.data_type in NARROW:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     nodes = list(graph.node)
     del graph.node[:]
     for node in nodes:
-        if node.op_type == "Cast" and _attribute(node, "to").i in (TensorProto.FLOAT, TensorProto.BFLOAT16):
-            graph.node.extend(_rounded(node.input[0], node.output[0], node.name))
-            continue
+        if node.op_type == "Cast" and _attribute(node, "to").i in NARROW:
+            _attribute(node, "to").i = TensorProto.FLOAT
         outputs = list(node.output)
-        node.output[:] = [f"{name}__exact" if name else "" for name in outputs]
+        node.output[:] = [f"{name}__exact" if kinds.get(name) in NARROW else name for name in outputs]
         graph.node.append(node)
         for exact, name in zip(node.output, outputs, strict=True):
-            if name:
-                graph.node.extend(_rounded(exact, name, name))
+            if exact != name:
+                graph.node.extend(_rounded(exact, name, kinds[name]))
     return result
 
 
@@ -154,8 +167,10 @@ def _attribute(node: NodeProto, name: str) -> AttributeProto:
     return found
 
 
-def _rounded(source: str, target: str, name: str) -> list[NodeProto]:
+def _rounded(source: str, target: str, kind: int) -> list[NodeProto]:
+    """Nodes that round a float32 tensor to a 16-bit type and widen it again."""
+    rounded = f"{target}__rounded"
     return [
-        onnx.helper.make_node("Cast", [source], [f"{target}__bf16"], f"{name}__round", to=TensorProto.BFLOAT16),
-        onnx.helper.make_node("Cast", [f"{target}__bf16"], [target], f"{name}__widen", to=TensorProto.FLOAT),
+        onnx.helper.make_node("Cast", [source], [rounded], to=kind),
+        onnx.helper.make_node("Cast", [rounded], [target], to=TensorProto.FLOAT),
     ]

@@ -1,0 +1,24 @@
+"""Fixtures that more than one test module needs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep the user's cache out of the tests, and the tests out of it."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["LENET_TRT_CACHE"] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def lenet5() -> Path:
+    """The shipped LeNet-5 as ONNX."""
+    from lenet_trt.export.lenet5 import SHIPPED
+
+    return SHIPPED

@@ -1,0 +1,80 @@
+"""Files are whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import atomic_path, exclusive, sha256_bytes, sha256_file, write_atomic
+
+
+def test_the_content_and_the_usual_mode_arrive(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    write_atomic(path, b"content")
+    (tmp_path / "usual").write_bytes(b"")
+    assert path.read_bytes() == b"content"
+    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode
+    assert sha256_file(path) == sha256_bytes(b"content")
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
+def test_a_failure_keeps_the_old_file_and_leaves_no_part(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    wanted = LenetTrtError if isinstance(error, OSError) else type(error)
+
+    def write() -> None:
+        with atomic_path(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(wanted):
+        write()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    program = (
+        "import resource, signal, sys; from pathlib import Path; from lenet_trt.files import write_atomic\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))\n"
+        "write_atomic(Path(sys.argv[1]), b'x' * 5000)"
+    )
+    assert resource.RLIMIT_FSIZE is not None
+    answer = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    assert f"LenetTrtError: cannot write {path}: File too large" in answer.stderr
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(LenetTrtError, match="cannot write"):
+        write_atomic(tmp_path / "file" / "below", b"")
+
+
+def test_one_holder_at_a_time(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def hold(name: str) -> None:
+        with exclusive(tmp_path / "engine"):
+            order.append(f"{name} in")
+            time.sleep(0.05)
+            order.append(f"{name} out")
+
+    threads = [threading.Thread(target=hold, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [step.split()[1] for step in order] == ["in", "out", "in", "out"]
