@@ -9,11 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lenet_trt.export.cases import conv_onnx, matmul_onnx
+    from lenet_trt.export.cases import ConvCase, MatMulCase, conv_onnx, matmul_onnx
     from lenet_trt.export.lenet5 import Provenance, lenet5_fingerprint, lenet5_onnx
     from lenet_trt.export.weights import load_weights
 
 __all__ = [
+    "ConvCase",
+    "MatMulCase",
     "Provenance",
     "conv_onnx",
     "lenet5_fingerprint",
@@ -23,6 +25,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ConvCase": "cases",
+    "MatMulCase": "cases",
     "Provenance": "lenet5",
     "conv_onnx": "cases",
     "lenet5_fingerprint": "lenet5",

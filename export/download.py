@@ -80,6 +80,11 @@ def fetch(file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, p
         if _is_right(path, file):
             return path
         part = path.with_name(f"{file.name}.part")
+        if _is_right(part, file):  # an earlier run was stopped just before its end
+            part.replace(path)
+            return path
+        if _size(part) >= file.size:
+            part.unlink()
         failures = []
         for mirror in mirrors:
             url = mirror.rstrip("/") + "/" + file.name
@@ -103,21 +108,20 @@ def _fetch_from(url: str, part: Path, file: RemoteFile, progress: bool) -> str |
         before = _size(part)
         try:
             _append(url, part, file, progress)
-        except OSError as error:  # URLError, timeouts and broken connections are all OSErrors
-            if not _from_network(error):
-                raise LenetTrtError(f"cannot write {part}: {error.strerror or error}") from error
-            failure = _told(error)
-        except (http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             failure = _told(error)
         have = _size(part)
-        if have == file.size and _is_right(part, file):
+        if _is_right(part, file):
             return None
         if have >= file.size:
             part.unlink()
-            return f"gave another file: wanted {file.size} bytes with SHA-256 {file.sha256}"
-        if have <= before:
-            return failure or f"ended after {have} of {file.size} bytes"
-    return failure or f"broke off again and again, with {_size(part)} of {file.size} bytes"
+            failure = f"gave another file; wanted {file.size} bytes with SHA-256 {file.sha256}"
+            if before == 0:
+                return failure
+            # What was there before may have been wrong: once more, from the start.
+        elif have <= before:
+            break
+    return failure or f"broke off, with {_size(part)} of {file.size} bytes"
 
 
 def _append(url: str, part: Path, file: RemoteFile, progress: bool) -> None:
@@ -127,25 +131,27 @@ def _append(url: str, part: Path, file: RemoteFile, progress: bool) -> None:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         start = _start_of(response, have)
-        with (
-            part.open("r+b" if part.exists() else "wb") as out,
-            tqdm(
-                total=file.size,
-                initial=start,
-                unit="B",
-                unit_scale=True,
-                desc=file.name,
-                disable=not progress,
-            ) as bar,
-        ):
-            out.truncate(start)
-            out.seek(start)
-            # One byte too many shows that the mirror holds another file; more is never taken.
-            missing = file.size + 1 - start
+        # One byte too many shows that the mirror holds another file; more is never taken.
+        missing = file.size + 1 - start
+        with tqdm(
+            total=file.size, initial=start, unit="B", unit_scale=True, desc=file.name, disable=not progress
+        ) as bar:
+            _write(part, start, b"")
             while missing > 0 and (block := response.read(min(_BLOCK_BYTES, missing))):
-                out.write(block)
+                _write(part, file.size + 1 - missing, block)
                 missing -= len(block)
                 bar.update(len(block))
+
+
+def _write(part: Path, start: int, block: bytes) -> None:
+    """Let `part` end with `block`, from `start` on. A full disk is not the mirror's failure."""
+    try:
+        with part.open("r+b" if part.exists() else "wb") as out:
+            out.truncate(start)
+            out.seek(start)
+            out.write(block)
+    except OSError as error:
+        raise LenetTrtError(f"cannot write {part}: {error.strerror or error}: make room there") from error
 
 
 def _start_of(response: http.client.HTTPResponse, have: int) -> int:
@@ -164,11 +170,6 @@ def _is_right(path: Path, file: RemoteFile) -> bool:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.is_file() else 0
-
-
-def _from_network(error: OSError) -> bool:
-    # A file's errors carry its name or come from the disk; those of sockets do neither.
-    return isinstance(error, (urllib.error.URLError, TimeoutError, ConnectionError))
 
 
 def _told(error: Exception) -> str:

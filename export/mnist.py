@@ -34,6 +34,9 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, part: slice) -> Split:
+        return Split(self.images[part], self.labels[part])
+
     def sha256(self) -> dict[str, str]:
         """Hashes of the two files as uncompressed IDX: the same however they were compressed."""
         return {

@@ -56,8 +56,6 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.metadata_props[:]
     del model.graph.metadata_props[:]
     graph = model.graph
-    # Shapes are inferred again; the exporter's own value_info carries its notes, and the old names.
-    del graph.value_info[:]
     renamed = _renamed_values(graph)
     seen: Counter[str] = Counter()
     for node in graph.node:
@@ -66,7 +64,8 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
         del node.metadata_props[:]
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
-    for value in (*graph.input, *graph.output, *graph.initializer):
+    # The exporter's own shapes stay: ONNX's inference alone would lose n at the Reshape.
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         value.name = renamed.get(value.name, value.name)
         value.doc_string = ""
         del value.metadata_props[:]

@@ -85,9 +85,8 @@ def train(data: Split, recipe: Recipe | None = None, *, progress: bool = True) -
     recipe = recipe or Recipe()
     held_out = int(len(data) * recipe.validation_share)
     kept = len(data) - held_out
-    validation = Split(data.images[kept:], data.labels[kept:])
     with _reproducible(recipe):
-        return _train(Split(data.images[:kept], data.labels[:kept]), validation, recipe, progress)
+        return _train(data[:kept], data[kept:], recipe, progress)
 
 
 def _train(data: Split, validation: Split, recipe: Recipe, progress: bool) -> Trained:
