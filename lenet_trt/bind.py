@@ -116,6 +116,10 @@ class Bound:
                     f"{kernel.max_elements} a tensor: split the batch"
                 )
 
+    def fits(self, variant: Variant) -> bool:
+        """Whether the variant is made for these sizes."""
+        return variant.when is None or variant.when.evaluate({**self.axes, **self.specialized.known_sizes})
+
     def variant(self, sm: int) -> Variant:
         """The first variant in the declaration that fits this call on that architecture.
 
@@ -123,7 +127,7 @@ class Bound:
             LenetTrtError: the architecture is older than every variant.
         """
         for variant in self.kernel.variants_for(sm, self.types):
-            if variant.when is None or variant.when.evaluate(self.axes):
+            if self.fits(variant):
                 return variant
         oldest = min(variant.min_sm for variant in self.kernel.variants)
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{sm}; it needs sm_{oldest} or newer")

@@ -42,7 +42,7 @@ def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
     for bound in bounds(kernel):
         for variant in kernel.variants:
             runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
-            if runs and (variant.when is None or variant.when.evaluate(bound.axes)):
+            if runs and bound.fits(variant):
                 yield Case(bound, variant)
 
 

@@ -72,9 +72,9 @@ class Dim:
 
         return self.fold(Algebra(Constant, axis, _SYMBOLS))
 
-    def multiple_of(self, divisor: int) -> Condition:
+    def multiple_of(self, divisor: DimLike) -> Condition:
         """The condition that the value is a multiple of ``divisor``."""
-        return Condition("multiple of", self, Constant(divisor))
+        return Condition("multiple of", self, as_dim(divisor))
 
     def equals(self, other: DimLike) -> Condition:
         """The condition that both have the same value."""
@@ -215,7 +215,7 @@ def axes(names: str) -> tuple[Dim, ...]:
 
 
 def size_of(type_variable: str) -> Dim:
-    """The size in bytes of one element of a type variable, for use in launch geometry."""
+    """The size in bytes of one element of a type variable, for launches and conditions of variants."""
     return AxisValue(f"sizeof_{type_variable}")
 
 

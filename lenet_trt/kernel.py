@@ -303,7 +303,7 @@ def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Itera
     known = axes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
     yield from _unknown("launch", variant.launch.dims, known)
     if variant.when is not None:
-        yield from _unknown("when", [variant.when], axes)
+        yield from _unknown("when", [variant.when], known)
     for name in variant.types or ():
         if name not in {types.name for types in kernel.types}:
             yield f"types {name} is not declared"

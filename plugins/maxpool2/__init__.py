@@ -1,0 +1,65 @@
+"""Max-pool with 2x2 windows and stride 2: the declaration of ``maxpool2``."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import DimLike, axes, ceil_div, size_of
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+
+n, c, h, w = axes("n c h w")
+THREADS = 256
+STORE_BYTES = 8
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """The largest of each window; NaN wins; an odd last row or column is left out."""
+    batch, channels, height, width = x.shape
+    windows = x[:, :, : height // 2 * 2, : width // 2 * 2].reshape(batch, channels, height // 2, 2, width // 2, 2)
+    return windows.max(axis=(3, 5))
+
+
+def launch(outputs_per_thread: DimLike) -> Launch:
+    """The launch for kernels in which one thread makes that many neighbouring outputs."""
+    threads = n * c * (h // 2) * (w // 2 // outputs_per_thread)
+    return Launch(grid=(ceil_div(threads, THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
+
+
+KERNEL = Kernel(
+    name="maxpool2",
+    doc="y = MaxPool(x), 2x2 windows, stride 2, no padding",
+    axes=(
+        Axis("n", "images"),
+        Axis("c", "channels"),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+    ),
+    inputs=(Tensor("x", (n, c, h, w), "T", "images"),),
+    outputs=(Tensor("y", (n, c, h // 2, w // 2), "T", "pooled images"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=0.0),
+        Types("fp16", {"T": "float16"}, tolerance=0.0),
+        Types("bf16", {"T": "bfloat16"}, tolerance=0.0),
+    ),
+    requires=(h >= 2) & (w >= 2),
+    variants=(
+        Variant(
+            "wide",
+            launch(STORE_BYTES // size_of("T")),
+            "rows are whole 16-byte packs: a thread loads a pack of two rows",
+            entry="maxpool2",
+            when=w.multiple_of(2 * STORE_BYTES // size_of("T")),
+        ),
+        Variant("narrow", launch(1), "any width: a thread loads one window", entry="maxpool2"),
+    ),
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 1, "h": 2, "w": 2},
+        {"n": 1, "c": 6, "h": 24, "w": 24},
+        {"n": 3, "c": 5, "h": 7, "w": 9},
+        {"n": 33, "c": 50, "h": 24, "w": 24},
+        {"n": 257, "c": 3, "h": 5, "w": 64},
+    ),
+    flops=3 * n * c * (h // 2) * (w // 2),
+    source_dir=Path(__file__).parent,
+)
