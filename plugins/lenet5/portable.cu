@@ -1,0 +1,111 @@
+// LeNet-5 in one launch, a block an image (or a few): the variants that run on every GPU from sm_75 on, for any n.
+//
+//   y = fc3(relu(fc2(relu(fc1(flatten(pool(relu(conv2(pool(relu(conv1(T(x))))))))))))   x [n, 1, 28, 28] TX -> y [n, 10] TY
+//
+// Weights are plain torch tensors of type T, arithmetic is float. See lenet5.cuh for the shapes.
+//
+// Mapping. All activations live in shared memory. conv1: a thread an output of the pool and kConv1Each channels. conv2: a thread
+// one or more rows of one channel's outputs from kDepth of the six input channels; partial sums are added by the thread that
+// pools them (convolutions.cuh). Linear layers: a warp holds rows of the weights in registers (linear.cuh). fc1's 120 KB are two
+// thirds of all bytes and come from L2 at a rate that takes longer than the arithmetic, so a warp starts its loads of them before conv1
+// and only then waits for the image; fc2's and fc3's start before conv2's partial sums are added.
+//
+// Bytes: x, and the weights (178 KB in fp32) once a block, from L2.
+#include "common.cuh"
+#include "lenet5/convolutions.cuh"
+#include "lenet5/lenet5.cuh"
+#include "lenet5/linear.cuh"
+
+using TX = TYPE_TX;
+using T = TYPE_T;
+using TY = TYPE_TY;
+
+namespace lenet5 {
+
+struct Weights {
+  const T *conv1_weight, *conv1_bias, *conv2_weight, *conv2_bias;
+  const T *fc1_weight, *fc1_bias, *fc2_weight, *fc2_bias, *fc3_weight, *fc3_bias;
+};
+
+// kImages images and kThreads threads a block; conv1 channels a thread; parts that conv2's input channels are split into, and
+// rows of conv2 that a thread makes.
+template <int kImages, int kThreads, int kConv1Each, int kSplits, int kRows>
+__device__ __forceinline__ void block_forward(const TX* __restrict__ x, const Weights& weights, int n, TY* __restrict__ y) {
+  using S = Share<1>;
+  constexpr int kWarps = kThreads / 32;
+  constexpr int kFeatureItems = kImages * kFeatures;
+
+  // conv2's partial sums reuse the memory of the image and of conv1's filters, which nobody reads by then.
+  constexpr int kImageFloats = kImages * kImagePixels;
+  constexpr int kPartialFloats = kImages * kSplits * kConv2Side * kConv2Side * kConv2Channels;
+  constexpr int kEarlyFloats = kImageFloats + kConv1Channels * kFilter1Stride;
+  __shared__ alignas(16) float scratch[kEarlyFloats > kPartialFloats ? kEarlyFloats : kPartialFloats];
+  __shared__ alignas(16) float filters2[kConv2Channels * kConv2Taps];
+  __shared__ alignas(16) float patch[kImages * kConv1Channels * kPool1Pixels];
+  __shared__ alignas(16) float features[kFeatureItems];
+  __shared__ alignas(16) float hidden1[kImages * kFc1];
+  __shared__ alignas(16) float hidden2[kImages * kFc2];
+  float* const image = scratch;
+  float* const filters1 = scratch + kImageFloats;
+  float* const partial = scratch;
+
+  const unsigned thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int first_image = blockIdx.x * kImages;
+
+  Staging<TX, T, 1, kImages, kThreads, kThreads> staging;
+  staging.load_images(x, first_image, n, 0, thread);
+  staging.load_weights(weights.conv1_weight, weights.conv1_bias, weights.conv2_weight, thread);
+  Linear<T, kFeatures, kFc1, kWarps, kImages> fc1;
+  fc1.load(weights.fc1_weight, weights.fc1_bias, warp, lane);
+
+  staging.store_conv1(image, filters1, thread);
+  staging.store_conv2(filters2, thread);
+  __syncthreads();
+  conv1_pool<1, kImages, kThreads, kConv1Each>(image, filters1, patch, thread);
+  __syncthreads();
+  conv2_partial<1, kImages, kThreads, kSplits, kRows>(patch, filters2, partial, thread);
+
+  Linear<T, kFc1, kFc2, kWarps, kImages> fc2;
+  Linear<T, kFc2, kClasses, kWarps, kImages> fc3;
+  fc2.load(weights.fc2_weight, weights.fc2_bias, warp, lane);
+  fc3.load(weights.fc3_weight, weights.fc3_bias, warp, lane);
+  __syncthreads();
+  for (unsigned item = thread; item < kFeatureItems; item += kThreads) {
+    const unsigned which = item / kFeatures, element = item % kFeatures;
+    const float bias = to_float(weights.conv2_bias[element / kPool2Pixels]);
+    features[item] = pooled_feature<1, kSplits>(partial, bias, which, element);
+  }
+  __syncthreads();
+
+  const float total1 = fc1.apply(features, lane);
+  const unsigned row1 = fc1.row_of(warp, lane);
+  if (row1 < kFc1) hidden1[fc1.image_of(lane) * kFc1 + row1] = relu_nan(total1);
+  __syncthreads();
+  const float total2 = fc2.apply(hidden1, lane);
+  const unsigned row2 = fc2.row_of(warp, lane);
+  if (row2 < kFc2) hidden2[fc2.image_of(lane) * kFc2 + row2] = relu_nan(total2);
+  __syncthreads();
+  const float logit = fc3.apply(hidden2, lane);
+  const unsigned row3 = fc3.row_of(warp, lane);
+  const int which = first_image + static_cast<int>(fc3.image_of(lane));
+  if (row3 < kClasses && which < n) y[static_cast<long long>(which) * kClasses + row3] = from_float<TY>(logit);
+}
+
+}  // namespace lenet5
+
+#define LENET5_PORTABLE(NAME, IMAGES, THREADS, MIN_BLOCKS, CONV1_EACH, SPLITS, ROWS)                                    \
+  extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)                                                     \
+      NAME(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,              \
+           const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias, const T* __restrict__ fc1_weight,      \
+           const T* __restrict__ fc1_bias, const T* __restrict__ fc2_weight, const T* __restrict__ fc2_bias,            \
+           const T* __restrict__ fc3_weight, const T* __restrict__ fc3_bias, int n, TY* __restrict__ y) {               \
+    lenet5::block_forward<IMAGES, THREADS, CONV1_EACH, SPLITS, ROWS>(                                                   \
+        x,                                                                                                              \
+        {conv1_weight, conv1_bias, conv2_weight, conv2_bias, fc1_weight, fc1_bias, fc2_weight, fc2_bias, fc3_weight,    \
+         fc3_bias},                                                                                                     \
+        n, y);                                                                                                          \
+  }
+
+#ifndef LENET5_EXPERIMENT
+LENET5_PORTABLE(lenet5_portable, 1, 512, 1, 2, 3, 1)
+#endif
