@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -56,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(args: argparse.Namespace) -> int:
     """Write the chosen model and say what it is."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     path = args.output or Path(f"{args.model}.onnx")
     if path.is_dir():
         raise UsageError(f"-o is {path}, a folder; wanted a file name in it")

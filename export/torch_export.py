@@ -57,6 +57,7 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.graph.metadata_props[:]
     graph = model.graph
     renamed = _renamed_values(graph)
+    initializers = {value.name for value in graph.initializer}
     seen: Counter[str] = Counter()
     for node in graph.node:
         node.name = _layer_name(node, seen)
@@ -64,7 +65,11 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
         del node.metadata_props[:]
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
-    # The exporter's own shapes stay: ONNX's inference alone would lose n at the Reshape.
+    # The exporter's own shapes stay, as ONNX's inference alone would lose n at the Reshape; those of
+    # initializers are said twice.
+    computed = [value for value in graph.value_info if value.name in renamed]
+    del graph.value_info[:]
+    graph.value_info.extend(value for value in computed if value.name not in initializers)
     for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
         value.name = renamed.get(value.name, value.name)
         value.doc_string = ""

@@ -8,6 +8,8 @@ import logging
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -56,12 +58,12 @@ def command(args: argparse.Namespace) -> int:
     from lenet_trt.export.train import Recipe, torch_accuracy, train
     from lenet_trt.export.weights import record_path, save_weights
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    training = mnist.load_split(args.data or training_folder(), mnist.TRAIN)
-    test = mnist.load_split(args.data or mnist.DATA_DIR, mnist.TEST)
     recipe = Recipe(epochs=args.epochs, seed=args.seed)
-    with logging_redirect_tqdm():
-        trained = train(training, recipe)
+    with _log_on_stderr() as logger:
+        training = mnist.load_split(args.data or training_folder(), mnist.TRAIN)
+        test = mnist.load_split(args.data or mnist.DATA_DIR, mnist.TEST)
+        with logging_redirect_tqdm([logger]):
+            trained = train(training, recipe)
     record: dict[str, Any] = {
         "command": f"lenet-trt train --epochs {args.epochs} --seed {args.seed}",
         "test_accuracy": round(torch_accuracy(trained.network, test), 6),
@@ -102,6 +104,21 @@ def _check(args: argparse.Namespace) -> None:
     folder = args.output.parent
     if folder.exists() and not os.access(folder, os.W_OK):
         raise LenetTrtError(f"cannot write in {folder}: choose another place with -o")
+
+
+@contextmanager
+def _log_on_stderr() -> Iterator[logging.Logger]:
+    """Show this package's own log lines while the verb runs, and no other package's."""
+    logger = logging.getLogger("lenet_trt")
+    handler = logging.StreamHandler(sys.stderr)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield logger
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def _cpu() -> str:
