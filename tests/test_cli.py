@@ -1,0 +1,78 @@
+"""The command line itself: every verb is documented, thin and quick to start."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.cli import VERBS, main, parser_for
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_and_option_says_what_it_does(verb: str) -> None:
+    undocumented = list(undocumented_options(parser_for(verb)))
+    assert not undocumented
+
+
+def undocumented_options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from undocumented_options(below)
+        elif not action.help:
+            yield f"{parser.prog} {action.dest}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_in_the_readme(verb: str) -> None:
+    assert f"lenet-trt {verb}" in README.read_text() or f"python -m lenet_trt.{verb}" in README.read_text()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_a_module_too(verb: str) -> None:
+    module = importlib.import_module(f"lenet_trt.{verb}")
+    source = Path(module.__file__ or "")
+    if source.name == "__init__.py":
+        source = source.with_name("__main__.py")
+    assert f'main(["{verb}", *sys.argv[1:]])' in source.read_text()
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(verb in said for verb in VERBS)
+    assert main(["--version"]) == 0
+
+
+def test_importing_the_package_is_light() -> None:
+    program = "import sys, lenet_trt, lenet_trt.cli; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    for heavy in ("torch", "tensorrt", "tensorrt_rtx", "onnx", "onnxruntime", "numpy"):
+        assert f"'{heavy}'" not in loaded
+
+
+def test_doctor_tells_what_can_run_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    said = capsys.readouterr().out
+    assert "TensorRT-RTX" in said
+    assert main(["doctor", "--json"]) == 0
+    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert findings["build engines"]["ok"]
+    assert all(finding["ok"] or finding["fix"] for finding in findings.values())
+
+
+def test_inspect_reads_an_onnx_file(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(lenet5), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == 44426
+    assert found["operators"]["Gemm"] == 3
+    assert found["tensors"]["logits"]["shape"] == ["n", 10]
