@@ -98,12 +98,24 @@ __device__ __forceinline__ void store16_streaming(T* address, const Pack16<T>& p
 
 // ---- warp sums ---------------------------------------------------------------------------------------------------------
 
-// Sum over groups of kLanes neighbouring lanes (a power of two); every lane of a group gets it. All 32 lanes must call.
-template <int kLanes>
-__device__ __forceinline__ float group_sum(float value) {
+// Adds sums[r] over kLanes = 2 * kOffset neighbouring lanes, for kCount rows at once: at each step a lane gives away half of its
+// rows, so 8 rows of 16 lanes take 8 shuffles, not 32. Returns the first of the rows whose totals this lane ends up with, in
+// sums[0] ...: kCount / kLanes rows, or one that kLanes / kCount lanes share. All 32 lanes must call.
+template <int kCount, int kOffset>
+__device__ __forceinline__ int exchange_sums(float* sums, int lane) {
+  if constexpr (kOffset == 0) {
+    return 0;
+  } else if constexpr (kCount == 1) {
+    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], kOffset);
+    return exchange_sums<1, kOffset / 2>(sums, lane);
+  } else {
+    constexpr int kHalf = kCount / 2;
+    const bool upper = lane & kOffset;
 #pragma unroll
-  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, offset);
+    for (int i = 0; i < kHalf; ++i) {
+      const float given = upper ? sums[i] : sums[i + kHalf], kept = upper ? sums[i + kHalf] : sums[i];
+      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, kOffset);
+    }
+    return (upper ? kHalf : 0) + exchange_sums<kHalf, kOffset / 2>(sums, lane);
   }
-  return value;
 }

@@ -1,4 +1,4 @@
-// Parts of conv5x5_mma.cuh: its geometry, the tensor-core instruction, fetching, splitting into halves, and stores.
+// Parts of conv5x5_mma.cuh: its geometry, fetching, splitting into halves, and stores.
 //
 // Float accuracy (kSplit). x = hi + lo / 2^12 with fp16 hi and lo, w likewise; x w = hi hi + (lo hi + hi lo) / 2^12: three
 // products and two float sums, after scaling x (per tile) and w by powers of two so that their largest magnitude lies in
@@ -7,6 +7,7 @@
 #pragma once
 
 #include "conv5x5_quad.cuh"
+#include "mma.cuh"
 
 constexpr int kMmaWarps = 3;  // a 28x28 image has 9 units
 constexpr int kMmaThreads = kMmaWarps * 32;
@@ -45,36 +46,6 @@ struct MmaPlan {
   static constexpr int kTileSize = kImages * Shape::kImageSize;
   static constexpr int kStagedBytes = ceil_div(kTileSize * static_cast<int>(sizeof(T)), 16) * 16;
 };
-
-// d += a b with a 16x16, b 16x8 and float sums; two 16x8x8 products on sm_75.
-template <typename Operand>
-__device__ __forceinline__ void mma_16x8x16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                            unsigned b1);
-template <>
-__device__ __forceinline__ void mma_16x8x16<__half>(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
-                                                    unsigned b0, unsigned b1) {
-#if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-#else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(b0));
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a2), "r"(a3), "r"(b1));
-#endif
-}
-#if __CUDA_ARCH__ >= 800
-template <>
-__device__ __forceinline__ void mma_16x8x16<__nv_bfloat16>(float (&d)[4], unsigned a0, unsigned a1, unsigned a2,
-                                                           unsigned a3, unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-#endif
 
 // ---- fetching the next tile ----------------------------------------------------------------------------------------------
 

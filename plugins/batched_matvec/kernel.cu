@@ -85,26 +85,6 @@ struct RowCounter {
   }
 };
 
-// Adds sums[r] over the lanes of a group; afterwards this lane holds the totals of rows `first` ... in the first entries.
-template <int kCount, int kOffset>
-__device__ __forceinline__ int exchange_sums(float* sums, int lane) {
-  if constexpr (kOffset == 0) {
-    return 0;
-  } else if constexpr (kCount == 1) {
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], kOffset);
-    return exchange_sums<1, kOffset / 2>(sums, lane);
-  } else {
-    constexpr int kHalf = kCount / 2;
-    const bool upper = lane & kOffset;
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i) {
-      const float given = upper ? sums[i] : sums[i + kHalf], kept = upper ? sums[i + kHalf] : sums[i];
-      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, kOffset);
-    }
-    return (upper ? kHalf : 0) + exchange_sums<kHalf, kOffset / 2>(sums, lane);
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matvec(const T* __restrict__ a, const T* __restrict__ x, int outer, int broadcast, int inner, int rows,
                    T* __restrict__ y) {

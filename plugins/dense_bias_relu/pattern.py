@@ -1,0 +1,18 @@
+"""What ``dense_bias_relu`` takes the place of: a dense layer, with the ReLU after it or without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lenet_trt.pattern import Pattern
+
+
+def dense(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Gemm(x, w, bias, transB=1)
+
+
+def dense_relu(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Relu(dense(op, x, w, bias))
+
+
+PATTERNS = (Pattern(dense_relu, {"relu": 1}), Pattern(dense, {"relu": 0}))
