@@ -1,0 +1,178 @@
+"""Kernels compiled without a GPU: every one for every architecture, once, and with the compiler's words on failure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lenet_trt import compile as compiling
+from lenet_trt import registry
+from lenet_trt.bind import Specialized
+from lenet_trt.cases import bounds
+from lenet_trt.compile import architectures, compile_variant, source_sha256, target_for
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Kernel, Variant
+
+# One of each generation (`lenet-trt check NAME` compiles for all), and the PTX that later ones take.
+TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120", "compute_75")
+
+
+def every_variant() -> list[object]:
+    return [
+        pytest.param(kernel, variant, id=f"{kernel.name}-{variant.name}")
+        for kernel in registry.kernels().values()
+        for variant in kernel.variants
+    ]
+
+
+def specializations(kernel: Kernel) -> list[Specialized]:
+    """The first example in all types, the others in the first, and every value of every attribute once."""
+    found: dict[Specialized, None] = {}
+    first = kernel.examples[0]
+    attributes = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
+    for bound in bounds(kernel):
+        changed = sum(bound.attributes[name] != value for name, value in attributes.items())
+        changed += bound.types is not kernel.types[0]
+        changed += any(bound.axes[name] != first[name] for name in kernel.static_axes)
+        if changed <= 1:
+            found[bound.specialized] = None
+    return list(found)
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Kernel:
+    """A kernel in a folder of its own, which tests may change."""
+    folder = tmp_path / "maxpool2"
+    folder.mkdir()
+    original = registry.kernel("maxpool2")
+    (folder / "kernel.cu").write_bytes((original.source_dir / "kernel.cu").read_bytes())
+    return replace(original, source_dir=folder)
+
+
+def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
+    return next(bounds(kernel)).specialized, kernel.variants[-1]
+
+
+@pytest.mark.parametrize(("kernel", "variant"), every_variant())
+def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
+    compiled = 0
+    for specialized in specializations(kernel):
+        for target in TARGETS:
+            if variant.supports(compiling.sm_of(target), specialized.types):
+                module = compile_variant(specialized, variant, target)
+                assert module.is_ptx == target.startswith("compute_")
+                assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
+                compiled += 1
+    assert compiled
+
+
+def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    specialized, variant = first_of(scale)
+    image = compile_variant(specialized, variant, "sm_86").image
+    compiling._compile.cache_clear()
+    monkeypatch.setattr(compiling, "_run_nvrtc", lambda *_: pytest.fail("was compiled again"))
+    assert compile_variant(specialized, variant, "sm_86").image == image
+
+
+@pytest.mark.parametrize("change", ["source", "shared header", "macro", "target"])
+def test_what_goes_into_a_module_decides_which_is_found(scale: Kernel, change: str, tmp_path: Path) -> None:
+    def files() -> set[str]:
+        return {path.name for path in (compiling.cache_dir() / "kernels").glob("maxpool2-narrow-*")}
+
+    (tmp_path / "common.cuh").write_bytes((registry.plugins_dir() / "common.cuh").read_bytes())
+    specialized, variant = first_of(scale)
+    compile_variant(specialized, variant, "sm_87")
+    before = files()
+    target = "sm_87"
+    if change == "source":
+        with open(scale.source_dir / "kernel.cu", "a") as file:
+            file.write("// more\n")
+    elif change == "shared header":
+        with open(tmp_path / "common.cuh", "a") as file:
+            file.write("// more\n")
+    elif change == "macro":
+        specialized = list(bounds(scale))[-1].specialized
+    else:
+        target = "sm_88"
+    compiling._compile.cache_clear()
+    source_sha256.cache_clear()
+    compile_variant(specialized, variant, target)
+    assert len(files() - before) == 1
+
+
+def test_the_source_hash_covers_included_files_and_nothing_else(scale: Kernel, tmp_path: Path) -> None:
+    before = source_sha256(scale)
+    (scale.source_dir / "unrelated.cuh").write_text("// nobody includes this")
+    source_sha256.cache_clear()
+    assert source_sha256(scale) == before
+    (tmp_path / "common.cuh").write_text("// shadows the toolkit's own")
+    source_sha256.cache_clear()
+    assert source_sha256(scale) != before
+
+
+def test_processes_that_compile_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    code = (
+        "from lenet_trt import registry; from lenet_trt.cases import bounds; from lenet_trt.compile import *;"
+        "k = registry.kernel('maxpool2'); s = next(bounds(k)).specialized;"
+        "print(hash(compile_variant(s, k.variants[-1], 'sm_80').image[:4] == b'\\x7fELF'))"
+    )
+    env = {"LENET_TRT_CACHE": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [process.communicate()[0].strip() for process in running] == ["1"] * 4
+    assert len(list((tmp_path / "kernels").iterdir())) == 1
+
+
+def test_a_compiler_error_comes_with_kernel_variant_target_and_log(scale: Kernel) -> None:
+    (scale.source_dir / "kernel.cu").write_text("#include <cuda_fp16.h>\nthis is no CUDA\n")
+    specialized, variant = first_of(scale)
+    with pytest.raises(LenetTrtError) as caught:
+        compile_variant(specialized, variant, "sm_80")
+    message = str(caught.value)
+    assert message.startswith("maxpool2 narrow does not compile")
+    assert "--gpu-architecture=sm_80" in message
+    assert "kernel.cu(2): error" in message
+
+
+def test_a_source_without_the_entry_is_named(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    for target in ("sm_80", "compute_80"):
+        with pytest.raises(LenetTrtError, match=r'kernel\.cu defines no extern "C" __global__ function pool'):
+            compile_variant(specialized, replace(variant, entry="pool"), target)
+
+
+@pytest.mark.parametrize("target", ["sm_70", "sm_9", "90", "cuda_90", "sm_90a", "sm_"])
+def test_an_unknown_target_lists_the_known_ones(target: str, scale: Kernel) -> None:
+    with pytest.raises(LenetTrtError, match=f"no target '{target}'; the compiler here knows sm_75, sm_80"):
+        compile_variant(*first_of(scale), target)
+
+
+def test_a_target_older_than_the_variant_is_refused(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    with pytest.raises(LenetTrtError, match="maxpool2 narrow needs sm_90 or newer, not sm_89"):
+        compile_variant(specialized, replace(variant, min_sm=90), "sm_89")
+
+
+def test_a_cache_that_cannot_be_written_only_warns(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_CACHE", "/proc/no-such-folder")
+    specialized, variant = first_of(scale)
+    with pytest.warns(RuntimeWarning, match="compiled kernels are not kept"):
+        assert compile_variant(specialized, variant, "sm_75").image
+
+
+@pytest.mark.parametrize(
+    ("sm", "target"), [(75, "sm_75"), (90, "sm_90"), (91, "sm_90"), (122, "sm_121"), (130, "compute_121")]
+)
+def test_the_target_for_a_gpu(sm: int, target: str) -> None:
+    assert target_for(sm) == target
+
+
+def test_a_gpu_older_than_the_compiler_is_refused() -> None:
+    with pytest.raises(LenetTrtError, match=f"sm_70 is older than .*{compiling.nvrtc_version()}"):
+        target_for(70)
+    assert min(architectures()) == 75
