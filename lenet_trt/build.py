@@ -26,7 +26,7 @@ from lenet_trt.flavor import Flavor, select
 from lenet_trt.gpu import first_gpu
 from lenet_trt.model import described_tensors, fingerprint, load_model
 from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
-from lenet_trt.profiles import DEFAULT_BATCH, Shape, inputs_of, parse_shapes, profile_for
+from lenet_trt.profiles import DEFAULT_BATCH, Shape, inputs_of, parse_batch, parse_shapes, profile_for
 from lenet_trt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, next_commands, table
 
@@ -87,8 +87,11 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     engine = request.engine
     if engine.suffix == ".json":
         raise UsageError(f"-o {engine}: the engine's sidecar takes the name .json; name the engine .engine")
+    if request.batch is not None:
+        parse_batch(request.batch)
     flavor = select(request.flavor)
     targets = flavor.targets(request.sms)
+    flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
     inputs = _inputs(request, flavor, targets)
     with exclusive(engine):
         if not request.force and (old := _same_as_before(engine, inputs)) is not None:

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Compare an engine with ONNX Runtime, output by output, with Polygraphy.
+#
+# usage: scripts/polygraphy_compare.sh engines/lenet5-fp32.engine [polygraphy run options]
+#
+# Takes the .onnx that `lenet-trt build` left beside the engine. Needs a GPU that the engine was built for, and
+# `pip install -e '.[polygraphy]'`. Without a GPU, --onnxrt alone runs: add --no-engine as the second argument.
+set -euo pipefail
+engine=${1:?usage: $0 ENGINE [--no-engine] [polygraphy run options]}
+shift
+model=$engine.onnx
+[ -f "$model" ] || { echo "$model is missing: build the engine with lenet-trt build" >&2; exit 1; }
+
+if [ "${1:-}" = --no-engine ]; then
+    shift
+    exec polygraphy run "$model" --onnxrt "$@"
+fi
+# Engines of TensorRT-RTX load in TensorRT-RTX alone; the sidecar says which flavor built this one.
+if grep -q '"flavor": "rtx"' "${engine%.engine}.json"; then
+    export POLYGRAPHY_USE_TENSORRT_RTX=1
+fi
+polygraphy run "$engine" --model-type engine --trt --save-inputs inputs.json --save-outputs engine_outputs.json "$@"
+polygraphy run "$model" --onnxrt --load-inputs inputs.json --load-outputs engine_outputs.json --atol 1e-3 --rtol 1e-3
