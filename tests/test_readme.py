@@ -1,0 +1,43 @@
+"""The README's commands do what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT, commands, fenced
+
+README = ROOT / "README.md"
+
+
+def test_the_quick_start_is_two_blocks() -> None:
+    first, second = fenced(README, "bash")
+    assert "python -m lenet_trt.build --fp32" in first
+    assert "python -m pytest" in second
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to type in, shared by the commands, since later ones use files of earlier ones."""
+    return tmp_path_factory.mktemp("readme")
+
+
+def test_every_command_works(folder: Path) -> None:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in commands(README):
+        answer = subprocess.run(
+            line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == 0, f"$ {line}\n{answer.stderr}"
+        assert answer.stdout, f"$ {line} printed nothing"
+
+
+def test_every_file_that_is_linked_is_there() -> None:
+    for page in [README, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]:
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
