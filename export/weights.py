@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import parameter_shapes
 from lenet_trt.files import sha256_bytes, write_atomic
 
 WEIGHTS = Path(__file__).parent / "weights" / "lenet5.safetensors"
+MAX_BYTES = 1 << 20
 
 
 def record_path(path: Path) -> Path:
@@ -29,27 +30,23 @@ def load_weights(path: Path | str = WEIGHTS) -> dict[str, NDArray[np.float32]]:
     Raises: LenetTrtError when the file is no safetensors file, or holds other tensors than LeNet-5's.
     """
     path = Path(path)
-    try:
-        weights = load(path.read_bytes())
-    except OSError as error:
-        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
-    except SafetensorError as error:
-        raise LenetTrtError(
-            f"{path} is not a safetensors file ({error}); wanted LeNet-5's weights, "
-            "as `lenet-trt train -o FILE` writes them"
-        ) from error
-    seen = {name: (str(value.dtype), value.shape) for name, value in weights.items()}
-    wanted = {name: ("float32", shape) for name, shape in parameter_shapes().items()}
+    tensors = _tensors(path)
+    seen = {name: (tensor["dtype"], tuple(tensor["shape"])) for name, tensor in tensors.items()}
+    wanted = {name: ("F32", shape) for name, shape in parameter_shapes().items()}
     if seen != wanted:
-        odd = sorted(name for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name))
+        odd = min(name for name in seen.keys() | wanted.keys() if seen.get(name) != wanted.get(name))
         raise LenetTrtError(
-            f"{path} does not hold LeNet-5: {odd[0]} is {_told(seen.get(odd[0]))}, "
-            f"wanted {_told(wanted.get(odd[0]))}: train it with `lenet-trt train -o FILE`"
+            f"{path} does not hold LeNet-5: {odd} is {_told(seen.get(odd))}, "
+            f"wanted {_told(wanted.get(odd))}: train it with `lenet-trt train -o FILE`"
         )
+    weights = {
+        name: np.frombuffer(tensors[name]["data"], "<f4").astype(np.float32).reshape(shape)
+        for name, (_, shape) in wanted.items()
+    }
     not_finite = [name for name, value in weights.items() if not np.isfinite(value).all()]
     if not_finite:
         raise LenetTrtError(f"{path} has NaN or infinity in {not_finite[0]}: train it again")
-    return {name: weights[name] for name in wanted}
+    return weights
 
 
 def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: dict[str, Any]) -> None:
@@ -61,6 +58,25 @@ def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: di
     record = {"weights": path.name, "sha256": sha256_bytes(data), **record}
     write_atomic(path, data)
     write_atomic(record_path(path), (json.dumps(record, indent=2) + "\n").encode())
+
+
+def _tensors(path: Path) -> dict[str, Any]:
+    try:
+        if path.exists() and not path.is_file():
+            raise LenetTrtError(f"{path} is not a regular file; wanted LeNet-5's weights")
+        if path.stat().st_size > MAX_BYTES:
+            raise LenetTrtError(
+                f"{path} has {path.stat().st_size} bytes; LeNet-5's weights have less than {MAX_BYTES}: "
+                "it holds another network"
+            )
+        return dict(deserialize(path.read_bytes()))  # type: ignore[no-untyped-call]
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except SafetensorError as error:
+        raise LenetTrtError(
+            f"{path} is not a safetensors file ({error}); wanted LeNet-5's weights, "
+            "as `lenet-trt train -o FILE` writes them"
+        ) from error
 
 
 def _told(tensor: tuple[str, tuple[int, ...]] | None) -> str:

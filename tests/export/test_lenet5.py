@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -152,10 +153,10 @@ def broken(**changes: NDArray[np.generic] | None) -> dict[str, NDArray[np.generi
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (broken(fc3_bias=None), r"fc3\.bias is absent, wanted float32 \[10\]"),
-        (broken(fc4_bias=np.zeros(3, np.float32)), r"fc4\.bias is float32 \[3\], wanted absent"),
-        (broken(fc3_bias=np.zeros(11, np.float32)), r"fc3\.bias is float32 \[11\], wanted float32 \[10\]"),
-        (broken(fc3_bias=np.zeros(10, np.float16)), r"fc3\.bias is float16 \[10\], wanted float32 \[10\]"),
+        (broken(fc3_bias=None), r"fc3\.bias is absent, wanted F32 \[10\]"),
+        (broken(fc4_bias=np.zeros(3, np.float32)), r"fc4\.bias is F32 \[3\], wanted absent"),
+        (broken(fc3_bias=np.zeros(11, np.float32)), r"fc3\.bias is F32 \[11\], wanted F32 \[10\]"),
+        (broken(fc3_bias=np.zeros(10, np.float16)), r"fc3\.bias is F16 \[10\], wanted F32 \[10\]"),
         (broken(fc3_bias=np.full(10, np.nan, np.float32)), r"NaN or infinity in fc3\.bias"),
     ],
 )
@@ -172,14 +173,24 @@ def test_files_that_are_no_weights(tmp_path: Path) -> None:
         load_weights(tmp_path / "w")
     with pytest.raises(LenetTrtError, match="cannot be read"):
         load_weights(tmp_path / "absent")
+    with pytest.raises(LenetTrtError, match="is not a regular file"):
+        load_weights(tmp_path)
+    header = json.dumps({"x": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    (tmp_path / "w").write_bytes(struct.pack("<Q", len(header)) + header + bytes(2))
+    with pytest.raises(LenetTrtError, match=r"x is BF16 \[1\], wanted absent|conv1\.bias is absent"):
+        load_weights(tmp_path / "w")
+    with (tmp_path / "w").open("wb") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(LenetTrtError, match="holds another network"):
+        load_weights(tmp_path / "w")
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys, lenet_trt.export; "
         "print(sorted({'torch', 'onnx', 'numpy', 'onnxruntime'} & set(sys.modules))); "
         "import lenet_trt.export.lenet5, lenet_trt.export.accuracy, lenet_trt.export.cases, lenet_trt.train; "
         "print('torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
