@@ -21,6 +21,12 @@ class Context:
     key: int
     device: int
     sm: int
+    multiprocessors: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What launch geometry may ask of the GPU, as ``Dim`` names it."""
+        return {"multiprocessors": self.multiprocessors}
 
 
 @cache
@@ -67,7 +73,7 @@ def current_context() -> Context:
         ask(cuda.cuCtxSetCurrent(handle), "cannot use GPU 0")
     key = ask(cuda.cuCtxGetId(handle), "cannot identify the CUDA context")
     device = ask(cuda.cuCtxGetDevice(), "cannot ask for the GPU in use")
-    return Context(int(key), int(device), _sm(int(device)))
+    return Context(int(key), int(device), *_properties(int(device)))
 
 
 @contextmanager
@@ -176,14 +182,16 @@ class Graph:
 
 
 @cache
-def _sm(device: int) -> int:
+def _properties(device: int) -> tuple[int, int]:
+    """The architecture (90 for compute capability 9.0) and the number of multiprocessors."""
     cuda = driver()
     attribute = cuda.CUdevice_attribute
-    major, minor = (
-        ask(cuda.cuDeviceGetAttribute(which, device), "cannot read the GPU's compute capability")
+    major, minor, multiprocessors = (
+        int(ask(cuda.cuDeviceGetAttribute(which, device), "cannot read the GPU's properties"))
         for which in (
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
         )
     )
-    return int(major * 10 + minor)
+    return major * 10 + minor, multiprocessors

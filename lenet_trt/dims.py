@@ -219,6 +219,10 @@ def size_of(type_variable: str) -> Dim:
     return AxisValue(f"sizeof_{type_variable}")
 
 
+# How many multiprocessors the GPU has: for grids of blocks that stay and take one piece of work after another.
+MULTIPROCESSORS: Dim = AxisValue("multiprocessors")
+
+
 def as_dim(value: DimLike) -> Dim:
     """Wrap a plain integer; a ``Dim`` is returned as it is."""
     if isinstance(value, Dim):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from lenet_trt.bind import Bound, Shape, Specialized, bind, specialize
-from lenet_trt.dims import AxisValue, Condition, Dim, DimLike, as_dim
+from lenet_trt.dims import MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike, as_dim
 from lenet_trt.dtypes import ELEMENT_TYPES
 from lenet_trt.errors import LenetTrtError
 
@@ -84,7 +84,7 @@ class Launch:
     """How one call is launched.
 
     ``extras`` are the int32 arguments between inputs and outputs, in order. Sizes may use
-    ``size_of("T")``. ``shared_bytes`` is the dynamic shared memory only.
+    ``size_of("T")`` and ``MULTIPROCESSORS``. ``shared_bytes`` is the dynamic shared memory only.
     """
 
     grid: tuple[DimLike, DimLike, DimLike]
@@ -301,7 +301,7 @@ def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Itera
     if x * y * z > MAX_BLOCK_THREADS:
         yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
     known = axes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
-    yield from _unknown("launch", variant.launch.dims, known)
+    yield from _unknown("launch", variant.launch.dims, known | MULTIPROCESSORS.axes)
     if variant.when is not None:
         yield from _unknown("when", [variant.when], known)
     for name in variant.types or ():

@@ -35,8 +35,9 @@ class Launcher:
         self._mask = kernel.alignment - 1
         self._null_allowed = any(0 in shape for shape in (*bound.input_shapes, *bound.output_shapes))
         launch = bound.specialized.launch(variant)
-        *grid, shared_bytes = (dim.evaluate(bound.axes) for dim in launch.dims[:4])
-        extras = [dim.evaluate(bound.axes) for dim in launch.dims[4:]]
+        sizes = {**bound.axes, **context.sizes}
+        *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
+        extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
         self._check_geometry(grid, extras)
         module = compile_variant(bound.specialized, variant, target_for(context.sm))
         function = load_function(context, module, shared_bytes)

@@ -7,6 +7,8 @@ import numpy as np
 from lenet_trt.dims import DimLike, axes, ceil_div, size_of
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
+from .pattern import PATTERNS
+
 n, c, h, w = axes("n c h w")
 THREADS = 256
 STORE_BYTES = 8
@@ -52,6 +54,7 @@ KERNEL = Kernel(
         ),
         Variant("narrow", launch(1), "any width: a thread loads one window", entry="maxpool2"),
     ),
+    patterns=PATTERNS,
     reference=reference,
     examples=(
         {"n": 1, "c": 1, "h": 2, "w": 2},

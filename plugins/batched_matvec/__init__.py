@@ -1,0 +1,70 @@
+"""MatMul with a column on the right, leading dimensions broadcast: the declaration of ``batched_matvec``."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div, product, size_of
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+
+from .pattern import PATTERNS
+
+outer, broadcast, inner, rows, k = axes("outer broadcast inner rows k")
+THREADS = 256
+# A block goes on until all rows are done, so any grid is right; this much of `a` keeps each busy for one round.
+BLOCK_BYTES = 32 * 1024
+
+
+def reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The product."""
+    return np.matmul(a, x)
+
+
+KERNEL = Kernel(
+    name="batched_matvec",
+    doc="y = MatMul(a, x), x a column, leading dimensions of x broadcast over those of a",
+    axes=(
+        Axis("outer", "leading dimensions that a and x share"),
+        Axis("broadcast", "dimensions over which x is repeated"),
+        Axis("inner", "dimensions after those that a and x share"),
+        Axis("rows", "rows of a matrix"),
+        Axis("k", "length of a row", static=True),
+    ),
+    inputs=(
+        Tensor("a", (outer, broadcast, inner, rows, k), "T", "matrices"),
+        Tensor("x", (outer, 1, inner, k, 1), "T", "columns"),
+    ),
+    outputs=(Tensor("y", (outer, broadcast, inner, rows, 1), "T", "products"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    variants=(
+        Variant(
+            "lanes",
+            Launch(
+                grid=(ceil_div(product((outer, broadcast, inner, rows, k, size_of("T"))), BLOCK_BYTES), 1, 1),
+                block=(THREADS, 1, 1),
+                extras=(outer, broadcast, inner, rows),
+            ),
+            "neighbouring lanes share a row",
+            entry="batched_matvec",
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    # Elements are counted in 64 bits, rows in 32.
+    max_elements=2**40,
+    requires=product((outer, broadcast, inner, rows)) <= INT32_MAX,
+    examples=(
+        {"outer": 1, "broadcast": 1, "inner": 1, "rows": 1, "k": 64},
+        {"outer": 3, "broadcast": 5, "inner": 7, "rows": 2, "k": 7},
+        {"outer": 1, "broadcast": 3, "inner": 1, "rows": 333, "k": 1},
+        {"outer": 2, "broadcast": 50, "inner": 8, "rows": 1, "k": 250},
+        {"outer": 5, "broadcast": 2, "inner": 3, "rows": 4, "k": 4096},
+        {"outer": 60, "broadcast": 200, "inner": 8, "rows": 1, "k": 64},
+    ),
+    flops=2 * product((outer, broadcast, inner, rows, k)),
+    source_dir=Path(__file__).parent,
+)

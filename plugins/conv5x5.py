@@ -1,0 +1,101 @@
+"""What the 5x5 convolution kernels share of their declarations; their device code shares conv5x5_*.cuh.
+
+Source: the numbers follow ``Conv5x5Shape``, ``FfmaPlan`` and ``MmaPlan`` in those headers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.kernel import Axis, Launch, Tensor, Types, Variant
+
+n, c, h, w, k = axes("n c h w k")
+FILTER = 5
+
+FFMA_THREADS = 128
+FFMA_FILTERS = 10
+MMA_WARPS = 3
+MMA_BLOCKS_PER_MULTIPROCESSOR = 5
+QUADS_PER_UNIT = 16
+# What every architecture has, less what the kernels declare statically.
+MMA_SHARED_LIMIT = 60 * 1024
+
+AXES = (
+    Axis("n", "images"),
+    Axis("c", "channels", static=True),
+    Axis("h", "height of an image", static=True),
+    Axis("w", "width of an image", static=True),
+    Axis("k", "filters", static=True),
+)
+INPUTS = (
+    Tensor("x", (n, c, h, w), "T", "images"),
+    Tensor("w", (k, c, FILTER, FILTER), "T", "filters", weight=True),
+    Tensor("bias", (k,), "T", "bias of each filter", weight=True),
+)
+TYPES = (
+    Types("fp32", {"T": "float32"}, tolerance=1e-6),
+    Types("fp16", {"T": "float16"}, tolerance=1e-3),
+    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+)
+# The last one makes every persistent block take several tiles, on any GPU of today.
+EXAMPLES = (
+    {"n": 1, "c": 1, "h": 28, "w": 28, "k": 6},
+    {"n": 3, "c": 6, "h": 12, "w": 12, "k": 16},
+    {"n": 5, "c": 3, "h": 13, "w": 17, "k": 7},
+    {"n": 37, "c": 1, "h": 28, "w": 28, "k": 50},
+    {"n": 4001, "c": 1, "h": 8, "w": 9, "k": 3},
+)
+CONV_FLOPS = 2 * n * k * (h - 4) * (w - 4) * c * FILTER * FILTER
+
+
+def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """The convolution with bias: no padding, stride 1."""
+    windows = np.lib.stride_tricks.sliding_window_view(x, (FILTER, FILTER), axis=(2, 3))
+    sums = np.tensordot(windows, weights, axes=([1, 4, 5], [1, 2, 3]))
+    return np.moveaxis(sums, -1, 1) + bias[:, None, None]
+
+
+def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
+    """The variants of the kernel ``name``, whose images have that many quads (see conv5x5_quad.cuh) a filter."""
+    return (
+        _mma("split", f"{name}_split", quads, 75, "fp32", "float accuracy from fp16 tensor cores", split=True),
+        _mma("tensor_core", f"{name}_tensor", quads, 75, "fp16", "fp16 tensor cores"),
+        _mma("tensor_core_bf16", f"{name}_tensor", quads, 80, "bf16", "bfloat16 tensor cores"),
+        Variant(
+            "ffma",
+            Launch(
+                grid=(ceil_div(n * quads, FFMA_THREADS) * ceil_div(k, FFMA_FILTERS), 1, 1),
+                block=(FFMA_THREADS, 1, 1),
+                extras=(n,),
+            ),
+            "plain multiply-adds",
+            entry=name,
+        ),
+    )
+
+
+def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, split: bool = False) -> Variant:
+    units = ceil_div(quads, QUADS_PER_UNIT)
+    images = maximum(1, MMA_WARPS // units)
+    halves = 2 if split else 1
+    fragments = c * ceil_div(k, 8) * halves * 512
+    pitch = ceil_div(w - 1, 4) * 4 + 1
+    pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
+    staged = ceil_div(images * c * h * w * size_of("T"), 16) * 16
+    shared = fragments + pairs + staged
+    return Variant(
+        name,
+        Launch(
+            grid=(minimum(ceil_div(n, images), MMA_BLOCKS_PER_MULTIPROCESSOR * MULTIPROCESSORS), 1, 1),
+            block=(32 * MMA_WARPS, 1, 1),
+            extras=(n,),
+            shared_bytes=shared,
+        ),
+        note,
+        source="split.cu" if split else "tensor_core.cu",
+        entry=entry,
+        min_sm=min_sm,
+        types=(types,),
+        when=shared <= MMA_SHARED_LIMIT,
+    )
