@@ -15,11 +15,20 @@ from lenet_trt.errors import LenetTrtError
 VERBS = {
     "train": ("lenet_trt.train", "train LeNet-5 on MNIST and write its weights"),
     "export": ("lenet_trt.export.__main__", "write LeNet-5, the MatMul or the Conv case as ONNX"),
+    "fuse": ("lenet_trt.fuse", "put plugin nodes into an ONNX file where kernels compute the same"),
     "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
     "check": ("lenet_trt.check", "say whether a kernel is what its declaration says"),
     "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),
     "doctor": ("lenet_trt.doctor", "say what can run on this machine and what to install"),
 }
+
+
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
+    """Shows the defaults that say something, and not None or False."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        silent = action.default in (None, False, []) or "default:" in (action.help or "")
+        return action.help if silent else super()._get_help_string(action)
 
 
 def parser_for(verb: str) -> argparse.ArgumentParser:
@@ -29,7 +38,7 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"lenet-trt {verb}",
         description=summary[0].upper() + summary[1:] + ".",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=_HelpFormatter,
     )
     module.add_arguments(parser)
     parser.set_defaults(command=module.command)

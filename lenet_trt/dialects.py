@@ -1,0 +1,355 @@
+"""The rules that bring what exporters write into the normal form (see ``normal_form.py``).
+
+Source: what torch.onnx.export (both exporters), tf2onnx and onnx-simplifier emit for convolutional networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from lenet_trt.normal_form import Array, Graph, Node, count
+
+_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
+_FOLD_LIMIT_BYTES = 1 << 30
+_TO_CHANNELS_LAST = [0, 2, 3, 1]
+
+
+def constants(graph: Graph, node: Node) -> None:
+    """Turn ``Constant`` nodes, and rearrangements of constants, into constants."""
+    if node.is_op("Constant"):
+        value = _constant_value(node)
+        if value is not None:
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = value
+    elif node.is_op(*_FOLDABLE) and node.inputs:
+        values = [graph.constants.get(name) for name in node.inputs]
+        if all(value is not None and value.nbytes < _FOLD_LIMIT_BYTES for value in values):
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
+
+
+def no_ops(graph: Graph, node: Node) -> None:
+    """Take out ``Identity``, and ``Dropout`` outside training."""
+    if node.is_op("Dropout"):
+        training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+        dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
+        if dropped or any(graph.consumers(name) for name in node.outputs[1:]):
+            return
+    elif not node.is_op("Identity"):
+        return
+    readers = graph.consumers(node.outputs[0])
+    if node.outputs[0] in graph.outputs or any(node.outputs[0] in reader.captured for reader in readers):
+        return
+    graph.redirect(node.outputs[0], node.inputs[0])
+    graph.remove(node)
+
+
+def defaults(graph: Graph, node: Node) -> None:
+    """Drop the attributes that have the value which the operator gives them by itself."""
+    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+        return
+    schema = onnx.defs.get_schema(node.op_type, graph.opsets.get("", 1))
+    for name, declared in schema.attributes.items():
+        if name in node.attributes and declared.default_value.name:
+            default = helper.get_attribute_value(declared.default_value)
+            default = default.decode() if isinstance(default, bytes) else default
+            if node.attributes[name] == default:
+                del node.attributes[name]
+
+
+def flattening(graph: Graph, node: Node) -> None:
+    """``Reshape`` to [batch, everything else], by constants or computed from ``Shape``, is ``Flatten``."""
+    if node.is_op("Flatten"):
+        axis = node.attributes.get("axis", 1)
+        rank = graph.rank(node.inputs[0])
+        if axis == 1 or (rank is not None and axis + rank == 1):
+            node.attributes = {}
+    elif node.is_op("Reshape") and _is_flatten(graph, node):
+        _put(graph, [node], node.slot, "Flatten", node.inputs[:1], node.outputs, {})
+
+
+def convolution(graph: Graph, node: Node) -> None:
+    """Write a ``Conv``'s window in one way, take in a bias that is added afterwards, else give it zeros."""
+    if not node.is_op("Conv"):
+        return
+    shape = graph.shape(node.inputs[1])
+    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+        return
+    sizes = [int(size or 0) for size in shape]
+    attributes = _window(graph, node, sizes[2:])
+    if attributes is None:
+        return
+    if "group" in node.attributes:
+        attributes["group"] = node.attributes["group"]
+    ones = (1,) * (len(sizes) - 2)
+    _with_bias(graph, node, attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
+
+
+def dense(graph: Graph, node: Node) -> None:
+    """``Gemm`` in either layout and ``MatMul`` (+ ``Add``) become ``Gemm(x, w, b, transB=1)``."""
+    weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    if weight is None or weight.ndim != 2:
+        return
+    transposed = False
+    if node.is_op("Gemm"):
+        wanted = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+        if any(node.attributes.get(name, value) != value for name, value in wanted.items()):
+            return
+        transposed = bool(node.attributes.get("transB", 0))
+    elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
+        return
+    if not transposed:
+        weight = np.ascontiguousarray(weight.T)
+        node.inputs = list(node.inputs)
+        _set_input(graph, node, 1, graph.add_constant(f"{node.inputs[1]}.transposed", weight))
+    out = int(weight.shape[0])
+    _with_bias(graph, node, {"transB": 1}, out, [(), (1,), (out,), (1, out)])
+
+
+def max_pooling(graph: Graph, node: Node) -> None:
+    """Write a ``MaxPool``'s window in one way and forget the layout of indices that nobody reads."""
+    if not node.is_op("MaxPool") or any(graph.consumers(name) for name in node.outputs[1:]):
+        return
+    attributes = _window(graph, node, list(node.attributes["kernel_shape"]))
+    if attributes is None:
+        return
+    if "ceil_mode" in node.attributes:
+        attributes["ceil_mode"] = node.attributes["ceil_mode"]
+    node.attributes = attributes
+    node.outputs = node.outputs[:1]
+
+
+def activation_before_pooling(graph: Graph, node: Node) -> None:
+    """``MaxPool`` then ``Relu`` or ``Tanh`` is the same the other way round: both are monotone."""
+    if not node.is_op("Relu", "Tanh"):
+        return
+    pool = graph.producer(node.inputs[0])
+    if pool is None or not pool.is_op("MaxPool") or graph.only_consumer(pool.outputs[0]) is None:
+        return
+    between = f"{node.outputs[0]}.before_pooling"
+    first = Node(node.op_type, list(pool.inputs), [between], node.attributes, node.origins)
+    second = Node("MaxPool", [between], list(node.outputs), pool.attributes, pool.origins)
+    graph.replace([pool, node], [(pool.slot, first), (node.slot, second)])
+
+
+def channels_last_flattening(graph: Graph, node: Node) -> None:
+    """``Transpose`` to channels-last, ``Flatten``, ``Gemm``: the transpose moves into the weight."""
+    if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
+        return
+    flatten = graph.producer(node.inputs[0])
+    if flatten is None or not flatten.is_op("Flatten") or not _only(graph, flatten):
+        return
+    transpose = graph.producer(flatten.inputs[0])
+    if transpose is None or not transpose.is_op("Transpose") or not _only(graph, transpose):
+        return
+    shape = graph.shape(transpose.inputs[0])
+    if transpose.attributes.get("perm") != _TO_CHANNELS_LAST or shape is None:
+        return
+    if count(shape[1:]) is None:
+        return
+    channels, height, width = (int(size or 0) for size in shape[1:])
+    weight = graph.constants[node.inputs[1]]
+    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
+    _set_input(
+        graph,
+        node,
+        1,
+        graph.add_constant(
+            f"{node.inputs[1]}.channels_first",
+            np.ascontiguousarray(turned.reshape(weight.shape)),
+        ),
+    )
+    both = [transpose, flatten]
+    _put(graph, both, flatten.slot, "Flatten", transpose.inputs, flatten.outputs, {})
+
+
+RULES: tuple[Callable[[Graph, Node], None], ...] = (
+    constants,
+    no_ops,
+    defaults,
+    flattening,
+    convolution,
+    dense,
+    max_pooling,
+    activation_before_pooling,
+    channels_last_flattening,
+)
+
+
+def _constant_value(node: Node) -> Array | None:
+    for name, value in node.attributes.items():
+        if isinstance(value, onnx.AttributeProto) and name == "value":
+            return numpy_helper.to_array(value.t)
+        if name in ("value_int", "value_ints"):
+            return np.array(value, dtype=np.int64)
+        if name in ("value_float", "value_floats"):
+            return np.array(value, dtype=np.float32)
+    return None  # sparse and string constants stay nodes
+
+
+def _evaluate(graph: Graph, node: Node, values: list[Array | None]) -> Array:
+    names = [f"input{index}" for index in range(len(values))]
+    proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
+    make = helper.make_tensor_value_info
+    inputs = [
+        make(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)
+        for name, value in zip(names, values, strict=True)
+        if value is not None
+    ]
+    output = onnx.ValueInfoProto(name="output")
+    model = helper.make_model(
+        helper.make_graph([proto], "fold", inputs, [output]),
+        opset_imports=[helper.make_opsetid("", graph.opsets.get("", 1))],
+    )
+    (result,) = ReferenceEvaluator(model).run(None, dict(zip(names, values, strict=True)))
+    return np.asarray(result)
+
+
+def _is_flatten(graph: Graph, node: Node) -> bool:
+    """Whether a ``Reshape`` gives [batch, all the rest] whatever the batch is."""
+    shape = graph.shape(node.inputs[0])
+    if shape is None or len(shape) < 2:
+        return False
+    features = count(shape[1:])
+    target = graph.constants.get(node.inputs[1])
+    if target is None:
+        return _is_computed_flatten(graph, node, features)
+    if target.shape != (2,):
+        return False
+    first, second = (int(value) for value in target)
+    copies_batch = first == 0 and not node.attributes.get("allowzero", 0)
+    keeps_batch = copies_batch or (first > 0 and first == shape[0])
+    return (keeps_batch and second in (-1, features)) or (first == -1 and second == features)
+
+
+def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool:
+    concat = graph.producer(node.inputs[1])
+    if concat is None or not concat.is_op("Concat") or len(concat.inputs) != 2:
+        return False
+    rest = graph.constants.get(concat.inputs[1])
+    if rest is None or rest.size != 1:
+        return False
+    if features is not None and int(rest.item()) == features:
+        return graph.rank(concat.inputs[0]) == 1  # then the first can only be the batch
+    batch = _dimension_zero_of(graph, concat.inputs[0])
+    return int(rest.item()) == -1 and batch is not None and _same_batch(graph, node, batch)
+
+
+def _same_batch(graph: Graph, node: Node, other: str) -> bool:
+    mine, theirs = graph.shape(node.inputs[0]), graph.shape(other)
+    if other == node.inputs[0]:
+        return True
+    return bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
+
+
+def _dimension_zero_of(graph: Graph, name: str) -> str | None:
+    """The value whose dimension 0 ``name`` holds, when it was computed by Shape, Gather, Slice and the like."""
+    node = graph.producer(name)
+    if node is None:
+        return None
+    if node.is_op("Unsqueeze", "Squeeze", "Cast"):
+        return _dimension_zero_of(graph, node.inputs[0])
+    if node.is_op("Reshape"):  # of one number to [1] or [-1]
+        target = graph.constants.get(node.inputs[1])
+        return _dimension_zero_of(graph, node.inputs[0]) if target is not None and target.size == 1 else None
+    if node.is_op("Gather", "Slice"):
+        wanted = [0] if node.op_type == "Gather" else [0, 1]
+        chosen = [graph.constants.get(entry) for entry in node.inputs[1:]]
+        values = [None if value is None else value.ravel().tolist() for value in chosen]
+        expected = [[value] for value in wanted] + [[0], [1]][: len(values) - len(wanted)]
+        shape = graph.producer(node.inputs[0])
+        if values != expected or shape is None or not shape.is_op("Shape"):
+            return None
+        return shape.inputs[0] if shape.attributes.get("start", 0) == 0 else None
+    if node.is_op("Shape") and node.attributes.get("start", 0) == 0:
+        return node.inputs[0] if node.attributes.get("end") == 1 else None
+    return None
+
+
+def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | None:
+    """kernel_shape, and strides, pads and dilations where they are not the default.
+
+    None when the padding depends on a size that is not known.
+    """
+    rank = len(kernel)
+    strides = list(node.attributes.get("strides", [1] * rank))
+    dilations = list(node.attributes.get("dilations", [1] * rank))
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    pads = list(node.attributes.get("pads", [0] * (2 * rank)))
+    if auto == "VALID":
+        pads = [0] * (2 * rank)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        shape = graph.shape(node.inputs[0])
+        if shape is None or count(shape[2:]) is None:
+            return None
+        reach = [(size - 1) * dilation for size, dilation in zip(kernel, dilations, strict=True)]
+        total = [
+            max((-(-int(size or 0) // stride) - 1) * stride + extent + 1 - int(size or 0), 0)
+            for size, stride, extent in zip(shape[2:], strides, reach, strict=True)
+        ]
+        small = [amount // 2 for amount in total]
+        large = [amount - half for amount, half in zip(total, small, strict=True)]
+        pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
+    optional = {"strides": (strides, 1), "pads": (pads, 0), "dilations": (dilations, 1)}
+    changed = {name: value for name, (value, default) in optional.items() if set(value) != {default}}
+    return {"kernel_shape": kernel, **changed}
+
+
+def _with_bias(graph: Graph, node: Node, attributes: dict[str, Any], size: int, shapes: list[tuple[int, ...]]) -> None:
+    """Rewrite a layer as op(x, w, b): its own bias, the constant added to it (of one of ``shapes``), or zeros."""
+    nodes, slot, outputs = [node], node.slot, list(node.outputs)
+    op_type = "Gemm" if node.op_type == "MatMul" else node.op_type
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    add = graph.only_consumer(node.outputs[0])
+    if not bias and add is not None and add.is_op("Add"):
+        other = [name for name in add.inputs if name != node.outputs[0]]
+        constant = graph.constants.get(other[0]) if len(other) == 1 else None
+        if constant is not None and constant.shape in shapes:
+            nodes, slot, outputs, bias = [node, add], add.slot, list(add.outputs), other[0]
+    if not bias:
+        dtype = graph.dtype(node.inputs[1])
+        zeros = np.zeros(
+            size, dtype=graph.constants[node.inputs[1]].dtype if node.inputs[1] in graph.constants else dtype
+        )
+        bias = graph.add_constant(f"{node.outputs[0]}.zero_bias", zeros)
+    constant = graph.constants.get(bias)
+    if constant is not None and constant.shape != (size,):
+        if constant.size not in (1, size):
+            return
+        spread = np.ascontiguousarray(np.broadcast_to(constant.reshape(-1), (size,)))
+        bias = graph.add_constant(f"{bias}.vector", spread)
+    elif constant is None and graph.shape(bias) != (size,):
+        return
+    _put(graph, nodes, slot, op_type, [*node.inputs[:2], bias], outputs, attributes)
+
+
+def _put(
+    graph: Graph,
+    old: list[Node],
+    slot: int,
+    op_type: str,
+    inputs: list[str],
+    outputs: list[str],
+    attributes: dict[str, Any],
+) -> None:
+    """Put one node in the place of several."""
+    origins = frozenset().union(*(node.origins for node in old))
+    node = Node(op_type, list(inputs), list(outputs), attributes, origins)
+    graph.replace(old, [(slot, node)])
+
+
+def _set_input(graph: Graph, node: Node, index: int, name: str) -> None:
+    new = Node(node.op_type, list(node.inputs), node.outputs, node.attributes, node.origins)
+    graph.remove(node)
+    node.inputs = [*new.inputs[:index], name, *new.inputs[index + 1 :]]
+    graph.replace([], [(node.slot, node)])
+
+
+def _only(graph: Graph, node: Node) -> bool:
+    return graph.only_consumer(node.outputs[0]) is not None

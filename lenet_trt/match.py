@@ -1,0 +1,140 @@
+"""Where a graph, in normal form, has what a kernel can take the place of."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.normal_form import Array, Graph, Node
+from lenet_trt.pattern import DOMAIN, Pattern
+
+if TYPE_CHECKING:
+    from lenet_trt.kernel import AttributeValue, Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """A place where a kernel's pattern was found: nodes and values are those of the normal form."""
+
+    kernel: Kernel
+    pattern: Pattern
+    nodes: tuple[Node, ...]
+    values: Mapping[str, str]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue]
+    constants: Mapping[str, Array]
+
+    @property
+    def origins(self) -> frozenset[int]:
+        """Indexes of the nodes of the file that it takes the place of."""
+        return frozenset().union(*(node.origins for node in self.nodes))
+
+
+def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
+    """Find every place where one of the kernels could be used; places may overlap.
+
+    Raises:
+        LenetTrtError: a kernel's pattern is not a pattern (says which and why).
+    """
+    from onnxscript import ir
+
+    matchers = [(kernel, pattern, _matcher(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
+    model = ir.from_proto(_searchable(graph))
+    by_slot = {str(node.slot): node for node in graph.nodes}
+    matches: list[Match] = []
+    for kernel, pattern, matcher in matchers:
+        for candidate in model.graph:
+            found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
+            if found:
+                nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
+                matches.append(_match(graph, kernel, pattern, nodes, found))
+    return matches
+
+
+def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
+    from onnxscript import ir
+
+    values: dict[str, str] = {}
+    attributes = dict(pattern.attributes)
+    for name, bound in found.bindings.items():
+        if isinstance(bound, ir.Attr):
+            attributes[name] = bound.value
+        elif isinstance(bound, ir.Value) and bound.name is not None:
+            values[name] = bound.name
+    read = {name for node in nodes for name in node.inputs} - set(values.values())
+    constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
+    outputs = tuple(str(value.name) for value in found.outputs)
+    return Match(kernel, pattern, tuple(nodes), values, outputs, attributes, constants)
+
+
+class _Strict:
+    """The pattern builder, made to refuse attributes that a pattern does not name."""
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(getattr(self._op, name), _allow_other_attributes=False)
+
+
+def _matcher(kernel: Kernel, pattern: Pattern) -> Any:
+    from onnxscript.rewriter import pattern as rewriter
+
+    @functools.wraps(pattern.graph)
+    def strict(op: Any, *parameters: Any) -> Any:
+        return pattern.graph(_Strict(op), *parameters)
+
+    wanted = {tensor.name for tensor in kernel.plain_inputs}
+    given = set(list(inspect.signature(pattern.graph).parameters)[1:])
+    known = wanted | {attribute.name for attribute in kernel.attributes}
+    if not wanted <= given <= known:
+        raise LenetTrtError(
+            f"kernel {kernel.name}: a pattern has parameters {', '.join(sorted(given))}; "
+            f"wanted op and then {', '.join(sorted(wanted))}"
+        )
+    try:
+        return rewriter.Pattern(strict)
+    except Exception as error:
+        where = getattr(pattern.graph, "__qualname__", repr(pattern.graph))
+        raise LenetTrtError(
+            f"kernel {kernel.name}: the pattern {where} cannot be used ({type(error).__name__}: {error}); "
+            "it takes op and the kernel's inputs by name, and returns what op.<OnnxOperator>(...) gives"
+        ) from error
+
+
+def _searchable(graph: Graph) -> onnx.ModelProto:
+    """The normal form as a model for the matcher: nodes with subgraphs are opaque to it."""
+    nodes = []
+    for node in graph.nodes:
+        proto = helper.make_node(
+            "Opaque" if node.captured else node.op_type,
+            node.uses if node.captured else node.inputs,
+            node.outputs,
+            name=str(node.slot),
+            domain=f"{DOMAIN}.opaque" if node.captured else node.domain,
+        )
+        if not node.captured:
+            proto.attribute.extend(attribute_protos(node))
+        nodes.append(proto)
+    inputs = [onnx.ValueInfoProto(name=name) for name in graph.inputs]
+    outputs = [onnx.ValueInfoProto(name=name) for name in graph.outputs]
+    initializers = [numpy_helper.from_array(value, name) for name, value in graph.constants.items()]
+    return helper.make_model(
+        helper.make_graph(nodes, "normal form", inputs, outputs, initializers),
+        opset_imports=[helper.make_opsetid(*entry) for entry in graph.opsets.items()],
+    )
+
+
+def attribute_protos(node: Node) -> list[onnx.AttributeProto]:
+    """A node's attributes as ONNX stores them."""
+    return [
+        value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
+        for name, value in node.attributes.items()
+    ]

@@ -1,0 +1,26 @@
+"""What ``conv5x5_bias`` takes the place of: an unpadded 5x5 convolution, with the activation after it or without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lenet_trt.pattern import Pattern
+
+
+def conv(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Conv(x, w, bias, kernel_shape=[5, 5])
+
+
+def conv_relu(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Relu(conv(op, x, w, bias))
+
+
+def conv_tanh(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Tanh(conv(op, x, w, bias))
+
+
+PATTERNS = (
+    Pattern(conv, {"activation": "none"}),
+    Pattern(conv_relu, {"activation": "relu"}),
+    Pattern(conv_tanh, {"activation": "tanh"}),
+)

@@ -1,0 +1,56 @@
+"""What ``lenet5`` takes the place of: the whole network, with the casts around it where it computes in 16 bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lenet_trt.pattern import Pattern
+
+_FLOAT = 1  # onnx.TensorProto.FLOAT
+
+
+def network(
+    op: Any,
+    x: Any,
+    conv1_weight: Any,
+    conv1_bias: Any,
+    conv2_weight: Any,
+    conv2_bias: Any,
+    fc1_weight: Any,
+    fc1_bias: Any,
+    fc2_weight: Any,
+    fc2_bias: Any,
+    fc3_weight: Any,
+    fc3_bias: Any,
+) -> Any:
+    for weight, bias in ((conv1_weight, conv1_bias), (conv2_weight, conv2_bias)):
+        x = op.Relu(op.Conv(x, weight, bias, kernel_shape=[5, 5]))
+        x = op.MaxPool(x, kernel_shape=[2, 2], strides=[2, 2])
+    x = op.Flatten(x)
+    x = op.Relu(op.Gemm(x, fc1_weight, fc1_bias, transB=1))
+    x = op.Relu(op.Gemm(x, fc2_weight, fc2_bias, transB=1))
+    return op.Gemm(x, fc3_weight, fc3_bias, transB=1)
+
+
+def cast_in_and_out(
+    op: Any,
+    x: Any,
+    conv1_weight: Any,
+    conv1_bias: Any,
+    conv2_weight: Any,
+    conv2_bias: Any,
+    fc1_weight: Any,
+    fc1_bias: Any,
+    fc2_weight: Any,
+    fc2_bias: Any,
+    fc3_weight: Any,
+    fc3_bias: Any,
+) -> Any:
+    convolutions = (conv1_weight, conv1_bias, conv2_weight, conv2_bias)
+    dense_layers = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, fc3_weight, fc3_bias)
+    # To which 16-bit type x is cast shows in the weights' type, which the matching kernel types must have.
+    inside = op.Cast(x, _allow_other_attributes=True)
+    return op.Cast(network(op, inside, *convolutions, *dense_layers), to=_FLOAT)
+
+
+PATTERNS = (Pattern(cast_in_and_out), Pattern(network))
