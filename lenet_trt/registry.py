@@ -26,7 +26,7 @@ def kernels() -> Mapping[str, Kernel]:
     Raises:
         LenetTrtError: two folders have one name, or a folder's declaration cannot be loaded.
     """
-    return {name: _load(folder) for name, folder in sorted(_folders().items())}
+    return {name: load(folder) for name, folder in sorted(_folders().items())}
 
 
 def kernel(name: str) -> Kernel:
@@ -43,7 +43,7 @@ def kernel(name: str) -> Kernel:
             f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}. "
             f"Kernels of your own are found in the folders that ${ENVIRONMENT} names."
         )
-    return _load(folders[name])
+    return load(folders[name])
 
 
 @cache
@@ -82,7 +82,12 @@ def _parents() -> Iterator[Path]:
 
 
 @cache
-def _load(folder: Path) -> Kernel:
+def load(folder: Path) -> Kernel:
+    """Load the kernel that a folder declares.
+
+    Raises:
+        LenetTrtError: it declares none, one of another name, or cannot be imported.
+    """
     own = folder.parent == plugins_dir()
     try:
         if own:

@@ -24,7 +24,7 @@ NAME = "matmul_act_rowsum"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test kernel in a folder that a test may change."""
     monkeypatch.setenv("LENET_TRT_PLUGINS", str(tmp_path))
-    registry._load.cache_clear()
+    registry.load.cache_clear()
     return Path(shutil.copytree(KERNELS / NAME, tmp_path / NAME))
 
 
