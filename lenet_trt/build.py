@@ -18,15 +18,18 @@ import onnx
 from onnx import ModelProto
 
 from lenet_trt import __version__
-from lenet_trt.engine import VERBOSITIES, BuildOptions, engine_from_onnx
+from lenet_trt.compile import source_sha256
+from lenet_trt.engine import PLUGIN_ROUTE, VERBOSITIES, BuildOptions, engine_from_onnx
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
 from lenet_trt.flavor import Flavor, select
+from lenet_trt.fuse import Replacement, chosen_kernels, fuse, plugin_nodes
 from lenet_trt.gpu import first_gpu
-from lenet_trt.model import described_tensors, fingerprint, load_model
+from lenet_trt.model import described_tensors, fingerprint, load_lenet5, load_model
 from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.profiles import DEFAULT_BATCH, Shape, inputs_of, parse_batch, parse_shapes, profile_for
+from lenet_trt.registry import kernel
 from lenet_trt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, next_commands, table
 
@@ -42,6 +45,7 @@ class Request:
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
+    ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``max_drop``: how many percentage points of accuracy the conversion may cost.
     """
@@ -50,6 +54,7 @@ class Request:
     precision: str | None = None
     batch: str | None = None
     shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
+    plugins: str = "none"
     sms: tuple[str, ...] = ()
     flavor: str = "auto"
     options: BuildOptions = field(default_factory=BuildOptions)
@@ -63,8 +68,9 @@ class Request:
         if self.output is not None:
             return self.output
         stem = "lenet5" if self.onnx is None else self.onnx.stem
-        suffix = self.precision or ("fp32" if self.onnx is None else None)
-        return ENGINES / f"{stem}-{suffix}.engine" if suffix else ENGINES / f"{stem}.engine"
+        precision = self.precision or ("fp32" if self.onnx is None else None)
+        parts = (stem, precision, "plugins" if self.plugins != "none" else None)
+        return ENGINES / ("-".join(filter(None, parts)) + ".engine")
 
 
 @dataclass(frozen=True)
@@ -96,8 +102,9 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     with exclusive(engine):
         if not request.force and (old := _same_as_before(engine, inputs)) is not None:
             return Built(engine, old, reused=True)
-        original = load_model(request.onnx)
-        model = _with_precision(original, request.precision)
+        original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
+        fused = fuse(_with_precision(original, request.precision), request.plugins)
+        model = fused.model
         flavor.check_types(kinds_of(model), targets, "7.5" in targets and has_fp32_gemm(model))
         profiles = profile_for(inputs_of(model), request.batch, request.shapes)
         evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
@@ -109,12 +116,15 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
             profiles=profiles,
             targets=targets,
             options=request.options,
+            plugins=list(plugin_nodes(model).values()),
             progress=progress,
         )
         sidecar = Sidecar(
             engine=FileRecord.of(engine.name, plan),
             onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
             inputs=inputs,
+            origin=origin,
+            plugins=[_plugin_record(entry) for entry in fused.replacements],
             tensors=described_tensors(model, profiles),
             evaluation=evaluation.as_dict(),
             made=_made(command),
@@ -137,6 +147,8 @@ def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[st
         "targets": list(targets),
         "gpu": None if gpu is None else f"{gpu.name} ({gpu.sm})",
         "precision": request.precision,
+        "plugins": request.plugins,
+        "kernels": {kernel.name: source_sha256(kernel) for kernel in chosen_kernels(request.plugins)},
         "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
         "shapes": None
         if request.shapes is None
@@ -162,6 +174,19 @@ def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
             "the model: leave --fp32 out, or export the model in float32"
         )
     return model if precision is None else convert(model, precision)
+
+
+def _plugin_record(entry: Replacement) -> dict[str, Any]:
+    """What became a plugin node, in JSON values, with the route by which TensorRT gets it."""
+    return {
+        "node": entry.node,
+        "kernel": entry.kernel,
+        "version": entry.version,
+        "types": entry.types,
+        "replaced": list(entry.replaced),
+        "route": PLUGIN_ROUTE,
+        "source_sha256": source_sha256(kernel(entry.kernel)),
+    }
 
 
 def _gate(evaluation: Evaluation, request: Request) -> None:
@@ -208,6 +233,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
         )
     parser.add_argument("--onnx", type=Path, metavar="FILE", help="a model to build instead of the shipped LeNet-5")
+    parser.add_argument(
+        "--plugins",
+        default="none",
+        metavar="auto|none|NAME,...",
+        help="kernels to put in: every one that fits, none, or these (lenet-trt plugins lists them)",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the engine's file")
     parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
     parser.add_argument(
@@ -266,6 +297,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     return Request(
         onnx=arguments.onnx,
         precision=arguments.precision,
+        plugins=arguments.plugins,
         batch=arguments.batch,
         shapes=shapes,  # type: ignore[arg-type]
         sms=tuple(arguments.sm),

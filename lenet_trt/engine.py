@@ -18,7 +18,11 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.flavor import Flavor
 from lenet_trt.profiles import Profile
+from lenet_trt.registry import kernel
+from lenet_trt.routes import plugin_v3
 
+# How plugins get into an engine here; such an engine needs Python, with this toolkit, where it runs.
+PLUGIN_ROUTE = "IPluginV3 in Python"
 VERBOSITIES = ("layer_names_only", "detailed", "none")
 
 
@@ -48,8 +52,8 @@ def engine_from_onnx(
 ) -> bytes:
     """Build an engine and return its bytes.
 
-    ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the plugin layers
-    that the network must have: the build fails when TensorRT took one of them for something else.
+    ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the kernel of each
+    plugin node: the build fails when TensorRT made anything but a plugin layer of one.
 
     Raises:
         LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
@@ -61,7 +65,10 @@ def engine_from_onnx(
     builder = trt.Builder(log)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, log)
-    if not parser.parse(model):
+    plugin_v3.register(trt, (kernel(name) for name in dict.fromkeys(plugins)))
+    with plugin_v3.reporting():
+        parsed = parser.parse(model)
+    if not parsed:
         raise LenetTrtError(_parse_failure(flavor, parser))
     _check_plugins(trt, network, plugins)
 
@@ -69,7 +76,7 @@ def engine_from_onnx(
     _add_profiles(builder, config, profiles)
     _set_targets(trt, config, targets)
     cache = _set_options(trt, config, options)
-    with _monitored(trt, config, progress) as interrupted:
+    with plugin_v3.reporting(), _monitored(trt, config, progress) as interrupted:
         plan = builder.build_serialized_network(network, config)
     if interrupted():
         raise KeyboardInterrupt

@@ -18,19 +18,22 @@ from lenet_trt.files import sha256_bytes, sha256_file
 from lenet_trt.profiles import Profile, axes_of, inputs_of
 
 
-def load_model(path: Path | None) -> ModelProto:
-    """Read and check a model, external weights included; None is the LeNet-5 that the toolkit ships.
+def load_lenet5() -> tuple[ModelProto, str]:
+    """LeNet-5 with the shipped weights, exported afresh where torch is installed; and which it was."""
+    from lenet_trt.export import lenet5_onnx
+
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
+        file = Path(folder) / "lenet5.onnx"
+        provenance = lenet5_onnx(file)
+        return onnx.load(file), f"LeNet-5, {provenance.source} ({provenance.reason})"
+
+
+def load_model(path: Path) -> ModelProto:
+    """Read and check a model, external weights included.
 
     Raises:
         LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
     """
-    if path is None:
-        from lenet_trt.export import lenet5_onnx
-
-        with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
-            file = Path(folder) / "lenet5.onnx"
-            lenet5_onnx(file)
-            return onnx.load(file)
     try:
         model = onnx.load(path)
         # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.

@@ -36,6 +36,8 @@ class Sidecar:
     """What is known of one engine.
 
     ``inputs``: model hash, flavor and version, targets, precision, profiles, options, plugins, toolkit version.
+    ``origin``: where the model came from.
+    ``plugins``: for each plugin node what it replaced, by which kernel, source and route.
     ``tensors``: the engine's inputs and outputs, name -> {"io", "dtype", "shape", and "profile" where dynamic}.
     ``evaluation``: right answers on labelled images, difference from the model given, and how both were measured.
     ``made``: when, by which command, on what.
@@ -44,6 +46,8 @@ class Sidecar:
     engine: FileRecord
     onnx: FileRecord
     inputs: dict[str, Any]
+    origin: str
+    plugins: list[dict[str, Any]]
     tensors: dict[str, Any]
     evaluation: dict[str, Any]
     made: dict[str, Any]

@@ -22,10 +22,14 @@ def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
     rows = [
         ("engine", f"{engine}  ({sidecar.engine.size_bytes:,} bytes)"),
         ("sidecar", str(sidecar_path(engine))),
-        ("model", f"{engine.with_name(sidecar.onnx.name)}  (from {inputs['model']})"),
+        ("model", f"{engine.with_name(sidecar.onnx.name)}  from {sidecar.origin}"),
         ("built by", f"{PRODUCTS[inputs['flavor']]} {inputs['flavor_version']}"),
         ("runs on", runs_on(inputs)),
         ("precision", inputs["precision"] or "as the model has it"),
+    ]
+    rows += [
+        ("plugin", f"{entry['node']}: {entry['kernel']} ({entry['types']}) replaces {', '.join(entry['replaced'])}")
+        for entry in sidecar.plugins
     ]
     rows += [(tensor["io"], tensor_text(name, tensor)) for name, tensor in sidecar.tensors.items()]
     return [*rows, ("accuracy", accuracy_text(sidecar.evaluation))]
@@ -71,6 +75,11 @@ def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
         for name, tensor in sidecar.tensors.items()
         if "profile" in tensor
     )
+    if sidecar.plugins:
+        return [
+            f"lenet-trt inspect {engine}",
+            "load it from Python, with its plugins registered first: docs/plugins.md",
+        ]
     tool = "tensorrt_rtx" if sidecar.inputs["flavor"] == "rtx" else "trtexec"
     run = f"{tool} --loadEngine={engine}" + (f" --shapes={shapes}" if shapes else "")
     return [f"lenet-trt inspect {engine}", f"{run}   # on one of those GPUs"]
