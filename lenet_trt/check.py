@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
+
 from lenet_trt.bind import Specialized
 from lenet_trt.cases import bounds, cases
 from lenet_trt.compile import architectures, compile_variant, sm_of
@@ -23,7 +25,7 @@ from lenet_trt.kernel import OLDEST_SM, Kernel, Variant
 from lenet_trt.registry import kernel as kernel_named
 
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-ALWAYS = ("examples", "compile")
+ALWAYS = ("examples", "compile", "serialize")
 _QUICK_FLOPS = 10**8
 _SHOWN_FAILURES = 5
 _SANITIZER_FOUND = 86
@@ -69,6 +71,8 @@ def check_kernel(
         yield _check_examples(kernel)
     if "compile" in wanted:
         yield _check_compile(kernel, targets or all_targets())
+    if "serialize" in wanted:
+        yield _check_serialize(kernel)
     gpu_checks = [name for name in CHECKS if name in wanted]
     try:
         sm = current_context().sm if gpu_checks else 0
@@ -169,7 +173,7 @@ def _check_examples(kernel: Kernel) -> Outcome:
 def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
     builds = [
         Build(specialized, variant, target)
-        for specialized in dict.fromkeys(bound.specialized for bound in bounds(kernel))
+        for specialized in _specializations(kernel)
         for variant in kernel.variants
         for target in targets
         if variant.supports(sm_of(target), specialized.types)
@@ -183,6 +187,38 @@ def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
         return None
 
     return _collect(kernel, "compile", builds, compile_one, f"modules for {', '.join(targets)}", threads=os.cpu_count())
+
+
+def _check_serialize(kernel: Kernel) -> Outcome:
+    """Whether a TensorRT plugin made of what an engine stored has the attributes that were stored."""
+    from lenet_trt import flavor
+    from lenet_trt.pattern import DOMAIN
+    from lenet_trt.routes import plugin_v3
+
+    try:
+        trt = flavor.select().trt
+        plugin_v3.register(trt, [kernel])
+    except LenetTrtError as error:
+        return Outcome(kernel.name, "serialize", "skipped", str(error))
+    creator = trt.get_plugin_registry().get_creator(kernel.name, kernel.version, DOMAIN)
+
+    def round_trip(specialized: Specialized) -> str | None:
+        wanted = dict(specialized.attributes)
+        fields = [
+            trt.PluginField(a.name, np.array([a.macro_value(wanted[a.name])], np.int32), trt.PluginFieldType.INT32)
+            for a in kernel.attributes
+        ]
+        built = creator.create_plugin(kernel.name, trt.PluginFieldCollection(fields), trt.TensorRTPhase.BUILD)
+        stored = built.clone().get_fields_to_serialize()
+        loaded = creator.create_plugin(kernel.name, stored, trt.TensorRTPhase.RUNTIME)
+        return None if loaded.attributes == wanted else f"stored {wanted}, and {loaded.attributes} came back"
+
+    chosen = list({specialized.attributes: specialized for specialized in _specializations(kernel)}.values())
+    return _collect(kernel, "serialize", chosen, round_trip, f"sets of attributes through {trt.__name__}")
+
+
+def _specializations(kernel: Kernel) -> list[Specialized]:
+    return list(dict.fromkeys(bound.specialized for bound in bounds(kernel)))
 
 
 def _collect(

@@ -20,6 +20,7 @@ Operator: TypeAlias = Literal["add", "subtract", "multiply", "floor_divide", "ce
 Relation: TypeAlias = Literal["<=", "<", "==", "multiple of"]
 
 _INFIX = {"add": "+", "subtract": "-", "multiply": "*", "floor_divide": "//"}
+_PRECEDENCE = {"add": 1, "subtract": 1, "multiply": 2, "floor_divide": 2}
 _CALLS = {"ceil_divide": "ceil_div", "minimum": "minimum", "maximum": "maximum"}
 
 
@@ -170,10 +171,9 @@ class Binary(Dim):
     def __str__(self) -> str:
         if self.operator in _CALLS:
             return f"{_CALLS[self.operator]}({self.left}, {self.right})"
-        left, right = (
-            f"({side})" if isinstance(side, Binary) and side.operator in _INFIX else str(side)
-            for side in (self.left, self.right)
-        )
+        own = _PRECEDENCE[self.operator]
+        left = f"({self.left})" if _precedence(self.left) < own else str(self.left)
+        right = f"({self.right})" if _precedence(self.right) <= own else str(self.right)
         return f"{left} {_INFIX[self.operator]} {right}"
 
 
@@ -260,6 +260,11 @@ def _binary(operator: Operator, a: DimLike, b: DimLike) -> Dim:
     if isinstance(left, Constant) and isinstance(right, Constant):
         return Constant(_INTEGERS[operator](left.value, right.value))
     return Binary(operator, left, right)
+
+
+def _precedence(dim: Dim) -> int:
+    """How tightly the expression's text holds together; names, numbers and calls the most."""
+    return _PRECEDENCE.get(dim.operator, 3) if isinstance(dim, Binary) else 3
 
 
 def _floor_divide(a: int, b: int) -> int:

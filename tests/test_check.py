@@ -38,6 +38,7 @@ def test_a_right_kernel_passes(folder: Path, capsys: pytest.CaptureFixture[str])
     assert main(["check", NAME, "--targets", "sm_75,sm_90,compute_75"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"examples +passed", printed)
+    assert re.search(r"serialize +passed +3 of 3 sets of attributes", printed)
     assert re.search(r"compile +passed +\d+ of \d+ modules for sm_75, sm_90, compute_75", printed)
     if not gpus().devices:
         assert re.search(r"values +skipped +a CUDA GPU is needed, and there is no NVIDIA driver", printed)
@@ -74,7 +75,7 @@ def test_json_has_every_outcome(folder: Path, capsys: pytest.CaptureFixture[str]
     ("arguments", "status", "message"),
     [
         (["no_such_kernel"], 1, "there is no kernel 'no_such_kernel'"),
-        (["maxpool2", "--only", "speed"], 2, "--only takes examples, compile, values"),
+        (["maxpool2", "--only", "speed"], 2, "--only takes examples, compile, serialize, values"),
         (["maxpool2", "--sanitize", "leak"], 2, "--sanitize takes memcheck, racecheck"),
         (["maxpool2", "--targets", "sm_70"], 1, "no target 'sm_70'"),
     ],

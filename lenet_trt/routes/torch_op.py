@@ -16,9 +16,9 @@ from lenet_trt.bind import Bound
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import AttributeValue, Kernel
 from lenet_trt.launch import prepare
+from lenet_trt.pattern import DOMAIN
 from lenet_trt.registry import kernel as kernel_named
 
-NAMESPACE = "lenet_trt"
 _MAX_PREPARED = 4096
 
 
@@ -36,15 +36,15 @@ def op(name: str) -> Callable[..., Any]:
     library.define(_schema(kernel), tags=(torch.Tag.pt2_compliant_tag,))
     library.impl(name, _cuda_implementation(kernel), "CUDA")
     library.impl(name, _cpu_implementation(kernel), "CPU")
-    torch.library.register_fake(f"{NAMESPACE}::{name}", _fake(kernel), lib=library)
-    overload: Callable[..., Any] = getattr(torch.ops.lenet_trt, name).default
+    torch.library.register_fake(f"{DOMAIN}::{name}", _fake(kernel), lib=library)
+    overload: Callable[..., Any] = getattr(getattr(torch.ops, DOMAIN), name).default
     return overload
 
 
 @cache
 def _library() -> Any:
     library: Any = torch.library.Library  # torch leaves its methods untyped
-    return library(NAMESPACE, "FRAGMENT")
+    return library(DOMAIN, "FRAGMENT")
 
 
 def _schema(kernel: Kernel) -> str:

@@ -1,0 +1,120 @@
+"""The verb ``plugins``: which kernels there are, what each replaces, its types, targets and measured gain."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Kernel
+from lenet_trt.registry import kernels, plugins_dir
+
+# Records of measurements, written by scripts that run on a GPU; they are in the repository, not in the package.
+RESULTS = "docs/results"
+_LONG_CONDITION = 60
+
+
+def describe(kernel: Kernel) -> dict[str, Any]:
+    """All that a listing tells of a kernel."""
+    return {
+        "name": kernel.name,
+        "version": kernel.version,
+        "replaces": kernel.doc,
+        "types": {types.name: dict(types.variables) for types in kernel.types},
+        "tolerances": {types.name: types.tolerance for types in kernel.types},
+        "attributes": {attribute.name: list(attribute.choices) for attribute in kernel.attributes},
+        "requires": None if kernel.requires is None else str(kernel.requires),
+        "variants": [
+            {
+                "name": variant.name,
+                "min_sm": variant.min_sm,
+                "types": list(variant.types or [types.name for types in kernel.types]),
+                "when": None if variant.when is None else str(variant.when),
+                "note": variant.note,
+            }
+            for variant in kernel.variants
+        ],
+        "folder": str(kernel.source_dir),
+        "measured": measurements(kernel.name, plugins_dir().parent / RESULTS),
+    }
+
+
+def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
+    """The records of a kernel's measurements: time, peer, peer's time, GPU, one for each workload.
+
+    They are the ``rows`` whose ``kernel`` is ``name`` in the folder's JSON files; without the folder there are none.
+
+    Raises:
+        LenetTrtError: a file is not JSON.
+    """
+    rows: list[dict[str, Any]] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise LenetTrtError(
+                f"{path} is not JSON ({error}): write it again with its script, or delete it"
+            ) from error
+        found = content.get("rows", []) if isinstance(content, Mapping) else []
+        rows += [{**row, "record": path.name} for row in found if row.get("kernel") == name]
+    return rows
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these kernels (all)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """List the kernels."""
+    known = kernels()
+    unknown = [name for name in arguments.names if name not in known]
+    if unknown:
+        raise LenetTrtError(f"there is no kernel {unknown[0]!r}; known are {', '.join(known)}")
+    listed = [describe(known[name]) for name in arguments.names or known]
+    print(json.dumps(listed, indent=2) if arguments.json else "\n\n".join(map(_text, listed)))
+    return 0
+
+
+def _text(entry: Mapping[str, Any]) -> str:
+    oldest = min(variant["min_sm"] for variant in entry["variants"])
+    lines = [
+        f"{entry['name']} (version {entry['version']})",
+        f"  replaces  {entry['replaces']}",
+        f"  types     {', '.join(entry['types'])}",
+        f"  targets   sm_{oldest} and newer",
+    ]
+    if entry["requires"]:
+        lines.append(f"  requires  {entry['requires']}")
+    lines += [f"  variant   {_variant_text(variant)}" for variant in entry["variants"]]
+    lines += [f"  measured  {_measured_text(row)}" for row in entry["measured"]]
+    if not entry["measured"]:
+        lines.append(f"  measured  no record of it in {RESULTS}")
+    return "\n".join(lines)
+
+
+def _variant_text(variant: Mapping[str, Any]) -> str:
+    limits = [f"sm_{variant['min_sm']} and newer", ", ".join(variant["types"])]
+    if variant["when"]:
+        short = len(variant["when"]) <= _LONG_CONDITION
+        limits.append(f"where {variant['when']}" if short else "where sizes allow it, as --json says")
+    return f"{variant['name']}: {variant['note']} ({'; '.join(limits)})"
+
+
+def _measured_text(row: Mapping[str, Any]) -> str:
+    gain = row["peer_us"] / row["us"]
+    return (
+        f"{row['workload']}: {row['us']:.1f} us, {gain:.2f}x {row['peer']} ({row['peer_us']:.1f} us), "
+        f"{row['gpu']}, {row['record']}"
+    )
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["plugins", *sys.argv[1:]]))

@@ -1,0 +1,48 @@
+"""The verb ``plugins``: every kernel is listed, with what was measured of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lenet_trt import registry
+from lenet_trt.cli import main
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.plugins.__main__ import measurements
+
+
+def test_every_kernel_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins"]) == 0
+    printed = capsys.readouterr().out
+    for name, kernel in registry.kernels().items():
+        assert f"{name} (version {kernel.version})\n  replaces  {kernel.doc}\n" in printed
+    assert "targets   sm_75 and newer" in printed
+
+
+def test_json_tells_what_the_declaration_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "conv5x5_bias", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    kernel = registry.kernel("conv5x5_bias")
+    assert entry["replaces"] == kernel.doc
+    assert list(entry["types"]) == [types.name for types in kernel.types]
+    assert [variant["name"] for variant in entry["variants"]] == [variant.name for variant in kernel.variants]
+    assert entry["attributes"] == {"activation": ["none", "relu", "tanh"]}
+    assert entry["requires"] == "5 <= h & 5 <= w"
+
+
+def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "conv7x7"]) == 1
+    assert "there is no kernel 'conv7x7'; known are batched_matvec" in capsys.readouterr().err
+
+
+def test_measurements_are_read_from_the_records(tmp_path: Path) -> None:
+    row = {"kernel": "maxpool2", "workload": "w", "us": 2.0, "peer": "torch", "peer_us": 5.0, "gpu": "G"}
+    (tmp_path / "a.json").write_text(json.dumps({"rows": [row, {**row, "kernel": "other"}]}))
+    (tmp_path / "b.json").write_text(json.dumps([1, 2]))
+    assert measurements("maxpool2", tmp_path) == [{**row, "record": "a.json"}]
+    assert measurements("maxpool2", tmp_path / "none") == []
+    (tmp_path / "c.json").write_text("{")
+    with pytest.raises(LenetTrtError, match=r"c\.json is not JSON"):
+        measurements("maxpool2", tmp_path)
