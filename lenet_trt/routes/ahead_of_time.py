@@ -13,6 +13,7 @@ Source: tensorrt.plugin of the 11.4.0.106 bindings.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any
 
 from lenet_trt.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.compile import architectures, compile_variant
+from lenet_trt.device import Context, current_context
 from lenet_trt.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Tensor, Variant
@@ -38,55 +40,54 @@ _DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 # tensorrt.plugin gives every plugin this version, so a node with another one would not find it.
 _VERSION = "1"
 
-_registered: dict[str, tuple[Kernel, int]] = {}
+_registered: dict[str, tuple[Kernel, Context]] = {}
 
 
-def register(trt: Any, kernels: Iterable[Kernel], sm: int, *, lazy: bool = False) -> tuple[str, ...]:
-    """Register the kernels as ``lenet_trt::<name>`` with an ahead-of-time implementation for one architecture.
+def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *, lazy: bool = False) -> tuple[str, ...]:
+    """Register the kernels as ``lenet_trt::<name>`` with an ahead-of-time implementation for one GPU.
 
-    ``trt`` is TensorRT's module; ``sm`` the architecture (90) that the engine is built for. ``lazy`` leaves the
+    ``trt`` is TensorRT's module; ``gpu`` is what the engine is built for (None: the GPU in use). ``lazy`` leaves the
     creator itself to the first use through ``tensorrt.plugin.op``; the ONNX parser needs it registered.
-    Again for the same kernel and architecture does nothing.
+    Again for the same kernel and GPU does nothing.
 
     Raises:
         LenetTrtError: this TensorRT has no ``tensorrt.plugin`` with ``aot_impl``; a kernel's version is not "1"; or
-            the name is registered already, for another kernel or architecture.
+            the name is registered already, for another kernel or GPU.
     """
     plugin: Any = None
-    try:
+    with contextlib.suppress(ImportError):  # answered below
         plugin = importlib.import_module(f"{trt.__name__}.plugin")
-    except ImportError:
-        pass  # answered below
     if not hasattr(plugin, "aot_impl"):
         raise LenetTrtError(
             f"{trt.__name__} {getattr(trt, '__version__', '')} has no ahead-of-time plugins: TensorRT 10.9 or newer "
             "has (TensorRT-RTX has not); use the route plugin_v3"
         )
+    gpu = gpu or current_context()
     names = []
     for kernel in kernels:
         names.append(kernel.name)
         if kernel.name in _registered:
-            _check_same(kernel, sm)
+            _check_same(kernel, gpu)
             continue
         if kernel.version != _VERSION:
             raise LenetTrtError(
                 f"{kernel.name} has version {kernel.version}; ahead-of-time plugins can only have version {_VERSION}: "
                 "use the route plugin_v3"
             )
-        described = _Described(trt, plugin, kernel, sm)
+        described = _Described(trt, plugin, kernel, gpu)
         identity = f"{DOMAIN}::{kernel.name}"
         plugin.register(identity, lazy_register=lazy)(described.register)
         plugin.autotune(identity)(described.autotune)
         plugin.aot_impl(identity)(described.aot_impl)
-        _registered[kernel.name] = (kernel, sm)
+        _registered[kernel.name] = (kernel, gpu)
     return tuple(names)
 
 
-def _check_same(kernel: Kernel, sm: int) -> None:
-    old, old_sm = _registered[kernel.name]
-    if old is not kernel or old_sm != sm:
+def _check_same(kernel: Kernel, gpu: Context) -> None:
+    old, old_gpu = _registered[kernel.name]
+    if old is not kernel or (old_gpu.sm, old_gpu.sizes) != (gpu.sm, gpu.sizes):
         raise LenetTrtError(
-            f"{DOMAIN}::{kernel.name} is registered for sm_{old_sm} in this process already; "
+            f"{DOMAIN}::{kernel.name} is registered for a GPU of sm_{old_gpu.sm} in this process already; "
             "build for another GPU or another kernel of that name in a new process"
         )
 
@@ -94,10 +95,10 @@ def _check_same(kernel: Kernel, sm: int) -> None:
 class _Described:
     """The three functions that tensorrt.plugin wants of a plugin."""
 
-    def __init__(self, trt: Any, plugin: Any, kernel: Kernel, sm: int) -> None:
+    def __init__(self, trt: Any, plugin: Any, kernel: Kernel, gpu: Context) -> None:
         self.kernel = kernel
         self._plugin = plugin
-        self._sm = sm
+        self._gpu = gpu
         self._data_types = {
             element: getattr(trt.DataType, _DATA_TYPES.get(element, name)) for element, name in _TYPE_NAMES.items()
         }
@@ -145,7 +146,7 @@ class _Described:
         tactics = [
             index
             for index, variant in enumerate(self.kernel.variants, 1)
-            if variant.supports(self._sm, specialized.types) and _fits(variant.when, axes, specialized)
+            if variant.supports(self._gpu.sm, specialized.types) and _fits(variant.when, axes, specialized)
         ]
         resolved = [specialized.types.resolve(t.dtype) for t in (*self.kernel.inputs, *self.kernel.outputs)]
         types = ", ".join(_TYPE_NAMES[element] for element in resolved)
@@ -157,8 +158,8 @@ class _Described:
         inputs = given[: len(self.kernel.inputs)]
         specialized = self._specialized(inputs, given[len(inputs) : -2])
         variant = self._variant(tactic, specialized)
-        module = compile_variant(specialized, variant, _ptx_target(self._sm))
-        launch = specialized.launch(variant)
+        module = compile_variant(specialized, variant, _ptx_target(self._gpu.sm))
+        launch = specialized.launch(variant).substitute(self._gpu.sizes)
         algebra = self._algebra(inputs, self._plugin.ShapeExpr)
         grid = [as_dim(size).fold(algebra) for size in launch.grid]
         shared_bytes = as_dim(launch.shared_bytes).fold(algebra)
@@ -171,10 +172,10 @@ class _Described:
     def _variant(self, tactic: int, specialized: Specialized) -> Variant:
         if tactic > 0:
             return self.kernel.variants[tactic - 1]
-        for variant in self.kernel.variants_for(self._sm, specialized.types):
+        for variant in self.kernel.variants_for(self._gpu.sm, specialized.types):
             if variant.when is None:
                 return variant
-        raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._sm}")
+        raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._gpu.sm}")
 
     def _types(self, inputs: Sequence[Any]) -> Mapping[str, str]:
         """The type variables' values for these inputs."""
