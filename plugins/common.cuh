@@ -52,14 +52,37 @@ __device__ __forceinline__ __half2 max_nan(__half2 a, __half2 b) {
 __device__ __forceinline__ float relu_nan(float value) { return max_nan(value, 0.0f); }
 __device__ __forceinline__ __half2 relu_nan(__half2 value) { return max_nan(value, __float2half2_rn(0.0f)); }
 
-// ---- 16-byte accesses --------------------------------------------------------------------------------------------------
+// ---- wide accesses ------------------------------------------------------------------------------------------------------
+
+// kCount neighbouring T, loaded and stored at once; its bytes are a power of two, at most 16.
+template <typename T, int kCount_>
+struct alignas(kCount_ * sizeof(T)) Vector {
+  static constexpr int kCount = kCount_;
+  T value[kCount];
+};
 
 // As many T as fit in 16 bytes: the widest access that one thread makes on every architecture supported.
 template <typename T>
-struct alignas(16) Pack16 {
-  static constexpr int kCount = 16 / static_cast<int>(sizeof(T));
-  T value[kCount];
-};
+using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
+
+// One store to global memory: NVVM 13.0 splits an assignment of a whole Vector into its elements, hence the assembly.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_vector(T* address, const Vector<T, kCount>& vector) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  const size_t to = __cvta_generic_to_global(address);
+  const unsigned* words = reinterpret_cast<const unsigned*>(&vector);
+  if constexpr (kBytes == 16) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else if constexpr (kBytes == 8) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+  } else if constexpr (kBytes == 4) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
+  } else {
+    static_assert(kCount == 1, "no store of this width");
+    *address = vector.value[0];
+  }
+}
 
 template <typename T>
 __device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
@@ -68,24 +91,18 @@ __device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
   return pack;
 }
 
-template <typename T>
-__device__ __forceinline__ uint4 bits_from_pack(const Pack16<T>& pack) {
-  return *reinterpret_cast<const uint4*>(&pack);
-}
-
 // `address` must be 16-byte aligned in all four.
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16(const T* address) {
   return pack_from_bits<T>(*reinterpret_cast<const uint4*>(address));
 }
 
-// An assignment through a pointer may be split into elements (NVVM 13.0 does it), hence the intrinsic.
 template <typename T>
 __device__ __forceinline__ void store16(T* address, const Pack16<T>& pack) {
-  __stwb(reinterpret_cast<uint4*>(address), bits_from_pack(pack));
+  store_vector(address, pack);
 }
 
-// For data that is read or written once: leaves L1 alone and is the first to be evicted from L2.
+// For data that is read or written once: the first to be evicted from the caches.
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16_streaming(const T* address) {
   return pack_from_bits<T>(__ldcs(reinterpret_cast<const uint4*>(address)));
@@ -93,7 +110,7 @@ __device__ __forceinline__ Pack16<T> load16_streaming(const T* address) {
 
 template <typename T>
 __device__ __forceinline__ void store16_streaming(T* address, const Pack16<T>& pack) {
-  __stcs(reinterpret_cast<uint4*>(address), bits_from_pack(pack));
+  __stcs(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&pack));
 }
 
 // ---- warp sums ---------------------------------------------------------------------------------------------------------

@@ -12,55 +12,74 @@ constexpr int kFfmaThreads = 128;
 
 template <typename Shape>
 struct FfmaPlan {
-  static constexpr int kMaxGroup = 10;          // 40 sums and a 36-float patch fit 128 registers
+  static constexpr int kMaxGroup = 10;          // 40 sums
   static constexpr int kGroups = ceil_div(Shape::kFilters, kMaxGroup);
   static constexpr int kGroup = ceil_div(Shape::kFilters, kGroups);
   static constexpr int kGroupPadded = ceil_div(kGroup, 4) * 4;
   static constexpr int kChunk = Shape::kChannels < 8 ? Shape::kChannels : 8;  // channels whose weights are held at a time
 };
 
-// Block b handles filter group b % kGroups of quads b / kGroups * kFfmaThreads ...: groups of the same quads run side by
-// side and share their input in L2.
+// Loads the weights of channels first_channel ... and filters first_filter ... for the block.
+template <typename Shape, typename T>
+__device__ __forceinline__ void load_weights(float (&weights)[FfmaPlan<Shape>::kChunk][kTaps][FfmaPlan<Shape>::kGroupPadded],
+                                             const T* w, int first_channel, int first_filter) {
+  using Plan = FfmaPlan<Shape>;
+  for (int i = threadIdx.x; i < Plan::kChunk * kTaps * Plan::kGroup; i += kFfmaThreads) {
+    const int f = i / (Plan::kChunk * kTaps), rest = i % (Plan::kChunk * kTaps);
+    const int channel = first_channel + rest / kTaps, filter = first_filter + f;
+    const bool exists = filter < Shape::kFilters && channel < Shape::kChannels;
+    weights[rest / kTaps][rest % kTaps][f] =
+        exists ? to_float(w[(filter * Shape::kChannels + channel) * kTaps + rest % kTaps]) : 0.0f;
+  }
+}
+
+// Block b handles filter group b % kGroups of the quads b / kGroups * kFfmaThreads ..., then of those a grid further on: groups
+// of the same quads run side by side and share their input in L2, and weights that fit are loaded once.
 template <typename Shape, Activation kActivation, typename T>
 __device__ __forceinline__ void conv5x5_by_ffma(const T* __restrict__ x, const T* __restrict__ w,
                                                 const T* __restrict__ bias, int n, T* __restrict__ y) {
   using Plan = FfmaPlan<Shape>;
   __shared__ alignas(16) float weights[Plan::kChunk][kTaps][Plan::kGroupPadded];
+  constexpr bool kWeightsFit = Plan::kChunk == Shape::kChannels;
 
   const int first_filter = blockIdx.x % Plan::kGroups * Plan::kGroup;
-  const int item = blockIdx.x / Plan::kGroups * kFfmaThreads + threadIdx.x;
-  const bool active = item < n * Shape::kQuads;
-  const int image = active ? item / Shape::kQuads : 0, quad = active ? item % Shape::kQuads : 0;
-  const int quad_row = quad / Shape::kQuadsAcross, quad_column = quad % Shape::kQuadsAcross;
-  const int first_column = quad_column * Shape::kColumnStep;
-  const T* corner = x + static_cast<size_t>(image) * Shape::kImageSize +
-                    quad_row * Shape::kRowStep * Shape::kWidth + first_column;
-
-  float sums[Plan::kGroup][kQuadOutputs] = {};
-  for (int first_channel = 0; first_channel < Shape::kChannels; first_channel += Plan::kChunk) {
-    if (first_channel > 0) __syncthreads();
-    for (int i = threadIdx.x; i < Plan::kChunk * kTaps * Plan::kGroup; i += kFfmaThreads) {
-      const int f = i / (Plan::kChunk * kTaps), rest = i % (Plan::kChunk * kTaps);
-      const int channel = first_channel + rest / kTaps, tap = rest % kTaps, filter = first_filter + f;
-      const bool exists = filter < Shape::kFilters && channel < Shape::kChannels;
-      weights[rest / kTaps][tap][f] = exists ? to_float(w[(filter * Shape::kChannels + channel) * kTaps + tap]) : 0.0f;
-    }
+  const int items = n * Shape::kQuads, stride = gridDim.x / Plan::kGroups * kFfmaThreads;
+  if constexpr (kWeightsFit) {
+    load_weights<Shape>(weights, w, 0, first_filter);
     __syncthreads();
-    const int channels = min(Plan::kChunk, Shape::kChannels - first_channel);
-#pragma unroll 1
-    for (int c = 0; c < channels; ++c) {
-      float patch[Shape::kPatchHeight][Shape::kPatchWidth];
-      load_patch<Shape>(patch, corner + (first_channel + c) * Shape::kHeight * Shape::kWidth, first_column);
-      accumulate_quad<Shape>(sums, patch, [&](int tap, int f) { return weights[c][tap][f]; });
-    }
   }
+#pragma unroll 1
+  for (int first = blockIdx.x / Plan::kGroups * kFfmaThreads; first < items; first += stride) {
+    const bool active = first + threadIdx.x < items;
+    const int item = active ? first + threadIdx.x : first;
+    const int image = item / Shape::kQuads, quad = item % Shape::kQuads;
+    const int quad_row = quad / Shape::kQuadsAcross, quad_column = quad % Shape::kQuadsAcross;
+    const int first_column = quad_column * Shape::kColumnStep;
+    const T* corner = x + static_cast<size_t>(image) * Shape::kImageSize +
+                      quad_row * Shape::kRowStep * Shape::kWidth + first_column;
 
-  if (!active) return;
+    float sums[Plan::kGroup][kQuadOutputs] = {};
+    for (int first_channel = 0; first_channel < Shape::kChannels; first_channel += Plan::kChunk) {
+      if constexpr (!kWeightsFit) {
+        __syncthreads();
+        load_weights<Shape>(weights, w, first_channel, first_filter);
+        __syncthreads();
+      }
+      const int channels = min(Plan::kChunk, Shape::kChannels - first_channel);
+#pragma unroll 1
+      for (int c = 0; c < channels; ++c) {
+        const T* channel = corner + (first_channel + c) * Shape::kHeight * Shape::kWidth;
+        accumulate_quad<Shape>(sums, channel, first_column, [&](int tap, int f) { return weights[c][tap][f]; });
+      }
+    }
+
+    if (!active) continue;
 #pragma unroll
-  for (int f = 0; f < Plan::kGroup; ++f) {
-    const int filter = first_filter + f;
-    if (filter >= Shape::kFilters) break;
-    T* plane = y + (static_cast<size_t>(image) * Shape::kFilters + filter) * Shape::kPlaneSize;
-    store_quad<Shape, kActivation>(plane, quad_row, quad_column, sums[f], to_float(bias[filter]));
+    for (int f = 0; f < Plan::kGroup; ++f) {
+      const int filter = first_filter + f;
+      if (filter >= Shape::kFilters) break;
+      T* plane = y + (static_cast<size_t>(image) * Shape::kFilters + filter) * Shape::kPlaneSize;
+      store_quad<Shape, kActivation>(plane, quad_row, quad_column, sums[f], to_float(bias[filter]));
+    }
   }
 }

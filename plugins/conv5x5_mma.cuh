@@ -13,82 +13,90 @@
 
 #include "conv5x5_mma_parts.cuh"
 
-// The words of A that one lane needs of one quad and channel.
-template <typename Shape>
-struct QuadWords {
-  static constexpr int kRows = Shape::kPooled ? 2 : 1;     // rows of outputs
-  static constexpr int kSpan = Shape::kPooled ? 5 : 7;     // words of a row that the pairs 0-1, 2-3, 3-4 of its outputs touch
-  unsigned row[kRows][kSpan];                              // row ky = t
-  unsigned last[kQuadOutputs];                             // row ky = 4
+// A word of shared memory. Volatile, so that each operand register is loaded where the product wants it: operands overlap, and
+// left to itself the compiler loads a word once and then moves it into place, four moves a product.
+__device__ __forceinline__ unsigned load_shared(unsigned address) {
+  unsigned word;
+  asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
+  return word;
+}
 
-  template <int kWordStride>
-  __device__ __forceinline__ void load(const unsigned* base, const unsigned* base_last, int pitch) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int i = 0; i < kSpan; ++i) row[r][i] = base[(r * pitch + i) * kWordStride];
-    }
-#pragma unroll
-    for (int i = 0; i < kQuadOutputs; ++i) {
-      last[i] = base_last[(Shape::output_row(i) * pitch + Shape::output_column(i)) * kWordStride];
-    }
-  }
-
-  // sums += (outputs 2 * half and 2 * half + 1 of this quad, in rows g and g + 8) * b
-  template <typename Operand>
-  __device__ __forceinline__ void multiply(float (&sums)[4], int half, const uint4& b) const {
-    const int i = 2 * half, j = 2 * half + 1;
-    const int ri = Shape::output_row(i), rj = Shape::output_row(j);
-    const int ci = Shape::output_column(i), cj = Shape::output_column(j);
-    mma_16x8x16<Operand>(sums, row[ri][ci], row[rj][cj], row[ri][ci + 2], row[rj][cj + 2], b.x, b.y);
-    mma_16x8x16<Operand>(sums, row[ri][ci + 3], row[rj][cj + 3], last[i], last[j], b.z, b.w);
-  }
-};
-
-// Both halves of a split operand lie side by side in shared memory; without a split there is one.
-template <typename Shape, bool kSplit>
+// The A operands of one quad and channel: outputs 0, 1 in products [0], 2, 3 in products [1] (as rows g and g + 8).
+template <typename Shape, int kPitch>
 struct QuadOperand {
-  QuadWords<Shape> hi, lo;
-  __device__ __forceinline__ void load(const unsigned* base, const unsigned* base_last, int pitch) {
-    hi.template load<kSplit ? 2 : 1>(base, base_last, pitch);
-    if constexpr (kSplit) lo.template load<2>(base + 1, base_last + 1, pitch);
+  unsigned word[2][8];
+
+  // `row` and `last`: addresses of the quad's first pair in rows ky = t and ky = 4 (there already at this lane's pair).
+  __device__ __forceinline__ void load(unsigned row, unsigned last) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int r = 0; r < 8; ++r) {
+        const int i = 2 * half + r % 2;
+        const unsigned offset = 4 * (Shape::output_row(i) * kPitch + Shape::output_column(i));
+        constexpr unsigned kPairColumn[4] = {0, 2, 3, 0};
+        word[half][r] = load_shared((r < 6 ? row : last) + offset + 4 * kPairColumn[r / 2]);
+      }
+    }
+  }
+
+  template <typename Operand>
+  __device__ __forceinline__ void multiply(float (&sums)[4], int half, int step, const uint4& b) const {
+    const unsigned* a = word[half] + 4 * step;
+    mma_16x8x16<Operand>(sums, a[0], a[1], a[2], a[3], step == 0 ? b.x : b.z, step == 0 ? b.y : b.w);
   }
 };
 
-// One unit of one image, all filters. `pairs` is the image's first pair; `scale` undoes the scaling of both operands.
+// What a lane needs to know of its unit.
+template <typename Plan>
+struct Unit {
+  using Shape = typename Plan::Shape;
+  unsigned row[2], last[2];  // shared addresses of its two quads, channel 0
+  int offset[2];             // of their outputs in a plane
+  int column[2];
+  bool exists[2];
+
+  __device__ __forceinline__ Unit(unsigned pairs, int unit, int lane) {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int q = 0; q < 2; ++q) {
+      const int quad = unit * kQuadsPerUnit + (Shape::kPooled ? 2 * g + q : 8 * q + g);
+      exists[q] = Shape::kQuads % kQuadsPerUnit == 0 || quad < Shape::kQuads;
+      const int safe = exists[q] ? quad : Shape::kQuads - 1;
+      const int quad_row = safe / Shape::kQuadsAcross, quad_column = safe % Shape::kQuadsAcross;
+      const unsigned first = pairs + 4 * (quad_row * Shape::kRowStep * Plan::kPitch + quad_column * Shape::kColumnStep);
+      row[q] = first + 4 * t * Plan::kPitch;
+      last[q] = first + 4 * (4 * Plan::kPitch + (t == 1 ? 2 : t == 2 ? 3 : 0));
+      column[q] = quad_column * (Shape::kPooled ? 1 : kQuadOutputs);
+      offset[q] = quad_row * Shape::kOutWidth + column[q];
+    }
+  }
+};
+
+// One unit of one image, all filters. `pairs` is the shared address of the image's first pair; `scale` undoes both scalings.
 template <typename Plan, Activation kActivation>
-__device__ __forceinline__ void multiply_unit(const unsigned* pairs, const uint4* fragments, const float* bias, float scale,
-                                              int unit, typename Plan::T* image_out) {
+__device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragments, const float* bias, float scale, int index,
+                                              typename Plan::T* image_out) {
   using Shape = typename Plan::Shape;
   using Operand = typename Plan::Operand;
-  constexpr int kStride = Plan::kHalves;  // words a pair
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int lane = threadIdx.x % 32, t = lane % 4;
+  const Unit<Plan> unit(pairs, index, lane);
 
-  int rows[2], columns[2], bases[2];
-  bool exists[2];
-#pragma unroll
-  for (int q = 0; q < 2; ++q) {
-    const int quad = unit * kQuadsPerUnit + (Shape::kPooled ? 2 * g + q : 8 * q + g);
-    const int safe = min(quad, Shape::kQuads - 1);
-    exists[q] = Shape::kQuads % kQuadsPerUnit == 0 || quad < Shape::kQuads;
-    rows[q] = safe / Shape::kQuadsAcross;
-    columns[q] = safe % Shape::kQuadsAcross;
-    bases[q] = (rows[q] * Shape::kRowStep * Plan::kPitch + columns[q] * Shape::kColumnStep) * kStride;
-  }
-  const int row_offset = t * Plan::kPitch * kStride;
-  const int last_offset = (4 * Plan::kPitch + (t == 1 ? 2 : t == 2 ? 3 : 0)) * kStride;
-  constexpr int kChannelWords = Shape::kHeight * Plan::kPitch * kStride;
-
-  QuadOperand<Shape, Plan::kSplit> a[2];
+  QuadOperand<Shape, Plan::kPitch> hi[2], lo[2];
   auto load_channel = [&](int channel) {
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
-      const unsigned* base = pairs + channel * kChannelWords + bases[q];
-      a[q].load(base + row_offset, base + last_offset, Plan::kPitch);
+      const unsigned offset = channel * Plan::kChannelPairBytes;
+      hi[q].load(unit.row[q] + offset, unit.last[q] + offset);
+      if constexpr (Plan::kSplit) {
+        lo[q].load(unit.row[q] + offset + Plan::kLowBytes, unit.last[q] + offset + Plan::kLowBytes);
+      }
     }
   };
   if constexpr (Shape::kChannels == 1) load_channel(0);
 
+  const float* lane_bias = bias + 2 * t;
+  typename Plan::T* lane_out = image_out + static_cast<size_t>(2 * t) * Shape::kPlaneSize;
 #pragma unroll 1
   for (int first_tile = 0; first_tile < Plan::kFilterTiles; first_tile += Plan::kTilesAtOnce) {
     float sums[Plan::kTilesAtOnce][4][4] = {}, corrections[Plan::kTilesAtOnce][Plan::kSplit ? 4 : 1][4] = {};
@@ -102,13 +110,21 @@ __device__ __forceinline__ void multiply_unit(const unsigned* pairs, const uint4
         const uint4* b = fragments + ((channel * Plan::kFilterTiles + tile) * Plan::kHalves * 32 + lane);
         const uint4 b_hi = b[0];
 #pragma unroll
-        for (int m = 0; m < 4; ++m) a[m / 2].hi.template multiply<Operand>(sums[j][m], m % 2, b_hi);
+        for (int step = 0; step < 2; ++step) {
+#pragma unroll
+          for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(sums[j][m], m % 2, step, b_hi);
+          if constexpr (Plan::kSplit) {
+#pragma unroll
+            for (int m = 0; m < 4; ++m) lo[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_hi);
+          }
+        }
         if constexpr (Plan::kSplit) {
           const uint4 b_lo = b[32];
 #pragma unroll
-          for (int m = 0; m < 4; ++m) a[m / 2].lo.template multiply<Operand>(corrections[j][m], m % 2, b_hi);
+          for (int step = 0; step < 2; ++step) {
 #pragma unroll
-          for (int m = 0; m < 4; ++m) a[m / 2].hi.template multiply<Operand>(corrections[j][m], m % 2, b_lo);
+            for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_lo);
+          }
         }
       }
     }
@@ -117,22 +133,24 @@ __device__ __forceinline__ void multiply_unit(const unsigned* pairs, const uint4
     for (int j = 0; j < Plan::kTilesAtOnce; ++j) {
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
-        const int filter = (first_tile + j) * 8 + 2 * t + k;
-        if (filter >= Shape::kFilters) continue;
+        constexpr bool kWhole = Shape::kFilters % (8 * Plan::kTilesAtOnce) == 0;
+        if (!kWhole && (first_tile + j) * 8 + k + 2 * t >= Shape::kFilters) continue;
         float outputs[2][kQuadOutputs];
 #pragma unroll
         for (int q = 0; q < 2; ++q) {
 #pragma unroll
           for (int i = 0; i < kQuadOutputs; ++i) {
-            const int m = 2 * q + i / 2, register_ = 2 * (i % 2) + k;
-            outputs[q][i] = sums[j][m][register_];
-            if constexpr (Plan::kSplit) outputs[q][i] = fmaf(corrections[j][m][register_], kLowUnit, outputs[q][i]);
+            const int m = 2 * q + i / 2, r = 2 * (i % 2) + k;
+            outputs[q][i] = sums[j][m][r];
+            if constexpr (Plan::kSplit) outputs[q][i] = fmaf(corrections[j][m][r], kLowUnit, outputs[q][i]);
           }
         }
-        store_quads<Shape, kActivation>(image_out + static_cast<size_t>(filter) * Shape::kPlaneSize, rows, columns, exists,
-                                        outputs, scale, bias[filter]);
+        store_quads<Shape, kActivation>(lane_out + (j * 8 + k) * Shape::kPlaneSize, unit, outputs, scale,
+                                        lane_bias[j * 8 + k]);
       }
     }
+    lane_bias += 8 * Plan::kTilesAtOnce;
+    lane_out += static_cast<size_t>(8 * Plan::kTilesAtOnce) * Shape::kPlaneSize;
   }
 }
 
@@ -148,10 +166,9 @@ __device__ __noinline__ void multiply_tile_plainly(const typename Plan::T* x, co
     for (int filter = 0; filter < Shape::kFilters; ++filter) {
       float sums[1][kQuadOutputs] = {};
       for (int c = 0; c < Shape::kChannels; ++c) {
-        float patch[Shape::kPatchHeight][Shape::kPatchWidth];
-        load_patch<Shape>(patch, corner + c * Shape::kHeight * Shape::kWidth, column * Shape::kColumnStep);
         const auto* taps = w + (filter * Shape::kChannels + c) * kTaps;
-        accumulate_quad<Shape>(sums, patch, [&](int tap, int) { return to_float(taps[tap]); });
+        accumulate_quad<Shape>(sums, corner + c * Shape::kHeight * Shape::kWidth, column * Shape::kColumnStep,
+                               [&](int tap, int) { return to_float(taps[tap]); });
       }
       auto* plane = y + (static_cast<size_t>(image) * Shape::kFilters + filter) * Shape::kPlaneSize;
       store_quad<Shape, kActivation>(plane, row, column, sums[0], to_float(bias[filter]));
@@ -169,6 +186,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   __shared__ MagnitudeRange ranges[kMmaWarps];
   uint4* const fragments = shared;
   unsigned* const pairs = reinterpret_cast<unsigned*>(fragments + Plan::kFragmentBytes / 16);
+  const unsigned pairs_address = static_cast<unsigned>(__cvta_generic_to_shared(pairs));
   auto* const staged = reinterpret_cast<typename Plan::T*>(pairs + Plan::kPairBytes / 4);
 
   const int tiles = ceil_div(n, Plan::kImages);
@@ -200,7 +218,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
       const float scale = scaling.inverse * weight_scaling.inverse;
       for (int unit = threadIdx.x / 32; unit < images * Plan::kUnits; unit += kMmaWarps) {
         const int image = unit / Plan::kUnits;
-        multiply_unit<Plan, kActivation>(pairs + image * Plan::kImagePairWords, fragments, biases, scale,
+        multiply_unit<Plan, kActivation>(pairs_address + image * Plan::kImagePairBytes, fragments, biases, scale,
                                          unit % Plan::kUnits,
                                          out + static_cast<size_t>(image) * Shape::kFilters * Shape::kPlaneSize);
       }

@@ -40,9 +40,11 @@ struct MmaPlan {
   // Shared memory: B fragments | pairs | the next tile as it is in global memory.
   static constexpr int kFragmentBytes = Shape::kChannels * kFilterTiles * kHalves * 32 * 16;
   static constexpr int kPitch = Shape::kWidth + (5 - Shape::kWidth % 4) % 4;  // 1 mod 4: the four lanes t use other banks
-  static constexpr int kImagePairWords = Shape::kChannels * Shape::kHeight * kPitch * kHalves;
-  static constexpr int kSlackWords = 8 * kHalves;  // a quad over the right edge of the last row reads on
-  static constexpr int kPairBytes = ceil_div((kImages * kImagePairWords + kSlackWords) * 4, 16) * 16;
+  static constexpr int kChannelPairBytes = Shape::kHeight * kPitch * 4;
+  static constexpr int kImagePairBytes = Shape::kChannels * kChannelPairBytes;
+  static constexpr int kSlackWords = 8;  // a quad over the right edge of the last row reads on
+  static constexpr int kLowBytes = kImages * kImagePairBytes + kSlackWords * 4;  // pairs of low halves follow
+  static constexpr int kPairBytes = ceil_div(kLowBytes * kHalves, 16) * 16;
   static constexpr int kTileSize = kImages * Shape::kImageSize;
   static constexpr int kStagedBytes = ceil_div(kTileSize * static_cast<int>(sizeof(T)), 16) * 16;
 };
@@ -194,7 +196,7 @@ __device__ __forceinline__ void make_fragments(uint4* fragments, const typename 
   }
 }
 
-// pairs[channel row][x] = (v[x], v[x + 1]), for a split followed by the pair of low halves. The last column pairs with itself.
+// pairs[channel row][x] = (v[x], v[x + 1]), low halves kLowBytes further on. The last column pairs with itself.
 template <typename Plan>
 __device__ __forceinline__ void make_pairs(unsigned* pairs, const typename Plan::T* staged, int images, float factor) {
   using Shape = typename Plan::Shape;
@@ -213,14 +215,11 @@ __device__ __forceinline__ void make_pairs(unsigned* pairs, const typename Plan:
       hi[k] = from_float<Operand>(value);
       if constexpr (Plan::kSplit) lo[k] = low_half(value, hi[k]);
     }
-    unsigned* to = pairs + (row * Plan::kPitch + column) * Plan::kHalves;
+    unsigned* to = pairs + row * Plan::kPitch + column;
 #pragma unroll
     for (int k = 0; k < kRun; ++k) {
-      if constexpr (Plan::kSplit) {
-        *reinterpret_cast<uint2*>(to + 2 * k) = make_uint2(pack(hi[k], hi[k + 1]), pack(lo[k], lo[k + 1]));
-      } else {
-        to[k] = pack(hi[k], hi[k + 1]);
-      }
+      to[k] = pack(hi[k], hi[k + 1]);
+      if constexpr (Plan::kSplit) to[k + Plan::kLowBytes / 4] = pack(lo[k], lo[k + 1]);
     }
   }
 }
@@ -228,9 +227,9 @@ __device__ __forceinline__ void make_pairs(unsigned* pairs, const typename Plan:
 // ---- stores ---------------------------------------------------------------------------------------------------------------
 
 // Two quads of one filter: pools, undoes the scaling, adds the bias, applies the activation.
-template <typename Shape, Activation kActivation, typename T>
-__device__ __forceinline__ void store_quads(T* plane, const int (&rows)[2], const int (&columns)[2], const bool (&exists)[2],
-                                            const float (&outputs)[2][kQuadOutputs], float scale, float bias) {
+template <typename Shape, Activation kActivation, typename T, typename Unit>
+__device__ __forceinline__ void store_quads(T* plane, const Unit& unit, const float (&outputs)[2][kQuadOutputs], float scale,
+                                            float bias) {
   if constexpr (Shape::kPooled) {
     Vector<T, 2> values;
 #pragma unroll
@@ -238,21 +237,22 @@ __device__ __forceinline__ void store_quads(T* plane, const int (&rows)[2], cons
       const float top = max_nan(max_nan(outputs[q][0], outputs[q][1]), max_nan(outputs[q][2], outputs[q][3]));
       values.value[q] = from_float<T>(activate<kActivation>(fmaf(top, scale, bias)));
     }
-    T* out = plane + rows[0] * Shape::kOutWidth + columns[0];
-    if constexpr (Shape::kOutWidth % 2 == 0 && Shape::kQuads % 2 == 0) {
-      if (exists[0]) store_vector(out, values);  // the quads are neighbours in a row
+    if constexpr (Shape::kOutWidth % 2 == 0) {
+      if (unit.exists[0]) store_vector(plane + unit.offset[0], values);  // the quads are neighbours in a row
     } else {
-      if (exists[0]) out[0] = values.value[0];
-      if (exists[1]) plane[rows[1] * Shape::kOutWidth + columns[1]] = values.value[1];
+#pragma unroll
+      for (int q = 0; q < 2; ++q) {
+        if (unit.exists[q]) plane[unit.offset[q]] = values.value[q];
+      }
     }
   } else {
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
-      if (!exists[q]) continue;
-      float scaled[kQuadOutputs];
+      if (!unit.exists[q]) continue;
+      float values[kQuadOutputs];
 #pragma unroll
-      for (int i = 0; i < kQuadOutputs; ++i) scaled[i] = outputs[q][i] * scale;
-      store_quad<Shape, kActivation>(plane, rows[q], columns[q], scaled, bias);
+      for (int i = 0; i < kQuadOutputs; ++i) values[i] = activate<kActivation>(fmaf(outputs[q][i], scale, bias));
+      store_row<Shape>(plane + unit.offset[q], unit.column[q], values);
     }
   }
 }

@@ -41,65 +41,55 @@ struct Conv5x5Shape {
   static __host__ __device__ constexpr int output_column(int i) { return kPooled ? i % 2 : i; }
 };
 
-template <typename T, int kCount>
-struct alignas(kCount * sizeof(T)) Vector {
-  T value[kCount];
-};
-
-// One store of the whole vector. An assignment through a pointer is split into elements by NVVM 13.0, hence the intrinsic.
-template <typename T, int kCount>
-__device__ __forceinline__ void store_vector(T* address, const Vector<T, kCount>& vector) {
-  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  if constexpr (kBytes == 16) {
-    __stwb(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
-  } else if constexpr (kBytes == 8) {
-    __stwb(reinterpret_cast<uint2*>(address), *reinterpret_cast<const uint2*>(&vector));
-  } else {
-    static_assert(kBytes == 4, "no store of this width");
-    __stwb(reinterpret_cast<unsigned*>(address), *reinterpret_cast<const unsigned*>(&vector));
-  }
-}
-
-// The patch of one quad in one channel, in float; `corner` is the patch's first element.
+// One row of a quad's patch, in float; `line` is its first element.
 template <typename Shape, typename T>
-__device__ __forceinline__ void load_patch(float (&patch)[Shape::kPatchHeight][Shape::kPatchWidth], const T* corner,
-                                           int first_column) {
+__device__ __forceinline__ void load_line(float (&values)[Shape::kPatchWidth], const T* line, int first_column) {
   constexpr int kStep = Shape::kColumnStep;  // columns start at multiples of it, so vectors of it are aligned if rows are
+  if constexpr (Shape::kWidth % kStep == 0) {
 #pragma unroll
-  for (int row = 0; row < Shape::kPatchHeight; ++row) {
-    const T* line = corner + row * Shape::kWidth;
-    if constexpr (Shape::kWidth % kStep == 0 && Shape::kPatchWidth % kStep == 0) {
+    for (int column = 0; column < Shape::kPatchWidth; column += kStep) {
+      const auto vector = *reinterpret_cast<const Vector<T, kStep>*>(line + column);
 #pragma unroll
-      for (int column = 0; column < Shape::kPatchWidth; column += kStep) {
-        const auto vector = *reinterpret_cast<const Vector<T, kStep>*>(line + column);
+      for (int i = 0; i < kStep; ++i) values[column + i] = to_float(vector.value[i]);
+    }
+  } else {
 #pragma unroll
-        for (int i = 0; i < kStep; ++i) patch[row][column + i] = to_float(vector.value[i]);
-      }
-    } else {
-#pragma unroll
-      for (int column = 0; column < Shape::kPatchWidth; ++column) {
-        const bool inside = !Shape::kOverhang || first_column + column < Shape::kWidth;
-        patch[row][column] = to_float(line[inside ? column : 0]);
-      }
+    for (int column = 0; column < Shape::kPatchWidth; ++column) {
+      const bool inside = !Shape::kOverhang || first_column + column < Shape::kWidth;
+      values[column] = to_float(line[inside ? column : 0]);
     }
   }
 }
 
-// sums[f][i] += patch * weight of filter f; weight(tap, f) gives a tap of this channel.
-template <typename Shape, int kCount, typename Weight>
-__device__ __forceinline__ void accumulate_quad(float (&sums)[kCount][kQuadOutputs],
-                                                const float (&patch)[Shape::kPatchHeight][Shape::kPatchWidth],
+// sums[f][i] += patch * filter f, for one channel; `corner` is the patch's first element, weight(tap, f) a tap of the channel.
+// A loop over the filters' rows: unrolled, the compiler would fetch many weights ahead and spill.
+template <typename Shape, int kCount, typename T, typename Weight>
+__device__ __forceinline__ void accumulate_quad(float (&sums)[kCount][kQuadOutputs], const T* corner, int first_column,
                                                 Weight weight) {
+  constexpr int kLines = Shape::kPatchHeight - kFilterSize + 1;  // rows of the patch that one row of the filter meets
+  float lines[kLines + 1][Shape::kPatchWidth];
 #pragma unroll
-  for (int tap = 0; tap < kTaps; ++tap) {
+  for (int line = 0; line < kLines; ++line) load_line<Shape>(lines[line], corner + line * Shape::kWidth, first_column);
+  int rows = kFilterSize;
+  asm("" : "+r"(rows));  // hides the number from the compiler (NVVM 13.0), which unrolls one of the two quads regardless
+#pragma unroll 1
+  for (int row = 0; row < rows; ++row) {
+    if (row + 1 < rows) load_line<Shape>(lines[kLines], corner + (row + kLines) * Shape::kWidth, first_column);
 #pragma unroll
-    for (int f = 0; f < kCount; ++f) {
-      const float w = weight(tap, f);
+    for (int column = 0; column < kFilterSize; ++column) {
 #pragma unroll
-      for (int i = 0; i < kQuadOutputs; ++i) {
-        const int row = tap / kFilterSize + Shape::output_row(i), column = tap % kFilterSize + Shape::output_column(i);
-        sums[f][i] = fmaf(patch[row][column], w, sums[f][i]);
+      for (int f = 0; f < kCount; ++f) {
+        const float w = weight(row * kFilterSize + column, f);
+#pragma unroll
+        for (int i = 0; i < kQuadOutputs; ++i) {
+          sums[f][i] = fmaf(lines[Shape::output_row(i)][column + Shape::output_column(i)], w, sums[f][i]);
+        }
       }
+    }
+#pragma unroll
+    for (int line = 0; line < kLines; ++line) {
+#pragma unroll
+      for (int i = 0; i < Shape::kPatchWidth; ++i) lines[line][i] = lines[line + 1][i];
     }
   }
 }
@@ -113,8 +103,24 @@ __device__ __forceinline__ float activate(float value) {
   return value;
 }
 
+// Writes four neighbours in a row, or fewer where the row ends first; `column` is that of the first.
+template <typename Shape, typename T>
+__device__ __forceinline__ void store_row(T* out, int column, const float (&values)[kQuadOutputs]) {
+  if constexpr (!Shape::kOverhang) {
+    Vector<T, kQuadOutputs> vector;
+#pragma unroll
+    for (int i = 0; i < kQuadOutputs; ++i) vector.value[i] = from_float<T>(values[i]);
+    store_vector(out, vector);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kQuadOutputs; ++i) {
+      if (column + i < Shape::kOutWidth) out[i] = from_float<T>(values[i]);
+    }
+  }
+}
+
 // Adds the bias, applies the activation and, where pooled, takes the maximum; writes one quad of one image and filter.
-// Pooling before bias and activation gives the same number: both are monotone (tanh and ReLU too, and so is rounding).
+// Pooling before bias and activation gives the same number: both are monotone, and so is rounding.
 template <typename Shape, Activation kActivation, typename T>
 __device__ __forceinline__ void store_quad(T* plane, int quad_row, int quad_column, const float (&sums)[kQuadOutputs],
                                            float bias) {
@@ -122,18 +128,10 @@ __device__ __forceinline__ void store_quad(T* plane, int quad_row, int quad_colu
     const float top = max_nan(max_nan(sums[0], sums[1]), max_nan(sums[2], sums[3]));
     plane[quad_row * Shape::kOutWidth + quad_column] = from_float<T>(activate<kActivation>(top + bias));
   } else {
+    float values[kQuadOutputs];
+#pragma unroll
+    for (int i = 0; i < kQuadOutputs; ++i) values[i] = activate<kActivation>(sums[i] + bias);
     const int column = quad_column * kQuadOutputs;
-    T* out = plane + quad_row * Shape::kOutWidth + column;
-    Vector<T, kQuadOutputs> values;
-#pragma unroll
-    for (int i = 0; i < kQuadOutputs; ++i) values.value[i] = from_float<T>(activate<kActivation>(sums[i] + bias));
-    if constexpr (!Shape::kOverhang) {
-      store_vector(out, values);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kQuadOutputs; ++i) {
-        if (column + i < Shape::kOutWidth) out[i] = values.value[i];
-      }
-    }
+    store_row<Shape>(plane + quad_row * Shape::kOutWidth + column, column, values);
   }
 }

@@ -1,12 +1,14 @@
-// dense_bias_relu: y = x w^T + bias, then ReLU if ATTR_RELU. Few rows: one warp an output feature.
+// dense_bias_relu: y = x w^T + bias, then ReLU if ATTR_RELU. Few to medium numbers of rows: a warp a dot product.
 //
 // x [n, in], w [out, in] (torch's layout; ONNX Gemm with transB = 1), bias [out], y [n, out].
 //
-// Thread mapping: a warp takes one feature and kRows rows of x, its lanes side by side along `in`, so w and x are read
-// coalesced; the lanes then exchange sums as in batched_matvec. Every warp stands alone: with one row this is as many
-// warps as features, which is what a latency-bound layer wants.
+// Thread mapping: a warp takes kRows rows of x and one feature (`dense_bias_relu`) or four (`dense_bias_relu_by4`), its lanes
+// side by side along `in`, so that w and x are read coalesced; the lanes then exchange sums. Every warp stands alone: with one
+// row there are as many warps as features, which is what a latency-bound layer wants. Four features read x a quarter as
+// often from L1, whose bandwidth is the limit once there are warps enough.
 //
-// Bytes moved: w and x once from L2 per kRows rows; so for many rows `tile.cu` or `tensor_core.cu` win.
+// Bytes moved: w once per kRows rows and x once per feature or four, from L1 and L2; for thousands of rows `tile.cu` or
+// `tensor_core.cu` win.
 #include "common.cuh"
 
 using T = TYPE_T;
@@ -30,46 +32,64 @@ __device__ __forceinline__ PackOfRow load_pack(const T* address) {
   return result;
 }
 
-// Grid: (ceil(out / kWarps), ceil(n / kRows)); rows beyond grid.y * kRows are taken in further rounds.
-extern "C" __global__ void __launch_bounds__(kThreads)
-    dense_bias_relu(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
-  const int lane = threadIdx.x % 32, feature = blockIdx.x * kWarps + threadIdx.x / 32;
-  if (feature >= kOut) return;
-  const float offset = to_float(bias[feature]);
-  const T* weights = w + static_cast<size_t>(feature) * kIn;
+// Dot products of kRows rows and kFeatures features, this lane's part; the last of `rows` stands in for rows that are not there.
+template <int kFeatures>
+__device__ __forceinline__ void accumulate(float (&sums)[kFeatures * kRows], const T* input, const T* const (&weights)[kFeatures],
+                                           int rows) {
+#pragma unroll 2
+  for (int k = threadIdx.x % 32 * kPack; k < kIn; k += 32 * kPack) {
+    PackOfRow b[kFeatures];
+#pragma unroll
+    for (int f = 0; f < kFeatures; ++f) b[f] = load_pack(weights[f] + k);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const PackOfRow a = load_pack(input + min(r, rows - 1) * kIn + k);
+#pragma unroll
+      for (int f = 0; f < kFeatures; ++f) {
+#pragma unroll
+        for (int i = 0; i < kPack; ++i) {
+          sums[f * kRows + r] = fmaf(to_float(a.value[i]), to_float(b[f].value[i]), sums[f * kRows + r]);
+        }
+      }
+    }
+  }
+}
+
+// Grid: (ceil(out / (kWarps * kFeatures)), up to ceil(n / kRows)); rows beyond that are taken in further rounds.
+template <int kFeatures>
+__device__ __forceinline__ void dense_by_warps(const T* x, const T* w, const T* bias, int n, T* y) {
+  constexpr int kSums = kFeatures * kRows;
+  const int lane = threadIdx.x % 32, first_feature = (blockIdx.x * kWarps + threadIdx.x / 32) * kFeatures;
+  if (first_feature >= kOut) return;
+  const T* weights[kFeatures];
+#pragma unroll
+  for (int f = 0; f < kFeatures; ++f) weights[f] = w + static_cast<size_t>(min(first_feature + f, kOut - 1)) * kIn;
 
   for (int first = blockIdx.y * kRows; first < n; first += gridDim.y * kRows) {
     const int rows = min(kRows, n - first);
     const T* input = x + static_cast<size_t>(first) * kIn;
-    float sums[kRows] = {};
+    float sums[kSums] = {};
     if (rows == kRows) {
-#pragma unroll 2
-      for (int k = lane * kPack; k < kIn; k += 32 * kPack) {
-        const PackOfRow b = load_pack(weights + k);
-#pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const PackOfRow a = load_pack(input + r * kIn + k);
-#pragma unroll
-          for (int i = 0; i < kPack; ++i) sums[r] = fmaf(to_float(a.value[i]), to_float(b.value[i]), sums[r]);
-        }
-      }
+      accumulate<kFeatures>(sums, input, weights, kRows);
     } else {
-#pragma unroll 2
-      for (int k = lane * kPack; k < kIn; k += 32 * kPack) {
-        const PackOfRow b = load_pack(weights + k);
-#pragma unroll
-        for (int r = 0; r < kRows - 1; ++r) {
-          if (r >= rows) break;
-          const PackOfRow a = load_pack(input + r * kIn + k);
-#pragma unroll
-          for (int i = 0; i < kPack; ++i) sums[r] = fmaf(to_float(a.value[i]), to_float(b.value[i]), sums[r]);
-        }
-      }
+      accumulate<kFeatures>(sums, input, weights, rows);
     }
-    const int row = exchange_sums<kRows, 16>(sums, lane);
-    if (lane % (32 / kRows) == 0 && row < rows) {
-      const float value = sums[0] + offset;
+    const int mine = exchange_sums<kSums, 16>(sums, lane);  // the sum that this lane now holds
+    const int row = mine % kRows, feature = first_feature + mine / kRows;
+    if (lane % (32 / kSums) == 0 && row < rows && feature < kOut) {
+      const float value = sums[0] + to_float(bias[feature]);
       y[static_cast<size_t>(first + row) * kOut + feature] = from_float<T>(kRelu ? relu_nan(value) : value);
     }
   }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    dense_bias_relu(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  dense_by_warps<1>(x, w, bias, n, y);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    dense_bias_relu_by4(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                        T* __restrict__ y) {
+  dense_by_warps<4>(x, w, bias, n, y);
 }

@@ -65,7 +65,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const Run a = load_run(upper, column), a_lower = load_run(lower, column);
 #pragma unroll
     for (int j = 0; j < kTilesPerWarp; ++j) {
-      if (first_out[j] >= kOut) break;  // the same for the whole warp
       const Run b = load_run(weights[j], column);
 #pragma unroll
       for (int i = 0; i < kWords; i += 2) {
