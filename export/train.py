@@ -157,7 +157,7 @@ def torch_accuracy(network: LeNet5, data: Split) -> float:
 
     def run(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         with torch.inference_mode():
-            return network(torch.from_numpy(pixels)).numpy()  # type: ignore[no-any-return]
+            return network(torch.from_numpy(pixels)).numpy()
 
     return accuracy(run, data.images, data.labels)
 
