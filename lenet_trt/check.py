@@ -28,6 +28,7 @@ SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALWAYS = ("examples", "compile", "serialize")
 _QUICK_FLOPS = 10**8
 _SHOWN_FAILURES = 5
+_SHOWN_LINES = 12
 _SANITIZER_FOUND = 86
 
 
@@ -241,13 +242,19 @@ def _collect(
 def _text(outcome: Outcome) -> str:
     lines = [f"{outcome.kernel}  {outcome.check:<20}  {outcome.status:<8}  {outcome.detail}"]
     for what, why in outcome.failures[:_SHOWN_FAILURES]:
-        lines.append(f"    {what}: {why}")
+        lines += [f"    {what}: {line}" if i == 0 else f"      {line}" for i, line in enumerate(_shortened(why))]
         if outcome.check in CHECKS:
             again = ["lenet-trt", "check", outcome.kernel, "--only", outcome.check, "--case", what]
             lines.append(f"      again: {shlex.join(again)}")
     if len(outcome.failures) > _SHOWN_FAILURES:
         lines.append(f"    and {len(outcome.failures) - _SHOWN_FAILURES} more (--json lists them)")
     return "\n".join(lines)
+
+
+def _shortened(text: str) -> list[str]:
+    lines = text.splitlines()
+    rest = len(lines) - _SHOWN_LINES
+    return lines if rest <= 1 else [*lines[:_SHOWN_LINES], f"and {rest} more lines (--json has them)"]
 
 
 def _choices(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:

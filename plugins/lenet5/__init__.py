@@ -1,0 +1,80 @@
+"""All of LeNet-5 in one launch: the declaration of ``lenet5``."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+
+from ..conv5x5 import convolve
+from ..maxpool2 import reference as pool
+from .pattern import PATTERNS
+
+(n,) = axes("n")
+CLUSTER_BLOCKS = 8
+CLUSTER_MAX_IMAGES = 32
+THREADS = (512, 1, 1)
+
+WEIGHTS = {
+    "conv1_weight": (6, 1, 5, 5),
+    "conv1_bias": (6,),
+    "conv2_weight": (16, 6, 5, 5),
+    "conv2_bias": (16,),
+    "fc1_weight": (120, 256),
+    "fc1_bias": (120,),
+    "fc2_weight": (84, 120),
+    "fc2_bias": (84,),
+    "fc3_weight": (10, 84),
+    "fc3_bias": (10,),
+}
+FLOPS_PER_IMAGE = 563_280
+
+
+def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
+    """The network, layer by layer."""
+    conv1, bias1, conv2, bias2, fc1, fc1_bias, fc2, fc2_bias, fc3, fc3_bias = weights
+    for filters, bias in ((conv1, bias1), (conv2, bias2)):
+        x = pool(np.maximum(convolve(x, filters, bias), 0))
+    x = x.reshape(len(x), -1)
+    for matrix, bias in ((fc1, fc1_bias), (fc2, fc2_bias)):
+        x = np.maximum(x @ matrix.T + bias, 0)
+    return x @ fc3.T + fc3_bias
+
+
+KERNEL = Kernel(
+    name="lenet5",
+    doc="LeNet-5: two of Conv, Relu, MaxPool, then three Gemm with Relu between",
+    axes=(Axis("n", "images"),),
+    inputs=(
+        Tensor("x", (n, 1, 28, 28), "TX", "images"),
+        *(Tensor(name, shape, "T", "as torch stores it", weight=True) for name, shape in WEIGHTS.items()),
+    ),
+    outputs=(Tensor("y", (n, 10), "TY", "logits"),),
+    types=(
+        Types("fp32", {"TX": "float32", "T": "float32", "TY": "float32"}, tolerance=5e-6),
+        Types("fp16", {"TX": "float16", "T": "float16", "TY": "float16"}, tolerance=2e-3),
+        Types("fp16_io_fp32", {"TX": "float32", "T": "float16", "TY": "float32"}, tolerance=2e-3),
+    ),
+    variants=(
+        Variant(
+            "cluster",
+            Launch((CLUSTER_BLOCKS * n, 1, 1), THREADS, extras=(n,)),
+            "a cluster of blocks an image, for few images",
+            source="cluster.cu",
+            min_sm=90,
+            when=n <= CLUSTER_MAX_IMAGES,
+        ),
+        Variant(
+            "portable",
+            Launch((n, 1, 1), THREADS, extras=(n,)),
+            "a block an image",
+            source="portable.cu",
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=({"n": 1}, {"n": 5}, {"n": 33}, {"n": 1024}),
+    flops=FLOPS_PER_IMAGE * n,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,39 @@
+"""Every kernel, every variant that this GPU runs, every type and attribute, over the declared examples.
+
+What is checked is what ``lenet-trt check`` checks; the reference, sizes and tolerances are the declaration's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lenet_trt import registry
+from lenet_trt.cases import Case, cases
+from lenet_trt.device import current_context
+from lenet_trt.gpu import gpus
+from lenet_trt.gpu_checks import CHECKS, run_check
+from lenet_trt.kernel import Kernel
+
+# Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
+EXERCISE = registry.load(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
+KERNELS = [*registry.kernels().values(), EXERCISE]
+
+
+def runnable(kernel: Kernel) -> list[Case]:
+    return list(cases(kernel, current_context().sm)) if gpus().devices else []
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_conformance(kernel: Kernel, check: str) -> None:
+    problems = {str(case): run_check(check, case) for case in runnable(kernel)}
+    assert problems
+    assert {name: problem for name, problem in problems.items() if problem} == {}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
+def test_a_portable_variant_of_every_type_runs_here_too(kernel: Kernel) -> None:
+    portable = {case.bound.types.name for case in runnable(kernel) if case.variant.min_sm == 75}
+    assert portable == {types.name for types in kernel.types}
