@@ -109,7 +109,8 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
         if done.returncode == 0:
             yield Outcome(kernel.name, name, "passed", "nothing found in the small examples")
         else:
-            log = "\n".join((done.stdout + done.stderr).splitlines()[-40:])
+            lines = (done.stdout + done.stderr).splitlines()
+            log = "\n".join([line for line in lines if line.startswith("=========")] or lines)
             yield Outcome(kernel.name, name, "failed", f"again: {shlex.join(command)}", ((tool, log),))
 
 
