@@ -30,6 +30,7 @@ class Uses:
         self.graph_outputs = {value.name for value in graph.output}
         self.reads = [{name for name in [*node.input, *names_captured(node)] if name} for node in graph.node]
         self.producer = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        self.values = set(self.producer) | {entry.name for entry in [*graph.input, *graph.initializer]}
         self.readers: dict[str, set[int]] = {}
         for index, names in enumerate(self.reads):
             for name in names:
@@ -60,9 +61,10 @@ class Uses:
         """Why these nodes cannot be replaced by one that reads ``inputs`` and writes ``outputs``; None if they can."""
         nodes = self.graph.node
         computed = {name for index in origins for name in nodes[index].output if name}
-        missing = [name for name in outputs if name not in computed]
+        known = self.values
+        missing = [name for name in outputs if name not in computed] + [name for name in inputs if name not in known]
         if missing:
-            return f"{missing[0]} is not a value of the file by itself (two layers were swapped to match)"
+            return f"{missing[0]} is not a value of the file: it arises when layers change places to match"
         gone = origins | self.dead_without(origins, inputs)
         for name in sorted(computed - set(outputs)):
             if name in self.graph_outputs:

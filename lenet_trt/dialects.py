@@ -6,7 +6,7 @@ Source: what torch.onnx.export (both exporters), tf2onnx and onnx-simplifier emi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -165,21 +165,17 @@ def channels_last_flattening(graph: Graph, node: Node) -> None:
             np.ascontiguousarray(turned.reshape(weight.shape)),
         ),
     )
-    both = [transpose, flatten]
-    _put(graph, both, flatten.slot, "Flatten", transpose.inputs, flatten.outputs, {})
+    # The flattened values now come in another order, so they get another name.
+    flattened = f"{flatten.outputs[0]}.channels_first"
+    _set_input(graph, node, 0, flattened)
+    _put(graph, [transpose, flatten], flatten.slot, "Flatten", transpose.inputs, [flattened], {})
 
 
-RULES: tuple[Callable[[Graph, Node], None], ...] = (
-    constants,
-    no_ops,
-    defaults,
-    flattening,
-    convolution,
-    dense,
-    max_pooling,
-    activation_before_pooling,
-    channels_last_flattening,
-)
+Rule: TypeAlias = Callable[[Graph, Node], None]
+CLEANINGS: tuple[Rule, ...] = (constants, no_ops, defaults, flattening)
+LAYERS: tuple[Rule, ...] = (convolution, dense, max_pooling)
+# These change what lies between layers, so a kernel for a part of them is looked for without these as well.
+REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)
 
 
 def _constant_value(node: Node) -> Array | None:
@@ -229,46 +225,38 @@ def _is_flatten(graph: Graph, node: Node) -> bool:
 
 
 def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool:
+    """Whether the target is [batch, rest], computed: the batch by Shape and the like, the rest a constant."""
     concat = graph.producer(node.inputs[1])
+    while concat is not None and concat.is_op("Cast"):
+        concat = graph.producer(concat.inputs[0])
     if concat is None or not concat.is_op("Concat") or len(concat.inputs) != 2:
         return False
     rest = graph.constants.get(concat.inputs[1])
-    if rest is None or rest.size != 1:
+    if rest is None or rest.size != 1 or graph.shape(concat.inputs[0]) != (1,):
         return False
     if features is not None and int(rest.item()) == features:
-        return graph.rank(concat.inputs[0]) == 1  # then the first can only be the batch
-    batch = _dimension_zero_of(graph, concat.inputs[0])
-    return int(rest.item()) == -1 and batch is not None and _same_batch(graph, node, batch)
+        return True  # then the first can only be the batch
+    source = _whose_batch(graph, concat.inputs[0])
+    if int(rest.item()) != -1 or source is None:
+        return False
+    mine, theirs = graph.shape(node.inputs[0]), graph.shape(source)
+    return source == node.inputs[0] or bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
 
 
-def _same_batch(graph: Graph, node: Node, other: str) -> bool:
-    mine, theirs = graph.shape(node.inputs[0]), graph.shape(other)
-    if other == node.inputs[0]:
-        return True
-    return bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
-
-
-def _dimension_zero_of(graph: Graph, name: str) -> str | None:
-    """The value whose dimension 0 ``name`` holds, when it was computed by Shape, Gather, Slice and the like."""
+def _whose_batch(graph: Graph, name: str) -> str | None:
+    """The value whose dimension 0 is the first element of ``name``, if it was computed from a Shape."""
     node = graph.producer(name)
-    if node is None:
+    if node is None or node.attributes.get("start", 0) != 0:
         return None
-    if node.is_op("Unsqueeze", "Squeeze", "Cast"):
-        return _dimension_zero_of(graph, node.inputs[0])
-    if node.is_op("Reshape"):  # of one number to [1] or [-1]
-        target = graph.constants.get(node.inputs[1])
-        return _dimension_zero_of(graph, node.inputs[0]) if target is not None and target.size == 1 else None
-    if node.is_op("Gather", "Slice"):
-        wanted = [0] if node.op_type == "Gather" else [0, 1]
-        chosen = [graph.constants.get(entry) for entry in node.inputs[1:]]
-        values = [None if value is None else value.ravel().tolist() for value in chosen]
-        expected = [[value] for value in wanted] + [[0], [1]][: len(values) - len(wanted)]
-        shape = graph.producer(node.inputs[0])
-        if values != expected or shape is None or not shape.is_op("Shape"):
-            return None
-        return shape.inputs[0] if shape.attributes.get("start", 0) == 0 else None
-    if node.is_op("Shape") and node.attributes.get("start", 0) == 0:
-        return node.inputs[0] if node.attributes.get("end") == 1 else None
+    if node.is_op("Shape"):
+        return node.inputs[0]
+    if node.is_op("Cast", "Unsqueeze", "Squeeze", "Reshape"):
+        return _whose_batch(graph, node.inputs[0])
+    if node.is_op("Gather", "Slice"):  # by indices or from starts, of which the first counts
+        first = graph.constants.get(node.inputs[1])
+        backwards = len(node.inputs) > 4 and node.is_op("Slice")  # steps are given
+        if first is not None and first.size and int(first.flat[0]) == 0 and not backwards:
+            return _whose_batch(graph, node.inputs[0])
     return None
 
 

@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import onnx
-from onnx import helper, numpy_helper
-
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.normal_form import Array, Graph, Node
-from lenet_trt.pattern import DOMAIN, Pattern
+from lenet_trt.pattern import Pattern
 
 if TYPE_CHECKING:
     from lenet_trt.kernel import AttributeValue, Kernel
@@ -46,7 +43,7 @@ def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
     from onnxscript import ir
 
     matchers = [(kernel, pattern, _matcher(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
-    model = ir.from_proto(_searchable(graph))
+    model = ir.from_proto(graph.to_model())
     by_slot = {str(node.slot): node for node in graph.nodes}
     matches: list[Match] = []
     for kernel, pattern, matcher in matchers:
@@ -107,34 +104,3 @@ def _matcher(kernel: Kernel, pattern: Pattern) -> Any:
             f"kernel {kernel.name}: the pattern {where} cannot be used ({type(error).__name__}: {error}); "
             "it takes op and the kernel's inputs by name, and returns what op.<OnnxOperator>(...) gives"
         ) from error
-
-
-def _searchable(graph: Graph) -> onnx.ModelProto:
-    """The normal form as a model for the matcher: nodes with subgraphs are opaque to it."""
-    nodes = []
-    for node in graph.nodes:
-        proto = helper.make_node(
-            "Opaque" if node.captured else node.op_type,
-            node.uses if node.captured else node.inputs,
-            node.outputs,
-            name=str(node.slot),
-            domain=f"{DOMAIN}.opaque" if node.captured else node.domain,
-        )
-        if not node.captured:
-            proto.attribute.extend(attribute_protos(node))
-        nodes.append(proto)
-    inputs = [onnx.ValueInfoProto(name=name) for name in graph.inputs]
-    outputs = [onnx.ValueInfoProto(name=name) for name in graph.outputs]
-    initializers = [numpy_helper.from_array(value, name) for name, value in graph.constants.items()]
-    return helper.make_model(
-        helper.make_graph(nodes, "normal form", inputs, outputs, initializers),
-        opset_imports=[helper.make_opsetid(*entry) for entry in graph.opsets.items()],
-    )
-
-
-def attribute_protos(node: Node) -> list[onnx.AttributeProto]:
-    """A node's attributes as ONNX stores them."""
-    return [
-        value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
-        for name, value in node.attributes.items()
-    ]

@@ -21,7 +21,7 @@ Every node remembers which nodes of the file it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,6 +32,8 @@ from onnx import helper, numpy_helper
 
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = "tuple[int | str | None, ...]"
+# Tools that read the normal form get the values of constants up to this size: shapes, indexes, exponents.
+_SMALL_BYTES = 1024
 _PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "STRING", "INTS", "FLOATS"))
 
 
@@ -74,6 +76,7 @@ class Graph:
         self.file_constants = frozenset(self.constants) | {
             node.output[0] for node in graph.node if node.op_type == "Constant" and not node.domain
         }
+        self._boundary = (list(graph.input), list(graph.output))
         self._types = _value_types(model)
         self._slots: list[Node | None] = []
         self._producers: dict[str, Node] = {}
@@ -86,6 +89,10 @@ class Graph:
     def nodes(self) -> list[Node]:
         """The nodes that are left, in execution order."""
         return [node for node in self._slots if node is not None]
+
+    def holds(self, node: Node) -> bool:
+        """Whether the node is still there."""
+        return self._slots[node.slot] is node
 
     def producer(self, name: str) -> Node | None:
         """The node that computes a value, or None for inputs and constants."""
@@ -157,6 +164,29 @@ class Graph:
             if not any(name in self.outputs or self.consumers(name) for name in node.outputs):
                 self.remove(node)
 
+    def to_model(self) -> onnx.ModelProto:
+        """The working copy as a model, for tools: nodes are named by slot; large constants are inputs, and nodes with
+        subgraphs are opaque.
+        """
+        inputs, outputs = self._boundary
+        large, small = [], []
+        for name, value in self.constants.items():
+            if value.nbytes > _SMALL_BYTES:
+                kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+                large.append(helper.make_tensor_value_info(name, kind, value.shape))
+            else:
+                small.append(numpy_helper.from_array(value, name))
+        return helper.make_model(
+            helper.make_graph([_proto(node) for node in self.nodes], "normal form", [*inputs, *large], outputs, small),
+            opset_imports=[helper.make_opsetid(*entry) for entry in self.opsets.items()],
+        )
+
+    def infer_types(self) -> None:
+        """Infer types and shapes again, now that the graph says more plainly what it computes."""
+        for name, (kind, shape) in _value_types(self.to_model()).items():
+            known_kind, known_shape = self._types.get(name, (None, None))
+            self._types[name] = (kind or known_kind, shape if shape is not None else known_shape)
+
     def _place(self, node: Node, slot: int) -> None:
         node.slot = slot
         self._slots[slot] = node
@@ -166,17 +196,29 @@ class Graph:
             self._consumers.setdefault(name, []).append(node)
 
 
-def normal_form(model: onnx.ModelProto) -> Graph:
-    """Make the working copy and rewrite it into the one dialect."""
-    from lenet_trt.dialects import RULES
+def normal_forms(model: onnx.ModelProto) -> list[Graph]:
+    """Make the working copy and rewrite it into the one dialect; if layers changed places, also one in which none did."""
+    from lenet_trt.dialects import CLEANINGS, LAYERS, REORDERINGS
 
-    graph = Graph(model)
-    for rule in RULES:
+    forms = []
+    for _ in range(2):
+        graph = Graph(model)
+        _rewrite(graph, CLEANINGS)
+        graph.infer_types()
+        _rewrite(graph, LAYERS)
+        forms.append(graph)
+    plain, reordered = forms
+    before = reordered.nodes
+    _rewrite(reordered, REORDERINGS)
+    return [plain] if reordered.nodes == before else [reordered, plain]
+
+
+def _rewrite(graph: Graph, rules: Iterable[Callable[[Graph, Node], None]]) -> None:
+    for rule in rules:
         for node in graph.nodes:
-            if graph._slots[node.slot] is node:  # no earlier step of this rule took it
+            if graph.holds(node):  # no earlier step of this rule took it
                 rule(graph, node)
-    graph.remove_dead()
-    return graph
+        graph.remove_dead()
 
 
 def _node(proto: onnx.NodeProto, index: int) -> Node:
@@ -190,6 +232,28 @@ def _node(proto: onnx.NodeProto, index: int) -> Node:
         domain=proto.domain,
         captured=frozenset(names_captured(proto)),
     )
+
+
+def _proto(node: Node) -> onnx.NodeProto:
+    opaque = bool(node.captured)
+    proto = helper.make_node(
+        "Opaque" if opaque else node.op_type,
+        node.uses if opaque else node.inputs,
+        node.outputs,
+        name=str(node.slot),
+        domain="opaque" if opaque else node.domain,
+    )
+    if not opaque:
+        proto.attribute.extend(attribute_protos(node))
+    return proto
+
+
+def attribute_protos(node: Node) -> list[onnx.AttributeProto]:
+    """A node's attributes as ONNX stores them."""
+    return [
+        value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
+        for name, value in node.attributes.items()
+    ]
 
 
 def _plain(entry: onnx.AttributeProto) -> Any:

@@ -16,7 +16,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from lenet_trt.kernel import Kernel
-from lenet_trt.match import Match, attribute_protos
+from lenet_trt.match import Match
+from lenet_trt.normal_form import attribute_protos
 from lenet_trt.pattern import DOMAIN
 
 # What every plugin node carries so that TensorRT's parser finds the creator.

@@ -15,7 +15,7 @@ from lenet_trt.cut import Uses
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
 from lenet_trt.match import Match, find
-from lenet_trt.normal_form import Array, Graph, normal_form
+from lenet_trt.normal_form import Array, Graph, normal_forms
 from lenet_trt.onnx_function import onnx_function, unpacked
 from lenet_trt.pattern import DOMAIN, Views
 
@@ -57,17 +57,19 @@ def find_places(
     model: onnx.ModelProto, kernels: Sequence[Kernel]
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
     """Find where kernels can be used, and where only the pattern is there: (match, its nodes, why not)."""
-    graph = normal_form(model)
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
-    places, refused = [], []
-    for match in find(graph, kernels):
-        titles = tuple(_title(model.graph.node[index]) for index in sorted(match.origins))
-        try:
-            places.append(_place(graph, uses, match, ranks[match.kernel.name], titles))
-        except (_UnusableError, LenetTrtError) as error:
-            refused.append((match, titles, str(error)))
-    return places, refused
+    places: dict[tuple[str, frozenset[int]], Place] = {}
+    refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
+    for graph in normal_forms(model):
+        for match in find(graph, kernels):
+            key = (match.kernel.name, match.origins)
+            titles = tuple(_title(model.graph.node[index]) for index in sorted(match.origins))
+            try:
+                places.setdefault(key, _place(graph, uses, match, ranks[match.kernel.name], titles))
+            except (_UnusableError, LenetTrtError) as error:
+                refused.setdefault(key, (match, titles, str(error)))
+    return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
 
 
 def chosen(places: Iterable[Place]) -> list[Place]:

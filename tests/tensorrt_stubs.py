@@ -1,8 +1,8 @@
-"""Full TensorRT's real Python bindings without its libraries, which are not on PyPI: names and signatures, no behaviour.
+"""Full TensorRT's real Python bindings without its libraries, which are not on PyPI.
 
 The wheel ``tensorrt-cu13-bindings`` imports once libraries of the right names define the few functions that it links
 to. Those are made here by ``cc``, empty; calling one of them ends the process. So what can be tested is that all that
-the code uses exists, and the parts of TensorRT that are Python (``tensorrt.plugin``).
+the code uses exists (names and signatures), and what of TensorRT is Python (``tensorrt.plugin``), no behaviour else.
 
 Run in a process of its own, since the bindings of two flavors do not live together: ``run_with_bindings(script)``.
 """
