@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from onnx import ModelProto
 
 from lenet_trt import __version__
 from lenet_trt.compile import source_sha256
-from lenet_trt.engine import PLUGIN_ROUTE, VERBOSITIES, BuildOptions, engine_from_onnx
+from lenet_trt.engine import PLUGIN_ROUTE, engine_from_onnx
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
@@ -28,49 +28,11 @@ from lenet_trt.fuse import Replacement, chosen_kernels, fuse, plugin_nodes
 from lenet_trt.gpu import first_gpu
 from lenet_trt.model import described_tensors, fingerprint, load_lenet5, load_model
 from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
-from lenet_trt.profiles import DEFAULT_BATCH, Shape, inputs_of, parse_batch, parse_shapes, profile_for
+from lenet_trt.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
 from lenet_trt.registry import kernel
+from lenet_trt.request import Request, add_request_arguments, request_from
 from lenet_trt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, next_commands, table
-
-PRECISIONS = ("fp32", "fp16", "bf16")
-ENGINES = Path("engines")
-MAX_DROP_POINTS = 0.2
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to build; the defaults build the shipped LeNet-5 in fp32.
-
-    ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
-    ``precision``: None keeps the model's own types.
-    ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
-    ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
-    ``sms``: target compute capabilities, or "current"; none means the flavor's default.
-    ``max_drop``: how many percentage points of accuracy the conversion may cost.
-    """
-
-    onnx: Path | None = None
-    precision: str | None = None
-    batch: str | None = None
-    shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
-    plugins: str = "none"
-    sms: tuple[str, ...] = ()
-    flavor: str = "auto"
-    options: BuildOptions = field(default_factory=BuildOptions)
-    output: Path | None = None
-    force: bool = False
-    max_drop: float = MAX_DROP_POINTS
-
-    @property
-    def engine(self) -> Path:
-        """Where the engine goes."""
-        if self.output is not None:
-            return self.output
-        stem = "lenet5" if self.onnx is None else self.onnx.stem
-        precision = self.precision or ("fp32" if self.onnx is None else None)
-        parts = (stem, precision, "plugins" if self.plugins != "none" else None)
-        return ENGINES / ("-".join(filter(None, parts)) + ".engine")
 
 
 @dataclass(frozen=True)
@@ -222,96 +184,19 @@ def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    precision = parser.add_mutually_exclusive_group()
-    for name in PRECISIONS:
-        precision.add_argument(
-            f"--{name}",
-            dest="precision",
-            action="store_const",
-            const=name,
-            default=None,
-            help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
-        )
-    parser.add_argument("--onnx", type=Path, metavar="FILE", help="a model to build instead of the shipped LeNet-5")
-    parser.add_argument(
-        "--plugins",
-        default="none",
-        metavar="auto|none|NAME,...",
-        help="kernels to put in: every one that fits, none, or these (lenet-trt plugins lists them)",
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the engine's file")
-    parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
-    parser.add_argument(
-        "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
-    )
-    parser.add_argument(
-        "--sm",
-        action="append",
-        default=[],
-        metavar="X.Y",
-        help="target compute capability, such as 8.6, or 'current'; repeatable (default: Ampere and later)",
-    )
-    shapes = parser.add_argument_group("shapes of a model with dynamic axes")
-    shapes.add_argument("--batch", metavar="MIN:OPT:MAX", help=f"size of the first axis (default: {DEFAULT_BATCH})")
-    for option in ("--minShapes", "--optShapes", "--maxShapes"):
-        shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
-    builder = parser.add_argument_group("TensorRT's builder")
-    builder.add_argument(
-        "--optimization-level", type=int, choices=range(6), metavar="0..5", help="effort of the search"
-    )
-    builder.add_argument("--workspace", type=int, metavar="MIB", help="bound on scratch memory, MiB")
-    builder.add_argument("--timing-cache", type=Path, metavar="FILE", help="read and updated (full TensorRT alone)")
-    builder.add_argument(
-        "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what an inspector can tell of a layer"
-    )
-    parser.add_argument(
-        "--max-drop",
-        type=float,
-        default=MAX_DROP_POINTS,
-        metavar="POINTS",
-        help="percentage points of accuracy that a lower precision may cost",
-    )
+    add_request_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the sidecar")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Build what the command line asks for and say what came of it."""
-    request = _request(arguments)
+    request = request_from(arguments)
     built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
     if arguments.json:
         print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
     else:
         print(report(built))
     return 0
-
-
-def _request(arguments: argparse.Namespace) -> Request:
-    texts = {name: getattr(arguments, name) for name in ("minShapes", "optShapes", "maxShapes")}
-    given = [name for name, text in texts.items() if text is not None]
-    if given and len(given) < 3:
-        missing = ", ".join(f"--{name}" for name in texts if name not in given)
-        raise UsageError(f"--{given[0]} needs {missing} too")
-    shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
-    if arguments.workspace is not None and arguments.workspace < 1:
-        raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
-    return Request(
-        onnx=arguments.onnx,
-        precision=arguments.precision,
-        plugins=arguments.plugins,
-        batch=arguments.batch,
-        shapes=shapes,  # type: ignore[arg-type]
-        sms=tuple(arguments.sm),
-        flavor=arguments.flavor,
-        options=BuildOptions(
-            arguments.optimization_level,
-            arguments.workspace,
-            arguments.timing_cache,
-            arguments.profiling_verbosity,
-        ),
-        output=arguments.output,
-        force=arguments.force,
-        max_drop=arguments.max_drop,
-    )
 
 
 def report(built: Built) -> str:

@@ -18,9 +18,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt import build as stage
-from lenet_trt.build import Request, build
+from lenet_trt.build import build
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.flavor import select
+from lenet_trt.request import Request
 from lenet_trt.sidecar import read_sidecar, sidecar_path
 
 
@@ -260,3 +262,33 @@ def test_bad_usage_is_told_with_its_status(
     assert "Traceback" not in answer.stderr
     assert answer.stdout == ""
     assert not list(tmp_path.glob("**/*.engine"))
+
+
+@pytest.mark.parametrize("sm", ["7.5", "8.0", "8.6", "8.9", "12.0", "12.1"])
+@pytest.mark.parametrize(("precision", "types"), [("fp32", "fp32"), ("fp16", "fp16")])
+def test_plugins_become_plugin_layers_for_every_target(request_for, precision: str, types: str, sm: str) -> None:
+    """FP32 on 7.5 too, where TensorRT-RTX has no matrix product of its own."""
+    built = build(request_for(precision=precision, sms=(sm,), plugins="conv5x5_bias_relu_pool2,dense_bias_relu"))
+    kernels = [entry["kernel"] for entry in built.sidecar.plugins]
+    assert sorted(kernels) == ["conv5x5_bias_relu_pool2"] * 2 + ["dense_bias_relu"] * 3
+    assert {entry["types"] for entry in built.sidecar.plugins} == {types}
+    assert built.sidecar.evaluation["correct"] > 9900
+    assert main(["inspect", str(built.engine)]) == 0
+
+
+def test_a_plugin_that_became_something_else_is_found_out(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its creator TensorRT inlines the fallback function, and the build must not pass for one with plugins."""
+    from lenet_trt.routes import plugin_v3
+
+    registry = select("rtx").trt.get_plugin_registry()
+    for creator in list(plugin_v3._creators.values()):
+        registry.deregister_creator(creator)
+    monkeypatch.setattr(plugin_v3, "_creators", {})
+    monkeypatch.setattr(plugin_v3, "register", lambda trt, kernels: ())
+    with pytest.raises(LenetTrtError, match="TensorRT made 0 plugin layers"):
+        build(request_for(plugins="dense_bias_relu"))
+
+
+def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:
+    with pytest.raises(UsageError, match="dense_bias_relu"):
+        build(request_for(plugins="dense"))
