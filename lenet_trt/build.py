@@ -23,7 +23,7 @@ from lenet_trt.engine import PLUGIN_ROUTE, engine_from_onnx
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
-from lenet_trt.flavor import Flavor, select
+from lenet_trt.flavor import INSTALL, Flavor, select
 from lenet_trt.fuse import Replacement, chosen_kernels, fuse, plugin_nodes
 from lenet_trt.gpu import first_gpu
 from lenet_trt.model import described_tensors, fingerprint, load_lenet5, load_model
@@ -58,6 +58,8 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     if request.batch is not None:
         parse_batch(request.batch)
     flavor = select(request.flavor)
+    if flavor.ahead_of_time and request.options.timing_cache is not None:
+        raise UsageError(f"--timing-cache: {flavor.product} times nothing while it builds; leave it out")
     targets = flavor.targets(request.sms)
     flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
     inputs = _inputs(request, flavor, targets)
@@ -196,7 +198,18 @@ def command(arguments: argparse.Namespace) -> int:
         print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
     else:
         print(report(built))
+    if (note := _here(built.sidecar)) is not None:
+        print(note, file=sys.stderr)
     return 0
+
+
+def _here(sidecar: Sidecar) -> str | None:
+    """Say so when the GPU of this machine is none that the engine is for."""
+    gpu, flavor = first_gpu(), select(sidecar.inputs["flavor"])
+    if gpu is None or (flavor.supports(gpu) and gpu.sm in (sidecar.inputs["targets"] or flavor.portable_sms())):
+        return None
+    advice = f"add --sm {gpu.sm}" if flavor.supports(gpu) else f"{INSTALL['tensorrt']}, then --flavor tensorrt"
+    return f"note: this engine does not run on the GPU here, {gpu.name} ({gpu.sm}): {advice}"
 
 
 def report(built: Built) -> str:

@@ -61,6 +61,12 @@ class Flavor:
         found = [(int(match[1]), int(match[2])) for match in matches if match]
         return tuple(f"{major}.{minor}" for major, minor in sorted(found))
 
+    def portable_sms(self) -> tuple[str, ...]:
+        """Where a plan without named targets runs: Ampere and later for ``rtx``, the GPU present for ``tensorrt``."""
+        if not self.ahead_of_time:
+            return tuple(gpu.sm for gpu in (first_gpu(),) if gpu is not None)
+        return tuple(sm for sm in self.sms() if _sm_key(sm) >= (8, 0))
+
     def supports(self, gpu: Gpu) -> bool:
         """Whether engines of this flavor run on ``gpu``."""
         return not self.ahead_of_time or gpu.sm in self.sms()

@@ -22,6 +22,7 @@ from lenet_trt.build import build
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.flavor import select
+from lenet_trt.gpu import Gpu
 from lenet_trt.request import Request
 from lenet_trt.sidecar import read_sidecar, sidecar_path
 
@@ -202,6 +203,14 @@ def test_fp32_of_a_narrow_model_is_refused(tmp_path: Path, request_for) -> None:
         build(Request(onnx=narrow, precision="fp32", output=tmp_path / "n.engine"))
 
 
+def test_an_engine_for_other_gpus_says_so(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
+    sidecar = build(request_for(sms=("8.6",))).sidecar
+    for sm, told in (("8.6", None), ("8.9", "add --sm 8.9"), ("9.0", "--flavor tensorrt")):
+        monkeypatch.setattr(stage, "first_gpu", lambda sm=sm: Gpu(0, "a GPU", sm, 1 << 30))
+        note = stage._here(sidecar)
+        assert note is None if told is None else told in note
+
+
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "lenet_trt.cli", *arguments], capture_output=True, text=True, check=False
@@ -246,6 +255,9 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "-o", "x.json"], 2, "takes the name .json"),
         (["build", "--onnx", "none.onnx"], 1, "does not exist"),
         (["build", "--flavor", "other"], 2, "invalid choice"),
+        (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
+        (["build", "--timing-cache", "t.cache"], 2, "times nothing while it builds"),
+        (["build", "--plugins", "dense"], 2, "dense_bias_relu"),
         (["inspect", "none.engine"], 1, "does not exist"),
         (["inspect"], 2, "required"),
         (["nothing"], 2, "invalid choice"),

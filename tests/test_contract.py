@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import tensorrt_names
 import tensorrt_stubs
 
