@@ -102,9 +102,11 @@ class Buffer:
             driver().cuMemFree(self.pointer)
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
-        """Copy a contiguous array to ``offset`` bytes from the start."""
+        """Copy a contiguous array to ``offset`` bytes from the start, and wait until it is there."""
         if array.nbytes:
             ask(driver().cuMemcpyHtoD(self.pointer + offset, array.ctypes.data, array.nbytes), "cannot copy to the GPU")
+            # From pageable memory the call returns once the data is staged; a non-blocking stream would not wait.
+            ask(driver().cuStreamSynchronize(0), "cannot copy to the GPU")
 
     def read(self) -> np.ndarray:
         """Copy all bytes back, as uint8."""

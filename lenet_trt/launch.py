@@ -18,6 +18,7 @@ from lenet_trt.kernel import INT32_MAX, Variant
 _GRID_LIMITS = (INT32_MAX, 65535, 65535)
 _DEFAULT_SHARED_LIMIT = 48 * 1024
 _SLOT = 8
+_SUCCESS = 0
 
 
 class Launcher:
@@ -52,8 +53,10 @@ class Launcher:
         self._table = (ctypes.c_void_p * len(order))(*(base + index * _SLOT for index in order))
         self._pack = struct.Struct(f"<{self._count}Q").pack_into
         self._lock = threading.Lock()
-        self._before = (int(function), *grid, *launch.block, shared_bytes)
-        self._after = (ctypes.addressof(self._table), None)
+        # The table's address instead of (values, types), which the bindings would lay out anew for each launch.
+        self._launch = driver().cuLaunchKernel
+        self._before = (function, *grid, *launch.block, shared_bytes)
+        self._after = (ctypes.addressof(self._table), 0)
 
     def __call__(self, pointers: Sequence[int], stream: int) -> None:
         """Put the call into ``stream``.
@@ -70,10 +73,10 @@ class Launcher:
             self._refuse(pointers)
         with self._lock:
             self._pack(self._values, 0, *pointers)
-            status = _cu_launch_kernel()(*self._before, stream, *self._after)
-        if status:
+            (status,) = self._launch(*self._before, stream, *self._after)
+        if status != _SUCCESS:
             name = f"{self.bound.kernel.name} {self.variant.name}"
-            ask((driver().CUresult(status),), f"cannot launch {name} on {list(self.bound.input_shapes)}")
+            ask((status,), f"cannot launch {name} on {list(self.bound.input_shapes)}")
 
     def _check_geometry(self, grid: Sequence[int], extras: Sequence[int]) -> None:
         name = f"{self.bound.kernel.name} {self.variant.name}"
@@ -146,14 +149,3 @@ def _load(context: Context, module: Module) -> Any:
     with capture_safe():
         loaded = ask(driver().cuModuleLoadData(module.image), f"cannot load {module.entry} for {module.target}")
         return ask(driver().cuModuleGetFunction(loaded, module.entry.encode()), f"cannot find {module.entry}")
-
-
-@cache
-def _cu_launch_kernel() -> Any:
-    """The driver's launch function itself; the bindings' handling of arguments costs more than the launch."""
-    library = ctypes.CDLL("libcuda.so.1")
-    function = library.cuLaunchKernel
-    unsigned, pointer = ctypes.c_uint, ctypes.c_void_p
-    function.argtypes = [pointer, *[unsigned] * 7, pointer, pointer, pointer]
-    function.restype = ctypes.c_int
-    return function

@@ -90,7 +90,7 @@ def _cpu_implementation(kernel: Kernel) -> Callable[..., Any]:
 
 
 def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
-    alignment = kernel.alignment
+    mask = kernel.alignment - 1
     prepared: dict[Any, Any] = {}
 
     def prepare_call(key: Any, tensors: tuple[torch.Tensor, ...], attributes: dict[str, AttributeValue]) -> Any:
@@ -117,14 +117,15 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
         entry = prepared.get(key) or prepare_call(key, tensors, attributes)
         launcher, specs, device = entry
         outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]
-        dense = [_aligned(t, alignment) for t in tensors]
-        pointers = [t.data_ptr() for t in dense] + [t.data_ptr() for t in outputs]
-        launcher(pointers, torch.cuda.current_stream(index).cuda_stream)
+        dense = [t if t.is_contiguous() and not t.data_ptr() & mask else _aligned(t, mask) for t in tensors]
+        # The raw handle, as torch's compiled code asks for it; current_stream() takes longer than the checks do.
+        launcher([t.data_ptr() for t in (*dense, *outputs)], torch._C._cuda_getCurrentRawStream(index))
         return _result(outputs)
 
     return run
 
 
-def _aligned(tensor: torch.Tensor, alignment: int) -> torch.Tensor:
+def _aligned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
+    """A dense, aligned copy, or the tensor where only its strides of size-1 axes were odd."""
     dense = tensor.contiguous()
-    return dense if dense.data_ptr() % alignment == 0 else dense.clone()
+    return dense.clone() if dense.data_ptr() & mask else dense

@@ -36,7 +36,7 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     conv1, bias1, conv2, bias2, fc1, fc1_bias, fc2, fc2_bias, fc3, fc3_bias = weights
     for filters, bias in ((conv1, bias1), (conv2, bias2)):
         x = pool(np.maximum(convolve(x, filters, bias), 0))
-    x = x.reshape(len(x), -1)
+    x = x.reshape(len(x), fc1.shape[1])
     for matrix, bias in ((fc1, fc1_bias), (fc2, fc2_bias)):
         x = np.maximum(x @ matrix.T + bias, 0)
     return x @ fc3.T + fc3_bias
