@@ -198,7 +198,7 @@ def _assemble(
                 tuple(rival for rival in rivals if rival != place.kernel.name),
             )
         )
-    added = [numpy_helper.from_array(np.ascontiguousarray(a), n) for n, a in tensors.items()]
+    added = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in tensors.items()]
     result = replaced(model, insertions, functions, added)
     _record(result, records)
     onnx.checker.check_model(result)

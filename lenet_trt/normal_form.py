@@ -32,6 +32,8 @@ from onnx import helper, numpy_helper
 
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = "tuple[int | str | None, ...]"
+# The domain of nodes that tools are not to look into.
+_OPAQUE = "opaque"
 # Tools that read the normal form get the values of constants up to this size: shapes, indexes, exponents.
 _SMALL_BYTES = 1024
 _PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "STRING", "INTS", "FLOATS"))
@@ -178,7 +180,7 @@ class Graph:
                 small.append(numpy_helper.from_array(value, name))
         return helper.make_model(
             helper.make_graph([_proto(node) for node in self.nodes], "normal form", [*inputs, *large], outputs, small),
-            opset_imports=[helper.make_opsetid(*entry) for entry in self.opsets.items()],
+            opset_imports=[helper.make_opsetid(*entry) for entry in {**self.opsets, _OPAQUE: 1}.items()],
         )
 
     def infer_types(self) -> None:
@@ -197,7 +199,7 @@ class Graph:
 
 
 def normal_forms(model: onnx.ModelProto) -> list[Graph]:
-    """Make the working copy and rewrite it into the one dialect; if layers changed places, also one in which none did."""
+    """Make the working copy and rewrite it into the one dialect; if layers changed places, also one where none did."""
     from lenet_trt.dialects import CLEANINGS, LAYERS, REORDERINGS
 
     forms = []
@@ -241,7 +243,7 @@ def _proto(node: Node) -> onnx.NodeProto:
         node.uses if opaque else node.inputs,
         node.outputs,
         name=str(node.slot),
-        domain="opaque" if opaque else node.domain,
+        domain=_OPAQUE if opaque else node.domain,
     )
     if not opaque:
         proto.attribute.extend(attribute_protos(node))

@@ -37,7 +37,7 @@ class NodeBuilder:
 
     def constant(self, value: np.ndarray) -> str:
         """A constant tensor."""
-        return str(self.Constant(value=numpy_helper.from_array(np.ascontiguousarray(value))))
+        return str(self.Constant(value=numpy_helper.from_array(np.asarray(value, order="C"))))
 
     def fresh(self) -> str:
         """A new value name."""
