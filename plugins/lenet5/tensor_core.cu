@@ -8,14 +8,29 @@
 using TX = TYPE_TX;
 using T = TYPE_T;
 using TY = TYPE_TY;
+static_assert(sizeof(T) == 2, "weights are fp16");
 
 namespace lenet5 {
 
+#ifndef CFG_W2IN
+#define CFG_W2IN 0
+#endif
+#ifndef CFG_GSEQ
+#define CFG_GSEQ 0
+#endif
+#ifndef CFG_SEP
+#define CFG_SEP 0
+#endif
+#ifndef CFG_U1
+#define CFG_U1 5
+#endif
 #ifndef CFG_WARPS
 #define CFG_WARPS 8
 #define CFG_TILES 3
 #define CFG_BLOCKS 2
 #endif
+constexpr int kU1 = CFG_U1;
+constexpr bool kW2In = CFG_W2IN, kGSeq = CFG_GSEQ;
 constexpr int kWarps = CFG_WARPS;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
@@ -23,51 +38,88 @@ constexpr int kRound = CFG_TILES * kRowsATile;  // images whose features wait in
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
 
-constexpr int kFeatureStride = kFeatures + 32;  // halves; rows half of the banks apart
-constexpr int kHidden1Stride = 128 + 32;
-constexpr int kHidden2Stride = 96;
+constexpr int kFeatureStride = kFeatures + kUnitHalves;  // halves; an odd number of units, so that eight rows share no bank
+constexpr int kHidden1Stride = 128 + kUnitHalves;
+constexpr int kHidden2Stride = 96 + kUnitHalves;
 
 constexpr int kConv1Offset = 0;
 constexpr int kConv2Offset = kConv1Offset + kConv1FragmentQuads * kLanes * 16;
-constexpr int kFeatureOffset = kConv2Offset + kConv2FragmentQuads * kLanes * 16;
-constexpr int kStagingOffset = kFeatureOffset + kRound * kFeatureStride * 2;
-constexpr int kStagingBytes = kImagePixels * static_cast<int>(sizeof(TX));
-constexpr int kWarpOffset = kStagingOffset + kWarps * kStagingBytes;
-constexpr int kWarpBytes = kWindowBytes + kMapBytes;
-constexpr int kHidden1Offset = kWarpOffset;  // the linear layers reuse what the convolutions have finished with
+constexpr int kFc2Offset = kConv2Offset + kConv2FragmentQuads * kLanes * 16;
+constexpr int kFc3Offset = kFc2Offset + kFc2 * kFc1 * 2;
+constexpr int kBias1 = kFc3Offset + kClasses * kFc2 * 2;
+constexpr int kBias2 = kBias1 + kConv1Channels * 2;
+constexpr int kBiasFc1 = kBias2 + kConv2Channels * 2;
+constexpr int kBiasFc2 = kBiasFc1 + kFc1 * 2;
+constexpr int kBiasFc3 = kBiasFc2 + kFc2 * 2;
+constexpr int kFeatureOffset = (kBiasFc3 + kClasses * 2 + 15) / 16 * 16;
+constexpr int kImageOffset = kFeatureOffset + kRound * kFeatureStride * 2;
+constexpr int kStagingBytes = kImagePixels * static_cast<int>(sizeof(TX));  // the image as it comes, then its windows
+constexpr int kImageBytes = kStagingBytes > kWindowBytes ? kStagingBytes : kWindowBytes;
+constexpr bool kSeparate = CFG_SEP;
+constexpr int kStagingOffset = kImageOffset + kWarps * kImageBytes;
+constexpr int kMapOffset = kStagingOffset + (kSeparate ? kWarps * kStagingBytes : 0);
+constexpr int kHidden1Offset = kMapOffset;  // the linear layers reuse the maps
 constexpr int kHidden2Offset = kHidden1Offset + kRound * kHidden1Stride * 2;
-constexpr int kSharedBytes = kWarpOffset + kWarps * kWarpBytes;
-static_assert(kHidden2Offset + kRound * kHidden2Stride * 2 <= kSharedBytes, "hidden layers fit");
+constexpr int kHiddenEnd = kHidden2Offset + kRound * kHidden2Stride * 2;
+constexpr int kMapEnd = kMapOffset + kWarps * kMapBytes;
+constexpr int kSharedBytes = kHiddenEnd > kMapEnd ? kHiddenEnd : kMapEnd;
+#ifdef SHOW
+template <int kN> struct Show; Show<kSharedBytes> show;
+#endif
+
+// The order of a product's k is free as long as both operands agree. Weights come 16 bytes a load: a thread takes 8 neighbouring
+// k of every 32. So activations are stored with k = 8 t + 2 i of a chunk of 32 at 8 i + 2 t, where ldmatrix hands them to thread t.
+constexpr int kChunk = 32;
+__device__ __forceinline__ int chunk_position(int k) { return k / kChunk * kChunk + k % 8 / 2 * 8 + k % kChunk / 8 * 2; }
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
+__device__ __forceinline__ void store_fragment(unsigned char* shared, int index, int lane, float2 pair) {
+  reinterpret_cast<unsigned*>(shared)[(index / 4 * kLanes + lane) * 4 + index % 4] = bits(__floats2half2_rn(pair.x, pair.y));
+}
+
+// `volatile`: hoisted out of the loop over rounds, conv2's weights would take the linear layers' registers.
 template <int kQuads>
 __device__ __forceinline__ void load_fragments(unsigned (&w)[4 * kQuads], const unsigned char* shared, int lane) {
+  const unsigned source = shared_address(shared) + lane * 16;
 #pragma unroll
   for (int quad = 0; quad < kQuads; ++quad) {
-    const uint4 four = reinterpret_cast<const uint4*>(shared)[quad * kLanes + lane];
-    w[4 * quad] = four.x, w[4 * quad + 1] = four.y, w[4 * quad + 2] = four.z, w[4 * quad + 3] = four.w;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(w[4 * quad]), "=r"(w[4 * quad + 1]), "=r"(w[4 * quad + 2]), "=r"(w[4 * quad + 3])
+                 : "r"(source + quad * kLanes * 16)
+                 : "memory");
   }
 }
 
-// Staged pixels -> fp16 windows. Returns whether all are finite in fp16, to every lane.
-__device__ __forceinline__ bool build_windows(__half* windows, const TX* staging, const WindowStore& store, int lane) {
+// An image as it came -> its fp16 windows in the same place. Returns whether all pixels are finite in fp16, to every lane.
+__device__ __forceinline__ bool build_windows(__half* windows, const TX* image, const WindowStore& store, int lane) {
+  uint2 quads[kFetchSteps];
   __half2 most = __float2half2_rn(0.0f);
-  if (lane < kFetchLanes) {
 #pragma unroll
-    for (int step = 0; step < kFetchSteps; ++step) {
-      const float4 pixels = load_quad(staging + step * kFetchPixels + lane * kQuad);
-      const __half2 a = __floats2half2_rn(pixels.x, pixels.y), b = __floats2half2_rn(pixels.z, pixels.w);
-      most = __hmax2_nan(most, __hmax2_nan(__habs2(a), __habs2(b)));
-      const uint2 four = make_uint2(bits(a), bits(b));
-      const int offset = step * kWindowStepUnits * kUnitHalves;
-      if (store.in_even) *reinterpret_cast<uint2*>(windows + store.even + offset) = four;
-      if (store.in_odd) *reinterpret_cast<uint2*>(windows + store.odd + offset) = four;
-    }
+  for (int step = 0; step < kFetchSteps; ++step) {
+    const float4 pixels = load_quad(image + step * kFetchPixels + min(lane, kFetchLanes - 1) * kQuad);
+    const __half2 a = __floats2half2_rn(pixels.x, pixels.y), b = __floats2half2_rn(pixels.z, pixels.w);
+    most = __hmax2_nan(most, __hmax2_nan(__habs2(a), __habs2(b)));
+    quads[step] = make_uint2(bits(a), bits(b));
   }
   constexpr unsigned kExponentLow = 0x7c00u, kExponentHigh = 0x7c000000u;
   const unsigned m = bits(most);
-  return !__any_sync(kFullWarp, (m & kExponentLow) == kExponentLow || (m & kExponentHigh) == kExponentHigh);
+  const bool infinite = (m & kExponentLow) == kExponentLow || (m & kExponentHigh) == kExponentHigh;
+  const bool finite = !__any_sync(kFullWarp, infinite);
+  __syncwarp();  // every lane has read what the windows overwrite
+  if (store.in_even) {
+#pragma unroll
+    for (int step = 0; step < kFetchSteps; ++step) {
+      *reinterpret_cast<uint2*>(windows + store.even + step * kWindowStepUnits * kUnitHalves) = quads[step];
+    }
+  }
+  if (store.in_odd) {
+#pragma unroll
+    for (int step = 0; step < kFetchSteps; ++step) {
+      *reinterpret_cast<uint2*>(windows + store.odd + step * kWindowStepUnits * kUnitHalves) = quads[step];
+    }
+  }
+  return finite;
 }
 
 __device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, const unsigned* weight, __half2 bias01, __half2 bias2,
@@ -75,7 +127,7 @@ __device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, const 
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
   __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
   const __half2 one = __float2half2_rn(1.0f);
-#pragma unroll
+#pragma unroll (kU1)
   for (int group = 0; group < kConv1Groups; ++group) {
     unsigned x[3][4];
     const unsigned shift = group * 8 * kUnitBytes;
@@ -126,6 +178,24 @@ __device__ __noinline__ void conv1_pool_exact(__half* map, const TX* image, cons
 __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const unsigned* weight, unsigned columns0314,
                                            unsigned columns25, int lane) {
   float acc[kConv2Groups][2][2][4] = {};
+  if constexpr (kGSeq) {
+#pragma unroll
+    for (int group = 0; group < kConv2Groups; ++group) {
+#pragma unroll
+      for (int row = 0; row < kMapRows; ++row) {
+        unsigned c[4], c25[2];
+        const unsigned shift = (row * kMapRow + group * kMapGroup) * kUnitBytes;
+        load_matrices(c, map + columns0314 + shift);
+        load_matrices(c25, map + columns25 + shift);
+#pragma unroll
+        for (int dy = 0; dy < kPool; ++dy) {
+          const int ky = row - dy;
+          if (ky < 0 || ky >= kFilterSide) continue;
+          conv2_product(acc[group][dy], c, c25[0], c25[1], weight + 8 * ky, weight + kConv2Pairs + 2 * ky);
+        }
+      }
+    }
+  } else {
 #pragma unroll
   for (int row = 0; row < kMapRows; ++row) {
     unsigned c[kConv2Groups][4], c25[4];
@@ -139,44 +209,47 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
       for (int dy = 0; dy < kPool; ++dy) {
         const int ky = row - dy;
         if (ky < 0 || ky >= kFilterSide) continue;
-        conv2_product(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], weight, ky);
+        conv2_product(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], weight + 8 * ky, weight + kConv2Pairs + 2 * ky);
       }
     }
   }
-  __half* target = features + lane / 4 * kPool2Pixels + lane % 4 * 2;
+  }
+  __half2 pooled[2][kConv2Groups];  // channels lane / 4 and lane / 4 + 8
 #pragma unroll
   for (int group = 0; group < kConv2Groups; ++group) {
     float most[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      most[i] = relu_nan(max4(acc[group][0][0][i], acc[group][0][1][i], acc[group][1][0][i], acc[group][1][1][i]));
-    }
-    *reinterpret_cast<__half2*>(target + 8 * group) = __floats2half2_rn(most[0], most[1]);
-    *reinterpret_cast<__half2*>(target + 8 * group + 8 * kPool2Pixels) = __floats2half2_rn(most[2], most[3]);
+    for (int i = 0; i < 4; ++i) most[i] = max4(acc[group][0][0][i], acc[group][0][1][i], acc[group][1][0][i], acc[group][1][1][i]);
+    pooled[0][group] = relu_nan(__floats2half2_rn(most[0], most[1]));
+    pooled[1][group] = relu_nan(__floats2half2_rn(most[2], most[3]));
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int feature = (lane / 4 + 8 * half) * kPool2Pixels + lane % 4 * 2;
+    *reinterpret_cast<uint2*>(features + chunk_position(feature)) = make_uint2(bits(pooled[half][0]), bits(pooled[half][1]));
   }
 }
 
 // ---- linear layers, the block, 16 images a row tile --------------------------------------------------------------------
-// A fragment's k order is free as long as both operands agree: a thread takes 8 neighbouring k of every 32, one 16-byte load.
 
-constexpr int kChunk = 32;
+enum class Source { kGlobal, kShared };
 
-__device__ __forceinline__ uint4 load8(const __half* source, int valid) {
-  uint2 low = make_uint2(0u, 0u), high = low;
-  if (valid >= 4) low = *reinterpret_cast<const uint2*>(source);
-  if (valid >= 8) high = *reinterpret_cast<const uint2*>(source + 4);
-  return make_uint4(low.x, low.y, high.x, high.y);
-}
-__device__ __forceinline__ uint4 load8(const float* source, int valid) {
-  float4 low = make_float4(0.0f, 0.0f, 0.0f, 0.0f), high = low;
-  if (valid >= 4) low = *reinterpret_cast<const float4*>(source);
-  if (valid >= 8) high = *reinterpret_cast<const float4*>(source + 4);
-  return make_uint4(bits(__floats2half2_rn(low.x, low.y)), bits(__floats2half2_rn(low.z, low.w)),
-                    bits(__floats2half2_rn(high.x, high.y)), bits(__floats2half2_rn(high.z, high.w)));
+// `volatile` keeps the loads where they are: hoisted out of the loop over rounds they would not fit into registers.
+template <Source kSource>
+__device__ __forceinline__ uint4 load_weights(const T* source) {
+  uint4 v;
+  if constexpr (kSource == Source::kGlobal) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(source));
+  } else {
+    const uint2 low = *reinterpret_cast<const uint2*>(source), high = *reinterpret_cast<const uint2*>(source + 4);
+    v = make_uint4(low.x, low.y, high.x, high.y);  // rows of 84 are aligned to eight bytes only
+  }
+  return v;
 }
 
-// Weights [kOut, kIn] and bias of kTiles * 8 outputs, zero beyond the last.
-template <int kIn, int kOut, int kTiles>
+// Weights [kOut, kIn] and bias of kTiles * 8 outputs. Outputs beyond the last repeat it (nobody reads them); inputs beyond the
+// last have weight zero. No branches, so that all loads are under way at once.
+template <int kIn, int kOut, int kTiles, Source kSource>
 struct Linear {
   static constexpr int kChunks = (kIn + kChunk - 1) / kChunk;
   uint4 w[kTiles][kChunks];
@@ -185,21 +258,24 @@ struct Linear {
   __device__ __forceinline__ void load(const T* weight, const T* bias_source, int first, int lane) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      const int out = first + tile * 8 + lane / 4;
+      const int out = min(first + tile * 8 + lane / 4, kOut - 1);
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
         const int k = chunk * kChunk + lane % 4 * 8;
-        const T* source = weight + out * kIn + k;
-        if constexpr (sizeof(T) == 2 && kIn % 8 == 0) {
-          w[tile][chunk] = make_uint4(0u, 0u, 0u, 0u);
-          if (out < kOut && k < kIn) w[tile][chunk] = *reinterpret_cast<const uint4*>(source);
-        } else {
-          w[tile][chunk] = load8(source, out < kOut ? kIn - k : 0);
+        const bool whole = (chunk + 1) * kChunk <= kIn;
+        w[tile][chunk] = load_weights<kSource>(weight + out * kIn + (whole ? k : min(k, kIn - 8)));
+        if (!whole) {
+          // A row may end half way through eight: the load was moved back to kIn - 8, its second half is what is wanted.
+          const bool all = k + 8 <= kIn, half = kIn % 8 != 0 && k + 4 == kIn;
+          uint4& v = w[tile][chunk];
+          v.x = all ? v.x : half ? v.z : 0u;
+          v.y = all ? v.y : half ? v.w : 0u;
+          v.z = all ? v.z : 0u;
+          v.w = all ? v.w : 0u;
         }
       }
-      const int column = first + tile * 8 + lane % 4 * 2;
-      bias[tile].x = column < kOut ? to_float(bias_source[column]) : 0.0f;
-      bias[tile].y = column + 1 < kOut ? to_float(bias_source[column + 1]) : 0.0f;
+      const int column = min(first + tile * 8 + lane % 4 * 2, kOut - 2);
+      bias[tile] = __half22float2(*reinterpret_cast<const __half2*>(bias_source + column));
     }
   }
 
@@ -212,15 +288,16 @@ struct Linear {
       out[tile][1] = out[tile][3] = bias[tile].y;
       odd[tile][0] = odd[tile][1] = odd[tile][2] = odd[tile][3] = 0.0f;
     }
-    const __half* source = rows + lane / 4 * stride + lane % 4 * 8;
+    const unsigned source = shared_address(rows + (lane & 15) * stride + (lane >> 4) * kUnitHalves);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
-      const uint4 low = *reinterpret_cast<const uint4*>(source + chunk * kChunk);
-      const uint4 high = *reinterpret_cast<const uint4*>(source + chunk * kChunk + 8 * stride);
+      unsigned a[2][4];
+      load_matrices(a[0], source + chunk * kChunk * 2);
+      load_matrices(a[1], source + chunk * kChunk * 2 + 2 * kUnitBytes);
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        mma16(out[tile], low.x, high.x, low.y, high.y, w[tile][chunk].x, w[tile][chunk].y);
-        mma16(odd[tile], low.z, high.z, low.w, high.w, w[tile][chunk].z, w[tile][chunk].w);
+        mma16(out[tile], a[0][0], a[0][1], a[0][2], a[0][3], w[tile][chunk].x, w[tile][chunk].y);
+        mma16(odd[tile], a[1][0], a[1][1], a[1][2], a[1][3], w[tile][chunk].z, w[tile][chunk].w);
       }
     }
 #pragma unroll
@@ -231,19 +308,20 @@ struct Linear {
   }
 };
 
-// ReLU, then columns beyond the last are zero so that the next layer's padding multiplies no NaN.
-template <int kOut, int kTiles>
-__device__ __forceinline__ void store_hidden(__half* rows, int stride, const float (&value)[kTiles][4], int first, int lane) {
+// ReLU, then columns beyond the last are zero so that the next layer's padding multiplies no NaN. Two tiles lie side by side.
+template <int kOut>
+__device__ __forceinline__ void store_hidden(__half* rows, int stride, const float (&value)[2][4], int first, int lane) {
+  const int column = first + lane % 4 * 2;
 #pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile) {
-    const int column = first + tile * 8 + lane % 4 * 2;
-    const bool real = column < kOut;
-    __half* target = rows + lane / 4 * stride + column;
-    const __half2 zero = __float2half2_rn(0.0f);
-    *reinterpret_cast<__half2*>(target) =
-        real ? relu_nan(__floats2half2_rn(value[tile][0], value[tile][1])) : zero;
-    *reinterpret_cast<__half2*>(target + 8 * stride) =
-        real ? relu_nan(__floats2half2_rn(value[tile][2], value[tile][3])) : zero;
+  for (int half = 0; half < 2; ++half) {
+    unsigned pair[2];
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      const unsigned real = bits(relu_nan(__floats2half2_rn(value[tile][2 * half], value[tile][2 * half + 1])));
+      pair[tile] = column + 8 * tile < kOut ? real : 0u;
+    }
+    __half* target = rows + (lane / 4 + 8 * half) * stride + chunk_position(column);
+    *reinterpret_cast<uint2*>(target) = make_uint2(pair[0], pair[1]);
   }
 }
 
@@ -256,7 +334,7 @@ constexpr int kPairs1 = (kFc1 + 15) / 16;   // 8 pairs of column tiles
 constexpr int kPairs2 = (kFc2 + 15) / 16;   // 6
 constexpr int kColumnWarps = 8;
 constexpr int kRowWarps = kWarps / kColumnWarps;
-static_assert(kWarps % kColumnWarps == 0 && kPairs1 <= kColumnWarps, "a warp owns a pair of column tiles");
+static_assert(kPairs1 <= kColumnWarps, "a warp owns a pair of column tiles");
 
 }  // namespace lenet5
 
@@ -276,92 +354,116 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
   x += first * kImagePixels;
   y += first * kClasses;
 
-  TX* staging = reinterpret_cast<TX*>(shared + kStagingOffset + warp * kStagingBytes);
-  if (warp < count) fetch_image(staging, x + static_cast<long long>(warp) * kImagePixels, lane);
+  __half* windows = reinterpret_cast<__half*>(shared + kImageOffset + warp * kImageBytes);
+  __half* map = reinterpret_cast<__half*>(shared + kMapOffset + warp * kMapBytes);
+  TX* staging = reinterpret_cast<TX*>(kSeparate ? shared + kStagingOffset + warp * kStagingBytes
+                                                : shared + kImageOffset + warp * kImageBytes);
 
-  // The linear layers' weights come last: bring them into L2 now, every block its share of the lines.
+  // Everything needed early is asked for at once: first what the fragments are made of (the raw weights lie where the maps will
+  // be), then the image and the last layers. fc1's weights go to L2, every block its share of the lines.
+  T* raw2 = reinterpret_cast<T*>(shared + kMapOffset);
+  T* raw1 = raw2 + kConv2Channels * kConv2Taps;
+  copy_block<16, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, kConv2Channels * kConv2Taps * 2, thread);
+  copy_block<4, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, kConv1Channels * kFilterTaps * 2, thread);
+  copy_block<4, kThreads>(shared + kBias1, conv1_bias, kConv1Channels * 2, thread);
+  copy_block<4, kThreads>(shared + kBias2, conv2_bias, kConv2Channels * 2, thread);
+  copy_async_commit();
+  if (warp < count) fetch_image(staging, x + static_cast<long long>(warp) * kImagePixels, lane);
+  copy_block<16, kThreads>(shared + kFc2Offset, fc2_weight, kFc2 * kFc1 * 2, thread);
+  copy_block<16, kThreads>(shared + kFc3Offset, fc3_weight, kClasses * kFc2 * 2, thread);
+  copy_block<4, kThreads>(shared + kBiasFc1, fc1_bias, kFc1 * 2, thread);
+  copy_block<4, kThreads>(shared + kBiasFc2, fc2_bias, kFc2 * 2, thread);
+  copy_block<4, kThreads>(shared + kBiasFc3, fc3_bias, kClasses * 2, thread);
+  copy_async_commit();
   constexpr int kLine = 128 / static_cast<int>(sizeof(T));
   for (int line = blockIdx.x + gridDim.x * thread; line < kFc1 * kFeatures / kLine; line += gridDim.x * kThreads) {
     prefetch_l2(fc1_weight + line * kLine);
-    if (line < kFc2 * kFc1 / kLine) prefetch_l2(fc2_weight + line * kLine);
-    if (line < kClasses * kFc2 / kLine) prefetch_l2(fc3_weight + line * kLine);
   }
 
-  for (int i = thread; i < 4 * kConv1FragmentQuads * kLanes; i += kThreads) {
-    const int index = i / kLanes, of = i % kLanes;
-    const float2 pair = conv1_fragment(conv1_weight, index, of);
-    reinterpret_cast<unsigned*>(shared + kConv1Offset)[(index / 4 * kLanes + of) * 4 + index % 4] =
-        bits(__floats2half2_rn(pair.x, pair.y));
+  copy_async_wait<1>();
+  __syncthreads();
+  const __half* bias1 = reinterpret_cast<const __half*>(shared + kBias1) + 3 * (lane >> 1 & 1);
+  const __half2 bias1_01 = __halves2half2(bias1[0], bias1[1]);
+  const __half2 bias1_2 = __halves2half2(bias1[2], __float2half_rn(1.0f));
+  for (int index = warp; index < kConv1Fragments; index += kWarps) {
+    store_fragment(shared + kConv1Offset, index, lane, conv1_fragment(raw1, index, lane));
   }
-  for (int i = thread; i < 4 * kConv2FragmentQuads * kLanes; i += kThreads) {
-    const int index = i / kLanes, of = i % kLanes;
-    float2 pair = conv2_fragment(conv2_weight, index, of);
+  for (int index = warp; index < kConv2Fragments; index += kWarps) {
+    float2 pair = conv2_fragment(raw2, index, lane);
     // conv1_pool leaves 1 in the padding slots: conv2's bias is the weight of one of them, at one tap (ky 0, kx 2).
-    if (index / 2 == kConv2Pairs / 2 && of % 4 * 2 + 1 == kBiasSlot) pair.y = to_float(conv2_bias[of / 4 + index % 2 * 8]);
-    reinterpret_cast<unsigned*>(shared + kConv2Offset)[(index / 4 * kLanes + of) * 4 + index % 4] =
-        bits(__floats2half2_rn(pair.x, pair.y));
+    if (index / 2 == kConv2Pairs / 2 && lane % 4 * 2 + 1 == kBiasSlot) {
+      pair.y = __half2float(reinterpret_cast<const __half*>(shared + kBias2)[lane / 4 + index % 2 * 8]);
+    }
+    store_fragment(shared + kConv2Offset, index, lane, pair);
   }
-  const int channel = 3 * (lane >> 1 & 1);
-  const __half2 bias01 = __floats2half2_rn(to_float(conv1_bias[channel]), to_float(conv1_bias[channel + 1]));
-  const __half2 bias2 = __floats2half2_rn(to_float(conv1_bias[channel + 2]), 1.0f);
   __syncthreads();
 
-  __half* windows = reinterpret_cast<__half*>(shared + kWarpOffset + warp * kWarpBytes);
-  __half* map = windows + kWindowBytes / 2;
   __half* features = reinterpret_cast<__half*>(shared + kFeatureOffset);
   __half* hidden1 = reinterpret_cast<__half*>(shared + kHidden1Offset);
   __half* hidden2 = reinterpret_cast<__half*>(shared + kHidden2Offset);
   const WindowStore store = window_store(lane);
   const unsigned rows03 = window_rows03(lane), rows14 = window_rows14(lane);
   const unsigned columns0314 = map_columns0314(lane), columns25 = map_columns25(lane);
-  const int column_warp = warp % kColumnWarps, row_warp = warp / kColumnWarps;
+  const int column_warp = warp % kColumnWarps, row_warp = kRowWarps - 1 - warp / kColumnWarps;  // < 0: no part in them
 
 #pragma unroll 1
   for (int base = 0; base < count; base += kRound) {
     const int images = count - base < kRound ? count - base : kRound;
-    {
+    if (warp < images) {
       unsigned weight2[4 * kConv2FragmentQuads];
-      load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
+      if (!kW2In) load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
 #pragma unroll 1
       for (int image = warp; image < images; image += kWarps) {
-        copy_async_wait();
-        const bool finite = build_windows(windows, staging, store, lane);
         const int next = base + (image + kWarps < images ? image + kWarps : kRound + warp);
-        if (next < count) fetch_image(staging, x + static_cast<long long>(next) * kImagePixels, lane);
+        const TX* next_image = x + static_cast<long long>(next) * kImagePixels;
+        if (!kSeparate && next < count) prefetch_image(next_image, lane);
+        copy_async_wait<0>();
+        const bool finite = build_windows(windows, staging, store, lane);
+        if (kSeparate && next < count) fetch_image(staging, next_image, lane);
+        copy_async_commit();
         __syncwarp();
         if (finite) {
           unsigned weight1[4 * kConv1FragmentQuads];
           load_fragments<kConv1FragmentQuads>(weight1, shared + kConv1Offset, lane);
-          conv1_pool(map, shared_address(windows), weight1, bias01, bias2, rows03, rows14, lane);
+          conv1_pool(map, shared_address(windows), weight1, bias1_01, bias1_2, rows03, rows14, lane);
         } else {
           conv1_pool_exact(map, x + static_cast<long long>(base + image) * kImagePixels, conv1_weight, conv1_bias, lane);
         }
         __syncwarp();
+        if (!kSeparate && next < count) fetch_image(staging, next_image, lane);
+        copy_async_commit();
+        if (kW2In) load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
         conv2_pool(features + image * kFeatureStride, shared_address(map), weight2, columns0314, columns25, lane);
       }
+    } else {
+      copy_async_wait<0>();
     }
 
-    Linear<kFeatures, kFc1, 2> fc1;
-    fc1.load(fc1_weight, fc1_bias, column_warp * 16, lane);
+    Linear<kFeatures, kFc1, 2, Source::kGlobal> fc1;
+    if (row_warp >= 0 && row_warp * kRowsATile < images) {
+      fc1.load(fc1_weight, reinterpret_cast<const T*>(shared + kBiasFc1), column_warp * 16, lane);
+    } else {
+      fc1 = {};  // left undefined on one path, these registers would be taken through the whole loop
+    }
     __syncthreads();
-    for (int row = row_warp * kRowsATile; row < images; row += kRowWarps * kRowsATile) {
+    for (int row = row_warp * kRowsATile; row_warp >= 0 && row < images; row += kRowWarps * kRowsATile) {
       float value[2][4];
       fc1.multiply(value, features + row * kFeatureStride, kFeatureStride, lane);
       store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, column_warp * 16, lane);
     }
-    Linear<kFc1, kFc2, 2> fc2;
-    fc2.load(fc2_weight, fc2_bias, column_warp * 16, lane);
     __syncthreads();
-    if (column_warp < kPairs2) {
+    Linear<kFc1, kFc2, 2, Source::kShared> fc2;
+    if (column_warp < kPairs2 && row_warp >= 0 && row_warp * kRowsATile < images) {
+      fc2.load(reinterpret_cast<const T*>(shared + kFc2Offset), reinterpret_cast<const T*>(shared + kBiasFc2), column_warp * 16, lane);
       for (int row = row_warp * kRowsATile; row < images; row += kRowWarps * kRowsATile) {
         float value[2][4];
         fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
         store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, column_warp * 16, lane);
       }
     }
-    Linear<kFc2, kClasses, 2> fc3;
-    fc3.load(fc3_weight, fc3_bias, 0, lane);
     __syncthreads();
+    Linear<kFc2, kClasses, 2, Source::kShared> fc3;
+    fc3.load(reinterpret_cast<const T*>(shared + kFc3Offset), reinterpret_cast<const T*>(shared + kBiasFc3), 0, lane);
     for (int row = warp * kRowsATile; row < images; row += kWarps * kRowsATile) {
       float value[2][4];
       fc3.multiply(value, hidden2 + row * kHidden2Stride, kHidden2Stride, lane);

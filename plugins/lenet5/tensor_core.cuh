@@ -36,6 +36,11 @@ __device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned address
                : "memory");
 }
 
+// Two; lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void load_matrices(unsigned (&m)[2], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(m[0]), "=r"(m[1]) : "r"(address) : "memory");
+}
+
 // d += a b, a 16x16, b 16x8.
 __device__ __forceinline__ void mma16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                                       unsigned b1) {
@@ -59,8 +64,20 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)), "l"(global), "n"(kBytes) : "memory");
   }
 }
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending of this thread's groups are under way.
+template <int kPending>
 __device__ __forceinline__ void copy_async_wait() {
-  asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// The same bytes for the whole block, kBytes a thread and step; both sides aligned to kBytes.
+template <int kBytes, int kThreads>
+__device__ __forceinline__ void copy_block(unsigned char* shared, const void* global, int bytes, int thread) {
+#pragma unroll 1
+  for (int i = thread * kBytes; i < bytes; i += kThreads * kBytes) {
+    copy_async<kBytes>(shared + i, static_cast<const unsigned char*>(global) + i);
+  }
 }
 
 __device__ __forceinline__ void prefetch_l2(const void* global) {
@@ -89,6 +106,13 @@ __device__ __forceinline__ void fetch_image(TX* staging, const TX* image, int la
     const int pixel = step * kFetchPixels + lane * kQuad;
     copy_async<kQuad * static_cast<int>(sizeof(TX))>(staging + pixel, image + pixel);
   }
+}
+
+// Brings an image into L2: a lane a line of 128 bytes.
+template <typename TX>
+__device__ __forceinline__ void prefetch_image(const TX* image, int lane) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(TX));
+  if (lane * kLine < kImagePixels) prefetch_l2(image + lane * kLine);
 }
 
 __device__ __forceinline__ float4 load_quad(const float* source) { return *reinterpret_cast<const float4*>(source); }
@@ -225,15 +249,14 @@ __device__ __forceinline__ float2 conv2_fragment(const T* weight, int index, int
   return make_float2(to_float(filter[0]), pad ? 0.0f : to_float(filter[kFilterTaps]));
 }
 
-// Eight pooled outputs x 16 channels, acc[dx]: what one row of the map (columns 0 3 1 4 and 2 5) adds through filter row ky.
+// Eight pooled outputs x 16 channels, acc[dx]: what one row of the map (columns 0 3 1 4 and 2 5) adds through one row of
+// filters: w its eight registers of taps 0, 3, 1, 4, w2 those of tap 2.
 __device__ __forceinline__ void conv2_product(float (&acc)[2][4], const unsigned (&c)[4], unsigned column2, unsigned column5,
-                                              const unsigned* weight, int ky) {
-  const unsigned* w = weight + 8 * ky;
+                                              const unsigned* w, const unsigned* w2) {
   mma16(acc[0], w[0], w[1], w[2], w[3], c[0], c[1]);
   mma16(acc[1], w[0], w[1], w[2], w[3], c[2], c[3]);
   mma16(acc[0], w[4], w[5], w[6], w[7], c[2], c[3]);
   mma16(acc[1], w[4], w[5], w[6], w[7], column2, column5);
-  const unsigned* w2 = weight + kConv2Pairs + 2 * ky;
   mma8(acc[0], w2[0], w2[1], column2);
   mma8(acc[1], w2[0], w2[1], c[1]);
 }
