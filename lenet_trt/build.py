@@ -19,7 +19,7 @@ from onnx import ModelProto
 
 from lenet_trt import __version__
 from lenet_trt.compile import source_sha256
-from lenet_trt.engine import PLUGIN_ROUTE, engine_from_onnx
+from lenet_trt.engine import engine_from_onnx
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
@@ -60,6 +60,9 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     flavor = select(request.flavor)
     if flavor.ahead_of_time and request.options.timing_cache is not None:
         raise UsageError(f"--timing-cache: {flavor.product} times nothing while it builds; leave it out")
+    route = request.plugin_route or flavor.plugin_routes[0]
+    if route not in flavor.plugin_routes:
+        raise UsageError(f"--plugin-route {route}: {flavor.product} takes plugins by {', '.join(flavor.plugin_routes)}")
     targets = flavor.targets(request.sms)
     flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
     inputs = _inputs(request, flavor, targets)
@@ -81,6 +84,7 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
             targets=targets,
             options=request.options,
             plugins=list(plugin_nodes(model).values()),
+            plugin_route=route,
             progress=progress,
         )
         sidecar = Sidecar(
@@ -88,7 +92,7 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
             onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
             inputs=inputs,
             origin=origin,
-            plugins=[_plugin_record(entry) for entry in fused.replacements],
+            plugins=[_plugin_record(entry, route) for entry in fused.replacements],
             tensors=described_tensors(model, profiles),
             evaluation=evaluation.as_dict(),
             made=_made(command),
@@ -112,6 +116,7 @@ def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[st
         "gpu": None if gpu is None else f"{gpu.name} ({gpu.sm})",
         "precision": request.precision,
         "plugins": request.plugins,
+        "plugin_route": request.plugin_route,
         "kernels": {kernel.name: source_sha256(kernel) for kernel in chosen_kernels(request.plugins)},
         "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
         "shapes": None
@@ -140,7 +145,7 @@ def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
     return model if precision is None else convert(model, precision)
 
 
-def _plugin_record(entry: Replacement) -> dict[str, Any]:
+def _plugin_record(entry: Replacement, route: str) -> dict[str, Any]:
     """What became a plugin node, in JSON values, with the route by which TensorRT gets it."""
     return {
         "node": entry.node,
@@ -148,7 +153,7 @@ def _plugin_record(entry: Replacement) -> dict[str, Any]:
         "version": entry.version,
         "types": entry.types,
         "replaced": list(entry.replaced),
-        "route": PLUGIN_ROUTE,
+        "route": route,
         "source_sha256": source_sha256(kernel(entry.kernel)),
     }
 

@@ -19,10 +19,8 @@ from lenet_trt.files import write_atomic
 from lenet_trt.flavor import Flavor
 from lenet_trt.profiles import Profile
 from lenet_trt.registry import kernel
-from lenet_trt.routes import plugin_v3
+from lenet_trt.routes import ahead_of_time, plugin_v3
 
-# How plugins get into an engine here; such an engine needs Python, with this toolkit, where it runs.
-PLUGIN_ROUTE = "IPluginV3 in Python"
 VERBOSITIES = ("layer_names_only", "detailed", "none")
 
 
@@ -48,12 +46,14 @@ def engine_from_onnx(
     targets: Sequence[str] = (),
     options: BuildOptions | None = None,
     plugins: Sequence[str] = (),
+    plugin_route: str = "python",
     progress: bool = False,
 ) -> bytes:
     """Build an engine and return its bytes.
 
     ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the kernel of each
-    plugin node: the build fails when TensorRT made anything but a plugin layer of one.
+    plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``plugin_route`` is how they get
+    in (``Flavor.plugin_routes``).
 
     Raises:
         LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
@@ -63,9 +63,10 @@ def engine_from_onnx(
     trt = flavor.trt
     log = _error_log(trt)
     builder = trt.Builder(log)
-    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    network = builder.create_network(_network_flags(trt, plugin_route))
     parser = trt.OnnxParser(network, log)
-    plugin_v3.register(trt, (kernel(name) for name in dict.fromkeys(plugins)))
+    route = ahead_of_time if plugin_route == "ahead-of-time" else plugin_v3
+    route.register(trt, [kernel(name) for name in dict.fromkeys(plugins)])
     with plugin_v3.reporting():
         parsed = parser.parse(model)
     if not parsed:
@@ -103,6 +104,13 @@ def _error_log(trt: Any) -> Any:
                 tqdm.write(f"TensorRT warns: {msg}", file=sys.stderr)
 
     return ErrorLog()
+
+
+def _network_flags(trt: Any, plugin_route: str) -> int:
+    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    if plugin_route == "ahead-of-time":
+        flags |= 1 << int(trt.NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS)
+    return flags
 
 
 def _parse_failure(flavor: Flavor, parser: Any) -> str:

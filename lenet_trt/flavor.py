@@ -53,6 +53,15 @@ class Flavor:
         """Whether it builds for GPUs that are not here."""
         return self.name == "rtx"
 
+    @property
+    def plugin_routes(self) -> tuple[str, ...]:
+        """How plugins can get into an engine, the usual way first.
+
+        ``ahead-of-time``: as PTX inside the engine, which then runs anywhere, under ``trtexec`` too.
+        ``python``: as IPluginV3 in Python, which the process that runs the engine has to register first.
+        """
+        return ("python",) if self.ahead_of_time else ("ahead-of-time", "python")
+
     def sms(self) -> tuple[str, ...]:
         """The compute capabilities that can be named as targets; empty where the GPU present is the target."""
         if not self.ahead_of_time:

@@ -23,6 +23,7 @@ class Request:
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
     ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
+    ``plugin_route``: how they get in, "ahead-of-time" or "python"; None is the flavor's usual way.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``max_drop``: how many percentage points of accuracy the conversion may cost.
     """
@@ -32,6 +33,7 @@ class Request:
     batch: str | None = None
     shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
     plugins: str = "none"
+    plugin_route: str | None = None
     sms: tuple[str, ...] = ()
     flavor: str = "auto"
     options: BuildOptions = field(default_factory=BuildOptions)
@@ -68,6 +70,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         default="none",
         metavar="auto|none|NAME,...",
         help="kernels to put in: every one that fits, none, or these (lenet-trt plugins lists them)",
+    )
+    parser.add_argument(
+        "--plugin-route",
+        choices=("ahead-of-time", "python"),
+        help="PTX inside the engine (TensorRT alone; its default), or Python that registers first (TensorRT-RTX)",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the engine's file")
     parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
@@ -121,6 +128,7 @@ def request_from(arguments: argparse.Namespace) -> Request:
         onnx=arguments.onnx,
         precision=arguments.precision,
         plugins=arguments.plugins,
+        plugin_route=arguments.plugin_route,
         batch=arguments.batch,
         shapes=shapes,  # type: ignore[arg-type]
         sms=tuple(arguments.sm),

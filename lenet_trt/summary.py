@@ -75,7 +75,7 @@ def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
         for name, tensor in sidecar.tensors.items()
         if "profile" in tensor
     )
-    if sidecar.plugins:
+    if any(entry["route"] == "python" for entry in sidecar.plugins):
         return [
             f"lenet-trt inspect {engine}",
             "load it from Python, with its plugins registered first: docs/plugins.md",

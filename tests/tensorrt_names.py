@@ -26,7 +26,8 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     "plugin_v3.py": {"builder": "IExprBuilder"},
 }
-# Asked for with hasattr() first, since one flavor alone has them.
+# Used for one flavor alone.
+FULL_ONLY = {"NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS"}
 RTX_ONLY = {"IBuilderConfig.num_compute_capabilities", "IBuilderConfig.set_compute_capability", "ComputeCapability"}
 
 
@@ -67,8 +68,8 @@ def main(flavor: str, files: list[str]) -> None:
     else:
         module = importlib.import_module("tensorrt_rtx")
     names = {name for file in files for name in used_names(Path(file))}
-    if flavor == "tensorrt":
-        names = {name for name in names if not any(name == only or name.startswith(f"{only}.") for only in RTX_ONLY)}
+    others = RTX_ONLY if flavor == "tensorrt" else FULL_ONLY
+    names = {name for name in names if not any(name == only or name.startswith(f"{only}.") for only in others)}
     missing = sorted(name for name in names if not has(module, name))
     print(f"{module.__version__}: {len(names)} names, missing: {', '.join(missing) or 'none'}")
 

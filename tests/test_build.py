@@ -258,6 +258,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
         (["build", "--timing-cache", "t.cache"], 2, "times nothing while it builds"),
         (["build", "--plugins", "dense"], 2, "dense_bias_relu"),
+        (["build", "--plugin-route", "ahead-of-time"], 2, "takes plugins by python"),
         (["inspect", "none.engine"], 1, "does not exist"),
         (["inspect"], 2, "required"),
         (["nothing"], 2, "invalid choice"),

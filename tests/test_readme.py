@@ -21,17 +21,13 @@ def test_the_quick_start_is_two_blocks() -> None:
     assert "python -m pytest" in second
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to type in, shared by the commands, since later ones use files of earlier ones."""
-    return tmp_path_factory.mktemp("readme")
-
-
-def test_every_command_works(folder: Path) -> None:
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "plugins.md"], ids=lambda page: page.name)
+def test_every_command_works(page: Path, tmp_path: Path) -> None:
+    """In one folder and in order, since later commands use files of earlier ones."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    for line in commands(README):
+    for line in commands(page):
         answer = subprocess.run(
-            line, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+            line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert answer.returncode == 0, f"$ {line}\n{answer.stderr}"
         assert answer.stdout, f"$ {line} printed nothing"
