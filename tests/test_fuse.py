@@ -72,7 +72,8 @@ def test_a_fused_file_fused_again_is_the_same_file(network: Network, names: set[
     try:
         once = fuse(model, sorted(names)).model
     except LenetTrtError as error:
-        assert "no place" in str(error)  # such as no dense layer in this network
+        if "no place" not in str(error):  # such as no dense layer in this network
+            raise
         return
     twice = fuse(once, sorted(names))
     assert twice.replacements == ()

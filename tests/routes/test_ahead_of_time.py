@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tensorrt_stubs
 
+import tensorrt_stubs
 from lenet_trt import flavor, registry
 from lenet_trt.dims import axes
 from lenet_trt.errors import LenetTrtError
