@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -178,7 +177,7 @@ def test_registering_again_changes_nothing(rtx) -> None:
 
 
 @pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be compiled ("prepared") and launched on a GPU, in order."""
     log: list[Any] = []
 
@@ -187,7 +186,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return lambda pointers, stream: log.append(("launched", bound.input_shapes[0], tuple(pointers), stream))
 
     monkeypatch.setattr(plugin_v3, "prepare", prepare)
-    yield log
+    return log
 
 
 def described(rtx: Flavor, *shapes: tuple[int, ...]) -> list[Any]:
