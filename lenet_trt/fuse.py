@@ -58,11 +58,12 @@ class Fused:
     refusals: tuple[Refusal, ...]
 
 
-def fuse(model: onnx.ModelProto, plugins: str | Sequence[str] = "auto") -> Fused:
+def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 
-    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "none", or names, which
-    then are the only ones used; of two that replace equally many nodes the one named first is taken.
+    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "none", or kernels (names or
+    declarations): then only those are used, each must find a place, and of two that replace equally many nodes the
+    one named first is taken, unless a pattern says what it prefers.
 
     Raises:
         UsageError: a name that is no kernel's.
@@ -77,13 +78,13 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str] = "auto") -> Fused
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     if plugins != "auto":
-        _demand(model, kernels, [place.kernel.name for place in taken], refusals)
+        _demand(model, kernels, places, taken, refusals)
     if not taken:
         return Fused(model, (), refusals)
     return _assemble(model, taken, places, refusals)
 
 
-def chosen_kernels(plugins: str | Sequence[str]) -> list[Kernel]:
+def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
     """The kernels that a ``--plugins`` value stands for, in order of preference."""
     from lenet_trt import registry
 
@@ -91,16 +92,21 @@ def chosen_kernels(plugins: str | Sequence[str]) -> list[Kernel]:
         return []
     if plugins == "auto":
         return list(registry.kernels().values())
-    names = [plugins] if isinstance(plugins, str) else list(plugins)
-    names = [part.strip() for name in names for part in name.split(",") if part.strip()]
-    if not names:
+    chosen: dict[str, Kernel] = {}
+    for entry in [plugins] if isinstance(plugins, str) else plugins:
+        if not isinstance(entry, str):
+            chosen[entry.name] = entry
+            continue
+        for name in filter(None, (part.strip() for part in entry.split(","))):
+            try:
+                chosen[name] = registry.kernel(name)
+            except LenetTrtError as error:
+                if name in registry.kernels():
+                    raise  # it is there, and cannot be loaded
+                raise UsageError(f"--plugins: {error}") from error
+    if not chosen:
         raise UsageError("--plugins names no kernel: give auto, none, or names joined by commas")
-    try:
-        return [registry.kernel(name) for name in dict.fromkeys(names)]
-    except LenetTrtError as error:
-        if any(name not in registry.kernels() for name in names):
-            raise UsageError(f"--plugins: {error}") from error
-        raise
+    return list(chosen.values())
 
 
 def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
@@ -113,11 +119,12 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
 def _demand(
     model: onnx.ModelProto,
     kernels: Sequence[Kernel],
-    used: Sequence[str],
+    places: Sequence[Place],
+    taken: Sequence[Place],
     refusals: Sequence[Refusal],
 ) -> None:
     """Fail when a kernel that was asked for by name has no place, now or from an earlier run."""
-    present = {*used, *plugin_nodes(model).values()}
+    present = {*(place.kernel.name for place in taken), *plugin_nodes(model).values()}
     for kernel in kernels:
         if kernel.name in present:
             continue
@@ -126,11 +133,17 @@ def _demand(
             for refusal in refusals
             if refusal.kernel == kernel.name
         ]
-        why = "; ".join(reasons) or (
-            "another kernel that was asked for took its nodes"
-            if any(place for place in used)
-            else "the network has no such layers"
+        rivals = sorted(
+            {
+                winner.kernel.name
+                for winner in taken
+                for place in places
+                if place.kernel is kernel and place.match.origins & winner.match.origins
+            }
         )
+        if rivals:
+            reasons.append(f"{' and '.join(rivals)}, asked for as well, takes its nodes: leave one out")
+        why = "; ".join(reasons) or "the network has no such layers"
         raise LenetTrtError(
             f"--plugins {kernel.name}: there is no place for it in this network: {why}. It replaces: {kernel.doc}"
         )

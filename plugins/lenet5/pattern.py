@@ -6,7 +6,8 @@ from typing import Any
 
 from lenet_trt.pattern import Pattern
 
-_FLOAT = 1  # onnx.TensorProto.FLOAT
+# onnx.TensorProto's numbers; importing onnx for them would slow down those who only list kernels.
+_FLOAT, _FLOAT16 = 1, 10
 
 
 def network(
@@ -48,8 +49,7 @@ def cast_in_and_out(
 ) -> Any:
     convolutions = (conv1_weight, conv1_bias, conv2_weight, conv2_bias)
     dense_layers = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, fc3_weight, fc3_bias)
-    # To which 16-bit type x is cast shows in the weights' type, which the matching kernel types must have.
-    inside = op.Cast(x, _allow_other_attributes=True)
+    inside = op.Cast(x, to=_FLOAT16)
     return op.Cast(network(op, inside, *convolutions, *dense_layers), to=_FLOAT)
 
 
