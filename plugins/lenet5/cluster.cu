@@ -46,13 +46,15 @@ __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
+// The fence orders shared memory alone: an acquire of the whole cluster would also throw away the L1 cache.
 __device__ __forceinline__ void wait_bytes(unsigned barrier) {
   asm volatile(
       "{\n\t"
       ".reg .pred done;\n\t"
       "again:\n\t"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n\t"
+      "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 done, [%0], 0;\n\t"
       "@!done bra again;\n\t"
+      "fence.acquire.sync_restrict::shared::cluster.cluster;\n\t"
       "}" ::"r"(barrier)
       : "memory");
 }
@@ -65,6 +67,11 @@ __device__ __forceinline__ void push(unsigned remote, float value, unsigned remo
 
 // Relaxed: the fence in expect_bytes is all that it has to publish, and a release would wait for the loads in flight.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+// A barrier of `threads` threads of the block, a multiple of 32; barrier 0 is __syncthreads.
+template <int kBarrier>
+__device__ __forceinline__ void block_wait(int threads) {
+  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "r"(threads) : "memory");
+}
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // ---- the network ---------------------------------------------------------------------------------------------------------
@@ -74,15 +81,19 @@ struct Weights {
   const T *fc1_weight, *fc1_bias, *fc2_weight, *fc2_bias, *fc3_weight, *fc3_bias;
 };
 
-// kBlocks blocks a cluster, kImages images a cluster, kThreads threads a block; conv1 channels a thread; parts that conv2's
-// input channels are split into, and rows of conv2 that a thread makes.
-template <int kBlocks, int kImages, int kThreads, int kConv1Each, int kSplits, int kRows>
+// kBlocks blocks a cluster, kImages images a cluster, kThreads threads a block, of which the first kConv1Threads do conv1 with
+// kConv1Lanes lanes a warp and kConv1Each channels a thread. When they are not all, the others do conv2, and prepare for it during conv1.
+// kSplits parts of conv2's input channels, kRows rows of conv2 that a thread makes.
+template <int kBlocks, int kImages, int kThreads, int kConv1Threads, int kConv1Lanes, int kConv1Each, int kSplits, int kRows>
 __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const Weights& weights, int n, TY* __restrict__ y) {
   using S = Share<kBlocks>;
   constexpr int kWarps = kThreads / 32;
-  constexpr int kConv1Busy = (kImages * kConv1Channels / kConv1Each * S::kPatch + 31) / 32 * 32;
-  constexpr int kStagers = kThreads - kConv1Busy >= 128 ? kThreads - kConv1Busy : kThreads;  // threads that stage conv weights
-  constexpr int kPack = Pack16<T>::kCount;
+  constexpr bool kApart = kConv1Threads < kThreads;               // conv2 has threads of its own
+  constexpr int kConv2First = kApart ? kConv1Threads : 0;
+  constexpr int kConv2Threads = kThreads - kConv2First;
+  using Conv2 = Conv2Item<kBlocks, kImages, kSplits, kRows>;
+  constexpr int kFeatureStride = kBlocks * S::kShareStride;
+  constexpr int kPack = Sixteen<T>::kCount;
   constexpr int kRowsHere = kFc1 / kBlocks;                        // outputs of fc1 in this block
   constexpr int kRowsWarp = (kRowsHere + kWarps - 1) / kWarps;     // of them in a warp
   constexpr int kRowChunks = kFeatures / (32 * kPack);             // 16-byte loads a lane and row
@@ -91,14 +102,23 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   constexpr int kParts = kFc1 / kPart;
   constexpr int kPartsHere = kParts / kBlocks;
   constexpr int kPartLanes = 16;
-  constexpr int kFc2Step = kThreads / kPartLanes;
+  constexpr int kFc2Step = kConv2Threads / kPartLanes;
   constexpr int kFc2Loads = (kFc2 + kFc2Step - 1) / kFc2Step;
   constexpr int kFc2Lanes = (kFc2 + 31) / 32 * 32;
-  constexpr int kFeatureSteps = (kImages * S::kFeatures + kThreads - 1) / kThreads;
+  constexpr int kShared = kImages * S::kFeatures;                  // features that this block computes
+  constexpr int kPushCopies = kShared <= 64 && kBlocks > 2 ? 2 : 1;  // warps that push the same features, to other blocks
+  constexpr int kPushThreads = (kShared < kThreads ? kShared : kThreads) * kPushCopies;
+  constexpr int kPushSteps = kShared * kPushCopies / kPushThreads;
+  constexpr int kPushBlocks = kBlocks / kPushCopies;
   constexpr int kTailImages = (kImages + kBlocks - 1) / kBlocks;   // images whose fc3 this block computes
-  constexpr int kTailWarps = kClasses / 2;
+  constexpr int kLogitsWarp = 4;                                   // of the ten logits in a warp
+  constexpr int kTailWarps = (kClasses + kLogitsWarp - 1) / kLogitsWarp;
+  constexpr int kTailFirst = kWarps - kTailWarps;                  // the last warps, which have time to load fc3
   constexpr int kTailLoads = (kFc2 + 31) / 32;
-  static_assert(kFc2Lanes * kPartsHere <= kThreads && kTailWarps <= kWarps, "threads a block");
+  static_assert(kParts == 8 && kFc2Lanes * kPartsHere <= kThreads && kTailWarps <= kWarps, "threads a block");
+  static_assert(kConv1Threads % 32 == 0 && kThreads % 32 == 0, "whole warps");
+  static_assert(!kApart || (Conv2::kDepth == 1 && Conv2::kItems <= kConv2Threads), "conv2 prepares one item a thread");
+  static_assert(kPushSteps * kPushThreads == kShared * kPushCopies && kPushThreads <= kConv2Threads, "features a thread");
 
   // conv2's partial sums reuse the memory of the image and of conv1's filters, which nobody reads by then.
   constexpr int kImageFloats = kImages * S::kImageRows * S::kImageStride;
@@ -107,7 +127,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   __shared__ alignas(16) float scratch[kEarlyFloats > kPartialFloats ? kEarlyFloats : kPartialFloats];
   __shared__ alignas(16) float filters2[kConv2Channels * kConv2Taps];
   __shared__ alignas(16) float patch[kImages * kConv1Channels * S::kPatch];
-  __shared__ alignas(16) float features[kImages * kFeatures];      // [image][rank][share]
+  __shared__ alignas(16) float features[kImages * kFeatureStride];  // [image][rank][share]
   __shared__ float fc2_part[kPartsHere * kFc2 * kPart];            // [part][output][input]
   __shared__ float hidden1[kImages * kRowsHere];
   __shared__ float sums2[kTailImages * kParts * kFc2];
@@ -120,46 +140,16 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   const unsigned rank = blockIdx.x % kBlocks;
   const int first_image = blockIdx.x / kBlocks * kImages;
 
-  // Loads, the most urgent first.
-  Staging<TX, T, kBlocks, kImages, kThreads, kStagers> staging;
-  staging.load_images(x, first_image, n, rank, thread);
-  staging.load_weights(weights.conv1_weight, weights.conv1_bias, weights.conv2_weight, thread);
-  uint4 row1[kRowsWarp][kRowChunks];
-  const T* const rows1 = weights.fc1_weight + (rank * kRowsHere + warp * kRowsWarp) * kFeatures + lane * kPack;
-#pragma unroll
-  for (int i = 0; i < kRowsWarp; ++i) {
-#pragma unroll
-    for (int chunk = 0; chunk < kRowChunks; ++chunk) {
-      row1[i][chunk] = make_uint4(0, 0, 0, 0);
-      if (warp * kRowsWarp + i < kRowsHere) row1[i][chunk] = early16(rows1 + i * kFeatures + chunk * 32 * kPack);
-    }
-  }
-  // fc2's columns of this block: 15 of 16 lanes a row and part.
-  T element2[kFc2Loads][kPartsHere];
-  const unsigned fc2_output = thread / kPartLanes, fc2_input = thread % kPartLanes;
-  const T* const columns2 = weights.fc2_weight + fc2_output * kFc1 + rank * kRowsHere + fc2_input;
-#pragma unroll
-  for (int i = 0; i < kFc2Loads; ++i) {
-#pragma unroll
-    for (int part = 0; part < kPartsHere; ++part) {
-      if (fc2_input < kPart && fc2_output + i * kFc2Step < kFc2) {
-        element2[i][part] = early(columns2 + i * kFc2Step * kFc1 + part * kPart);
-      }
-    }
-  }
-  T bias2[kFeatureSteps];
-#pragma unroll
-  for (int i = 0; i < kFeatureSteps; ++i) {
-    const unsigned item = thread + i * kThreads;
-    if (item < kImages * S::kFeatures) {
-      bias2[i] = early(weights.conv2_bias + item % S::kFeatures / (S::kPoolRows * S::kPoolCols));
-    }
-  }
-  const unsigned value1 = lane / (32 / kRowValues);  // which of the sums of fc1 ends in this lane
-  const unsigned row_here = warp * kRowsWarp + value1 / kImages;
-  const bool owns_row = lane % (32 / kRowValues) == 0 && value1 < kRowsWarp * kImages && row_here < kRowsHere;
-  T bias_fc1;
-  if (owns_row) bias_fc1 = early(weights.fc1_bias + rank * kRowsHere + row_here);
+  const bool does_conv1 = thread < kConv1Threads, does_conv2 = !kApart || thread >= kConv2First;
+  const unsigned thread2 = thread - kConv2First;                   // among the threads of conv2
+  const bool pushes = thread >= kThreads - kPushThreads;
+  const unsigned pusher = thread - (kThreads - kPushThreads);
+
+  // What the convolutions need comes first. The rest is asked for when that has arrived, and has all of conv1 and conv2 to come.
+  StageConv1<TX, T, kBlocks, kImages, kConv1Threads> stage1;
+  StageConv2<T, kConv2Threads> stage2;
+  if (does_conv1) stage1.load(x, weights.conv1_weight, weights.conv1_bias, first_image, n, rank, thread);
+  if (does_conv2) stage2.load(weights.conv2_weight, thread2);
 
   const unsigned features_barrier = shared_address(&barriers[0]), sums_barrier = shared_address(&barriers[1]);
   if (thread == kThreads - 1) {
@@ -170,43 +160,121 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   __syncwarp();
   cluster_arrive();
 
-  staging.store_conv1(image, filters1, thread);
-  __syncthreads();
+  if (does_conv1) {
+    stage1.store(image, filters1, thread);
+    block_wait<1>(kConv1Threads);
+  }
+  Conv2 conv2;
+  if (kApart && does_conv2) {
+    stage2.store(filters2, thread2);
+    block_wait<2>(kConv2Threads);
+    if (thread2 < Conv2::kItems) conv2.prepare(patch, filters2, partial, thread2);
+  }
 
-  conv1_pool<kBlocks, kImages, kThreads, kConv1Each>(image, filters1, patch, thread);
-  staging.store_conv2(filters2, thread);
+  if (kApart && does_conv1) {
+    conv1_pool<kBlocks, kImages, kConv1Threads, kConv1Lanes, kConv1Each>(image, filters1, patch, thread);
+  }
+
+  Sixteen<T> row1[kRowsWarp][kRowChunks];
+  const T* const rows1 = weights.fc1_weight + (rank * kRowsHere + warp * kRowsWarp) * kFeatures + lane * kPack;
+#pragma unroll
+  for (int i = 0; i < kRowsWarp; ++i) {
+#pragma unroll
+    for (int chunk = 0; chunk < kRowChunks; ++chunk) {
+      row1[i][chunk].clear();
+      if (warp * kRowsWarp + i < kRowsHere) row1[i][chunk].load(rows1 + i * kFeatures + chunk * 32 * kPack);
+    }
+  }
+  const unsigned value1 = lane / (32 / kRowValues);  // which of the sums of fc1 ends in this lane
+  const unsigned row_here = warp * kRowsWarp + value1 / kImages;
+  const bool owns_row = lane % (32 / kRowValues) == 0 && value1 < kRowsWarp * kImages && row_here < kRowsHere;
+  T bias_fc1;
+  if (owns_row) bias_fc1 = early(weights.fc1_bias + rank * kRowsHere + row_here);
+  // fc2's columns of this block: 15 of 16 lanes a row and part.
+  T element2[kFc2Loads][kPartsHere];
+  const unsigned fc2_output = thread2 / kPartLanes, fc2_input = thread2 % kPartLanes;
+  const T* const columns2 = weights.fc2_weight + fc2_output * kFc1 + rank * kRowsHere + fc2_input;
 #pragma unroll
   for (int i = 0; i < kFc2Loads; ++i) {
 #pragma unroll
     for (int part = 0; part < kPartsHere; ++part) {
-      if (fc2_input < kPart && fc2_output + i * kFc2Step < kFc2) {
+      if (does_conv2 && fc2_input < kPart && fc2_output + i * kFc2Step < kFc2) {
+        element2[i][part] = early(columns2 + i * kFc2Step * kFc1 + part * kPart);
+      }
+    }
+  }
+  // fc3, where the image ends: four logits a warp.
+  const bool has_fc3 = rank < kImages && warp >= kTailFirst;
+  const unsigned tail_warp = warp - kTailFirst;
+  const unsigned logit_here = tail_warp * kLogitsWarp + lane / (32 / kLogitsWarp);  // ends in this lane
+  const bool owns_logit = lane % (32 / kLogitsWarp) == 0 && logit_here < kClasses;
+  T bias_fc2[kTailLoads], row3[kLogitsWarp][kTailLoads], bias_fc3;
+  if (has_fc3) {
+    const T* const rows3 = weights.fc3_weight + tail_warp * kLogitsWarp * kFc2 + lane;
+#pragma unroll
+    for (int i = 0; i < kTailLoads; ++i) {
+      if (lane + 32 * i < kFc2) {
+        bias_fc2[i] = early(weights.fc2_bias + lane + 32 * i);
+#pragma unroll
+        for (int j = 0; j < kLogitsWarp; ++j) {
+          row3[j][i] = from_float<T>(0.0f);
+          if (tail_warp * kLogitsWarp + j < kClasses) row3[j][i] = early(rows3 + j * kFc2 + 32 * i);
+        }
+      }
+    }
+    if (owns_logit) bias_fc3 = early(weights.fc3_bias + logit_here);
+  }
+  T bias2[kPushSteps];
+  if (pushes) {
+#pragma unroll
+    for (int i = 0; i < kPushSteps; ++i) {
+      const unsigned element = (pusher + i * kPushThreads) % S::kFeatures;
+      bias2[i] = early(weights.conv2_bias + element / (S::kPoolRows * S::kPoolCols));
+    }
+  }
+
+  if (!kApart) {
+    conv1_pool<kBlocks, kImages, kConv1Threads, kConv1Lanes, kConv1Each>(image, filters1, patch, thread);
+  }
+  if (!kApart) stage2.store(filters2, thread);
+#pragma unroll
+  for (int i = 0; i < kFc2Loads; ++i) {
+#pragma unroll
+    for (int part = 0; part < kPartsHere; ++part) {
+      if (does_conv2 && fc2_input < kPart && fc2_output + i * kFc2Step < kFc2) {
         fc2_part[(part * kFc2 + fc2_output + i * kFc2Step) * kPart + fc2_input] = to_float(element2[i][part]);
       }
     }
   }
-  __syncthreads();
-
-  conv2_partial<kBlocks, kImages, kThreads, kSplits, kRows>(patch, filters2, partial, thread);
+  if (pushes) cluster_wait();
   __syncthreads();
 
   // Features to everybody.
-  cluster_wait();
+  if (does_conv2) {
+    if constexpr (kApart) {
+      if (thread2 < Conv2::kItems) conv2.run();
+    } else {
+      conv2_partial<kBlocks, kImages, kThreads, kSplits, kRows>(patch, filters2, partial, thread);
+    }
+    block_wait<2>(kConv2Threads);
+  }
+  if (pushes) {
 #pragma unroll
-  for (int i = 0; i < kFeatureSteps; ++i) {
-    const unsigned item = thread + i * kThreads;
-    if (item < kImages * S::kFeatures) {
+    for (int i = 0; i < kPushSteps; ++i) {
+      const unsigned item = (pusher + i * kPushThreads) % kShared;
       const unsigned which = item / S::kFeatures, element = item % S::kFeatures;
+      const unsigned first_block = kPushCopies > 1 ? pusher / kShared * kPushBlocks : 0;
       const float feature = pooled_feature<kBlocks, kSplits>(partial, to_float(bias2[i]), which, element);
-      const unsigned target = shared_address(features + which * kFeatures + rank * S::kFeatures + element);
+      const unsigned target = shared_address(features + which * kFeatureStride + rank * S::kShareStride + element);
 #pragma unroll
-      for (int to = 0; to < kBlocks; ++to) {
-        push(remote_address(target, to), feature, remote_address(features_barrier, to));
+      for (int to = 0; to < kPushBlocks; ++to) {
+        const unsigned block = first_block + to;
+        push(remote_address(target, block), feature, remote_address(features_barrier, block));
       }
     }
   }
 
-  // What the rest needs: fc2's weights of this thread (one output, the inputs of one part, images first2, first2 + step2, ...),
-  // and where the image ends, fc3's.
+  // fc2's weights of this thread: one output, the inputs of one part; images first2, first2 + step2, ...
   constexpr int kSlots = kThreads / kFc2Lanes;
   constexpr int kStep2 = kSlots / kPartsHere;
   const unsigned output2 = thread % kFc2Lanes, slot = thread / kFc2Lanes;
@@ -216,20 +284,6 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   if (has_fc2) {
 #pragma unroll
     for (int i = 0; i < kPart; ++i) weight2[i] = fc2_part[(part2 * kFc2 + output2) * kPart + i];
-  }
-  const bool has_fc3 = rank < kImages && warp < kTailWarps;
-  T bias_fc2[kTailLoads], row3[2][kTailLoads], bias_fc3;
-  if (has_fc3) {
-    const T* const rows3 = weights.fc3_weight + 2 * warp * kFc2 + lane;
-#pragma unroll
-    for (int i = 0; i < kTailLoads; ++i) {
-      if (lane + 32 * i < kFc2) {
-        bias_fc2[i] = early(weights.fc2_bias + lane + 32 * i);
-        row3[0][i] = early(rows3 + 32 * i);
-        row3[1][i] = early(rows3 + kFc2 + 32 * i);
-      }
-    }
-    bias_fc3 = early(weights.fc3_bias + 2 * warp + lane / 16);
   }
 
   // fc1: a warp a row (or a few).
@@ -245,22 +299,23 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
       for (int which = 0; which < kImages; ++which) {
         float4 quad;
         if constexpr (S::kPoolCols == kPool2Side) {
-          quad = *reinterpret_cast<const float4*>(features + which * kFeatures + row / S::kPoolRows * S::kFeatures +
+          quad = *reinterpret_cast<const float4*>(features + which * kFeatureStride + row / S::kPoolRows * S::kShareStride +
                                                   (channel * S::kPoolRows + row % S::kPoolRows) * kPool2Side);
         } else {
-          const float* source = features + which * kFeatures + row * S::kColParts * S::kFeatures + channel * S::kPoolCols;
+          const float* source = features + which * kFeatureStride + row * S::kColParts * S::kShareStride +
+                                channel * S::kPoolCols;
           const float2 left = *reinterpret_cast<const float2*>(source);
-          const float2 right = *reinterpret_cast<const float2*>(source + S::kFeatures);
+          const float2 right = *reinterpret_cast<const float2*>(source + S::kShareStride);
           quad = make_float4(left.x, left.y, right.x, right.y);
         }
 #pragma unroll
         for (int i = 0; i < kRowsWarp; ++i) {
-          const Pack16<T> w = pack_from_bits<T>(row1[i][chunk]);
+          const float4 w = row1[i][chunk].value(quarter / 4);
           float& sum = sums1[i * kImages + which];
-          sum = fmaf(quad.x, to_float(w.value[quarter]), sum);
-          sum = fmaf(quad.y, to_float(w.value[quarter + 1]), sum);
-          sum = fmaf(quad.z, to_float(w.value[quarter + 2]), sum);
-          sum = fmaf(quad.w, to_float(w.value[quarter + 3]), sum);
+          sum = fmaf(quad.x, w.x, sum);
+          sum = fmaf(quad.y, w.y, sum);
+          sum = fmaf(quad.z, w.z, sum);
+          sum = fmaf(quad.w, w.w, sum);
         }
       }
     }
@@ -289,40 +344,43 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
 #pragma unroll
   for (int tail = 0; tail < kTailImages; ++tail) {
     const unsigned which = tail * kBlocks + rank;
-    float sums3[2] = {};
+    float sums3[kLogitsWarp] = {};
 #pragma unroll
     for (int i = 0; i < kTailLoads; ++i) {
       if (lane + 32 * i < kFc2) {
-        float sum = to_float(bias_fc2[i]);
+        const float* part = sums2 + tail * kParts * kFc2 + lane + 32 * i;
+        const float low = (part[0] + part[kFc2]) + (part[2 * kFc2] + part[3 * kFc2]);
+        const float high = (part[4 * kFc2] + part[5 * kFc2]) + (part[6 * kFc2] + part[7 * kFc2]);
+        const float hidden2 = relu_nan(low + high + to_float(bias_fc2[i]));
 #pragma unroll
-        for (int part = 0; part < kParts; ++part) sum += sums2[(tail * kParts + part) * kFc2 + lane + 32 * i];
-        const float hidden2 = relu_nan(sum);
-        sums3[0] = fmaf(hidden2, to_float(row3[0][i]), sums3[0]);
-        sums3[1] = fmaf(hidden2, to_float(row3[1][i]), sums3[1]);
+        for (int j = 0; j < kLogitsWarp; ++j) sums3[j] = fmaf(hidden2, to_float(row3[j][i]), sums3[j]);
       }
     }
-    const float logit = transposed_sum(sums3, lane) + to_float(bias_fc3);
-    if (lane % 16 == 0 && which < kImages && first_image + which < n) {
-      y[static_cast<long long>(first_image + which) * kClasses + 2 * warp + lane / 16] = from_float<TY>(logit);
+    const float logit = transposed_sum(sums3, lane);
+    if (owns_logit && which < kImages && (kImages == 1 || first_image + which < n)) {
+      y[static_cast<long long>(first_image + which) * kClasses + logit_here] =
+          from_float<TY>(logit + to_float(bias_fc3));
     }
   }
 }
 
 }  // namespace lenet5
 
-#define LENET5_CLUSTER(NAME, BLOCKS, IMAGES, THREADS, MIN_BLOCKS, CONV1_EACH, SPLITS, ROWS)                             \
+#define LENET5_CLUSTER(NAME, BLOCKS, IMAGES, THREADS, MIN_BLOCKS, CONV1_THREADS, CONV1_LANES, CONV1_EACH, SPLITS, ROWS) \
   extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, MIN_BLOCKS) NAME(                \
       const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,                   \
       const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias, const T* __restrict__ fc1_weight,           \
       const T* __restrict__ fc1_bias, const T* __restrict__ fc2_weight, const T* __restrict__ fc2_bias,                 \
       const T* __restrict__ fc3_weight, const T* __restrict__ fc3_bias, int n, TY* __restrict__ y) {                    \
-    lenet5::cluster_forward<BLOCKS, IMAGES, THREADS, CONV1_EACH, SPLITS, ROWS>(                                         \
+    lenet5::cluster_forward<BLOCKS, IMAGES, THREADS, CONV1_THREADS, CONV1_LANES, CONV1_EACH, SPLITS, ROWS>(             \
         x,                                                                                                              \
         {conv1_weight, conv1_bias, conv2_weight, conv2_bias, fc1_weight, fc1_bias, fc2_weight, fc2_bias, fc3_weight,    \
          fc3_bias},                                                                                                     \
         n, y);                                                                                                          \
   }
 
-#ifndef LENET5_EXPERIMENT
-LENET5_CLUSTER(lenet5_cluster, 8, 1, 256, 1, 3, 6, 1)
-#endif
+// Blocks an image, images a cluster, threads, blocks a multiprocessor at least, threads and lanes and channels of conv1, splits and
+// rows of conv2. The fewer images, the more blocks for each: 8n blocks must find room at once, and in their clusters' neighbourhood.
+LENET5_CLUSTER(lenet5_cluster8, 8, 1, 512, 1, 128, 24, 3, 6, 2)
+LENET5_CLUSTER(lenet5_cluster4, 4, 1, 512, 1, 224, 32, 2, 6, 1)
+LENET5_CLUSTER(lenet5_cluster2, 2, 1, 512, 1, 192, 32, 3, 6, 2)

@@ -30,6 +30,8 @@ struct Share {
   // Two rows apart must be half of the banks apart (20 columns) or follow on (28), so that a warp's 8-byte loads never collide.
   static constexpr int kImageStride = kImageCols == 20 ? 24 : 28;
   static constexpr int kFeatures = kConv2Channels * kPoolRows * kPoolCols;
+  // Distance of the shares of two blocks in the features: a warp that reads four rows of eight channels meets every bank once.
+  static constexpr int kShareStride = kFeatures + (kBlocks == 8 ? 4 : kBlocks == 4 ? 8 : kBlocks == 2 ? 16 : 0);
 
   __device__ static unsigned image_row(unsigned rank) { return rank / kColParts * kPoolRows * kPool * kPool; }
   __device__ static unsigned image_col(unsigned rank) { return rank % kColParts * kPoolCols * kPool * kPool; }
@@ -42,97 +44,97 @@ __device__ __forceinline__ float rounded(float value) {
   return to_float(from_float<T>(value));
 }
 
-// Brings a block's images and the convolutions' weights to shared memory as float: global loads first, stores when there is
-// time. The image is loaded by the first threads; kStagers threads, counted from the last one, load the weights.
-template <typename TX, typename T, int kBlocks, int kImages, int kThreads, int kStagers>
-struct Staging {
+// Brings a block's images and conv1's weights to shared memory as float: global loads first, stores when there is time.
+// kThreads threads, numbered from 0, do it.
+template <typename TX, typename T, int kBlocks, int kImages, int kThreads>
+struct StageConv1 {
   using S = Share<kBlocks>;
   static constexpr int kQuads = S::kImageCols / 4;
-  static constexpr int kImageQuads = kImages * S::kImageRows * kQuads;
-  static constexpr int kImageLoads = (kImageQuads + kThreads - 1) / kThreads;
-  static constexpr int kWeights1 = kConv1Channels * kFilterTaps;
-  static constexpr int kLoads1 = (kWeights1 + kConv1Channels + kStagers - 1) / kStagers;
-  static constexpr int kPack = Pack16<T>::kCount;
-  static constexpr int kPacks2 = kConv2Channels * kConv2Taps / kPack;
-  static constexpr int kLoads2 = (kPacks2 + kStagers - 1) / kStagers;
+  static constexpr int kRowLanes = 8;  // threads a row of the image, of which kQuads load
+  static constexpr int kImageItems = kImages * S::kImageRows * kRowLanes;
+  static constexpr int kImageLoads = (kImageItems + kThreads - 1) / kThreads;
+  static constexpr int kWeights = kConv1Channels * kFilterTaps;
+  static constexpr int kLoads = (kWeights + kConv1Channels + kThreads - 1) / kThreads;
+  static_assert(kQuads <= kRowLanes, "quads a row");
 
   Quad<TX> pixels[kImageLoads];
-  T weights1[kLoads1];
-  uint4 weights2[kLoads2];
+  T weights[kLoads];
 
-  // Images first_image, first_image + 1, ... of n; the patch of each that block `rank` needs.
-  __device__ __forceinline__ void load_images(const TX* x, int first_image, int n, unsigned rank, unsigned thread) {
+  // Images first_image, first_image + 1, ... of n; the patch of each that block `rank` needs. With one image a block (or
+  // cluster) the grid has no image too many, and not to look at n saves its load, a cache miss, on the longest path.
+  __device__ __forceinline__ void load(const TX* x, const T* weight, const T* bias, int first_image, int n, unsigned rank,
+                                       unsigned thread) {
 #pragma unroll
     for (int i = 0; i < kImageLoads; ++i) {
-      const unsigned quad = thread + i * kThreads;
-      if (quad < kImageQuads) {
-        const unsigned row = quad / kQuads % S::kImageRows, col = quad % kQuads * 4;
-        const int which = first_image + quad / (kQuads * S::kImageRows);
-        pixels[i].clear();
-        if (which < n) {
+      const unsigned item = thread + i * kThreads;
+      const unsigned row = item / kRowLanes % S::kImageRows, quad = item % kRowLanes;
+      if (item < kImageItems && quad < kQuads) {
+        const int which = first_image + item / (kRowLanes * S::kImageRows);
+        if (kImages > 1) pixels[i].clear();
+        if (kImages == 1 || which < n) {
           pixels[i].load(x + static_cast<long long>(which) * kImagePixels +
-                         ((S::image_row(rank) + row) * kImageSide + S::image_col(rank) + col));
+                         ((S::image_row(rank) + row) * kImageSide + S::image_col(rank) + 4 * quad));
         }
       }
     }
-  }
-
-  __device__ __forceinline__ void load_weights(const T* weight1, const T* bias1, const T* weight2, unsigned thread) {
-    const unsigned stager = kThreads - 1 - thread;
-    if (stager >= kStagers) return;
 #pragma unroll
-    for (int i = 0; i < kLoads1; ++i) {
-      const unsigned element = stager + i * kStagers;
-      if (element < kWeights1) {
-        weights1[i] = early(weight1 + element);
-      } else if (element < kWeights1 + kConv1Channels) {
-        weights1[i] = early(bias1 + (element - kWeights1));
+    for (int i = 0; i < kLoads; ++i) {
+      const unsigned element = thread + i * kThreads;
+      if (element < kWeights) {
+        weights[i] = early(weight + element);
+      } else if (element < kWeights + kConv1Channels) {
+        weights[i] = early(bias + (element - kWeights));
       }
-    }
-#pragma unroll
-    for (int i = 0; i < kLoads2; ++i) {
-      const unsigned pack = stager + i * kStagers;
-      if (pack < kPacks2) weights2[i] = early16(weight2 + pack * kPack);
     }
   }
 
   // image [kImages][kImageRows][kImageStride], filters [6][kFilter1Stride] with the bias after the taps.
-  __device__ __forceinline__ void store_conv1(float* image, float* filters, unsigned thread) const {
+  __device__ __forceinline__ void store(float* image, float* filters, unsigned thread) const {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const unsigned element = thread + i * kThreads;
+      if (element < kWeights + kConv1Channels) {
+        filters[element < kWeights ? element / kFilterTaps * kFilter1Stride + element % kFilterTaps
+                                   : (element - kWeights) * kFilter1Stride + kFilterTaps] = to_float(weights[i]);
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kImageLoads; ++i) {
-      const unsigned quad = thread + i * kThreads;
-      if (quad < kImageQuads) {
+      const unsigned item = thread + i * kThreads;
+      if (item < kImageItems && item % kRowLanes < kQuads) {
         const float4 value = pixels[i].value();
-        *reinterpret_cast<float4*>(image + quad / kQuads * S::kImageStride + quad % kQuads * 4) =
+        *reinterpret_cast<float4*>(image + item / kRowLanes * S::kImageStride + item % kRowLanes * 4) =
             make_float4(rounded<T>(value.x), rounded<T>(value.y), rounded<T>(value.z), rounded<T>(value.w));
       }
     }
-    const unsigned stager = kThreads - 1 - thread;
-    if (stager >= kStagers) return;
+  }
+};
+
+// Brings conv2's weights to shared memory as float, laid out as in global memory: [16][150].
+template <typename T, int kThreads>
+struct StageConv2 {
+  static constexpr int kPack = Sixteen<T>::kCount;
+  static constexpr int kPacks = kConv2Channels * kConv2Taps / kPack;
+  static constexpr int kLoads = (kPacks + kThreads - 1) / kThreads;
+
+  Sixteen<T> weights[kLoads];
+
+  __device__ __forceinline__ void load(const T* weight, unsigned thread) {
 #pragma unroll
-    for (int i = 0; i < kLoads1; ++i) {
-      const unsigned element = stager + i * kStagers;
-      if (element < kWeights1 + kConv1Channels) {
-        filters[element < kWeights1 ? element / kFilterTaps * kFilter1Stride + element % kFilterTaps
-                                    : (element - kWeights1) * kFilter1Stride + kFilterTaps] = to_float(weights1[i]);
-      }
+    for (int i = 0; i < kLoads; ++i) {
+      const unsigned pack = thread + i * kThreads;
+      if (pack < kPacks) weights[i].load(weight + pack * kPack);
     }
   }
 
-  // filters [16][150], as in global memory.
-  __device__ __forceinline__ void store_conv2(float* filters, unsigned thread) const {
-    const unsigned stager = kThreads - 1 - thread;
-    if (stager >= kStagers) return;
+  __device__ __forceinline__ void store(float* filters, unsigned thread) const {
 #pragma unroll
-    for (int i = 0; i < kLoads2; ++i) {
-      const unsigned pack = stager + i * kStagers;
-      if (pack < kPacks2) {
-        const Pack16<T> values = pack_from_bits<T>(weights2[i]);
+    for (int i = 0; i < kLoads; ++i) {
+      const unsigned pack = thread + i * kThreads;
+      if (pack < kPacks) {
 #pragma unroll
-        for (int j = 0; j < kPack; j += 4) {
-          *reinterpret_cast<float4*>(filters + pack * kPack + j) =
-              make_float4(to_float(values.value[j]), to_float(values.value[j + 1]), to_float(values.value[j + 2]),
-                          to_float(values.value[j + 3]));
+        for (int j = 0; j < kPack / 4; ++j) {
+          *reinterpret_cast<float4*>(filters + pack * kPack + 4 * j) = weights[i].value(j);
         }
       }
     }
@@ -140,15 +142,18 @@ struct Staging {
 };
 
 // conv1 + ReLU + pool. image [kImages][kImageRows][kImageStride], filters [6][kFilter1Stride] -> patch [kImages][6][kPatch].
-// A thread keeps one 6x6 window in registers and applies kChannels filters to it: 100 FMA each.
-template <int kBlocks, int kImages, int kThreads, int kChannels>
+// A thread keeps one 6x6 window in registers and applies kChannels filters to it: 100 FMA each. The first kLanes lanes of each of
+// kThreads / 32 warps work: 24 lanes let 96 items take one warp of each of the four schedulers.
+template <int kBlocks, int kImages, int kThreads, int kLanes, int kChannels>
 __device__ __forceinline__ void conv1_pool(const float* image, const float* filters, float* patch, unsigned thread) {
   using S = Share<kBlocks>;
   constexpr int kWindow = kFilterSide + kPool - 1;
   constexpr int kGroups = kConv1Channels / kChannels;
   constexpr int kItems = kImages * kGroups * S::kPatch;
+  constexpr int kStep = kThreads / 32 * kLanes;
+  if (kLanes < 32 && thread % 32 >= kLanes) return;
 #pragma unroll 1
-  for (unsigned item = thread; item < kItems; item += kThreads) {
+  for (unsigned item = thread / 32 * kLanes + thread % 32; item < kItems; item += kStep) {
     const unsigned position = item % S::kPatch;
     const unsigned group = item / S::kPatch % kGroups;
     const unsigned which = item / (S::kPatch * kGroups);
@@ -192,41 +197,54 @@ __device__ __forceinline__ void conv1_pool(const float* image, const float* filt
       const float most = max_nan(max_nan(sum[0][0], sum[0][1]), max_nan(sum[1][0], sum[1][1]));
       patch[(which * kConv1Channels + channel) * S::kPatch + position] = relu_nan(most);
     }
+    if (kItems <= kStep) break;
   }
 }
 
-// conv2 without bias, the six input channels split into kSplits partial sums. A thread makes kRows rows of one channel's outputs.
+// conv2 without bias, the six input channels split into kSplits partial sums; one item is kRows rows of one channel's outputs.
 // patch [kImages][6][kPatch], filters [16][150] -> partial [kImages][kSplits][kConvRows][16][kConvCols].
 // Lanes of a warp are output channels: their filters lie 150 words apart, which is free of bank conflicts, and they share the patch.
-template <int kBlocks, int kImages, int kThreads, int kSplits, int kRows>
-__device__ __forceinline__ void conv2_partial(const float* patch, const float* filters, float* partial, unsigned thread) {
+template <int kBlocks, int kImages, int kSplits, int kRows>
+struct Conv2Item {
   using S = Share<kBlocks>;
-  constexpr int kDepth = kConv1Channels / kSplits;
-  constexpr int kTiles = S::kConvRows / kRows;
-  constexpr int kItems = kImages * kSplits * kTiles * kConv2Channels;
-#pragma unroll 1
-  for (unsigned item = thread; item < kItems; item += kThreads) {
+  static constexpr int kDepth = kConv1Channels / kSplits;
+  static constexpr int kTiles = S::kConvRows / kRows;
+  static constexpr int kItems = kImages * kSplits * kTiles * kConv2Channels;
+
+  const float* source;
+  const float* filters;
+  float* target;
+  float filter[kFilterTaps];
+
+  // Finds the item's place, and loads its first filter: all that does not need the patch.
+  __device__ __forceinline__ void prepare(const float* patch, const float* weights, float* partial, unsigned item) {
     const unsigned channel = item % kConv2Channels;
     const unsigned tile = item / kConv2Channels % kTiles;
     const unsigned split = item / (kConv2Channels * kTiles) % kSplits;
     const unsigned which = item / (kConv2Channels * kTiles * kSplits);
+    source = patch + (which * kConv1Channels + split * kDepth) * S::kPatch + tile * kRows * S::kPatchCols;
+    filters = weights + channel * kConv2Taps + split * kDepth * kFilterTaps;
+    target = partial +
+             (((which * kSplits + split) * S::kConvRows + tile * kRows) * kConv2Channels + channel) * S::kConvCols;
+    load_filter(0);
+  }
+
+  __device__ __forceinline__ void load_filter(int depth) {
+#pragma unroll
+    for (int tap = 0; tap < kFilterTaps; ++tap) filter[tap] = filters[depth * kFilterTaps + tap];
+  }
+
+  __device__ __forceinline__ void run() {
     float sum[kRows][S::kConvCols] = {};
 #pragma unroll(kDepth <= 2 ? kDepth : 1)
-    for (int d = 0; d < kDepth; ++d) {
-      const unsigned input = split * kDepth + d;
-      const float* source =
-          patch + (which * kConv1Channels + input) * S::kPatch + tile * kRows * S::kPatchCols;
-      float filter[kFilterTaps];
-#pragma unroll
-      for (int tap = 0; tap < kFilterTaps; ++tap) {
-        filter[tap] = filters[channel * kConv2Taps + input * kFilterTaps + tap];
-      }
+    for (int depth = 0; depth < kDepth; ++depth) {
+      if (depth > 0) load_filter(depth);
 #pragma unroll
       for (int y = 0; y < kRows + kFilterSide - 1; ++y) {
         float row[S::kPatchCols];
 #pragma unroll
         for (int x = 0; x < S::kPatchCols; x += 4) {
-          const float4 quad = *reinterpret_cast<const float4*>(source + y * S::kPatchCols + x);
+          const float4 quad = *reinterpret_cast<const float4*>(source + depth * S::kPatch + y * S::kPatchCols + x);
           row[x] = quad.x, row[x + 1] = quad.y, row[x + 2] = quad.z, row[x + 3] = quad.w;
         }
 #pragma unroll
@@ -244,13 +262,25 @@ __device__ __forceinline__ void conv2_partial(const float* patch, const float* f
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const unsigned line = (which * kSplits + split) * S::kConvRows + tile * kRows + r;
-      float* target = partial + (line * kConv2Channels + channel) * S::kConvCols;
 #pragma unroll
       for (int x = 0; x < S::kConvCols; x += 4) {
-        *reinterpret_cast<float4*>(target + x) = make_float4(sum[r][x], sum[r][x + 1], sum[r][x + 2], sum[r][x + 3]);
+        *reinterpret_cast<float4*>(target + r * kConv2Channels * S::kConvCols + x) =
+            make_float4(sum[r][x], sum[r][x + 1], sum[r][x + 2], sum[r][x + 3]);
       }
     }
+  }
+};
+
+// All items of conv2 by kThreads threads, numbered from 0.
+template <int kBlocks, int kImages, int kThreads, int kSplits, int kRows>
+__device__ __forceinline__ void conv2_partial(const float* patch, const float* filters, float* partial, unsigned thread) {
+  using Item = Conv2Item<kBlocks, kImages, kSplits, kRows>;
+#pragma unroll 1
+  for (unsigned item = thread; item < Item::kItems; item += kThreads) {
+    Item conv2;
+    conv2.prepare(patch, filters, partial, item);
+    conv2.run();
+    if (Item::kItems <= kThreads) break;
   }
 }
 

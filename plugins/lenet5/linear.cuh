@@ -9,13 +9,6 @@ namespace lenet5 {
 // ---- loads that stay where they are written: before everything that could use the time ----------------------------------
 // (A plain load from const __restrict__ memory may be moved down to its first use; volatile assembly may not.)
 
-__device__ __forceinline__ uint4 early16(const void* address) {
-  uint4 bits;
-  asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
-               : "l"(address));
-  return bits;
-}
 __device__ __forceinline__ float early(const float* address) {
   float value;
   asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(address));
@@ -52,6 +45,30 @@ __device__ __forceinline__ float transposed_sum(const float (&value)[kCount], un
     return transposed_sum<kCount / 2, kOffset / 2>(half, lane);
   }
 }
+
+// Sixteen bytes of neighbouring elements in one load, kept as they were loaded. The address must be 16-byte aligned.
+template <typename T>
+struct Sixteen {
+  static constexpr int kCount = 16 / static_cast<int>(sizeof(T));
+  uint4 bits;
+  __device__ __forceinline__ void load(const T* address) {
+    asm volatile("ld.global.nc.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                 : "l"(address));
+  }
+  __device__ __forceinline__ void clear() { bits = make_uint4(0, 0, 0, 0); }
+  // Elements 4 * quarter to 4 * quarter + 3; `quarter` is a compile-time constant after unrolling.
+  __device__ __forceinline__ float4 value(int quarter) const {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return make_float4(__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w));
+    } else {
+      const unsigned first = quarter == 0 ? bits.x : bits.z, second = quarter == 0 ? bits.y : bits.w;
+      const float2 low = __half22float2(*reinterpret_cast<const __half2*>(&first));
+      const float2 high = __half22float2(*reinterpret_cast<const __half2*>(&second));
+      return make_float4(low.x, low.y, high.x, high.y);
+    }
+  }
+};
 
 // Four neighbouring elements in one load, kept as they were loaded until their value is asked for.
 // The address must be aligned to four elements.

@@ -52,16 +52,17 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const We
   const unsigned thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
   const int first_image = blockIdx.x * kImages;
 
-  Staging<TX, T, 1, kImages, kThreads, kThreads> staging;
-  staging.load_images(x, first_image, n, 0, thread);
-  staging.load_weights(weights.conv1_weight, weights.conv1_bias, weights.conv2_weight, thread);
+  StageConv1<TX, T, 1, kImages, kThreads> stage1;
+  stage1.load(x, weights.conv1_weight, weights.conv1_bias, first_image, n, 0, thread);
+  StageConv2<T, kThreads> stage2;
+  stage2.load(weights.conv2_weight, thread);
   Linear<T, kFeatures, kFc1, kWarps, kImages> fc1;
   fc1.load(weights.fc1_weight, weights.fc1_bias, warp, lane);
 
-  staging.store_conv1(image, filters1, thread);
-  staging.store_conv2(filters2, thread);
+  stage1.store(image, filters1, thread);
+  stage2.store(filters2, thread);
   __syncthreads();
-  conv1_pool<1, kImages, kThreads, kConv1Each>(image, filters1, patch, thread);
+  conv1_pool<1, kImages, kThreads, 32, kConv1Each>(image, filters1, patch, thread);
   __syncthreads();
   conv2_partial<1, kImages, kThreads, kSplits, kRows>(patch, filters2, partial, thread);
 
@@ -106,6 +107,7 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const We
         n, y);                                                                                                          \
   }
 
-#ifndef LENET5_EXPERIMENT
-LENET5_PORTABLE(lenet5_portable, 1, 512, 1, 2, 3, 1)
-#endif
+// Images, threads, blocks a multiprocessor at least, channels of conv1, splits and rows of conv2. Two images a block halve the
+// traffic of the weights, and pay once there are more images than multiprocessors.
+LENET5_PORTABLE(lenet5_portable, 1, 384, 1, 3, 3, 1)
+LENET5_PORTABLE(lenet5_portable2, 2, 384, 1, 3, 3, 2)
