@@ -18,6 +18,7 @@ from lenet_trt.fuse import fuse
 from lenet_trt.kernel import Kernel, Packing
 from lenet_trt.pattern import DOMAIN, Pattern
 from lenet_trt.pattern_check import pattern_problems, small_bounds
+from lenet_trt.places import chosen, find_places
 from networks import LENET5, Network, images_for, model_of
 
 NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))
@@ -57,10 +58,11 @@ def test_of_two_kernels_for_the_same_nodes_the_preferred_one_is_taken() -> None:
     liked = replace(pool, name="another_maxpool2", patterns=(replace(pattern, preference=1),))
     model = model_of(Network(convolutions=((2, "", True),), denses=()))
     for order in ([pool, liked], [liked, pool]):
-        fused = fuse(model, order)
-        assert [(entry.kernel, entry.instead_of) for entry in fused.replacements] == [
-            ("another_maxpool2", ("maxpool2",))
-        ]
+        places, _ = find_places(model, order)
+        assert {place.kernel.name for place in places} == {"maxpool2", "another_maxpool2"}
+        assert [place.kernel.name for place in chosen(places)] == ["another_maxpool2"]
+    with pytest.raises(LenetTrtError, match="maxpool2: .*another_maxpool2, asked for as well, takes its nodes"):
+        fuse(model, [pool, liked])
 
 
 def transposed(undo: Callable[..., dict[str, Any]]) -> Kernel:
