@@ -1,0 +1,16 @@
+// conv5x5_bias, step 6: bias, ReLU and 2x2 max-pooling in the same kernel. TYPE_T is float; y [n, K, (H - 4) / 2, (W - 4) / 2].
+//
+// x [n, C, H, W], w [K, C, 5, 5], bias [K]. Writing y was the limit of step 5; what the network wants is a quarter of it. Pooling in
+// registers writes only that, and nothing reads it back. The same as conv5x5_bias_relu_pool2_split.
+//
+// Grid: min(ceil(n / images), 792) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_relu_pool2_split.
+#include "conv5x5_mma.cuh"
+
+using T = TYPE_T;
+using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kWindow>;
+
+extern "C" __global__ void __launch_bounds__(kMmaThreads)
+    conv5x5_bias_step06(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                        T* __restrict__ y) {
+  conv5x5_by_mma<MmaPlan<Shape, T, true>, Activation::kRelu>(x, w, bias, n, y);
+}
