@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from lenet_trt.bind import Bound, Shape, Specialized, bind, specialize
-from lenet_trt.dims import MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike, as_dim
+from lenet_trt.dims import MULTIPROCESSORS, AxisValue, Condition, Constant, Dim, DimLike, as_dim
 from lenet_trt.dtypes import ELEMENT_TYPES
 from lenet_trt.errors import LenetTrtError
 
@@ -21,6 +21,10 @@ AttributeValue: TypeAlias = int | str
 OLDEST_SM = 75
 MAX_BLOCK_THREADS = 1024
 INT32_MAX = 2**31 - 1
+# Dynamic shared memory that a block may have on each architecture, in KiB. On one that is not named it is taken to be
+# the least that any has had since sm_80. Source: CUDA C++ Programming Guide 13.0, technical specifications.
+_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+_LEAST_SHARED_KIB = 99
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,9 @@ class Launch:
 class Variant:
     """One implementation. The first in the declaration that fits a call is used.
 
-    It fits when the GPU is at least ``min_sm``, ``types`` (names; None: all) has the call's types
-    and ``when`` holds. ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
+    It fits when the GPU is at least ``min_sm`` and has the shared memory that it always needs, ``types`` (names; None:
+    all) has the call's types, and ``when`` holds. ``entry`` is the ``__global__`` name, by default
+    ``<kernel>_<variant>``.
     """
 
     name: str
@@ -123,7 +128,10 @@ class Variant:
 
     def supports(self, sm: int, types: Types) -> bool:
         """Whether it is made for that architecture and those types, whatever the sizes."""
-        return sm >= self.min_sm and (self.types is None or types.name in self.types)
+        if sm < self.min_sm or (self.types is not None and types.name not in self.types):
+            return False
+        shared = as_dim(self.launch.shared_bytes)
+        return not isinstance(shared, Constant) or shared.value <= 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,10 @@ FILTER = 5
 FFMA_THREADS = 128
 FFMA_FILTERS = 10
 MMA_WARPS = 3
-MMA_BLOCKS_PER_MULTIPROCESSOR = 5
+# Blocks stay and take one piece after another; so many a multiprocessor were the fastest on an H200.
+FFMA_BLOCKS = 8
+SPLIT_BLOCKS = 4
+TENSOR_CORE_BLOCKS = 8
 QUADS_PER_UNIT = 16
 # What every architecture has, less what the kernels declare statically.
 MMA_SHARED_LIMIT = 60 * 1024
@@ -58,6 +61,7 @@ def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray
 
 def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
     """The variants of the kernel ``name``, whose images have that many quads (see conv5x5_quad.cuh) a filter."""
+    groups = ceil_div(k, FFMA_FILTERS)
     return (
         _mma("split", f"{name}_split", quads, 75, "fp32", "float accuracy from fp16 tensor cores", split=True),
         _mma("tensor_core", f"{name}_tensor", quads, 75, "fp16", "fp16 tensor cores"),
@@ -65,7 +69,7 @@ def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
         Variant(
             "ffma",
             Launch(
-                grid=(ceil_div(n * quads, FFMA_THREADS) * ceil_div(k, FFMA_FILTERS), 1, 1),
+                grid=(minimum(ceil_div(n * quads, FFMA_THREADS), FFMA_BLOCKS * MULTIPROCESSORS) * groups, 1, 1),
                 block=(FFMA_THREADS, 1, 1),
                 extras=(n,),
             ),
@@ -78,7 +82,7 @@ def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
 def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, split: bool = False) -> Variant:
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
-    halves = 2 if split else 1
+    halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
     pitch = ceil_div(w - 1, 4) * 4 + 1
     pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
@@ -87,7 +91,7 @@ def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, 
     return Variant(
         name,
         Launch(
-            grid=(minimum(ceil_div(n, images), MMA_BLOCKS_PER_MULTIPROCESSOR * MULTIPROCESSORS), 1, 1),
+            grid=(minimum(ceil_div(n, images), blocks * MULTIPROCESSORS), 1, 1),
             block=(32 * MMA_WARPS, 1, 1),
             extras=(n,),
             shared_bytes=shared,

@@ -174,6 +174,15 @@ def test_the_first_variant_that_fits_is_taken() -> None:
         taken(1, 3, "float32", 70)
 
 
+def test_a_variant_runs_only_where_its_shared_memory_fits() -> None:
+    large = replace(PORTABLE, name="large", launch=replace(LAUNCH, shared_bytes=150 * 1024))
+    bound = declare(variants=(large, PORTABLE)).bind([(4, 3), (3,)], ["float32", "float32"])
+    taken = {sm: bound.variant(sm).name for sm in (75, 80, 86, 90, 120, 999)}
+    assert [sm for sm, name in taken.items() if name == "large"] == [80, 90]
+    with pytest.raises(LenetTrtError, match="types fp32 has no variant that runs any size on sm_75 and up"):
+        declare(variants=(large,))
+
+
 def test_names_are_looked_up_with_the_known_ones_in_the_error() -> None:
     kernel = declare()
     assert kernel.entry(kernel.variant("portable")) == "scale_rows_portable"

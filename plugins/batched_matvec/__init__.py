@@ -12,7 +12,7 @@ from .pattern import PATTERNS
 outer, broadcast, inner, rows, k = axes("outer broadcast inner rows k")
 THREADS = 256
 # A block goes on until all rows are done, so any grid is right; this much of `a` keeps each busy for one round.
-BLOCK_BYTES = 32 * 1024
+BLOCK_BYTES = 16 * 1024
 
 
 def reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, minimum
+from lenet_trt.dims import Condition, axes, ceil_div, minimum
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
@@ -30,6 +30,17 @@ def tensor_core(name: str, types: str, min_sm: int) -> Variant:
         min_sm=min_sm,
         types=(types,),
         when=n >= 64,
+    )
+
+
+def warps(name: str, entry: str, features: int, when: Condition | None) -> Variant:
+    """The variant in which a warp takes so many output features and eight rows at a time."""
+    return Variant(
+        name,
+        Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), 65535), 1), THREADS, extras=(n,)),
+        f"a warp {features} output feature{'s' if features > 1 else ''}, for few rows",
+        entry=entry,
+        when=when,
     )
 
 
@@ -63,12 +74,8 @@ KERNEL = Kernel(
             source="tile.cu",
             when=n >= 512,
         ),
-        Variant(
-            "warp",
-            Launch((ceil_div(outputs, 4), minimum(ceil_div(n, 8), 65535), 1), THREADS, extras=(n,)),
-            "a warp an output feature, for few rows",
-            entry="dense_bias_relu",
-        ),
+        warps("warp_by4", "dense_bias_relu_by4", 4, n >= 16),
+        warps("warp", "dense_bias_relu", 1, None),
     ),
     patterns=PATTERNS,
     reference=reference,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
 from ..conv5x5 import convolve
@@ -12,9 +12,7 @@ from ..maxpool2 import reference as pool
 from .pattern import PATTERNS
 
 (n,) = axes("n")
-CLUSTER_BLOCKS = 8
-CLUSTER_MAX_IMAGES = 32
-THREADS = (512, 1, 1)
+THREADS = (384, 1, 1)
 
 WEIGHTS = {
     "conv1_weight": (6, 1, 5, 5),
@@ -42,6 +40,34 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     return x @ fc3.T + fc3_bias
 
 
+def cluster(blocks: int, max_images: int) -> Variant:
+    """The variant with a cluster of so many blocks an image, while all find room on the GPU at once."""
+    return Variant(
+        f"cluster{blocks}",
+        Launch((blocks * n, 1, 1), (512, 1, 1), extras=(n,)),
+        f"a cluster of {blocks} blocks an image, for few images",
+        source="cluster.cu",
+        min_sm=90,
+        when=n <= max_images,
+    )
+
+
+def tensor_core(name: str, types: str, shared_bytes: int) -> Variant:
+    """The fp16 variant for many images; ``shared_bytes`` is kSharedBytes of tensor_core.cu for these types."""
+    return Variant(
+        name,
+        Launch(
+            (minimum(ceil_div(n, 8), 2 * MULTIPROCESSORS), 1, 1), (256, 1, 1), extras=(n,), shared_bytes=shared_bytes
+        ),
+        "fp16 tensor cores, for many images",
+        source="tensor_core.cu",
+        entry="lenet5_tensor_core",
+        min_sm=80,
+        types=(types,),
+        when=n > 64,
+    )
+
+
 KERNEL = Kernel(
     name="lenet5",
     doc="LeNet-5: two of Conv, Relu, MaxPool, then three Gemm with Relu between",
@@ -57,24 +83,42 @@ KERNEL = Kernel(
         Types("fp16_io_fp32", {"TX": "float32", "T": "float16", "TY": "float32"}, tolerance=2e-3),
     ),
     variants=(
+        cluster(8, max_images=16),
+        cluster(4, max_images=32),
+        cluster(2, max_images=64),
         Variant(
-            "cluster",
-            Launch((CLUSTER_BLOCKS * n, 1, 1), THREADS, extras=(n,)),
-            "a cluster of blocks an image, for few images",
-            source="cluster.cu",
+            "split",
+            Launch(
+                (minimum(ceil_div(n, 8), MULTIPROCESSORS), 1, 1),
+                (512, 1, 1),
+                extras=(n,),
+                shared_bytes=219_344,  # kSharedBytes of split.cu
+            ),
+            "float accuracy from fp16 tensor cores, for many images",
+            source="split.cu",
             min_sm=90,
-            when=n <= CLUSTER_MAX_IMAGES,
+            types=("fp32",),
+            when=n >= 256,
         ),
+        tensor_core("tensor_core", "fp16", 102_448),
+        tensor_core("tensor_core_io_fp32", "fp16_io_fp32", 104_496),
         Variant(
             "portable",
             Launch((n, 1, 1), THREADS, extras=(n,)),
             "a block an image",
             source="portable.cu",
+            when=n <= 128,
+        ),
+        Variant(
+            "portable2",
+            Launch((ceil_div(n, 2), 1, 1), THREADS, extras=(n,)),
+            "a block two images",
+            source="portable.cu",
         ),
     ),
     patterns=PATTERNS,
     reference=reference,
-    examples=({"n": 1}, {"n": 5}, {"n": 33}, {"n": 1024}),
+    examples=({"n": 1}, {"n": 5}, {"n": 33}, {"n": 101}, {"n": 1024}, {"n": 4099}),
     flops=FLOPS_PER_IMAGE * n,
     source_dir=Path(__file__).parent,
 )
