@@ -13,7 +13,9 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.normal_form import Array, Graph, Node, count
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.flattening import is_flatten
+from lenet_trt.working_copy import Array, Graph, Node, count
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
 _FOLD_LIMIT_BYTES = 1 << 30
@@ -39,7 +41,7 @@ def no_ops(graph: Graph, node: Node) -> None:
     if node.is_op("Dropout"):
         training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
         dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
-        if dropped or any(graph.consumers(name) for name in node.outputs[1:]):
+        if dropped or _any_read(graph, node.outputs[1:]):
             return
     elif not node.is_op("Identity"):
         return
@@ -52,7 +54,7 @@ def no_ops(graph: Graph, node: Node) -> None:
 
 def defaults(graph: Graph, node: Node) -> None:
     """Drop the attributes that have the value which the operator gives them by itself."""
-    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type):
+    if node.domain or not onnx.defs.has(node.op_type):
         return
     schema = onnx.defs.get_schema(node.op_type, graph.opsets.get("", 1))
     for name, declared in schema.attributes.items():
@@ -70,7 +72,7 @@ def flattening(graph: Graph, node: Node) -> None:
         rank = graph.rank(node.inputs[0])
         if axis == 1 or (rank is not None and axis + rank == 1):
             node.attributes = {}
-    elif node.is_op("Reshape") and _is_flatten(graph, node):
+    elif node.is_op("Reshape") and is_flatten(graph, node):
         _put(graph, [node], node.slot, "Flatten", node.inputs[:1], node.outputs, {})
 
 
@@ -88,7 +90,7 @@ def convolution(graph: Graph, node: Node) -> None:
     if "group" in node.attributes:
         attributes["group"] = node.attributes["group"]
     ones = (1,) * (len(sizes) - 2)
-    _with_bias(graph, node, attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
+    _with_bias(graph, node, node.inputs[1], attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
 
 
 def dense(graph: Graph, node: Node) -> None:
@@ -104,17 +106,17 @@ def dense(graph: Graph, node: Node) -> None:
         transposed = bool(node.attributes.get("transB", 0))
     elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
         return
+    name = node.inputs[1]
     if not transposed:
         weight = np.ascontiguousarray(weight.T)
-        node.inputs = list(node.inputs)
-        _set_input(graph, node, 1, graph.add_constant(f"{node.inputs[1]}.transposed", weight))
+        name = graph.add_constant(f"{name}.transposed", weight)
     out = int(weight.shape[0])
-    _with_bias(graph, node, {"transB": 1}, out, [(), (1,), (out,), (1, out)])
+    _with_bias(graph, node, name, {"transB": 1}, out, [(), (1,), (1, 1), (1, out)])
 
 
 def max_pooling(graph: Graph, node: Node) -> None:
     """Write a ``MaxPool``'s window in one way and forget the layout of indices that nobody reads."""
-    if not node.is_op("MaxPool") or any(graph.consumers(name) for name in node.outputs[1:]):
+    if not node.is_op("MaxPool") or _any_read(graph, node.outputs[1:]):
         return
     attributes = _window(graph, node, list(node.attributes["kernel_shape"]))
     if attributes is None:
@@ -151,24 +153,16 @@ def channels_last_flattening(graph: Graph, node: Node) -> None:
     shape = graph.shape(transpose.inputs[0])
     if transpose.attributes.get("perm") != _TO_CHANNELS_LAST or shape is None:
         return
-    if count(shape[1:]) is None:
+    weight = graph.constants[node.inputs[1]]
+    if count(shape[1:]) != weight.shape[1]:
         return
     channels, height, width = (int(size or 0) for size in shape[1:])
-    weight = graph.constants[node.inputs[1]]
-    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
-    _set_input(
-        graph,
-        node,
-        1,
-        graph.add_constant(
-            f"{node.inputs[1]}.channels_first",
-            np.ascontiguousarray(turned.reshape(weight.shape)),
-        ),
-    )
+    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(weight.shape)
+    name = graph.add_constant(f"{node.inputs[1]}.channels_first", np.ascontiguousarray(turned))
     # The flattened values now come in another order, so they get another name.
     flattened = f"{flatten.outputs[0]}.channels_first"
-    _set_input(graph, node, 0, flattened)
     _put(graph, [transpose, flatten], flatten.slot, "Flatten", transpose.inputs, [flattened], {})
+    _put(graph, [node], node.slot, "Gemm", [flattened, name, node.inputs[2]], node.outputs, node.attributes)
 
 
 Rule: TypeAlias = Callable[[Graph, Node], None]
@@ -207,59 +201,6 @@ def _evaluate(graph: Graph, node: Node, values: list[Array | None]) -> Array:
     return np.asarray(result)
 
 
-def _is_flatten(graph: Graph, node: Node) -> bool:
-    """Whether a ``Reshape`` gives [batch, all the rest] whatever the batch is."""
-    shape = graph.shape(node.inputs[0])
-    if shape is None or len(shape) < 2:
-        return False
-    features = count(shape[1:])
-    target = graph.constants.get(node.inputs[1])
-    if target is None:
-        return _is_computed_flatten(graph, node, features)
-    if target.shape != (2,):
-        return False
-    first, second = (int(value) for value in target)
-    copies_batch = first == 0 and not node.attributes.get("allowzero", 0)
-    keeps_batch = copies_batch or (first > 0 and first == shape[0])
-    return (keeps_batch and second in (-1, features)) or (first == -1 and second == features)
-
-
-def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool:
-    """Whether the target is [batch, rest], computed: the batch by Shape and the like, the rest a constant."""
-    concat = graph.producer(node.inputs[1])
-    while concat is not None and concat.is_op("Cast"):
-        concat = graph.producer(concat.inputs[0])
-    if concat is None or not concat.is_op("Concat") or len(concat.inputs) != 2:
-        return False
-    rest = graph.constants.get(concat.inputs[1])
-    if rest is None or rest.size != 1 or graph.shape(concat.inputs[0]) != (1,):
-        return False
-    if features is not None and int(rest.item()) == features:
-        return True  # then the first can only be the batch
-    source = _whose_batch(graph, concat.inputs[0])
-    if int(rest.item()) != -1 or source is None:
-        return False
-    mine, theirs = graph.shape(node.inputs[0]), graph.shape(source)
-    return source == node.inputs[0] or bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
-
-
-def _whose_batch(graph: Graph, name: str) -> str | None:
-    """The value whose dimension 0 is the first element of ``name``, if it was computed from a Shape."""
-    node = graph.producer(name)
-    if node is None or node.attributes.get("start", 0) != 0:
-        return None
-    if node.is_op("Shape"):
-        return node.inputs[0]
-    if node.is_op("Cast", "Unsqueeze", "Squeeze", "Reshape"):
-        return _whose_batch(graph, node.inputs[0])
-    if node.is_op("Gather", "Slice"):  # by indices or from starts, of which the first counts
-        first = graph.constants.get(node.inputs[1])
-        backwards = len(node.inputs) > 4 and node.is_op("Slice")  # steps are given
-        if first is not None and first.size and int(first.flat[0]) == 0 and not backwards:
-            return _whose_batch(graph, node.inputs[0])
-    return None
-
-
 def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | None:
     """kernel_shape, and strides, pads and dilations where they are not the default.
 
@@ -289,32 +230,32 @@ def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | Non
     return {"kernel_shape": kernel, **changed}
 
 
-def _with_bias(graph: Graph, node: Node, attributes: dict[str, Any], size: int, shapes: list[tuple[int, ...]]) -> None:
-    """Rewrite a layer as op(x, w, b): its own bias, the constant added to it (of one of ``shapes``), or zeros."""
+def _with_bias(
+    graph: Graph, node: Node, weight: str, attributes: dict[str, Any], size: int, shapes: list[tuple[int, ...]]
+) -> None:
+    """Rewrite a layer as op(x, weight, bias); the bias is its own, or a constant that is added to it, or zeros.
+
+    ``shapes``: what else than ``[size]`` a constant may be broadcast from.
+    """
     nodes, slot, outputs = [node], node.slot, list(node.outputs)
     op_type = "Gemm" if node.op_type == "MatMul" else node.op_type
     bias = node.inputs[2] if len(node.inputs) > 2 else ""
     add = graph.only_consumer(node.outputs[0])
     if not bias and add is not None and add.is_op("Add"):
         other = [name for name in add.inputs if name != node.outputs[0]]
-        constant = graph.constants.get(other[0]) if len(other) == 1 else None
-        if constant is not None and constant.shape in shapes:
+        added = graph.constants.get(other[0]) if other else None
+        if added is not None and added.shape in [*shapes, *([(size,)] if op_type == "Gemm" else [])]:
             nodes, slot, outputs, bias = [node, add], add.slot, list(add.outputs), other[0]
     if not bias:
-        dtype = graph.dtype(node.inputs[1])
-        zeros = np.zeros(
-            size, dtype=graph.constants[node.inputs[1]].dtype if node.inputs[1] in graph.constants else dtype
-        )
-        bias = graph.add_constant(f"{node.outputs[0]}.zero_bias", zeros)
+        dtype = numpy_dtype(graph.dtype(weight) or "float32")
+        bias = graph.add_constant(f"{node.outputs[0]}.zero_bias", np.zeros(size, dtype=dtype))
     constant = graph.constants.get(bias)
-    if constant is not None and constant.shape != (size,):
-        if constant.size not in (1, size):
-            return
+    if constant is not None and constant.shape in shapes:
         spread = np.ascontiguousarray(np.broadcast_to(constant.reshape(-1), (size,)))
         bias = graph.add_constant(f"{bias}.vector", spread)
-    elif constant is None and graph.shape(bias) != (size,):
+    elif graph.shape(bias) != (size,):
         return
-    _put(graph, nodes, slot, op_type, [*node.inputs[:2], bias], outputs, attributes)
+    _put(graph, nodes, slot, op_type, [node.inputs[0], weight, bias], outputs, attributes)
 
 
 def _put(
@@ -332,12 +273,9 @@ def _put(
     graph.replace(old, [(slot, node)])
 
 
-def _set_input(graph: Graph, node: Node, index: int, name: str) -> None:
-    new = Node(node.op_type, list(node.inputs), node.outputs, node.attributes, node.origins)
-    graph.remove(node)
-    node.inputs = [*new.inputs[:index], name, *new.inputs[index + 1 :]]
-    graph.replace([], [(node.slot, node)])
-
-
 def _only(graph: Graph, node: Node) -> bool:
     return graph.only_consumer(node.outputs[0]) is not None
+
+
+def _any_read(graph: Graph, names: list[str]) -> bool:
+    return any(name in graph.outputs or graph.consumers(name) for name in names)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt import fuse as stage
@@ -260,6 +260,42 @@ def test_pooling_windows_that_only_look_alike_are_left() -> None:
             del pool.attribute[:]
             pool.attribute.extend([*kept, helper.make_attribute(name, value)])
         assert kernels_used(fuse(model, "auto").model) == ["conv5x5_bias"], changed
+
+
+def test_a_bias_that_differs_by_row_is_none_of_a_dense_layer() -> None:
+    make = helper.make_tensor_value_info
+    weights = [numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")]
+    weights.append(numpy_helper.from_array(np.array([[1], [2], [3]], dtype=np.float32), "c"))
+    for nodes in (
+        [helper.make_node("Gemm", ["x", "w", "c"], ["y"])],
+        [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "c"], ["y"])],
+    ):
+        ends = [make("x", TensorProto.FLOAT, [3, 3])], [make("y", TensorProto.FLOAT, [3, 3])]
+        graph = helper.make_graph(nodes, "g", *ends, weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        fused = fuse(model, "auto").model
+        assert [node.op_type for node in fused.graph.node][-1] in ("Gemm", "Add")
+        assert_same(fused, model, np.ones((3, 3), dtype=np.float32))
+
+
+def test_pooling_whose_indices_are_wanted_is_left() -> None:
+    model = model_of(Network(convolutions=((2, "Relu", True),), denses=()))
+    pool = next(node for node in model.graph.node if node.op_type == "MaxPool")
+    pool.output.append("where")
+    model.graph.output.append(helper.make_tensor_value_info("where", TensorProto.INT64, ["n", "c", "h", "w"]))
+    fused = fuse(model, "auto").model
+    assert kernels_used(fused) == ["conv5x5_bias"]
+    assert_same(fused, model, images_for(model, 2))
+
+
+def test_a_shape_that_something_else_reads_as_well_is_kept() -> None:
+    model = model_of(in_dialect(LENET5, flatten="gather"))
+    shape = next(node for node in model.graph.node if node.op_type == "Shape")
+    model.graph.node.append(helper.make_node("Size", [shape.output[0]], ["rank"], name="spy"))
+    model.graph.output.append(helper.make_tensor_value_info("rank", TensorProto.INT64, []))
+    used = kernels_used(fuse(model, "auto").model)
+    assert used == ["conv5x5_bias_relu_pool2"] * 2 + ["dense_bias_relu"] * 3
+    assert_same(fuse(model, "auto").model, model, images_for(model, 2))
 
 
 def test_none_and_unknown_names(shipped: onnx.ModelProto) -> None:

@@ -61,7 +61,7 @@ def test_of_two_kernels_for_the_same_nodes_the_preferred_one_is_taken() -> None:
         places, _ = find_places(model, order)
         assert {place.kernel.name for place in places} == {"maxpool2", "another_maxpool2"}
         assert [place.kernel.name for place in chosen(places)] == ["another_maxpool2"]
-    with pytest.raises(LenetTrtError, match="maxpool2: .*another_maxpool2, asked for as well, takes its nodes"):
+    with pytest.raises(LenetTrtError, match=r"maxpool2: .*another_maxpool2, asked for as well, takes its nodes"):
         fuse(model, [pool, liked])
 
 

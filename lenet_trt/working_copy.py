@@ -1,0 +1,270 @@
+"""A graph to rewrite and search: the nodes of an ONNX file, its constants, and what is known of each value.
+
+The file itself is not touched. Every node remembers which nodes of the file it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+
+Array: TypeAlias = NDArray[Any]
+Shape: TypeAlias = "tuple[int | str | None, ...]"
+# The domain of nodes that tools are not to look into.
+_OPAQUE = "opaque"
+# Tools that read the normal form get the values of constants up to this size: shapes, indexes, exponents.
+_SMALL_BYTES = 1024
+_PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT", "STRING", "INTS", "FLOATS"))
+
+
+@dataclass(eq=False)
+class Node:
+    """One operation, and the indexes of the nodes of the file that it stands for."""
+
+    op_type: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
+    origins: frozenset[int]
+    domain: str = ""
+    captured: frozenset[str] = frozenset()  # values that its subgraphs use
+    slot: int = field(default=-1)
+
+    @property
+    def uses(self) -> list[str]:
+        """Every value that it reads, those of its subgraphs included."""
+        return [name for name in self.inputs if name] + sorted(self.captured)
+
+    def is_op(self, *op_types: str) -> bool:
+        """Whether it is one of these operators of ONNX itself."""
+        return self.domain == "" and self.op_type in op_types
+
+
+class Graph:
+    """The working copy: nodes in execution order, constants, and what is known of each value."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.opsets = {_domain(entry.domain): entry.version for entry in model.opset_import}
+        graph = model.graph
+        self.inputs = [value.name for value in graph.input]
+        self.outputs = [value.name for value in graph.output]
+        self.constants: dict[str, Array] = {
+            tensor.name: numpy_helper.to_array(tensor)
+            for tensor in graph.initializer
+            if tensor.name not in self.inputs  # an input's initializer is a default, not a constant
+        }
+        self.file_constants = frozenset(self.constants) | {
+            node.output[0] for node in graph.node if node.op_type == "Constant" and not node.domain
+        }
+        self._boundary = (list(graph.input), list(graph.output))
+        self._types = _value_types(model)
+        self._slots: list[Node | None] = []
+        self._producers: dict[str, Node] = {}
+        self._consumers: dict[str, list[Node]] = {}
+        for index, proto in enumerate(graph.node):
+            self._slots.append(None)
+            self._place(_node(proto, index), index)
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes that are left, in execution order."""
+        return [node for node in self._slots if node is not None]
+
+    def holds(self, node: Node) -> bool:
+        """Whether the node is still there."""
+        return self._slots[node.slot] is node
+
+    def producer(self, name: str) -> Node | None:
+        """The node that computes a value, or None for inputs and constants."""
+        return self._producers.get(name)
+
+    def consumers(self, name: str) -> list[Node]:
+        """The nodes that read a value, once for each time they do."""
+        return self._consumers.get(name, [])
+
+    def only_consumer(self, name: str) -> Node | None:
+        """The one node that reads a value which nothing else needs, the graph's outputs included."""
+        consumers = self.consumers(name)
+        return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
+
+    def shape(self, name: str) -> Shape | None:
+        """A value's shape as far as it is known: numbers, names of symbolic sizes, None."""
+        if name in self.constants:
+            return tuple(int(size) for size in self.constants[name].shape)
+        return self._types.get(name, (None, None))[1]
+
+    def rank(self, name: str) -> int | None:
+        """The number of dimensions, or None where it is not known."""
+        shape = self.shape(name)
+        return None if shape is None else len(shape)
+
+    def dtype(self, name: str) -> str | None:
+        """The element type in numpy's words ("float16"), or None where it is not known."""
+        if name in self.constants:
+            return str(self.constants[name].dtype)
+        element = self._types.get(name, (None, None))[0]
+        return None if not element else str(helper.tensor_dtype_to_np_dtype(element))
+
+    def add_constant(self, hint: str, value: Array) -> str:
+        """Add a constant under a new name made from ``hint``."""
+        name = hint
+        taken = 0
+        while name in self.constants or name in self._producers or name in self.inputs:
+            taken += 1
+            name = f"{hint}.{taken}"
+        self.constants[name] = value
+        return name
+
+    def remove(self, node: Node) -> None:
+        """Take a node out; the caller sees to those who read what it computed."""
+        self._slots[node.slot] = None
+        for name in node.outputs:
+            self._producers.pop(name, None)
+        for name in node.uses:
+            self._consumers[name].remove(node)
+
+    def replace(self, old: Iterable[Node], new: Iterable[tuple[int, Node]]) -> None:
+        """Put nodes in the places (slots) of others."""
+        for node in old:
+            self.remove(node)
+        for slot, node in new:
+            self._place(node, slot)
+
+    def redirect(self, name: str, to: str) -> None:
+        """Let those who read ``name`` read ``to``."""
+        for node in dict.fromkeys(self._consumers.get(name, [])):
+            count = node.inputs.count(name)
+            node.inputs = [to if entry == name else entry for entry in node.inputs]
+            self._consumers[name] = [other for other in self._consumers[name] if other is not node]
+            self._consumers.setdefault(to, []).extend([node] * count)
+
+    def remove_dead(self) -> None:
+        """Take out the nodes whose results nobody reads."""
+        for node in reversed(self.nodes):
+            if not any(name in self.outputs or self.consumers(name) for name in node.outputs):
+                self.remove(node)
+
+    def to_model(self) -> onnx.ModelProto:
+        """The working copy as a model, for tools: nodes are named by slot; large constants are inputs, and nodes with
+        subgraphs are opaque.
+        """
+        inputs, outputs = self._boundary
+        large, small = [], []
+        for name, value in self.constants.items():
+            if value.nbytes > _SMALL_BYTES:
+                kind = helper.np_dtype_to_tensor_dtype(value.dtype)
+                large.append(helper.make_tensor_value_info(name, kind, value.shape))
+            else:
+                small.append(numpy_helper.from_array(value, name))
+        return helper.make_model(
+            helper.make_graph([_proto(node) for node in self.nodes], "normal form", [*inputs, *large], outputs, small),
+            opset_imports=[helper.make_opsetid(*entry) for entry in {**self.opsets, _OPAQUE: 1}.items()],
+        )
+
+    def infer_types(self) -> None:
+        """Infer types and shapes again, now that the graph says more plainly what it computes."""
+        for name, (kind, shape) in _value_types(self.to_model()).items():
+            known_kind, known_shape = self._types.get(name, (None, None))
+            self._types[name] = (kind or known_kind, shape if shape is not None else known_shape)
+
+    def _place(self, node: Node, slot: int) -> None:
+        node.slot = slot
+        self._slots[slot] = node
+        for name in node.outputs:
+            self._producers[name] = node
+        for name in node.uses:
+            self._consumers.setdefault(name, []).append(node)
+
+
+def _node(proto: onnx.NodeProto, index: int) -> Node:
+    attributes = {entry.name: _plain(entry) if entry.type in _PLAIN else entry for entry in proto.attribute}
+    return Node(
+        op_type=proto.op_type,
+        inputs=list(proto.input),
+        outputs=list(proto.output),
+        attributes=attributes,
+        origins=frozenset({index}),
+        domain=_domain(proto.domain),
+        captured=frozenset(names_captured(proto)),
+    )
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name  # ONNX's own domain has two names
+
+
+def _proto(node: Node) -> onnx.NodeProto:
+    opaque = bool(node.captured)
+    proto = helper.make_node(
+        "Opaque" if opaque else node.op_type,
+        node.uses if opaque else node.inputs,
+        node.outputs,
+        name=str(node.slot),
+        domain=_OPAQUE if opaque else node.domain,
+    )
+    if not opaque:
+        proto.attribute.extend(attribute_protos(node))
+    return proto
+
+
+def attribute_protos(node: Node) -> list[onnx.AttributeProto]:
+    """A node's attributes as ONNX stores them."""
+    return [
+        value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
+        for name, value in node.attributes.items()
+    ]
+
+
+def _plain(entry: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(entry)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return list(value) if entry.type in (entry.INTS, entry.FLOATS) else value
+
+
+def names_captured(node: onnx.NodeProto) -> Iterator[str]:
+    """The values of the surrounding graph that a node's subgraphs read."""
+    for entry in node.attribute:
+        for graph in [entry.g] if entry.HasField("g") else entry.graphs:
+            inner = {value.name for value in graph.input}
+            inner |= {tensor.name for tensor in graph.initializer}
+            for child in graph.node:
+                for name in [*child.input, *names_captured(child)]:
+                    if name and name not in inner:
+                        yield name
+                inner |= set(child.output)
+            yield from (value.name for value in graph.output if value.name not in inner)
+
+
+def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, Shape | None]]:
+    try:
+        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    except onnx.shape_inference.InferenceError as error:
+        raise LenetTrtError(f"the model contradicts itself: {' '.join(str(error).split())}") from error
+    types = {}
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        tensor = value.type.tensor_type
+        shape = None
+        if tensor.HasField("shape"):
+            shape = tuple(
+                entry.dim_value if entry.HasField("dim_value") else (entry.dim_param or None)
+                for entry in tensor.shape.dim
+            )
+        types[value.name] = (tensor.elem_type or None, shape)
+    return types
+
+
+def count(shape: Iterable[int | str | None]) -> int | None:
+    """The number of elements, or None where a size is not known."""
+    sizes = list(shape)
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    return int(np.prod([int(size or 0) for size in sizes], dtype=np.int64))
