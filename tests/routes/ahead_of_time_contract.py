@@ -136,6 +136,27 @@ def check(kernel: Kernel, bound: Bound) -> int:
     return len(typed.tactics)
 
 
+def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, least: int, most: int) -> set[str]:
+    """The variants that the route offers when one axis is open between two sizes, as a profile has it."""
+    definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
+    ends = [kernel.bind_axes({**example, axis: size}, kernel.types[0]) for size in (least, most)]
+    SymIntExpr._exprBuilder = Recorder()
+    inputs, _ = described(kernel, ends[0])
+    for entry, low, high in zip(inputs, *(end.input_shapes for end in ends), strict=True):
+        if low != high:
+            dynamic = trt.DynamicPluginTensorDesc()
+            dynamic.desc.dims = trt.Dims([a if a == b else -1 for a, b in zip(low, high, strict=True)])
+            dynamic.min, dynamic.opt, dynamic.max = trt.Dims(low), trt.Dims(high), trt.Dims(high)
+            entry.shape = quick.Shape(dynamic)
+    numbers = [a.macro_value(ends[0].attributes[a.name]) for a in kernel.attributes]
+    (combination,) = definition.autotune_func(*inputs, *numbers, ())
+    SymIntExpr._exprBuilder = None
+    (typed,) = combination._get_combinations()
+    offered = {kernel.variants[tactic - 1] for tactic in typed.tactics}
+    assert all(end.fits(variant) for end in ends for variant in offered)
+    return {variant.name for variant in offered}
+
+
 def main() -> None:
     kernels = registry.kernels().values()
     ahead_of_time.register(trt, kernels, H200, lazy=True)
@@ -147,7 +168,12 @@ def main() -> None:
             example = next(e for e in kernel.examples if min(kernel.bind_axes(e, types).axes.values()) > 0)
             offered += check(kernel, kernel.bind_axes(example, types))
         tactics[kernel.name] = offered
-    json.dump({"version": trt.__version__, "tactics": tactics}, sys.stdout)
+    lenet5 = registry.kernel("lenet5")
+    ranges = {
+        f"{least}-{most}": sorted(tactics_for_range(lenet5, lenet5.examples[0], "n", least, most))
+        for least, most in ((1, 1), (1, 16), (1, 100_000), (5000, 100_000))
+    }
+    json.dump({"ranges": ranges, "version": trt.__version__, "tactics": tactics}, sys.stdout)
 
 
 if __name__ == "__main__":
