@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Variant
 
 # One of each generation (`lenet-trt check NAME` compiles for all), and the PTX that later ones take.
+FEW_TARGETS = ("sm_75", "sm_90")
 TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120", "compute_75")
 
 
@@ -29,17 +31,18 @@ def every_variant() -> list[object]:
     ]
 
 
-def specializations(kernel: Kernel) -> list[Specialized]:
-    """The first example in all types, the others in the first, and every value of every attribute once."""
-    found: dict[Specialized, None] = {}
+def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
+    """The first example in all types and with every attribute for every generation; other sizes for two of them."""
+    found: dict[tuple[Specialized, str], None] = {}
     first = kernel.examples[0]
-    attributes = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
+    defaults = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
     for bound in bounds(kernel):
-        changed = sum(bound.attributes[name] != value for name, value in attributes.items())
+        changed = sum(bound.attributes[name] != value for name, value in defaults.items())
         changed += bound.types is not kernel.types[0]
-        changed += any(bound.axes[name] != first[name] for name in kernel.static_axes)
-        if changed <= 1:
-            found[bound.specialized] = None
+        resized = any(bound.axes[name] != first[name] for name in kernel.static_axes)
+        for target in (TARGETS if not resized else FEW_TARGETS) if changed + resized <= 1 else ():
+            if variant.supports(compiling.sm_of(target), bound.types):
+                found[bound.specialized, target] = None
     return list(found)
 
 
@@ -59,15 +62,12 @@ def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
 
 @pytest.mark.parametrize(("kernel", "variant"), every_variant())
 def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
-    compiled = 0
-    for specialized in specializations(kernel):
-        for target in TARGETS:
-            if variant.supports(compiling.sm_of(target), specialized.types):
-                module = compile_variant(specialized, variant, target)
-                assert module.is_ptx == target.startswith("compute_")
-                assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
-                compiled += 1
-    assert compiled
+    wanted = builds(kernel, variant)
+    with ThreadPoolExecutor() as pool:
+        modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
+    assert modules
+    for module in modules:
+        assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
 
 
 def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
