@@ -1,14 +1,16 @@
 // 5x5 convolution on tensor cores (mma.m16n8k16): image rows as A, filters as B, sums in float.
 //
 // Thread mapping. A unit is 16 quads (conv5x5_quad.cuh), 64 positions, of one image: four 16-row A tiles whose rows are dealt
-// so that lane (g = lane / 4, t = lane % 4) ends up with all four outputs of two quads for filters 2t and 2t + 1: pooling and
-// wide stores then need no exchange between lanes. A warp takes a unit and goes through the filters, 8 at a time. Blocks are
+// so that lane (g = lane / 4, t = lane % 4) ends up with all four outputs of two quads for filters 2t and 2t + 1: pooling needs
+// no exchange between lanes, and rows are stored after one between two. A warp takes a unit and goes through the filters, 8 at a time. Blocks are
 // persistent: they prepare the filters once and then fetch the next images while they compute.
 //
-// K without padding. The 25 taps become 32 so that every operand register is one word `pair[y][x] = (v[x], v[x + 1])` of
-// shared memory: rows ky = t < 4 give the pairs kx = 0-1, 2-3 and 3-4, row ky = 4 gives the same pairs to t = 0, 1, 2 and
-// pair 0-1 again to t = 3. A tap that occurs twice has half its weight in each place. So no pixel outside the 5x5 window is
-// ever multiplied, not even by zero: an infinity there would make a NaN.
+// K without padding. The 25 taps become 32 so that every operand register is one word `pair[y][x] = (v[y][x], v[y + 1][x])`
+// of shared memory: columns kx = t < 4 give the pairs ky = 0-1, 2-3 and 3-4, column kx = 4 gives the same pairs to t = 0, 1, 2
+// and pair 0-1 again to t = 3. A tap that occurs twice has half its weight in each place. So no pixel outside the 5x5
+// window is ever multiplied, not even by zero: an infinity there would make a NaN.
+//
+// Neighbouring lanes t read neighbouring words; Plan::kPitch then keeps bank conflicts low (see there).
 #pragma once
 
 #include "conv5x5_mma_parts.cuh"
@@ -26,16 +28,16 @@ template <typename Shape, int kPitch>
 struct QuadOperand {
   unsigned word[2][8];
 
-  // `row` and `last`: addresses of the quad's first pair in rows ky = t and ky = 4 (there already at this lane's pair).
-  __device__ __forceinline__ void load(unsigned row, unsigned last) {
+  // `column` and `last`: addresses of the quad's first pair in columns kx = t and kx = 4 (there already at this lane's pair).
+  __device__ __forceinline__ void load(unsigned column, unsigned last) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int r = 0; r < 8; ++r) {
         const int i = 2 * half + r % 2;
         const unsigned offset = 4 * (Shape::output_row(i) * kPitch + Shape::output_column(i));
-        constexpr unsigned kPairColumn[4] = {0, 2, 3, 0};
-        word[half][r] = load_shared((r < 6 ? row : last) + offset + 4 * kPairColumn[r / 2]);
+        constexpr unsigned kPairRow[4] = {0, 2, 3, 0};
+        word[half][r] = load_shared((r < 6 ? column : last) + offset + 4 * kPitch * kPairRow[r / 2]);
       }
     }
   }
@@ -47,28 +49,27 @@ struct QuadOperand {
   }
 };
 
-// What a lane needs to know of its unit.
+// What a lane needs to know of its unit: quads 2 g and 2 g + 1.
 template <typename Plan>
 struct Unit {
   using Shape = typename Plan::Shape;
-  unsigned row[2], last[2];  // shared addresses of its two quads, channel 0
-  int offset[2];             // of their outputs in a plane
-  int column[2];
+  unsigned column[2], last[2];  // shared addresses of its quads' first pairs in columns kx = t and kx = 4, channel 0
+  int out_row[2], out_column[2];
   bool exists[2];
 
   __device__ __forceinline__ Unit(unsigned pairs, int unit, int lane) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
-      const int quad = unit * kQuadsPerUnit + (Shape::kPooled ? 2 * g + q : 8 * q + g);
+      const int quad = unit * kQuadsPerUnit + 2 * g + q;
       exists[q] = Shape::kQuads % kQuadsPerUnit == 0 || quad < Shape::kQuads;
       const int safe = exists[q] ? quad : Shape::kQuads - 1;
       const int quad_row = safe / Shape::kQuadsAcross, quad_column = safe % Shape::kQuadsAcross;
       const unsigned first = pairs + 4 * (quad_row * Shape::kRowStep * Plan::kPitch + quad_column * Shape::kColumnStep);
-      row[q] = first + 4 * t * Plan::kPitch;
-      last[q] = first + 4 * (4 * Plan::kPitch + (t == 1 ? 2 : t == 2 ? 3 : 0));
-      column[q] = quad_column * (Shape::kPooled ? 1 : kQuadOutputs);
-      offset[q] = quad_row * Shape::kOutWidth + column[q];
+      column[q] = first + 4 * t;
+      last[q] = first + 4 * (4 + (t == 1 ? 2 : t == 2 ? 3 : 0) * Plan::kPitch);
+      out_row[q] = quad_row;
+      out_column[q] = quad_column * (Shape::kPooled ? 1 : kQuadOutputs);
     }
   }
 };
@@ -79,6 +80,7 @@ __device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragm
                                               typename Plan::T* image_out) {
   using Shape = typename Plan::Shape;
   using Operand = typename Plan::Operand;
+  constexpr int kTilesAtOnce = Plan::kTilesAtOnce;
   const int lane = threadIdx.x % 32, t = lane % 4;
   const Unit<Plan> unit(pairs, index, lane);
 
@@ -87,70 +89,66 @@ __device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragm
 #pragma unroll
     for (int q = 0; q < 2; ++q) {
       const unsigned offset = channel * Plan::kChannelPairBytes;
-      hi[q].load(unit.row[q] + offset, unit.last[q] + offset);
+      hi[q].load(unit.column[q] + offset, unit.last[q] + offset);
       if constexpr (Plan::kSplit) {
-        lo[q].load(unit.row[q] + offset + Plan::kLowBytes, unit.last[q] + offset + Plan::kLowBytes);
+        lo[q].load(unit.column[q] + offset + Plan::kLowBytes, unit.last[q] + offset + Plan::kLowBytes);
       }
     }
   };
   if constexpr (Shape::kChannels == 1) load_channel(0);
 
-  const float* lane_bias = bias + 2 * t;
-  typename Plan::T* lane_out = image_out + static_cast<size_t>(2 * t) * Shape::kPlaneSize;
+  TileWriter<Plan, kActivation> writer(unit, image_out, bias, scale, t);
 #pragma unroll 1
-  for (int first_tile = 0; first_tile < Plan::kFilterTiles; first_tile += Plan::kTilesAtOnce) {
-    float sums[Plan::kTilesAtOnce][4][4] = {}, corrections[Plan::kTilesAtOnce][Plan::kSplit ? 4 : 1][4] = {};
+  for (int first_tile = 0; first_tile < Plan::kFilterTiles; first_tile += kTilesAtOnce) {
+    float sums[kTilesAtOnce][4][4] = {}, corrections[kTilesAtOnce][Plan::kSplit ? 4 : 1][4] = {};
 #pragma unroll 1
     for (int channel = 0; channel < Shape::kChannels; ++channel) {
       if constexpr (Shape::kChannels > 1) load_channel(channel);
 #pragma unroll
-      for (int j = 0; j < Plan::kTilesAtOnce; ++j) {
+      for (int j = 0; j < kTilesAtOnce; ++j) {
         const int tile = first_tile + j;
-        if (Plan::kFilterTiles % Plan::kTilesAtOnce != 0 && tile >= Plan::kFilterTiles) break;
+        if (Plan::kFilterTiles % kTilesAtOnce != 0 && tile >= Plan::kFilterTiles) break;
         const uint4* b = fragments + ((channel * Plan::kFilterTiles + tile) * Plan::kHalves * 32 + lane);
         const uint4 b_hi = b[0];
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-#pragma unroll
-          for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(sums[j][m], m % 2, step, b_hi);
-          if constexpr (Plan::kSplit) {
-#pragma unroll
-            for (int m = 0; m < 4; ++m) lo[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_hi);
-          }
-        }
         if constexpr (Plan::kSplit) {
           const uint4 b_lo = b[32];
 #pragma unroll
           for (int step = 0; step < 2; ++step) {
 #pragma unroll
+            for (int m = 0; m < 4; ++m) lo[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_hi);
+          }
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+#pragma unroll
             for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_lo);
           }
-        }
-      }
-    }
-
+          if constexpr (Shape::kChannels == 1) {  // the sums go on from the corrections: 16 registers fewer
 #pragma unroll
-    for (int j = 0; j < Plan::kTilesAtOnce; ++j) {
+            for (int m = 0; m < 4; ++m) {
 #pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        constexpr bool kWhole = Shape::kFilters % (8 * Plan::kTilesAtOnce) == 0;
-        if (!kWhole && (first_tile + j) * 8 + k + 2 * t >= Shape::kFilters) continue;
-        float outputs[2][kQuadOutputs];
-#pragma unroll
-        for (int q = 0; q < 2; ++q) {
-#pragma unroll
-          for (int i = 0; i < kQuadOutputs; ++i) {
-            const int m = 2 * q + i / 2, r = 2 * (i % 2) + k;
-            outputs[q][i] = sums[j][m][r];
-            if constexpr (Plan::kSplit) outputs[q][i] = fmaf(corrections[j][m][r], kLowUnit, outputs[q][i]);
+              for (int r = 0; r < 4; ++r) sums[j][m][r] = corrections[j][m][r] * kLowUnit;
+            }
           }
         }
-        store_quads<Shape, kActivation>(lane_out + (j * 8 + k) * Shape::kPlaneSize, unit, outputs, scale,
-                                        lane_bias[j * 8 + k]);
+#pragma unroll
+        for (int step = 0; step < 2; ++step) {
+#pragma unroll
+          for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(sums[j][m], m % 2, step, b_hi);
+        }
       }
     }
-    lane_bias += 8 * Plan::kTilesAtOnce;
-    lane_out += static_cast<size_t>(8 * Plan::kTilesAtOnce) * Shape::kPlaneSize;
+    if constexpr (Plan::kSplit && Shape::kChannels > 1) {
+#pragma unroll
+      for (int j = 0; j < kTilesAtOnce; ++j) {
+#pragma unroll
+        for (int m = 0; m < 4; ++m) {
+#pragma unroll
+          for (int r = 0; r < 4; ++r) sums[j][m][r] = fmaf(corrections[j][m][r], kLowUnit, sums[j][m][r]);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kTilesAtOnce; ++j) writer.write(sums[j], first_tile + j);
   }
 }
 
@@ -182,7 +180,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
                                                typename Plan::T* __restrict__ y) {
   using Shape = typename Plan::Shape;
   extern __shared__ uint4 shared[];
-  __shared__ float biases[Plan::kFilterTiles * 8];
+  __shared__ alignas(16) float biases[(Plan::kFilterTiles + 1) * 8];
   __shared__ MagnitudeRange ranges[kMmaWarps];
   uint4* const fragments = shared;
   unsigned* const pairs = reinterpret_cast<unsigned*>(fragments + Plan::kFragmentBytes / 16);

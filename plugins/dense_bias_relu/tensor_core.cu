@@ -2,17 +2,17 @@
 //
 // x [n, in], w [out, in], bias [out], y [n, out]; sums in float.
 //
-// Thread mapping: a block takes kRows rows of x and kBlockOut features; warp i takes the 8-feature tiles i, i + kWarps, ... of
+// Thread mapping: a block takes kRowTiles * 16 rows of x and 128 features; warp i takes the 8-feature tiles i, i + kWarps, ... of
 // those, so the rows are fetched once into L1 for all. Lane (g, t) loads kRun neighbouring elements of its rows (g, g + 8) and
 // of its features (g), which are the operand registers of kRun / 4 products as they are: K is taken in an order that suits
-// the loads, so nothing goes through shared memory.
+// the loads, so nothing goes through shared memory. Two shapes: `dense_bias_relu_tensor` has 8 warps on 16 rows, with
+// few loads to wait for one after the other; `dense_bias_relu_tensor_rows32` uses each weight twice, for many rows.
 #include "mma.cuh"
 
 using T = TYPE_T;
 constexpr int kIn = AXIS_IN, kOut = AXIS_OUT;
 constexpr bool kRelu = ATTR_RELU != 0;
-constexpr int kWarps = 4, kThreads = kWarps * 32;
-constexpr int kRows = 16, kTilesPerWarp = 4, kBlockOut = kWarps * kTilesPerWarp * 8;
+constexpr int kBlockOut = 128;
 
 // Elements a lane loads at a time: 16 bytes where rows start so aligned, else 8, else four single elements.
 constexpr int kRun = kIn % 8 == 0 ? 8 : 4;
@@ -42,46 +42,79 @@ __device__ __forceinline__ Run load_run(const T* row, int column) {
   return run;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    dense_bias_relu_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
-                           T* __restrict__ y) {
+template <int kRowTiles, int kWarps>
+__device__ __forceinline__ void dense_by_mma(const T* x, const T* w, const T* bias, int n, T* y) {
+  constexpr int kTilesPerWarp = kBlockOut / 8 / kWarps;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int row = blockIdx.x * kRows + g;
+  const int first_row = blockIdx.x * kRowTiles * 16 + g;
   // Rows and features beyond the end are computed from the last one and not written.
-  const T* upper = x + static_cast<size_t>(min(row, n - 1)) * kIn;
-  const T* lower = x + static_cast<size_t>(min(row + 8, n - 1)) * kIn;
-  int first_out[kTilesPerWarp];
+  const T* inputs[kRowTiles][2];
   const T* weights[kTilesPerWarp];
 #pragma unroll
+  for (int i = 0; i < kRowTiles * 2; ++i) inputs[i / 2][i % 2] = x + static_cast<size_t>(min(first_row + i * 8, n - 1)) * kIn;
+  const int first_out = blockIdx.y * kBlockOut + warp * 8;
+#pragma unroll
   for (int j = 0; j < kTilesPerWarp; ++j) {
-    first_out[j] = blockIdx.y * kBlockOut + (j * kWarps + warp) * 8;
-    weights[j] = w + static_cast<size_t>(min(first_out[j] + g, kOut - 1)) * kIn;
+    weights[j] = w + static_cast<size_t>(min(first_out + j * kWarps * 8 + g, kOut - 1)) * kIn;
   }
 
-  float sums[kTilesPerWarp][4] = {};
-#pragma unroll 2
+  float sums[kRowTiles][kTilesPerWarp][4] = {};
+  constexpr int kUnroll = 8 / (kRowTiles * kTilesPerWarp);
+#pragma unroll(kUnroll > 1 ? kUnroll : 1)
   for (int depth = 0; depth < kIn; depth += kDepth) {
     const int column = depth + t * kRun;
-    const Run a = load_run(upper, column), a_lower = load_run(lower, column);
+    Run a[kRowTiles][2];
+#pragma unroll
+    for (int i = 0; i < kRowTiles * 2; ++i) a[i / 2][i % 2] = load_run(inputs[i / 2][i % 2], column);
 #pragma unroll
     for (int j = 0; j < kTilesPerWarp; ++j) {
       const Run b = load_run(weights[j], column);
 #pragma unroll
-      for (int i = 0; i < kWords; i += 2) {
-        mma_16x8x16<T>(sums[j], a.word[i], a_lower.word[i], a.word[i + 1], a_lower.word[i + 1], b.word[i], b.word[i + 1]);
+      for (int i = 0; i < kRowTiles; ++i) {
+#pragma unroll
+        for (int k = 0; k < kWords; k += 2) {
+          mma_16x8x16<T>(sums[i][j], a[i][0].word[k], a[i][1].word[k], a[i][0].word[k + 1], a[i][1].word[k + 1], b.word[k],
+                         b.word[k + 1]);
+        }
       }
     }
   }
 
 #pragma unroll
   for (int j = 0; j < kTilesPerWarp; ++j) {
+    const int feature = first_out + j * kWarps * 8 + 2 * t;
+    if (feature >= kOut) continue;
+    const bool both = feature + 1 < kOut;
+    const float offsets[2] = {to_float(bias[feature]), both ? to_float(bias[feature + 1]) : 0.0f};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int out_row = row + i / 2 * 8, feature = first_out[j] + 2 * t + i % 2;
-      if (out_row < n && feature < kOut) {
-        const float value = sums[j][i] + to_float(bias[feature]);
-        y[static_cast<size_t>(out_row) * kOut + feature] = from_float<T>(kRelu ? relu_nan(value) : value);
+    for (int i = 0; i < kRowTiles * 2; ++i) {
+      const int row = first_row + i * 8;
+      if (row >= n) continue;
+      Vector<T, 2> values;
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const float value = sums[i / 2][j][i % 2 * 2 + k] + offsets[k];
+        values.value[k] = from_float<T>(kRelu ? relu_nan(value) : value);
+      }
+      T* out = y + static_cast<size_t>(row) * kOut + feature;
+      if constexpr (kOut % 2 == 0) {
+        store_vector(out, values);
+      } else {
+        out[0] = values.value[0];
+        if (both) out[1] = values.value[1];
       }
     }
   }
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    dense_bias_relu_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                           T* __restrict__ y) {
+  dense_by_mma<1, 8>(x, w, bias, n, y);
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+    dense_bias_relu_tensor_rows32(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                                  T* __restrict__ y) {
+  dense_by_mma<2, 4>(x, w, bias, n, y);
 }
