@@ -9,15 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
+from lenet_trt.replacement import Refusal, Replacement
 
 if TYPE_CHECKING:
     import onnx
@@ -25,28 +24,7 @@ if TYPE_CHECKING:
     from lenet_trt.kernel import Kernel
     from lenet_trt.places import Place
 
-METADATA_KEY = "lenet_trt.fuse"
-
-
-@dataclass(frozen=True)
-class Replacement:
-    """A plugin node, the nodes it took the place of, and the kernels that would have fitted there as well."""
-
-    node: str
-    kernel: str
-    version: str
-    types: str
-    replaced: tuple[str, ...]
-    instead_of: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A place that has a kernel's pattern and where it cannot be used all the same."""
-
-    kernel: str
-    replaced: tuple[str, ...]
-    reason: str
+__all__ = ["Fused", "Refusal", "Replacement", "add_arguments", "chosen_kernels", "command", "fuse", "plugin_nodes"]
 
 
 @dataclass(frozen=True)
@@ -72,6 +50,7 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     kernels = chosen_kernels(plugins)
     if not kernels:
         return Fused(model, (), ())
+    from lenet_trt.assemble import assembled
     from lenet_trt.places import chosen, find_places
 
     places, refused = find_places(model, kernels)
@@ -81,7 +60,8 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
         _demand(model, kernels, places, taken, refusals)
     if not taken:
         return Fused(model, (), refusals)
-    return _assemble(model, taken, places, refusals)
+    result, replacements, left = assembled(model, taken, places)
+    return Fused(result, tuple(replacements), (*refusals, *left))
 
 
 def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
@@ -147,123 +127,6 @@ def _demand(
         raise LenetTrtError(
             f"--plugins {kernel.name}: there is no place for it in this network: {why}. It replaces: {kernel.doc}"
         )
-
-
-def _assemble(
-    model: onnx.ModelProto,
-    taken: Sequence[Place],
-    places: Sequence[Place],
-    refusals: tuple[Refusal, ...],
-) -> Fused:
-    import onnx
-    from onnx import helper, numpy_helper
-
-    from lenet_trt.cut import Insertion, replaced
-    from lenet_trt.onnx_function import attribute_numbers
-    from lenet_trt.pattern import DOMAIN
-    from lenet_trt.places import functions_for
-
-    functions, usable, more_refused = functions_for(model, taken)
-    refusals += tuple(Refusal(place.kernel.name, place.titles, why) for place, why in more_refused)
-    if not usable:
-        return Fused(model, (), refusals)
-    in_use = {node.name for node in model.graph.node} | _value_names(model)
-    tensors: dict[str, np.ndarray] = {}
-    insertions, records = [], []
-    for place in sorted(usable, key=lambda place: max(place.match.origins)):
-        name = _fresh(place.kernel.name, in_use)
-        inputs, before, after = [], [], []
-        for tensor, given in zip(place.kernel.inputs, place.inputs, strict=True):
-            value = given.name or f"{name}.{tensor.name}"
-            if given.array is not None:
-                value = _added(value, given.array, tensors, in_use)
-            if given.view is not None:
-                before.append(_reshape(value, _fresh(f"{name}.{tensor.name}", in_use), given.view, tensors, in_use))
-                value = before[-1].output[0]
-            inputs.append(value)
-        outputs = list(place.match.outputs)
-        for index, view in enumerate(place.output_views):
-            if view is not None:
-                inner = _fresh(f"{name}.{place.kernel.outputs[index].name}", in_use)
-                after.append(_reshape(inner, outputs[index], view, tensors, in_use))
-                outputs[index] = inner
-        node = helper.make_node(
-            place.kernel.name,
-            inputs,
-            outputs,
-            name=name,
-            domain=DOMAIN,
-            plugin_version=place.kernel.version,
-            plugin_namespace=DOMAIN,
-        )
-        numbers = attribute_numbers(place.kernel, place.match)
-        for attribute, number in zip(place.kernel.attributes, numbers, strict=True):
-            node.attribute.append(helper.make_attribute(attribute.name, number))
-        insertions.append(Insertion((*before, node, *after), place.match.origins))
-        rivals = sorted({p.kernel.name for p in places if p.match.origins & place.match.origins})
-        records.append(
-            Replacement(
-                name,
-                place.kernel.name,
-                place.kernel.version,
-                place.specialized.types.name,
-                place.titles,
-                tuple(rival for rival in rivals if rival != place.kernel.name),
-            )
-        )
-    added = [numpy_helper.from_array(np.asarray(a, order="C"), n) for n, a in tensors.items()]
-    result = replaced(model, insertions, functions, added)
-    _record(result, records)
-    onnx.checker.check_model(result)
-    return Fused(result, tuple(records), refusals)
-
-
-def _added(hint: str, array: np.ndarray, tensors: dict[str, np.ndarray], in_use: set[str]) -> str:
-    """Name a tensor that the file does not have yet; the same one is added once."""
-    for name, other in tensors.items():
-        if other is array:
-            return name
-    name = _fresh(hint, in_use)
-    tensors[name] = array
-    return name
-
-
-def _reshape(
-    value: str, output: str, shape: Sequence[int], tensors: dict[str, np.ndarray], in_use: set[str]
-) -> onnx.NodeProto:
-    from onnx import helper
-
-    target = _added(f"{output}.shape", np.array(shape, dtype=np.int64), tensors, in_use)
-    return helper.make_node("Reshape", [value, target], [output], name=_fresh(f"{output}.view", in_use))
-
-
-def _record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
-    entry = next((prop for prop in model.metadata_props if prop.key == METADATA_KEY), None)
-    if entry is None:
-        entry = model.metadata_props.add(key=METADATA_KEY, value="[]")
-    entry.value = json.dumps([*json.loads(entry.value), *map(asdict, records)])
-
-
-def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
-    """What ``fuse`` recorded in a model: one entry a plugin node, as ``Replacement`` has it."""
-    entries = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
-    return list(json.loads(entries[0])) if entries else []
-
-
-def _value_names(model: onnx.ModelProto) -> set[str]:
-    graph = model.graph
-    names = {value.name for value in [*graph.input, *graph.output]}
-    names |= {tensor.name for tensor in graph.initializer}
-    return names | {name for node in graph.node for name in [*node.input, *node.output]}
-
-
-def _fresh(hint: str, in_use: set[str]) -> str:
-    name, count = hint, 1
-    while name in in_use:
-        count += 1
-        name = f"{hint}_{count}"
-    in_use.add(name)
-    return name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

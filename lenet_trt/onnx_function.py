@@ -56,24 +56,10 @@ class NodeBuilder:
 
 
 def onnx_function(
-    kernel: Kernel, matches: Sequence[Match], shapes: Mapping[str, Sequence[int]], opset: int
+    kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int
 ) -> onnx.FunctionProto:
-    """Build the function that computes what all of ``matches`` do, each for its attributes.
-
-    ``shapes``: the plain weights' shapes by name.
-
-    Raises:
-        ValueError: two places have the same attributes and yet different bodies.
-    """
-    bodies: dict[tuple[int, ...], list[onnx.NodeProto]] = {}
-    for match in matches:
-        key = attribute_numbers(kernel, match)
-        body = _body(kernel, match, shapes)
-        if bodies.setdefault(key, body) != body:
-            raise ValueError("its other places in this file have weights packed in another way")
-    nodes = next(iter(bodies.values()))
-    if len(bodies) > 1:
-        nodes = _choice(kernel, bodies)
+    """Build the function from a body for each combination of attributes (see ``attribute_numbers``)."""
+    nodes = next(iter(bodies.values())) if len(bodies) == 1 else _choice(kernel, bodies)
     return helper.make_function(
         DOMAIN,
         kernel.name,
@@ -103,7 +89,9 @@ def unpacked(kernel: Kernel, shapes: Mapping[str, Sequence[int]]) -> tuple[list[
     return op.nodes, dict(values)
 
 
-def _body(kernel: Kernel, match: Match, shapes: Mapping[str, Sequence[int]]) -> list[onnx.NodeProto]:
+def body_of(match: Match, shapes: Mapping[str, Sequence[int]]) -> list[onnx.NodeProto]:
+    """The nodes that compute a match from the kernel's inputs; ``shapes``: the plain weights' shapes by name."""
+    kernel = match.kernel
     nodes, plain = unpacked(kernel, shapes)
     names = {value: plain.get(name, name) for name, value in match.values.items()}
     names |= {value: tensor.name for value, tensor in zip(match.outputs, kernel.outputs, strict=True)}

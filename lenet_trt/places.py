@@ -16,7 +16,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
 from lenet_trt.match import Match, find
 from lenet_trt.normal_form import normal_forms
-from lenet_trt.onnx_function import onnx_function, unpacked
+from lenet_trt.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.pattern import DOMAIN, Views
 from lenet_trt.working_copy import Array, Graph
 
@@ -94,26 +94,25 @@ def functions_for(
     """Make one function a kernel; places that would need a second one are left out, with the reason."""
     opset = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 1)
     present = {function.name: function for function in model.functions if function.domain == DOMAIN}
-    functions, usable, refused = [], [], []
+    functions: list[onnx.FunctionProto] = []
+    usable: list[Place] = []
+    refused: list[tuple[Place, str]] = []
     for kernel in dict.fromkeys(place.kernel for place in places):
-        group: list[Place] = []
-        function = present.get(kernel.name)
+        bodies: dict[tuple[int, ...], list[onnx.NodeProto]] = {}
+        group = []
         for place in (place for place in places if place.kernel is kernel):
-            try:
-                matches = [other.match for other in (*group, place)]
-                candidate = onnx_function(kernel, matches, place.plain_shapes, opset)
-            except ValueError as error:
-                refused.append((place, str(error)))
-                continue
-            if kernel.name in present and candidate != present[kernel.name]:
-                reason = "the file has another body for it from an earlier run: fuse the original file"
-                refused.append((place, reason))
-                continue
-            group.append(place)
-            function = candidate
-        if group and function is not None:
+            body = body_of(place.match, place.plain_shapes)
+            if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
+                group.append(place)
+            else:
+                refused.append((place, "its other places in this file have weights packed in another way"))
+        function = onnx_function(kernel, bodies, opset)
+        if present.get(kernel.name, function) == function:
             functions.append(function)
             usable += group
+        else:
+            reason = "the file has another body for it from an earlier run: fuse the original file"
+            refused += [(place, reason) for place in group]
     return functions, usable, refused
 
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt import fuse as stage
 from lenet_trt import registry
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export import mnist
-from lenet_trt.fuse import fuse, plugin_nodes, recorded
+from lenet_trt.fuse import fuse, plugin_nodes
 from lenet_trt.pattern import DOMAIN
 from lenet_trt.precision import convert
+from lenet_trt.replacement import recorded
 from networks import DENSES, FLATTENINGS, LENET5, Network, images_for, in_dialect, model_of, networks
 
 SOME = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -326,4 +326,4 @@ def test_the_shipped_output_name(lenet5: Path, tmp_path: Path) -> None:
     copy = tmp_path / "net.onnx"
     copy.write_bytes(lenet5.read_bytes())
     assert main(["fuse", str(copy)]) == 0
-    assert stage.recorded(onnx.load(tmp_path / "net.fused.onnx"))
+    assert recorded(onnx.load(tmp_path / "net.fused.onnx"))
