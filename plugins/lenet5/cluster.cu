@@ -15,7 +15,17 @@
 //      multiplies the outputs of fc1 that it already holds and pushes 84 partial sums to one block.
 //   5. That block adds them up, and computes fc3. With several images a cluster, image i ends in block i % kBlocks.
 //
+// lenet5_cluster8 (grid 8 * n) is for n <= 12 on 132 multiprocessors, lenet5_cluster4 (4 * n) for n <= 28, lenet5_cluster2 (2 * n) for
+// n <= 66: as many blocks an image as find room at once. Each is right for every n; the grid must be exact.
+//
 // Bytes: x, the weights once a cluster (fc1, fc2, fc3; 164 KB in fp32) and conv weights once a block (10 KB), mostly from L2.
+//
+// Predicted for n = 1: launch 2.7 us, image 0.4, conv1 0.25, conv2 0.2, two exchanges 0.25, linear layers 0.4: 4.2 us. Measured (H200,
+// driver 580.159, CUDA 13.0, one graph replay a timing, median; an empty kernel takes 2.6 and one that loads the image and stores 2.9):
+//   fp32: n = 1 4.9 us, 8 5.1 (cluster8); 16 5.7, 28 5.7 (cluster4); 32 6.5, 64 6.6 (cluster2). fp16 weights: 5.0, 5.2; 5.7, 5.7; 6.4, 6.6.
+// The miss, by clock reads: 0.3 us until the first load is on its way (parameters and instructions come from memory at each launch),
+// and conv1 takes 0.45: shared memory hands out 128 bytes a cycle, broadcast or not, and its weights are most of what a thread reads.
+
 #include "common.cuh"
 #include "lenet5/convolutions.cuh"
 #include "lenet5/lenet5.cuh"
@@ -106,7 +116,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   constexpr int kFc2Loads = (kFc2 + kFc2Step - 1) / kFc2Step;
   constexpr int kFc2Lanes = (kFc2 + 31) / 32 * 32;
   constexpr int kShared = kImages * S::kFeatures;                  // features that this block computes
-  constexpr int kPushCopies = kShared <= 64 && kBlocks > 2 ? 2 : 1;  // warps that push the same features, to other blocks
+  constexpr int kPushCopies = kBlocks == 8 ? 4 : kBlocks == 4 ? 2 : 1;  // warps that push the same features, to other blocks
   constexpr int kPushThreads = (kShared < kThreads ? kShared : kThreads) * kPushCopies;
   constexpr int kPushSteps = kShared * kPushCopies / kPushThreads;
   constexpr int kPushBlocks = kBlocks / kPushCopies;
