@@ -23,8 +23,9 @@
 // Predicted for n = 1: launch 2.7 us, image 0.4, conv1 0.25, conv2 0.2, two exchanges 0.25, linear layers 0.4: 4.2 us. Measured (H200,
 // driver 580.159, CUDA 13.0, one graph replay a timing, median; an empty kernel takes 2.6 and one that loads the image and stores 2.9):
 //   fp32: n = 1 4.9 us, 8 5.1 (cluster8); 16 5.7, 28 5.7 (cluster4); 32 6.5, 64 6.6 (cluster2). fp16 weights: 5.0, 5.2; 5.7, 5.7; 6.4, 6.6.
-// The miss, by clock reads: 0.3 us until the first load is on its way (parameters and instructions come from memory at each launch),
-// and conv1 takes 0.45: shared memory hands out 128 bytes a cycle, broadcast or not, and its weights are most of what a thread reads.
+// The miss, by clock reads: 0.3 us until the first load is on its way (a tenth of that when the same launch does it a second time, so
+// presumably cold instructions and parameters), and conv1 takes 0.45: shared memory hands out 128 bytes a cycle, broadcast or not,
+// and its weights are most of what a thread reads.
 
 #include "common.cuh"
 #include "lenet5/convolutions.cuh"
