@@ -56,19 +56,11 @@ def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
 
 
 def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
-    from onnxscript import ir
-
-    values: dict[str, str] = {}
-    attributes = dict(pattern.attributes)
-    for name, bound in found.bindings.items():
-        if isinstance(bound, ir.Attr):
-            attributes[name] = bound.value
-        elif isinstance(bound, ir.Value) and bound.name is not None:
-            values[name] = bound.name
+    values = {tensor.name: str(found.bindings[tensor.name].name) for tensor in kernel.plain_inputs}
     read = {name for node in nodes for name in node.inputs} - set(values.values())
     constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
     outputs = tuple(str(value.name) for value in found.outputs)
-    return Match(kernel, pattern, tuple(nodes), values, outputs, attributes, constants)
+    return Match(kernel, pattern, tuple(nodes), values, outputs, pattern.attributes, constants)
 
 
 class _Strict:
@@ -90,8 +82,7 @@ def _matcher(kernel: Kernel, pattern: Pattern) -> Any:
 
     wanted = {tensor.name for tensor in kernel.plain_inputs}
     given = set(list(inspect.signature(pattern.graph).parameters)[1:])
-    known = wanted | {attribute.name for attribute in kernel.attributes}
-    if not wanted <= given <= known:
+    if given != wanted:
         raise LenetTrtError(
             f"kernel {kernel.name}: a pattern has parameters {', '.join(sorted(given))}; "
             f"wanted op and then {', '.join(sorted(wanted))}"

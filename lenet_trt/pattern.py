@@ -29,8 +29,7 @@ class Pattern:
 
     ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
     b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must
-    have their default value. ``attributes`` are the kernel's attributes for this subgraph; a parameter may also
-    be one, and then takes its value from the ONNX attribute that it stands for. Where kernels match equally many
+    have their default value. ``attributes`` are the kernel's attributes for this subgraph. Where kernels match equally many
     nodes, the one with the higher ``preference`` is taken. ``views``, from the ONNX shapes by name (-1: unknown),
     says in which shapes the kernel has the tensors (outputs: which shapes ONNX has), or why it cannot; the nodes
     of ``graph`` must compute the same in the kernel's shapes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -54,8 +55,8 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
     op = NodeBuilder("value_")
-    values = {tensor.name: tensor.name for tensor in kernel.plain_inputs}
-    result = pattern.graph(op, **values)
+    parameters = list(inspect.signature(pattern.graph).parameters)[1:]
+    result = pattern.graph(op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
     batch = next((axis.name for axis in kernel.axes if not axis.static), None)
     inputs, weights = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from lenet_trt.pattern import Pattern
@@ -33,24 +34,9 @@ def network(
     return op.Gemm(x, fc3_weight, fc3_bias, transB=1)
 
 
-def cast_in_and_out(
-    op: Any,
-    x: Any,
-    conv1_weight: Any,
-    conv1_bias: Any,
-    conv2_weight: Any,
-    conv2_bias: Any,
-    fc1_weight: Any,
-    fc1_bias: Any,
-    fc2_weight: Any,
-    fc2_bias: Any,
-    fc3_weight: Any,
-    fc3_bias: Any,
-) -> Any:
-    convolutions = (conv1_weight, conv1_bias, conv2_weight, conv2_bias)
-    dense_layers = (fc1_weight, fc1_bias, fc2_weight, fc2_bias, fc3_weight, fc3_bias)
-    inside = op.Cast(x, to=_FLOAT16)
-    return op.Cast(network(op, inside, *convolutions, *dense_layers), to=_FLOAT)
+@functools.wraps(network)  # the same inputs
+def cast_in_and_out(op: Any, x: Any, *weights: Any) -> Any:
+    return op.Cast(network(op, op.Cast(x, to=_FLOAT16), *weights), to=_FLOAT)
 
 
 PATTERNS = (Pattern(cast_in_and_out), Pattern(network))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+import tensorrt_stubs
 from lenet_trt import flavor, registry
 from lenet_trt.engine import engine_from_onnx
 from lenet_trt.errors import LenetTrtError
@@ -169,6 +171,14 @@ def test_what_fails_inside_a_plugin_is_told_and_not_only_printed(rtx, capfd) -> 
     with pytest.raises(LenetTrtError, match=r"the plugin maxpool2 \(.*\) failed: .*int32"):
         build(rtx, model, "8.6")
     capfd.readouterr()
+
+
+@pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))
+def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
+    script = Path(__file__).with_name("plugin_v3_contract.py")
+    answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
+    assert int(answer["version"].split(".")[0]) >= 10
+    assert answer["kernels"] == list(registry.kernels())
 
 
 def test_registering_again_changes_nothing(rtx) -> None:
