@@ -56,6 +56,9 @@ def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
 
 
 def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
+    unused = [tensor.name for tensor in kernel.plain_inputs if tensor.name not in found.bindings]
+    if unused:
+        raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")
     values = {tensor.name: str(found.bindings[tensor.name].name) for tensor in kernel.plain_inputs}
     read = {name for node in nodes for name in node.inputs} - set(values.values())
     constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}

@@ -29,10 +29,10 @@ class Pattern:
 
     ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
     b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must
-    have their default value. ``attributes`` are the kernel's attributes for this subgraph. Where kernels match equally many
-    nodes, the one with the higher ``preference`` is taken. ``views``, from the ONNX shapes by name (-1: unknown),
-    says in which shapes the kernel has the tensors (outputs: which shapes ONNX has), or why it cannot; the nodes
-    of ``graph`` must compute the same in the kernel's shapes.
+    have their default value, and operands have the order that is written. ``attributes`` are the kernel's attributes
+    for this subgraph. Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
+    ``views``, from the ONNX shapes by name (-1: unknown), says in which shapes the kernel has the tensors (outputs:
+    which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes.
     """
 
     graph: Callable[..., Any]

@@ -43,6 +43,7 @@ def test_the_check_tells_a_pattern_that_computes_something_else() -> None:
     [
         (lambda op, x, w: op.Gemm(x, w), "bias"),
         (lambda op, x, w, bias: 7, "cannot be used"),
+        (lambda op, x, w, bias: op.Relu(x), "does not use its parameter w, bias"),
         (lambda op, x, w, bias, extra: op.Gemm(x, w, bias), "extra"),
     ],
 )
