@@ -56,7 +56,7 @@ def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
 
 
 def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
-    unused = [tensor.name for tensor in kernel.plain_inputs if tensor.name not in found.bindings]
+    unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
     if unused:
         raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")
     values = {tensor.name: str(found.bindings[tensor.name].name) for tensor in kernel.plain_inputs}
