@@ -84,7 +84,8 @@ def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, 
     images = maximum(1, MMA_WARPS // units)
     halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
-    pitch = ceil_div(w - 1, 4) * 4 + 1
+    pooled = "pool2" in entry
+    pitch = ceil_div(w + 4, 16) * 16 - 4 if pooled else ceil_div(w - 1, 4) * 4 + 1
     pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
     staged = ceil_div(images * c * h * w * size_of("T"), 16) * 16
     shared = fragments + pairs + staged
