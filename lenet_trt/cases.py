@@ -15,6 +15,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Tensor, Variant
 
 SEED = 20
+_DRAWS = 20
+_LARGEST_DRAW_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,24 @@ def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
             runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
             if runs and bound.fits(variant):
                 yield Case(bound, variant)
+
+
+def resized(case: Case, rng: np.random.Generator) -> Case | None:
+    """The same variant with other runtime sizes, drawn between 1 and the largest of the examples; None if none fits."""
+    kernel = case.bound.kernel
+    for _ in range(_DRAWS):
+        axes = dict(case.bound.axes)
+        for axis in kernel.axes:
+            if not axis.static:
+                largest = max(example[axis.name] for example in kernel.examples)
+                axes[axis.name] = round(largest ** rng.random())
+        try:
+            bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
+        except LenetTrtError:  # sizes that the kernel says it is not for
+            continue
+        if bound.fits(case.variant) and bound.dram_bytes <= _LARGEST_DRAW_BYTES:
+            return Case(bound, case.variant)
+    return None
 
 
 def plain_inputs(bound: Bound, rng: np.random.Generator) -> list[np.ndarray]:

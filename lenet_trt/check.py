@@ -18,7 +18,7 @@ import numpy as np
 from lenet_trt.bind import Specialized
 from lenet_trt.cases import bounds, cases
 from lenet_trt.compile import architectures, compile_variant, sm_of
-from lenet_trt.device import current_context
+from lenet_trt.device import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.gpu_checks import CHECKS, run_check
 from lenet_trt.kernel import OLDEST_SM, Kernel, Variant
@@ -84,8 +84,14 @@ def check_kernel(
     chosen = [case for case in cases(kernel, sm) if case_filter in str(case)]
     if quick:
         chosen = [case for case in chosen if case.bound.flops <= _QUICK_FLOPS]
+    lost = ""
     for name in gpu_checks:
+        if lost:
+            yield Outcome(kernel.name, name, "skipped", lost)
+            continue
         yield _collect(kernel, name, chosen, lambda case, name=name: run_check(name, case), f"calls on sm_{sm}")
+        if reason := context_lost():
+            lost = f"a call above ended with {reason}, after which nothing runs in this process: mend that first"
 
 
 def all_targets() -> tuple[str, ...]:
@@ -109,8 +115,10 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
         if done.returncode == 0:
             yield Outcome(kernel.name, name, "passed", "nothing found in the small examples")
         else:
+            # The kit's own report, if it failed as well, then what the tool found first.
             lines = (done.stdout + done.stderr).splitlines()
-            log = "\n".join([line for line in lines if line.startswith("=========")] or lines)
+            lines.sort(key=lambda line: line.startswith("========="))
+            log = "\n".join(lines)
             yield Outcome(kernel.name, name, "failed", f"again: {shlex.join(command)}", ((tool, log),))
 
 
@@ -234,7 +242,7 @@ def _collect(
     if not subjects:
         return Outcome(kernel.name, check, "skipped", f"0 {what}")
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(run, subjects)) if threads != 1 else [run(subject) for subject in subjects]
+        found = list(pool.map(run, subjects))
     failures = tuple((str(s), problem) for s, problem in zip(subjects, found, strict=True) if problem)
     status = "failed" if failures else "passed"
     return Outcome(kernel.name, check, status, f"{len(subjects) - len(failures)} of {len(subjects)} {what}", failures)

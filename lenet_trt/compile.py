@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import math
 import os
 import re
 import warnings
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.bind import Specialized
+from lenet_trt.dims import Constant
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
 from lenet_trt.kernel import Kernel, Variant
@@ -155,7 +157,7 @@ def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]
 def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
-    options = _options(specialized, target)
+    options = _options(specialized, variant, target)
     identity = "\n".join((source_sha256(kernel, variant), entry, nvrtc_version(), *options))
     key = hashlib.sha256(identity.encode()).hexdigest()
     suffix = "ptx" if target.startswith("compute_") else "cubin"
@@ -172,7 +174,7 @@ def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
     return Module(image, target, entry, options)
 
 
-def _options(specialized: Specialized, target: str) -> tuple[str, ...]:
+def _options(specialized: Specialized, variant: Variant, target: str) -> tuple[str, ...]:
     include_dirs = (*_source_dirs(specialized.kernel), cuda_include_dir())
     # Line numbers cost nothing at run time and let ncu and compute-sanitizer point at the source;
     # PTX goes into engines, where the builder's paths have no business.
@@ -182,8 +184,16 @@ def _options(specialized: Specialized, target: str) -> tuple[str, ...]:
         "--std=c++17",
         *line_info,
         *(f"--include-path={folder}" for folder in include_dirs),
-        *(f"--define-macro={macro}" for macro in specialized.macros),
+        *(f"--define-macro={macro}" for macro in (*specialized.macros, *_launch_macros(specialized, variant))),
     )
+
+
+def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
+    """What the source may check its geometry against: threads a block, and dynamic shared memory if it is fixed."""
+    launch = specialized.launch(variant)
+    yield f"LAUNCH_THREADS={math.prod(launch.block)}"
+    if isinstance(launch.shared_bytes, Constant):
+        yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"
 
 
 def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:

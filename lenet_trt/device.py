@@ -76,6 +76,13 @@ def current_context() -> Context:
     return Context(int(key), int(device), *_properties(int(device)))
 
 
+def context_lost() -> str | None:
+    """Why nothing more can run in this process (a kernel accessed memory that is not its own), or None."""
+    current_context()
+    (status,) = driver().cuCtxSynchronize()
+    return None if int(status) == 0 else str(status.name)
+
+
 @contextmanager
 def capture_safe() -> Iterator[None]:
     """Allow loading modules while this thread captures a CUDA graph; neither becomes part of it."""

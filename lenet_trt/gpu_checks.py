@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 
 from lenet_trt.bind import Bound
-from lenet_trt.cases import SEED, Case, expected_outputs, kernel_inputs, plain_inputs, relative_error
-from lenet_trt.device import Buffer, Stream
+from lenet_trt.cases import SEED, Case, expected_outputs, kernel_inputs, plain_inputs, relative_error, resized
+from lenet_trt.device import Buffer, Stream, context_lost
 from lenet_trt.dtypes import ELEMENT_TYPES, numpy_dtype
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.launch import prepare
@@ -21,6 +21,7 @@ from lenet_trt.launch import prepare
 _POISON = 0xFF
 _OTHER_POISON = 0x11
 _GUARD_BYTES = 4096
+_RANDOM_SIZES = 3
 
 
 class Guarded:
@@ -131,6 +132,17 @@ def values(case: Case) -> str | None:
     return None
 
 
+def random_sizes(case: Case) -> str | None:
+    """Other sizes of the runtime axes than the examples', drawn at random, are as right."""
+    rng = np.random.default_rng([SEED, *case.bound.axes.values()])
+    for _ in range(_RANDOM_SIZES):
+        other = resized(case, rng)
+        problem = None if other is None else values(other)
+        if problem:
+            return f"with {other}: {problem}"
+    return None
+
+
 def special_values(case: Case) -> str | None:
     """NaN and infinity in an input come out where the reference has them."""
     for value in (np.nan, np.inf, -np.inf):
@@ -212,6 +224,7 @@ def empty(case: Case) -> str | None:
 
 CHECKS: dict[str, Callable[[Case], str | None]] = {
     "values": values,
+    "random": random_sizes,
     "special": special_values,
     "range": number_range,
     "graph": graph,
@@ -222,6 +235,9 @@ CHECKS: dict[str, Callable[[Case], str | None]] = {
 
 def run_check(name: str, case: Case) -> str | None:
     """Run one of ``CHECKS``; a failing launch is what was seen."""
+    lost = context_lost()
+    if lost:
+        return f"not run: an earlier call ended with {lost}, after which nothing runs in this process"
     try:
         return CHECKS[name](case)
     except LenetTrtError as error:

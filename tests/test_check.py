@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lenet_trt import registry
-from lenet_trt.cases import bounds, cases, expected_outputs, kernel_inputs, plain_inputs, relative_error
+from lenet_trt.cases import bounds, cases, expected_outputs, kernel_inputs, plain_inputs, relative_error, resized
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.gpu import gpus
@@ -105,6 +105,19 @@ def test_every_declared_type_and_variant_has_a_case(name: str) -> None:
     wanted = {(v.name, t) for v in kernel.variants for t in v.types or [types.name for types in kernel.types]}
     assert seen == wanted
     assert {case.variant.name for case in cases(kernel, sm=75)} <= {v.name for v in kernel.variants if v.min_sm == 75}
+
+
+@pytest.mark.parametrize("name", sorted(registry.kernels()))
+def test_random_sizes_keep_the_variant_and_what_is_compiled_in(name: str) -> None:
+    rng = np.random.default_rng(0)
+    drawn = [(case, resized(case, rng)) for case in cases(registry.kernel(name))]
+    sizes = {tuple(other.bound.axes.values()) for _, other in drawn if other is not None}
+    assert len(sizes) > len(registry.kernel(name).examples)
+    for case, other in drawn:
+        if other is not None:
+            assert other.variant is case.variant
+            assert other.bound.specialized == case.bound.specialized
+            assert other.bound.fits(other.variant)
 
 
 def test_a_packing_that_gives_other_arrays_is_refused(folder: Path) -> None:

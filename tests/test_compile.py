@@ -139,6 +139,16 @@ def test_a_compiler_error_comes_with_kernel_variant_target_and_log(scale: Kernel
     assert "kernel.cu(2): error" in message
 
 
+def test_the_source_can_check_the_declared_launch(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    with open(scale.source_dir / "kernel.cu", "a") as file:
+        file.write("static_assert(LAUNCH_THREADS == kThreads);\nstatic_assert(LAUNCH_SHARED_BYTES == 0);\n")
+    assert compile_variant(specialized, variant, "sm_80").image
+    other = replace(variant, launch=replace(variant.launch, block=(128, 1, 1)))
+    with pytest.raises(LenetTrtError, match="static assertion failed"):
+        compile_variant(specialized, other, "sm_80")
+
+
 def test_a_source_without_the_entry_is_named(scale: Kernel) -> None:
     specialized, variant = first_of(scale)
     for target in ("sm_80", "compute_80"):

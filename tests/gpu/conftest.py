@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lenet_trt.device import context_lost
 from lenet_trt.gpu import gpus
 
 HERE = Path(__file__).parent
@@ -27,6 +29,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.gpu)
             if not gpus().devices:
                 item.add_marker(pytest.mark.skip(reason=f"needs a CUDA GPU: {gpus().problem}"))
+
+
+@pytest.fixture(autouse=True)
+def context_alive() -> Iterator[None]:
+    """Stop at the first test after which nothing can run any more, instead of failing all that follow."""
+    yield
+    reason = context_lost()
+    if reason:
+        pytest.exit(f"a kernel of the test above ended with {reason}; nothing runs in this process after that", 1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,7 +40,7 @@ def broken(tmp_path: Path) -> Broken:
 
 def test_the_kernel_as_it_is_passes(broken: Broken) -> None:
     case = broken("one_row", "one_row")
-    for check in ("values", "special", "range", "graph", "misaligned", "empty"):
+    for check in ("values", "random", "special", "range", "graph", "misaligned", "empty"):
         assert run_check(check, case) is None
 
 
@@ -63,6 +63,7 @@ def test_the_kernel_as_it_is_passes(broken: Broken) -> None:
             "relative",
         ),
         ("values", "s[row] = ", "const_cast<T*>(x)[row] = s[row] = ", "the input x was written"),
+        ("random", "s[row] = from_float<T>(sum)", "if (gridDim.x == 5) s[row] = from_float<T>(sum)", "with plain"),
         ("special", "sum += to_float(x[row * kIn + c])", "sum += fmaxf(to_float(x[row * kIn + c]), -1e4f)", "with nan"),
         ("range", "sum += to_float(x[row * kIn + c])", "sum += __half2float(__float2half(x[row * kIn + c]))", "2**40"),
     ],
