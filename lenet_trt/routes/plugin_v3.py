@@ -40,6 +40,7 @@ _DATA_TYPES = {
 }
 # Calls prepared for so many different shapes are kept in each execution context.
 _KEPT_LAUNCHERS = 64
+_KEPT_FAILURES = 16
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -107,7 +108,8 @@ def _remembered(function: Function) -> Function:
         try:
             return function(self, *arguments)
         except BaseException as error:
-            _failures.append((f"{self.kernel.name} ({function.__name__})", error))
+            if len(_failures) < _KEPT_FAILURES:  # the first ones tell; a run that nobody watches may fail for ever
+                _failures.append((f"{self.kernel.name} ({function.__name__})", error))
             raise
 
     return call  # type: ignore[return-value]
