@@ -1,6 +1,28 @@
-// lenet5_split: all of LeNet-5 in one launch, float32 in and out, computed by tensor cores to float32 accuracy.
+// lenet5_split: all of LeNet-5 in one launch, float32 in and out, to float32 accuracy from tensor cores.
+//
+//   x [n, 1, 28, 28], ten weights in plain torch layouts -> y [n, 10], all float; the layers are in lenet5.cuh.
+//
+// Convolutions and fc1: a number is the sum of two fp16 numbers, a = high + low, exact to 2^-22 or better, and
+// a b = high high + high low + low high + (2^-22), three products with fp32 sums. fc2 and fc3: the same in tf32. The blocks' and
+// warps' shares are those of lenet5_tensor_core, with both parts of windows, map and features in shared memory.
+//
+// Any float32 input. fp16 has a short range, so numbers are scaled by powers of two into it:
+//   pixels     by the largest of the image;
+//   map        by a bound on it, the largest of |pixel| * sum |weights of a channel| + bias over channels (measuring would cost a pass);
+//   features   by the largest of the image;
+//   weights    by 2^8, always: the build refuses conv1, conv2 and fc1 weights whose largest is outside [2^-10, 2^7).
+// An image that one scale does not serve (NaN, infinity, beyond 2^50, below 2^-80, pixels of too different magnitudes, see
+// one_scale) and one whose logits are not finite is done again by image_exact, plain FMA in the same launch.
+//
+// Bytes: 3136 read and 40 written an image; 164 KB of linear weights from L2 a round of kRound images. Products an image: 420 of k = 16,
+// 210 of k = 8, 45 for fc1 and 37 (tf32) for fc2 and fc3: 38 us for 10,000 images at the rates in tensor_core.cu.
+//
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
+#include "lenet5/exact.cuh"
+#include "lenet5/linear_split.cuh"
+#include "lenet5/mma.cuh"
+#include "lenet5/split_numbers.cuh"
 #include "lenet5/tensor_core.cuh"
 
 using TX = TYPE_TX;
@@ -10,42 +32,20 @@ static_assert(sizeof(TX) == 4 && sizeof(T) == 4 && sizeof(TY) == 4, "everything 
 
 namespace lenet5 {
 
-constexpr int kWarps = 16;
+// split_99k.cu is this file with other values: six warps and features of 16 images.
+#ifndef LENET5_ENTRY
+#define LENET5_ENTRY lenet5_split
+#define LENET5_WARPS 16
+#define LENET5_TILES 2
+#endif
+constexpr int kWarps = LENET5_WARPS;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
-constexpr int kRound = 2 * kRowsATile;  // images whose features wait in shared memory for the linear layers
+constexpr int kRound = LENET5_TILES * kRowsATile;  // images whose features wait in shared memory for the linear layers
 constexpr int kParts = 2;               // high and low
-
-// ---- scales ------------------------------------------------------------------------------------------------------------
-
-constexpr float kWeightScale = 256.0f;
-constexpr int kTopExponent = 14;                     // scaled values stay below 2^14, well inside fp16
-constexpr unsigned kSmallestBits = (127u - 80u) << 23;  // 2^-80 and 2^50: between them no scale and no bound leaves float
-constexpr unsigned kLargestBits = (127u + 50u) << 23;
-constexpr float kLargestBound = 1.15292150e18f;      // 2^60
-constexpr int kSmallestExponent = -100;
-constexpr unsigned kSmallStep = 14u << 23;           // see one_scale
-constexpr unsigned kFewSmall = 64;
-
-__device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
-
-// e such that value < 2^e; value >= 0 and finite.
-__device__ __forceinline__ int exponent_above(float value) {
-  return max((__float_as_int(value) >> 23) - 126, kSmallestExponent);
-}
-
-struct Split {
-  unsigned high, low;
-};
-__device__ __forceinline__ Split split(float a, float b) {
-  const __half2 high = __floats2half2_rn(a, b);
-  const float2 rounded = __half22float2(high);
-  return {bits(high), bits(__floats2half2_rn(a - rounded.x, b - rounded.y))};
-}
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
 
-constexpr int kFeatureStride = kFeatures + kUnitHalves;  // halves; an odd number of units, so that eight rows share no bank
 constexpr int kHidden1Stride = 128 + 16;                 // floats; rows half of the banks apart
 constexpr int kHidden2Stride = 96 + 16;
 
@@ -63,7 +63,9 @@ constexpr int kBiasFc3 = kBiasFc2 + kFc2 * 4;
 constexpr int kSumOffset = kBiasFc3 + kClasses * 4;       // of |conv1 weights|, of every channel
 constexpr int kScaleOffset = kSumOffset + kConv1Channels * 4;            // of every image's fc1
 constexpr int kExactOffset = kScaleOffset + kRound * 4;   // whether an image is to be done again without tensor cores
-constexpr int kFeatureOffset = (kExactOffset + kRound * 4 + 15) / 16 * 16;
+constexpr int kBarrierOffset = (kExactOffset + kRound * 4 + 15) / 16 * 16;
+constexpr int kBias1Quads = kBarrierOffset + kWarps * 8;
+constexpr int kFeatureOffset = kBias1Quads + kConv1Channels * 16;
 constexpr int kImageOffset = kFeatureOffset + kParts * kFeaturePart;
 constexpr int kImageBytes = kParts * kWindowBytes;
 constexpr int kMapOffset = kImageOffset + kWarps * kImageBytes;
@@ -72,15 +74,9 @@ constexpr int kSharedBytes = kMapOffset + kWarps * kWarpMapBytes;
 constexpr int kHidden1Offset = kMapOffset;                // the linear layers reuse the maps
 constexpr int kHidden2Offset = kHidden1Offset + kRound * kHidden1Stride * 4;
 static_assert(kImageBytes >= kImagePixels * 4, "an image is fetched to where its windows will be");
+static_assert(kExactFloats * 4 <= kWarpMapBytes, "image_exact works in a warp's map");
 static_assert(kHidden2Offset + kRound * kHidden2Stride * 4 <= kSharedBytes, "hidden layers fit");
-#ifdef SHOW
-template <int kN> struct Show; Show<kSharedBytes> show;
-#endif
-
-// The order of a product's k is free as long as both operands agree. Weights come 16 bytes a load: a thread takes 8 neighbouring
-// k of every 32. So activations are stored with k = 8 t + 2 i of a chunk of 32 at 8 i + 2 t, where ldmatrix hands them to thread t.
-constexpr int kChunk = 32;
-__device__ __forceinline__ int chunk_position(int k) { return k / kChunk * kChunk + k % 8 / 2 * 8 + k % kChunk / 8 * 2; }
+static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest GPUs");
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
@@ -162,43 +158,56 @@ __device__ __forceinline__ void build_windows(__half* windows, const Pixels& pix
   }
 }
 
-// map = ReLU(pooled sum * scale + bias), all of it already times the scale of the map.
+__device__ __forceinline__ void conv1_sums(float (&acc)[2][kConv1Tiles][4], unsigned windows, const unsigned (&w)[kParts][16],
+                                           const float4 (&bias)[kConv1Tiles], unsigned rows03, unsigned rows14, int group) {
+  unsigned x[3][4];
+  load_windows(x, windows + kWindowBytes, rows03, rows14, group);
+  conv1_product<true>(acc, x, w[0], bias);
+  load_windows(x, windows, rows03, rows14, group);
+  conv1_product<false>(acc, x, w[1], bias);
+  conv1_product<false>(acc, x, w[0], bias);
+}
+
+__device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[2][kConv1Tiles][4], float scale) {
+#pragma unroll
+  for (int parity = 0; parity < 2; ++parity) {
+    float value[kConv1Tiles];
+#pragma unroll
+    for (int j = 0; j < kConv1Tiles; ++j) {
+      const float most = relu_max4(acc[0][j][2 * parity], acc[0][j][2 * parity + 1], acc[1][j][2 * parity], acc[1][j][2 * parity + 1]);
+      value[j] = most * scale;
+    }
+    const Split c01 = split(value[0], value[1]), c2 = split(value[2], 0.0f);
+    uint2* unit = reinterpret_cast<uint2*>(target + parity * kUnitHalves);
+    unit[0] = make_uint2(c01.high, c2.high);
+    unit[kMapBytes / 8] = make_uint2(c01.low, c2.low);
+  }
+}
+
+// map = ReLU(pooled sum) * scale; `bias` is scaled like the sums.
 __device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, unsigned weights, float scale,
-                                           const float (&bias)[kConv1Tiles], unsigned rows03, unsigned rows14, int lane) {
+                                           const float4 (&bias)[kConv1Tiles], unsigned rows03, unsigned rows14, int lane) {
   unsigned w[kParts][4 * kConv1FragmentQuads];
   load_fragments<kConv1FragmentQuads>(w[0], weights, lane);
   load_fragments<kConv1FragmentQuads>(w[1], weights + kConv1Part, lane);
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
   __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
+#if CFG_PIPE
+  float acc[2][2][kConv1Tiles][4];
+#pragma unroll
+  for (int group = 0; group <= kConv1Groups; ++group) {
+    if (group < kConv1Groups) conv1_sums(acc[group % 2], windows, w, bias, rows03, rows14, group);
+    const int done = group - 1;
+    if (done >= 0 && done * 8 + row < kConv1Rows) store_pooled(target + done * 16 * kUnitHalves, acc[done % 2], scale);
+  }
+#else
 #pragma unroll 1
   for (int group = 0; group < kConv1Groups; ++group) {
-    float acc[2][kConv1Tiles][4] = {};
-#pragma unroll
-    for (int part = kParts - 1; part >= 0; --part) {
-      unsigned x[3][4];
-      const unsigned shift = group * 8 * kUnitBytes + part * kWindowBytes;
-      load_matrices(x[0], windows + rows03 + shift);
-      load_matrices(x[1], windows + rows14 + shift);
-      load_matrices(x[2], windows + rows03 + shift + kWindowsARow * kUnitBytes);
-      if (part == 0) conv1_product(acc, x, w[1]);
-      conv1_product(acc, x, w[0]);
-    }
-    if (group * 8 + row < kConv1Rows) {
-#pragma unroll
-      for (int parity = 0; parity < 2; ++parity) {
-        float value[kConv1Tiles];
-#pragma unroll
-        for (int j = 0; j < kConv1Tiles; ++j) {
-          const float most = max4(acc[0][j][2 * parity], acc[0][j][2 * parity + 1], acc[1][j][2 * parity], acc[1][j][2 * parity + 1]);
-          value[j] = fmaxf(fmaf(most, scale, bias[j]), 0.0f);
-        }
-        const Split c01 = split(value[0], value[1]), c2 = split(value[2], 0.0f);
-        uint2* unit = reinterpret_cast<uint2*>(target + (group * 16 + parity) * kUnitHalves);
-        unit[0] = make_uint2(c01.high, c2.high);
-        unit[kMapBytes / 8] = make_uint2(c01.low, c2.low);
-      }
-    }
+    float acc[2][kConv1Tiles][4];
+    conv1_sums(acc, windows, w, bias, rows03, rows14, group);
+    if (group * 8 + row < kConv1Rows) store_pooled(target + group * 16 * kUnitHalves, acc, scale);
   }
+#endif
 }
 
 struct FilterRow {
@@ -277,195 +286,15 @@ __device__ __forceinline__ float store_features(__half* features, const float (&
   return power_of_two(-exponent) / kWeightScale;
 }
 
-// ---- fc1, the block, 16 images a row tile, a warp eight outputs ---------------------------------------------------------
+// ---- who does what in the linear layers ------------------------------------------------------------------------------------
 
-__device__ __forceinline__ float4 load_global(const float* source) {
-  float4 v;
-  asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(source));
-  return v;
-}
-
-struct Fc1 {
-  static constexpr int kChunks = kFeatures / kChunk;
-  Split w[kChunks][4];
-
-  __device__ __forceinline__ void load(const float* weight, int first, int lane) {
-    const float* source = weight + (first + lane / 4) * kFeatures + lane % 4 * 8;
-    float4 raw[kChunks][2];
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      raw[chunk][0] = load_global(source + chunk * kChunk);
-      raw[chunk][1] = load_global(source + chunk * kChunk + 4);
-    }
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float4 v = raw[chunk][i];
-        w[chunk][2 * i] = split(v.x * kWeightScale, v.y * kWeightScale);
-        w[chunk][2 * i + 1] = split(v.z * kWeightScale, v.w * kWeightScale);
-      }
-    }
-  }
-
-  // out: rows lane / 4 and lane / 4 + 8 of the tile, columns lane % 4 * 2 and the next.
-  __device__ __forceinline__ void multiply(float (&out)[4], const __half* rows, int lane) const {
-    float acc[3][4] = {};
-    const unsigned source = shared_address(rows + (lane & 15) * kFeatureStride + (lane >> 4) * kUnitHalves);
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        unsigned high[4], low[4];
-        load_matrices(high, source + chunk * kChunk * 2 + i * 2 * kUnitBytes);
-        load_matrices(low, source + chunk * kChunk * 2 + i * 2 * kUnitBytes + kFeaturePart);
-        const Split &a = w[chunk][2 * i], &b = w[chunk][2 * i + 1];
-        mma16(acc[0], high[0], high[1], high[2], high[3], a.high, b.high);
-        mma16(acc[1], high[0], high[1], high[2], high[3], a.low, b.low);
-        mma16(acc[2], low[0], low[1], low[2], low[3], a.high, b.high);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = acc[0][i] + (acc[1][i] + acc[2][i]);
-  }
-};
-
-// ---- fc2 and fc3: tf32, whose exponents are float's, each operand in two parts -------------------------------------------
-// A thread takes 4 neighbouring k of every 16: two products of k = 8.
-
-constexpr int kStep = 16;
-
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-constexpr unsigned kTf32Mask = 0xffffe000u;
-__device__ __forceinline__ unsigned high_tf32(float value) { return __float_as_uint(value) & kTf32Mask; }
-__device__ __forceinline__ unsigned low_tf32(float value) {
-  return __float_as_uint(value - __uint_as_float(high_tf32(value))) & kTf32Mask;
-}
-
-// Eight outputs of a layer of weights [kOut, kIn]. Outputs beyond the last repeat it; inputs beyond the last have weight zero.
-template <int kIn, int kOut>
-struct Linear {
-  static constexpr int kSteps = (kIn + kStep - 1) / kStep;
-  float4 w[kSteps];
-
-  __device__ __forceinline__ void load(const float* weight, int first, int lane) {
-    const float* source = weight + min(first + lane / 4, kOut - 1) * kIn;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const int k = step * kStep + lane % 4 * 4;
-      const bool inside = (step + 1) * kStep <= kIn || k < kIn;
-      const float4 v = load_global(source + (inside ? k : 0));
-      w[step] = make_float4(inside ? v.x : 0.0f, inside ? v.y : 0.0f, inside ? v.z : 0.0f, inside ? v.w : 0.0f);
-    }
-  }
-
-  __device__ __forceinline__ void multiply(float (&out)[4], const float* rows, int stride, int lane) const {
-    float acc[3][4] = {};
-    const float* source = rows + lane / 4 * stride + lane % 4 * 4;
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      const float4 upper = *reinterpret_cast<const float4*>(source + step * kStep);
-      const float4 lower = *reinterpret_cast<const float4*>(source + step * kStep + 8 * stride);
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float a[4] = {i ? upper.z : upper.x, i ? lower.z : lower.x, i ? upper.w : upper.y, i ? lower.w : lower.y};
-        const float b[2] = {i ? w[step].z : w[step].x, i ? w[step].w : w[step].y};
-        unsigned high[4], low[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          high[j] = high_tf32(a[j]);
-          low[j] = low_tf32(a[j]);
-        }
-        mma_tf32(acc[0], high, high_tf32(b[0]), high_tf32(b[1]));
-        mma_tf32(acc[1], high, low_tf32(b[0]), low_tf32(b[1]));
-        mma_tf32(acc[2], low, high_tf32(b[0]), high_tf32(b[1]));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = acc[0][i] + (acc[1][i] + acc[2][i]);
-  }
-};
-
-// ReLU of value * scale + bias for two neighbouring columns of two rows; columns beyond the last are zero.
-template <int kOut>
-__device__ __forceinline__ void store_hidden(float* rows, int stride, const float (&value)[4], const float* bias,
-                                             const float (&scale)[2], int first, int lane) {
-  const int column = first + lane % 4 * 2;
-  const bool real = column < kOut;
-  const float2 add = real ? *reinterpret_cast<const float2*>(bias + column) : make_float2(0.0f, 0.0f);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const float a = relu_nan(fmaf(value[2 * half], scale[half], add.x)), b = relu_nan(fmaf(value[2 * half + 1], scale[half], add.y));
-    *reinterpret_cast<float2*>(rows + (lane / 4 + 8 * half) * stride + column) = real ? make_float2(a, b) : make_float2(0.0f, 0.0f);
-  }
-}
-
-// ---- any image at all, by one warp, without tensor cores -----------------------------------------------------------------
-
-struct Weights {
-  const float *conv1, *conv1_bias, *conv2, *conv2_bias, *fc1, *fc1_bias, *fc2, *fc2_bias, *fc3, *fc3_bias;
-};
-
-template <int kChannels, int kSide, int kOutputs, bool kGlobalSource>
-__device__ __forceinline__ void conv_pool_exact(float* out, const float* in, const float* weight, const float* bias, int lane) {
-  constexpr int kOutSide = (kSide - kFilterSide + 1) / kPool;
-#pragma unroll 1
-  for (int i = lane; i < kOutputs * kOutSide * kOutSide; i += kLanes) {
-    const int output = i / (kOutSide * kOutSide), y = i / kOutSide % kOutSide, x = i % kOutSide;
-    float sum[kPool][kPool] = {};
-#pragma unroll 1
-    for (int channel = 0; channel < kChannels; ++channel) {
-      const float* window = in + (channel * kSide + kPool * y) * kSide + kPool * x;
-      const float* filter = weight + (output * kChannels + channel) * kFilterTaps;
-#pragma unroll 1
-      for (int tap = 0; tap < kFilterTaps; ++tap) {
-        const float* corner = window + tap / kFilterSide * kSide + tap % kFilterSide;
-        sum[0][0] = fmaf(corner[0], filter[tap], sum[0][0]);
-        sum[0][1] = fmaf(corner[1], filter[tap], sum[0][1]);
-        sum[1][0] = fmaf(corner[kSide], filter[tap], sum[1][0]);
-        sum[1][1] = fmaf(corner[kSide + 1], filter[tap], sum[1][1]);
-      }
-    }
-    out[i] = relu_nan(max4(sum[0][0], sum[0][1], sum[1][0], sum[1][1]) + bias[output]);
-  }
-  __syncwarp();
-}
-
-template <int kIn, int kOut, bool kRelu>
-__device__ __forceinline__ void linear_exact(float* out, const float* in, const float* weight, const float* bias, int lane) {
-#pragma unroll 1
-  for (int i = lane; i < kOut; i += kLanes) {
-    float sum = 0.0f;
-#pragma unroll 4
-    for (int k = 0; k < kIn; ++k) sum = fmaf(in[k], weight[i * kIn + k], sum);
-    sum += bias[i];
-    out[i] = kRelu ? relu_nan(sum) : sum;
-  }
-  __syncwarp();
-}
-
-__device__ __noinline__ void image_exact(float* y, const float* image, const Weights& weights, float* scratch, int lane) {
-  float* pooled1 = scratch;
-  float* pooled2 = pooled1 + kConv1Channels * kPool1Pixels;
-  float* hidden1 = pooled1;  // pooled1 is done with by then
-  float* hidden2 = hidden1 + kFc1;
-  static_assert((kConv1Channels * kPool1Pixels + kFeatures) * 4 <= kWarpMapBytes, "scratch is a warp's map");
-  conv_pool_exact<1, kImageSide, kConv1Channels, true>(pooled1, image, weights.conv1, weights.conv1_bias, lane);
-  conv_pool_exact<kConv1Channels, kPool1Side, kConv2Channels, false>(pooled2, pooled1, weights.conv2, weights.conv2_bias, lane);
-  linear_exact<kFeatures, kFc1, true>(hidden1, pooled2, weights.fc1, weights.fc1_bias, lane);
-  linear_exact<kFc1, kFc2, true>(hidden2, hidden1, weights.fc2, weights.fc2_bias, lane);
-  linear_exact<kFc2, kClasses, false>(y, hidden2, weights.fc3, weights.fc3_bias, lane);
-}
+constexpr int kColumns1 = 16;  // column tiles of eight: 128 columns, of which fc2 multiplies the last eight by zero
+constexpr int kColumns2 = 12;  // 96, of which fc3 multiplies the last twelve by zero
 
 }  // namespace lenet5
 
 extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
-    lenet5_split(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,
+    LENET5_ENTRY(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,
                  const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias, const T* __restrict__ fc1_weight,
                  const T* __restrict__ fc1_bias, const T* __restrict__ fc2_weight, const T* __restrict__ fc2_bias,
                  const T* __restrict__ fc3_weight, const T* __restrict__ fc3_bias, int n, TY* __restrict__ y) {
@@ -481,18 +310,19 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
 
   __half* windows = reinterpret_cast<__half*>(shared + kImageOffset + warp * kImageBytes);
   __half* map = reinterpret_cast<__half*>(shared + kMapOffset + warp * kWarpMapBytes);
-  float* image_in = reinterpret_cast<float*>(windows);
+  ImageFetch<float> fetch;
+  fetch.init(reinterpret_cast<float*>(windows), shared + kBarrierOffset + warp * 8, lane);
   float* raw2 = reinterpret_cast<float*>(shared + kMapOffset);  // the raw weights lie where the maps will be
   float* raw1 = raw2 + kConv2Channels * kConv2Taps;
-  copy_block<16, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, kConv2Channels * kConv2Taps * 4, thread);
-  copy_block<4, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, kConv1Channels * kFilterTaps * 4, thread);
-  copy_block<4, kThreads>(shared + kBias1, conv1_bias, kConv1Channels * 4, thread);
-  copy_block<4, kThreads>(shared + kBias2, conv2_bias, kConv2Channels * 4, thread);
+  copy_block<16, kConv2Channels * kConv2Taps * 4, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, thread);
+  copy_block<4, kConv1Channels * kFilterTaps * 4, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, thread);
+  copy_block<4, kConv1Channels * 4, kThreads>(shared + kBias1, conv1_bias, thread);
+  copy_block<4, kConv2Channels * 4, kThreads>(shared + kBias2, conv2_bias, thread);
   copy_async_commit();
-  if (warp < count) fetch_image(image_in, x + static_cast<long long>(warp) * kImagePixels, lane);
-  copy_block<4, kThreads>(shared + kBiasFc1, fc1_bias, kFc1 * 4, thread);
-  copy_block<4, kThreads>(shared + kBiasFc2, fc2_bias, kFc2 * 4, thread);
-  copy_block<4, kThreads>(shared + kBiasFc3, fc3_bias, kClasses * 4, thread);
+  if (warp < count) fetch.start(x + static_cast<long long>(warp) * kImagePixels, lane);
+  copy_block<4, kFc1 * 4, kThreads>(shared + kBiasFc1, fc1_bias, thread);
+  copy_block<4, kFc2 * 4, kThreads>(shared + kBiasFc2, fc2_bias, thread);
+  copy_block<4, kClasses * 4, kThreads>(shared + kBiasFc3, fc3_bias, thread);
   copy_async_commit();
   constexpr int kLine = 128 / static_cast<int>(sizeof(T));
   for (int line = blockIdx.x + gridDim.x * thread; line < kFc1 * kFeatures / kLine; line += gridDim.x * kThreads) {
@@ -509,12 +339,16 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
 #pragma unroll
     for (int tap = 0; tap < kFilterTaps; ++tap) sum += fabsf(raw1[lane * kFilterTaps + tap]);
     sums[lane] = sum;
+    const float bias = reinterpret_cast<const float*>(shared + kBias1)[lane];
+    reinterpret_cast<float4*>(shared + kBias1Quads)[lane] = make_float4(bias, bias, bias, bias);
   }
   for (int index = warp; index < kConv1Fragments; index += kWarps) {
     store_fragment(shared + kConv1Offset, kConv1Part, index, lane, conv1_fragment(raw1, index, lane));
   }
   for (int index = warp; index < kConv2Fragments; index += kWarps) {
-    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(raw2, index, lane));
+    const bool paired = index < kConv2Pairs;
+    const int ky = paired ? index / 8 : (index - kConv2Pairs) / 2, kx = paired ? pair_kx(index) : 2;
+    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(raw2, ky, kx, index % 2, lane));
   }
   __syncthreads();
 
@@ -538,28 +372,31 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       const int next = base + (image + kWarps < images ? image + kWarps : kRound + warp);
       const float* next_image = x + static_cast<long long>(next) * kImagePixels;
       if (next < count) prefetch_image(next_image, lane);
-      copy_async_wait<0>();
+      fetch.wait();
       Pixels pixels;
-      load_pixels(pixels, image_in, lane);
+      load_pixels(pixels, fetch.buffer, lane);
       // Every channel of the map lies in [0, bound1], so its scale follows from the largest pixel alone.
       const float channel_bound = relu_nan(fmaf(__uint_as_float(pixels.most), channel_sum, channel_bias));
       const float bound1 = __uint_as_float(__reduce_max_sync(kFullWarp, __float_as_uint(channel_bound)));
-      const bool fits = one_scale(pixels) && bound1 <= kLargestBound;
-      const int exponent0 = kTopExponent - exponent_above(__uint_as_float(pixels.most));
+      const int exponent0 = kTopExponent - max(exponent_above(__uint_as_float(pixels.most)), kSmallestPixel);
       const int exponent1 = kTopExponent - 1 - exponent_above(bound1);
+      const bool fits = one_scale(pixels) && bound1 <= kLargestBound && exponent1 - exponent0 >= kSmallestExponent;
       __syncwarp();  // every lane has read what the windows overwrite
       if (fits) {
         build_windows(windows, pixels, power_of_two(exponent0), store);
         __syncwarp();
-        const float map_scale = power_of_two(exponent1);
-        const float* bias1 = reinterpret_cast<const float*>(shared + kBias1) + 3 * (lane >> 1 & 1);
-        const float bias[kConv1Tiles] = {bias1[0] * map_scale, bias1[1] * map_scale, bias1[2] * map_scale};
-        conv1_pool(map, shared_address(windows), weights1, power_of_two(max(exponent1 - exponent0, kSmallestExponent)) / kWeightScale, bias, rows03, rows14,
+        const float sum_scale = power_of_two(exponent0) * kWeightScale;
+        float4 bias[kConv1Tiles];
+        load_bias(bias, shared_address(shared + kBias1Quads), lane);
+#pragma unroll
+        for (int j = 0; j < kConv1Tiles; ++j) {
+          bias[j] = make_float4(bias[j].x * sum_scale, bias[j].y * sum_scale, bias[j].z * sum_scale, bias[j].w * sum_scale);
+        }
+        conv1_pool(map, shared_address(windows), weights1, power_of_two(exponent1 - exponent0) / kWeightScale, bias, rows03, rows14,
                    lane);
       }
       __syncwarp();
-      if (next < count) fetch_image(image_in, next_image, lane);
-      copy_async_commit();
+      if (next < count) fetch.start(next_image, lane);
       float scale = __int_as_float(0x7fc00000);  // NaN: the logits will say that this image needs the exact path
       if (fits) {
         const float* bias2 = reinterpret_cast<const float*>(shared + kBias2) + lane / 4;
@@ -570,31 +407,39 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       }
       if (lane == 0) scales[image] = scale;
     }
-    copy_async_wait<0>();
+    if (base == 0) copy_async_wait<0>();
 
     const int tiles = (images + kRowsATile - 1) / kRowsATile;
+    // The first column tile of a warp, for sixteen warps the only one, is loaded before the barrier.
     Fc1 fc1 = {};
     if (warp < kFc1 / 8) fc1.load(fc1_weight, warp * 8, lane);
     Linear<kFc1, kFc2> fc2;
     fc2.load(fc2_weight, warp * 8, lane);
     __syncthreads();
-    for (int tile = 0; tile < tiles; ++tile) {
-      float value[4] = {};
-      const int row = tile * kRowsATile;
-      if (warp < kFc1 / 8) fc1.multiply(value, features + row * kFeatureStride, lane);
-      const float scale[2] = {scales[row + lane / 4], scales[row + lane / 4 + 8]};
-      store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, reinterpret_cast<const float*>(shared + kBiasFc1),
-                         scale, warp * 8, lane);
+    for (int column = warp; column < kColumns1; column += kWarps) {
+      if (column != warp && column < kFc1 / 8) fc1.load(fc1_weight, column * 8, lane);
+      for (int tile = 0; tile < tiles; ++tile) {
+        float value[4] = {};
+        const int row = tile * kRowsATile;
+        if (column < kFc1 / 8) fc1.multiply<kFeaturePart>(value, features + row * kFeatureStride, lane);
+        const float scale[2] = {scales[row + lane / 4], scales[row + lane / 4 + 8]};
+        store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, reinterpret_cast<const float*>(shared + kBiasFc1),
+                           scale, column * 8, lane);
+      }
+      if (kWarps >= kColumns1) break;
     }
-    constexpr int kTiles2 = 12;  // 96 columns, of which fc3 multiplies the last twelve by zero
-    const float one[2] = {1.0f, 1.0f};
     __syncthreads();
-    for (int tile = 0; tile < tiles && warp < kTiles2; ++tile) {
-      float value[4];
-      const int row = tile * kRowsATile;
-      fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
-      store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, reinterpret_cast<const float*>(shared + kBiasFc2), one,
-                         warp * 8, lane);
+    for (int column = warp; column < kColumns2; column += kWarps) {
+      if (column != warp) fc2.load(fc2_weight, column * 8, lane);
+      for (int tile = 0; tile < tiles; ++tile) {
+        float value[4];
+        const int row = tile * kRowsATile;
+        const float one[2] = {1.0f, 1.0f};
+        fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
+        store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, reinterpret_cast<const float*>(shared + kBiasFc2),
+                           one, column * 8, lane);
+      }
+      if (kWarps >= kColumns2) break;
     }
     const int column_tile = warp % 2;
     Linear<kFc2, kClasses> fc3;

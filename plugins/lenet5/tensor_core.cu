@@ -1,8 +1,26 @@
-// lenet5_tensor_core: all of LeNet-5 in one launch, fp16 operands, fp32 accumulation; for batches of a hundred images and more.
+// lenet5_tensor_core: all of LeNet-5 in one launch, fp16 operands and fp32 sums, for batches of a hundred images and more.
 //
-//   x [n, 1, 28, 28] TX, ten weights T (plain torch layouts) -> y [n, 10] TY; see lenet5.cuh for the layers.
+//   x [n, 1, 28, 28] TX (float or half), ten weights T = half in plain torch layouts -> y [n, 10] TY; the layers are in lenet5.cuh.
+//
+// A block takes an equal share of the images, ceil(n / grid), for any grid. In rounds of kRound images:
+//   1. a warp takes an image: pixels to fp16 windows, conv1, conv2, each as m16n8k16 and m16n8k8 products from shared memory (how:
+//      tensor_core.cuh), bias, ReLU and pooling in registers, 256 features to shared memory. The next image is under way meanwhile.
+//   2. the block does the three linear layers, 16 images a row tile, a warp two column tiles of 8 outputs. fc1's weights go from L2
+//      straight into registers, once a round; fc2's and fc3's wait in shared memory.
+// The start of a block asks for all weights at once and puts the convolutions' into fragment order, so every variant of lenet5 shares
+// one set of plain weights.
+//
+// NaN and infinity: conv1's windows multiply pixels by zeros, so an image with a pixel that is not finite in fp16 (a check that costs
+// 14 instructions an image) has its conv1 done by conv1_pool_exact. Everything later multiplies only by real weights or by finite padding.
+//
+// Bytes: 3136 read an image (float) and 40 written; 88 KB of weights a block. Products an image: 140 of k = 16, 70 of k = 8 and 22
+// for the linear layers. mma.sync runs one m16n8k16 in 6.1 cycles and one m16n8k8 in 4.2 on an H200 multiprocessor's quarter
+// (measured), so they alone take 12.5 us for 10,000 images.
+//
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
+#include "lenet5/linear_half.cuh"
+#include "lenet5/mma.cuh"
 #include "lenet5/tensor_core.cuh"
 
 using TX = TYPE_TX;
@@ -12,33 +30,20 @@ static_assert(sizeof(T) == 2, "weights are fp16");
 
 namespace lenet5 {
 
-#ifndef CFG_W2IN
-#define CFG_W2IN 0
+// tensor_core_99k.cu is this file with other values: eight warps and two blocks a multiprocessor.
+#ifndef LENET5_ENTRY
+#define LENET5_ENTRY lenet5_tensor_core
+#define LENET5_WARPS 16
+#define LENET5_TILES 5
+#define LENET5_BLOCKS 1
 #endif
-#ifndef CFG_GSEQ
-#define CFG_GSEQ 0
-#endif
-#ifndef CFG_SEP
-#define CFG_SEP 0
-#endif
-#ifndef CFG_U1
-#define CFG_U1 5
-#endif
-#ifndef CFG_WARPS
-#define CFG_WARPS 8
-#define CFG_TILES 3
-#define CFG_BLOCKS 2
-#endif
-constexpr int kU1 = CFG_U1;
-constexpr bool kW2In = CFG_W2IN, kGSeq = CFG_GSEQ;
-constexpr int kWarps = CFG_WARPS;
+constexpr int kWarps = LENET5_WARPS;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
-constexpr int kRound = CFG_TILES * kRowsATile;  // images whose features wait in shared memory for the linear layers
+constexpr int kRound = LENET5_TILES * kRowsATile;  // images whose features wait in shared memory for the linear layers
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
 
-constexpr int kFeatureStride = kFeatures + kUnitHalves;  // halves; an odd number of units, so that eight rows share no bank
 constexpr int kHidden1Stride = 128 + kUnitHalves;
 constexpr int kHidden2Stride = 96 + kUnitHalves;
 
@@ -51,26 +56,21 @@ constexpr int kBias2 = kBias1 + kConv1Channels * 2;
 constexpr int kBiasFc1 = kBias2 + kConv2Channels * 2;
 constexpr int kBiasFc2 = kBiasFc1 + kFc1 * 2;
 constexpr int kBiasFc3 = kBiasFc2 + kFc2 * 2;
-constexpr int kFeatureOffset = (kBiasFc3 + kClasses * 2 + 15) / 16 * 16;
+constexpr int kBarrierOffset = (kBiasFc3 + kClasses * 2 + 15) / 16 * 16;
+constexpr int kBias1Quads = kBarrierOffset + kWarps * 8;
+constexpr int kFeatureOffset = kBias1Quads + kConv1Channels * 16;
+static_assert(kWarps % 8 == 0, "warps build fragments and share column tiles in eights");
+static_assert(kWarps % 2 == 0, "everything is 16-byte aligned");
 constexpr int kImageOffset = kFeatureOffset + kRound * kFeatureStride * 2;
 constexpr int kStagingBytes = kImagePixels * static_cast<int>(sizeof(TX));  // the image as it comes, then its windows
 constexpr int kImageBytes = kStagingBytes > kWindowBytes ? kStagingBytes : kWindowBytes;
-constexpr bool kSeparate = CFG_SEP;
-constexpr int kStagingOffset = kImageOffset + kWarps * kImageBytes;
-constexpr int kMapOffset = kStagingOffset + (kSeparate ? kWarps * kStagingBytes : 0);
+constexpr int kMapOffset = kImageOffset + kWarps * kImageBytes;
 constexpr int kHidden1Offset = kMapOffset;  // the linear layers reuse the maps
 constexpr int kHidden2Offset = kHidden1Offset + kRound * kHidden1Stride * 2;
 constexpr int kHiddenEnd = kHidden2Offset + kRound * kHidden2Stride * 2;
 constexpr int kMapEnd = kMapOffset + kWarps * kMapBytes;
 constexpr int kSharedBytes = kHiddenEnd > kMapEnd ? kHiddenEnd : kMapEnd;
-#ifdef SHOW
-template <int kN> struct Show; Show<kSharedBytes> show;
-#endif
-
-// The order of a product's k is free as long as both operands agree. Weights come 16 bytes a load: a thread takes 8 neighbouring
-// k of every 32. So activations are stored with k = 8 t + 2 i of a chunk of 32 at 8 i + 2 t, where ldmatrix hands them to thread t.
-constexpr int kChunk = 32;
-__device__ __forceinline__ int chunk_position(int k) { return k / kChunk * kChunk + k % 8 / 2 * 8 + k % kChunk / 8 * 2; }
+static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest GPUs");
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
@@ -122,33 +122,34 @@ __device__ __forceinline__ bool build_windows(__half* windows, const TX* image, 
   return finite;
 }
 
-__device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, const unsigned* weight, __half2 bias01, __half2 bias2,
+__device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[2][kConv1Tiles][4]) {
+#pragma unroll
+  for (int parity = 0; parity < 2; ++parity) {
+    float value[kConv1Tiles];
+#pragma unroll
+    for (int j = 0; j < kConv1Tiles; ++j) {
+      value[j] = relu_max4(acc[0][j][2 * parity], acc[0][j][2 * parity + 1], acc[1][j][2 * parity], acc[1][j][2 * parity + 1]);
+    }
+    *reinterpret_cast<uint2*>(target + parity * kUnitHalves) =
+        make_uint2(bits(__floats2half2_rn(value[0], value[1])), bits(__floats2half2_rn(value[2], 1.0f)));
+  }
+}
+
+// A group's sums are under way while the one before is pooled.
+__device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, const unsigned* weight, const float4 (&bias)[kConv1Tiles],
                                            unsigned rows03, unsigned rows14, int lane) {
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
   __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
-  const __half2 one = __float2half2_rn(1.0f);
-#pragma unroll (kU1)
-  for (int group = 0; group < kConv1Groups; ++group) {
-    unsigned x[3][4];
-    const unsigned shift = group * 8 * kUnitBytes;
-    load_matrices(x[0], windows + rows03 + shift);
-    load_matrices(x[1], windows + rows14 + shift);
-    load_matrices(x[2], windows + rows03 + shift + kWindowsARow * kUnitBytes);
-    float acc[2][kConv1Tiles][4] = {};
-    conv1_product(acc, x, weight);
-    if (group * 8 + row < kConv1Rows) {
+  float acc[2][2][kConv1Tiles][4];
 #pragma unroll
-      for (int parity = 0; parity < 2; ++parity) {
-        float most[kConv1Tiles];
-#pragma unroll
-        for (int j = 0; j < kConv1Tiles; ++j) {
-          most[j] = max4(acc[0][j][2 * parity], acc[0][j][2 * parity + 1], acc[1][j][2 * parity], acc[1][j][2 * parity + 1]);
-        }
-        const __half2 c01 = __hfma2_relu(__floats2half2_rn(most[0], most[1]), one, bias01);
-        const __half2 c2 = __hfma2_relu(__floats2half2_rn(most[2], 0.0f), one, bias2);
-        *reinterpret_cast<uint2*>(target + (group * 16 + parity) * kUnitHalves) = make_uint2(bits(c01), bits(c2));
-      }
+  for (int group = 0; group <= kConv1Groups; ++group) {
+    if (group < kConv1Groups) {
+      unsigned x[3][4];
+      load_windows(x, windows, rows03, rows14, group);
+      conv1_product<true>(acc[group % 2], x, weight, bias);
     }
+    const int done = group - 1;
+    if (done >= 0 && done * 8 + row < kConv1Rows) store_pooled(target + done * 16 * kUnitHalves, acc[done % 2]);
   }
 }
 
@@ -178,24 +179,6 @@ __device__ __noinline__ void conv1_pool_exact(__half* map, const TX* image, cons
 __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const unsigned* weight, unsigned columns0314,
                                            unsigned columns25, int lane) {
   float acc[kConv2Groups][2][2][4] = {};
-  if constexpr (kGSeq) {
-#pragma unroll
-    for (int group = 0; group < kConv2Groups; ++group) {
-#pragma unroll
-      for (int row = 0; row < kMapRows; ++row) {
-        unsigned c[4], c25[2];
-        const unsigned shift = (row * kMapRow + group * kMapGroup) * kUnitBytes;
-        load_matrices(c, map + columns0314 + shift);
-        load_matrices(c25, map + columns25 + shift);
-#pragma unroll
-        for (int dy = 0; dy < kPool; ++dy) {
-          const int ky = row - dy;
-          if (ky < 0 || ky >= kFilterSide) continue;
-          conv2_product(acc[group][dy], c, c25[0], c25[1], weight + 8 * ky, weight + kConv2Pairs + 2 * ky);
-        }
-      }
-    }
-  } else {
 #pragma unroll
   for (int row = 0; row < kMapRows; ++row) {
     unsigned c[kConv2Groups][4], c25[4];
@@ -213,15 +196,14 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
       }
     }
   }
-  }
   __half2 pooled[2][kConv2Groups];  // channels lane / 4 and lane / 4 + 8
 #pragma unroll
   for (int group = 0; group < kConv2Groups; ++group) {
     float most[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) most[i] = max4(acc[group][0][0][i], acc[group][0][1][i], acc[group][1][0][i], acc[group][1][1][i]);
-    pooled[0][group] = relu_nan(__floats2half2_rn(most[0], most[1]));
-    pooled[1][group] = relu_nan(__floats2half2_rn(most[2], most[3]));
+    for (int i = 0; i < 4; ++i) most[i] = relu_max4(acc[group][0][0][i], acc[group][0][1][i], acc[group][1][0][i], acc[group][1][1][i]);
+    pooled[0][group] = __floats2half2_rn(most[0], most[1]);
+    pooled[1][group] = __floats2half2_rn(most[2], most[3]);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -230,116 +212,19 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
   }
 }
 
-// ---- linear layers, the block, 16 images a row tile --------------------------------------------------------------------
-
-enum class Source { kGlobal, kShared };
-
-// `volatile` keeps the loads where they are: hoisted out of the loop over rounds they would not fit into registers.
-template <Source kSource>
-__device__ __forceinline__ uint4 load_weights(const T* source) {
-  uint4 v;
-  if constexpr (kSource == Source::kGlobal) {
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(source));
-  } else {
-    const uint2 low = *reinterpret_cast<const uint2*>(source), high = *reinterpret_cast<const uint2*>(source + 4);
-    v = make_uint4(low.x, low.y, high.x, high.y);  // rows of 84 are aligned to eight bytes only
-  }
-  return v;
-}
-
-// Weights [kOut, kIn] and bias of kTiles * 8 outputs. Outputs beyond the last repeat it (nobody reads them); inputs beyond the
-// last have weight zero. No branches, so that all loads are under way at once.
-template <int kIn, int kOut, int kTiles, Source kSource>
-struct Linear {
-  static constexpr int kChunks = (kIn + kChunk - 1) / kChunk;
-  uint4 w[kTiles][kChunks];
-  float2 bias[kTiles];
-
-  __device__ __forceinline__ void load(const T* weight, const T* bias_source, int first, int lane) {
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      const int out = min(first + tile * 8 + lane / 4, kOut - 1);
-#pragma unroll
-      for (int chunk = 0; chunk < kChunks; ++chunk) {
-        const int k = chunk * kChunk + lane % 4 * 8;
-        const bool whole = (chunk + 1) * kChunk <= kIn;
-        w[tile][chunk] = load_weights<kSource>(weight + out * kIn + (whole ? k : min(k, kIn - 8)));
-        if (!whole) {
-          // A row may end half way through eight: the load was moved back to kIn - 8, its second half is what is wanted.
-          const bool all = k + 8 <= kIn, half = kIn % 8 != 0 && k + 4 == kIn;
-          uint4& v = w[tile][chunk];
-          v.x = all ? v.x : half ? v.z : 0u;
-          v.y = all ? v.y : half ? v.w : 0u;
-          v.z = all ? v.z : 0u;
-          v.w = all ? v.w : 0u;
-        }
-      }
-      const int column = min(first + tile * 8 + lane % 4 * 2, kOut - 2);
-      bias[tile] = __half22float2(*reinterpret_cast<const __half2*>(bias_source + column));
-    }
-  }
-
-  // out[tile]: rows lane / 4 and lane / 4 + 8 of the tile of 16 rows at `rows`, columns lane % 4 * 2 and the next.
-  __device__ __forceinline__ void multiply(float (&out)[kTiles][4], const __half* rows, int stride, int lane) const {
-    float odd[kTiles][4];
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-      out[tile][0] = out[tile][2] = bias[tile].x;
-      out[tile][1] = out[tile][3] = bias[tile].y;
-      odd[tile][0] = odd[tile][1] = odd[tile][2] = odd[tile][3] = 0.0f;
-    }
-    const unsigned source = shared_address(rows + (lane & 15) * stride + (lane >> 4) * kUnitHalves);
-#pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      unsigned a[2][4];
-      load_matrices(a[0], source + chunk * kChunk * 2);
-      load_matrices(a[1], source + chunk * kChunk * 2 + 2 * kUnitBytes);
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
-        mma16(out[tile], a[0][0], a[0][1], a[0][2], a[0][3], w[tile][chunk].x, w[tile][chunk].y);
-        mma16(odd[tile], a[1][0], a[1][1], a[1][2], a[1][3], w[tile][chunk].z, w[tile][chunk].w);
-      }
-    }
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) out[tile][i] += odd[tile][i];
-    }
-  }
-};
-
-// ReLU, then columns beyond the last are zero so that the next layer's padding multiplies no NaN. Two tiles lie side by side.
-template <int kOut>
-__device__ __forceinline__ void store_hidden(__half* rows, int stride, const float (&value)[2][4], int first, int lane) {
-  const int column = first + lane % 4 * 2;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    unsigned pair[2];
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      const unsigned real = bits(relu_nan(__floats2half2_rn(value[tile][2 * half], value[tile][2 * half + 1])));
-      pair[tile] = column + 8 * tile < kOut ? real : 0u;
-    }
-    __half* target = rows + (lane / 4 + 8 * half) * stride + chunk_position(column);
-    *reinterpret_cast<uint2*>(target) = make_uint2(pair[0], pair[1]);
-  }
-}
-
-__device__ __forceinline__ void store_pair(float* target, float a, float b) { *reinterpret_cast<float2*>(target) = make_float2(a, b); }
-__device__ __forceinline__ void store_pair(__half* target, float a, float b) {
-  *reinterpret_cast<__half2*>(target) = __floats2half2_rn(a, b);
-}
+// ---- who does what in the linear layers ------------------------------------------------------------------------------------
 
 constexpr int kPairs1 = (kFc1 + 15) / 16;   // 8 pairs of column tiles
 constexpr int kPairs2 = (kFc2 + 15) / 16;   // 6
 constexpr int kColumnWarps = 8;
 constexpr int kRowWarps = kWarps / kColumnWarps;
+constexpr int kRowWarps2 = kWarps / kPairs2;
 static_assert(kPairs1 <= kColumnWarps, "a warp owns a pair of column tiles");
 
 }  // namespace lenet5
 
-extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
-    lenet5_tensor_core(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,
+extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
+    LENET5_ENTRY(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,
                        const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias,
                        const T* __restrict__ fc1_weight, const T* __restrict__ fc1_bias, const T* __restrict__ fc2_weight,
                        const T* __restrict__ fc2_bias, const T* __restrict__ fc3_weight, const T* __restrict__ fc3_bias,
@@ -356,24 +241,24 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
 
   __half* windows = reinterpret_cast<__half*>(shared + kImageOffset + warp * kImageBytes);
   __half* map = reinterpret_cast<__half*>(shared + kMapOffset + warp * kMapBytes);
-  TX* staging = reinterpret_cast<TX*>(kSeparate ? shared + kStagingOffset + warp * kStagingBytes
-                                                : shared + kImageOffset + warp * kImageBytes);
+  ImageFetch<TX> fetch;
+  fetch.init(reinterpret_cast<TX*>(windows), shared + kBarrierOffset + warp * 8, lane);
 
   // Everything needed early is asked for at once: first what the fragments are made of (the raw weights lie where the maps will
   // be), then the image and the last layers. fc1's weights go to L2, every block its share of the lines.
   T* raw2 = reinterpret_cast<T*>(shared + kMapOffset);
   T* raw1 = raw2 + kConv2Channels * kConv2Taps;
-  copy_block<16, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, kConv2Channels * kConv2Taps * 2, thread);
-  copy_block<4, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, kConv1Channels * kFilterTaps * 2, thread);
-  copy_block<4, kThreads>(shared + kBias1, conv1_bias, kConv1Channels * 2, thread);
-  copy_block<4, kThreads>(shared + kBias2, conv2_bias, kConv2Channels * 2, thread);
+  copy_block<16, kConv2Channels * kConv2Taps * 2, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, thread);
+  copy_block<4, kConv1Channels * kFilterTaps * 2, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, thread);
+  copy_block<4, kConv1Channels * 2, kThreads>(shared + kBias1, conv1_bias, thread);
+  copy_block<4, kConv2Channels * 2, kThreads>(shared + kBias2, conv2_bias, thread);
   copy_async_commit();
-  if (warp < count) fetch_image(staging, x + static_cast<long long>(warp) * kImagePixels, lane);
-  copy_block<16, kThreads>(shared + kFc2Offset, fc2_weight, kFc2 * kFc1 * 2, thread);
-  copy_block<16, kThreads>(shared + kFc3Offset, fc3_weight, kClasses * kFc2 * 2, thread);
-  copy_block<4, kThreads>(shared + kBiasFc1, fc1_bias, kFc1 * 2, thread);
-  copy_block<4, kThreads>(shared + kBiasFc2, fc2_bias, kFc2 * 2, thread);
-  copy_block<4, kThreads>(shared + kBiasFc3, fc3_bias, kClasses * 2, thread);
+  if (warp < count) fetch.start(x + static_cast<long long>(warp) * kImagePixels, lane);
+  copy_block<16, kFc2 * kFc1 * 2, kThreads>(shared + kFc2Offset, fc2_weight, thread);
+  copy_block<16, kClasses * kFc2 * 2, kThreads>(shared + kFc3Offset, fc3_weight, thread);
+  copy_block<4, kFc1 * 2, kThreads>(shared + kBiasFc1, fc1_bias, thread);
+  copy_block<4, kFc2 * 2, kThreads>(shared + kBiasFc2, fc2_bias, thread);
+  copy_block<4, kClasses * 2, kThreads>(shared + kBiasFc3, fc3_bias, thread);
   copy_async_commit();
   constexpr int kLine = 128 / static_cast<int>(sizeof(T));
   for (int line = blockIdx.x + gridDim.x * thread; line < kFc1 * kFeatures / kLine; line += gridDim.x * kThreads) {
@@ -382,19 +267,32 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
 
   copy_async_wait<1>();
   __syncthreads();
-  const __half* bias1 = reinterpret_cast<const __half*>(shared + kBias1) + 3 * (lane >> 1 & 1);
-  const __half2 bias1_01 = __halves2half2(bias1[0], bias1[1]);
-  const __half2 bias1_2 = __halves2half2(bias1[2], __float2half_rn(1.0f));
-  for (int index = warp; index < kConv1Fragments; index += kWarps) {
-    store_fragment(shared + kConv1Offset, index, lane, conv1_fragment(raw1, index, lane));
+#pragma unroll
+  for (int step = 0; step < kConv1Fragments; step += kWarps) {
+    const int index = step + warp;
+    if (index < kConv1Fragments) store_fragment(shared + kConv1Offset, index, lane, conv1_fragment(raw1, index, lane));
   }
-  for (int index = warp; index < kConv2Fragments; index += kWarps) {
-    float2 pair = conv2_fragment(raw2, index, lane);
-    // conv1_pool leaves 1 in the padding slots: conv2's bias is the weight of one of them, at one tap (ky 0, kx 2).
-    if (index / 2 == kConv2Pairs / 2 && lane % 4 * 2 + 1 == kBiasSlot) {
-      pair.y = __half2float(reinterpret_cast<const __half*>(shared + kBias2)[lane / 4 + index % 2 * 8]);
+#pragma unroll
+  for (int step = 0; step < kFilterSide; step += kWarps / 8) {
+    const int ky = step + warp / 8;
+    if (ky < kFilterSide) {
+      store_fragment(shared + kConv2Offset, ky * 8 + warp % 8, lane, conv2_fragment(raw2, ky, pair_kx(warp), warp % 2, lane));
     }
-    store_fragment(shared + kConv2Offset, index, lane, pair);
+  }
+#pragma unroll
+  for (int step = 0; step < 2 * kFilterSide; step += kWarps) {
+    const int index = step + warp;
+    if (index >= 2 * kFilterSide) continue;
+    float2 pair = conv2_fragment(raw2, index / 2, 2, index % 2, lane);
+    // conv1_pool leaves 1 in the padding slots: conv2's bias is the weight of one of them, at one tap (ky 0, kx 2).
+    if (index < 2 && lane % 4 * 2 + 1 == kBiasSlot) {
+      pair.y = __half2float(reinterpret_cast<const __half*>(shared + kBias2)[lane / 4 + index * 8]);
+    }
+    store_fragment(shared + kConv2Offset, kConv2Pairs + index, lane, pair);
+  }
+  if (thread < kConv1Channels) {
+    const float value = __half2float(reinterpret_cast<const __half*>(shared + kBias1)[thread]);
+    reinterpret_cast<float4*>(shared + kBias1Quads)[thread] = make_float4(value, value, value, value);
   }
   __syncthreads();
 
@@ -409,35 +307,30 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
 #pragma unroll 1
   for (int base = 0; base < count; base += kRound) {
     const int images = count - base < kRound ? count - base : kRound;
-    if (warp < images) {
-      unsigned weight2[4 * kConv2FragmentQuads];
-      if (!kW2In) load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
 #pragma unroll 1
-      for (int image = warp; image < images; image += kWarps) {
-        const int next = base + (image + kWarps < images ? image + kWarps : kRound + warp);
-        const TX* next_image = x + static_cast<long long>(next) * kImagePixels;
-        if (!kSeparate && next < count) prefetch_image(next_image, lane);
-        copy_async_wait<0>();
-        const bool finite = build_windows(windows, staging, store, lane);
-        if (kSeparate && next < count) fetch_image(staging, next_image, lane);
-        copy_async_commit();
-        __syncwarp();
-        if (finite) {
-          unsigned weight1[4 * kConv1FragmentQuads];
-          load_fragments<kConv1FragmentQuads>(weight1, shared + kConv1Offset, lane);
-          conv1_pool(map, shared_address(windows), weight1, bias1_01, bias1_2, rows03, rows14, lane);
-        } else {
-          conv1_pool_exact(map, x + static_cast<long long>(base + image) * kImagePixels, conv1_weight, conv1_bias, lane);
-        }
-        __syncwarp();
-        if (!kSeparate && next < count) fetch_image(staging, next_image, lane);
-        copy_async_commit();
-        if (kW2In) load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
-        conv2_pool(features + image * kFeatureStride, shared_address(map), weight2, columns0314, columns25, lane);
+    for (int image = warp; image < images; image += kWarps) {
+      const int next = base + (image + kWarps < images ? image + kWarps : kRound + warp);
+      const TX* next_image = x + static_cast<long long>(next) * kImagePixels;
+      if (next < count) prefetch_image(next_image, lane);
+      fetch.wait();
+      const bool finite = build_windows(windows, fetch.buffer, store, lane);
+      __syncwarp();
+      if (finite) {
+        unsigned weight1[4 * kConv1FragmentQuads];
+        load_fragments<kConv1FragmentQuads>(weight1, shared + kConv1Offset, lane);
+        float4 bias1[kConv1Tiles];
+        load_bias(bias1, shared_address(shared + kBias1Quads), lane);
+        conv1_pool(map, shared_address(windows), weight1, bias1, rows03, rows14, lane);
+      } else {
+        conv1_pool_exact(map, x + static_cast<long long>(base + image) * kImagePixels, conv1_weight, conv1_bias, lane);
       }
-    } else {
-      copy_async_wait<0>();
+      __syncwarp();
+      if (next < count) fetch.start(next_image, lane);
+      unsigned weight2[4 * kConv2FragmentQuads];
+      load_fragments<kConv2FragmentQuads>(weight2, shared + kConv2Offset, lane);
+      conv2_pool(features + image * kFeatureStride, shared_address(map), weight2, columns0314, columns25, lane);
     }
+    if (base == 0) copy_async_wait<0>();
 
     Linear<kFeatures, kFc1, 2, Source::kGlobal> fc1;
     if (row_warp >= 0 && row_warp * kRowsATile < images) {
@@ -451,19 +344,27 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, CFG_BLOCKS)
       fc1.multiply(value, features + row * kFeatureStride, kFeatureStride, lane);
       store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, column_warp * 16, lane);
     }
-    __syncthreads();
     Linear<kFc1, kFc2, 2, Source::kShared> fc2;
-    if (column_warp < kPairs2 && row_warp >= 0 && row_warp * kRowsATile < images) {
-      fc2.load(reinterpret_cast<const T*>(shared + kFc2Offset), reinterpret_cast<const T*>(shared + kBiasFc2), column_warp * 16, lane);
-      for (int row = row_warp * kRowsATile; row < images; row += kRowWarps * kRowsATile) {
-        float value[2][4];
-        fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
-        store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, column_warp * 16, lane);
-      }
+    const int pair2 = warp % kPairs2, row2 = warp / kPairs2;
+    const bool busy2 = row2 < kRowWarps2 && row2 * kRowsATile < images;
+    if (busy2) {
+      fc2.load(reinterpret_cast<const T*>(shared + kFc2Offset), reinterpret_cast<const T*>(shared + kBiasFc2), pair2 * 16, lane);
+    } else {
+      fc2 = {};
     }
     __syncthreads();
+    for (int row = row2 * kRowsATile; busy2 && row < images; row += kRowWarps2 * kRowsATile) {
+      float value[2][4];
+      fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
+      store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, pair2 * 16, lane);
+    }
     Linear<kFc2, kClasses, 2, Source::kShared> fc3;
-    fc3.load(reinterpret_cast<const T*>(shared + kFc3Offset), reinterpret_cast<const T*>(shared + kBiasFc3), 0, lane);
+    if (warp * kRowsATile < images) {
+      fc3.load(reinterpret_cast<const T*>(shared + kFc3Offset), reinterpret_cast<const T*>(shared + kBiasFc3), 0, lane);
+    } else {
+      fc3 = {};
+    }
+    __syncthreads();
     for (int row = warp * kRowsATile; row < images; row += kWarps * kRowsATile) {
       float value[2][4];
       fc3.multiply(value, hidden2 + row * kHidden2Stride, kHidden2Stride, lane);

@@ -1,4 +1,4 @@
-// What the large-batch variants of `lenet5` share: mma and copy instructions, and how a warp lays an image out for them.
+// How a warp of the large-batch variants of `lenet5` lays an image out for mma, and the products of both convolutions.
 //
 // A warp owns an image. Both convolutions are matrix products of m16n8k16 and m16n8k8 whose fragments come from shared
 // memory by ldmatrix, 8 rows of 16 bytes a matrix ("unit" below: 16 bytes, eight halves).
@@ -14,114 +14,9 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
+#include "lenet5/mma.cuh"
 
 namespace lenet5 {
-
-constexpr int kLanes = 32;
-constexpr unsigned kFullWarp = 0xffffffffu;
-constexpr int kUnitBytes = 16;
-constexpr int kUnitHalves = 8;
-
-// ---- instructions ------------------------------------------------------------------------------------------------------
-
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-// Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-               : "r"(address)
-               : "memory");
-}
-
-// Two; lanes 0 to 15 give the addresses.
-__device__ __forceinline__ void load_matrices(unsigned (&m)[2], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(m[0]), "=r"(m[1]) : "r"(address) : "memory");
-}
-
-// d += a b, a 16x16, b 16x8.
-__device__ __forceinline__ void mma16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                      unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// d += a b, a 16x8, b 8x8.
-__device__ __forceinline__ void mma8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(b0));
-}
-
-template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)), "l"(global), "n"(kBytes) : "memory");
-  }
-}
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending of this thread's groups are under way.
-template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-// The same bytes for the whole block, kBytes a thread and step; both sides aligned to kBytes.
-template <int kBytes, int kThreads>
-__device__ __forceinline__ void copy_block(unsigned char* shared, const void* global, int bytes, int thread) {
-#pragma unroll 1
-  for (int i = thread * kBytes; i < bytes; i += kThreads * kBytes) {
-    copy_async<kBytes>(shared + i, static_cast<const unsigned char*>(global) + i);
-  }
-}
-
-__device__ __forceinline__ void prefetch_l2(const void* global) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
-}
-
-__device__ __forceinline__ unsigned bits(__half2 value) { return *reinterpret_cast<unsigned*>(&value); }
-
-__device__ __forceinline__ float max4(float a, float b, float c, float d) { return max_nan(max_nan(a, b), max_nan(c, d)); }
-
-// ---- an image as a warp fetches it -------------------------------------------------------------------------------------
-// 28 lanes take four pixels each, four rows a step, seven steps.
-
-constexpr int kQuad = 4;
-constexpr int kQuadsARow = kImageSide / kQuad;             // 7
-constexpr int kRowsAStep = 4;
-constexpr int kFetchLanes = kQuadsARow * kRowsAStep;       // 28
-constexpr int kFetchSteps = kImageSide / kRowsAStep;       // 7
-constexpr int kFetchPixels = kFetchLanes * kQuad;          // 112, of one step
-
-template <typename TX>
-__device__ __forceinline__ void fetch_image(TX* staging, const TX* image, int lane) {
-  if (lane >= kFetchLanes) return;
-#pragma unroll
-  for (int step = 0; step < kFetchSteps; ++step) {
-    const int pixel = step * kFetchPixels + lane * kQuad;
-    copy_async<kQuad * static_cast<int>(sizeof(TX))>(staging + pixel, image + pixel);
-  }
-}
-
-// Brings an image into L2: a lane a line of 128 bytes.
-template <typename TX>
-__device__ __forceinline__ void prefetch_image(const TX* image, int lane) {
-  constexpr int kLine = 128 / static_cast<int>(sizeof(TX));
-  if (lane * kLine < kImagePixels) prefetch_l2(image + lane * kLine);
-}
-
-__device__ __forceinline__ float4 load_quad(const float* source) { return *reinterpret_cast<const float4*>(source); }
-__device__ __forceinline__ float4 load_quad(const __half* source) {
-  const uint2 raw = *reinterpret_cast<const uint2*>(source);
-  const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&raw.x));
-  const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&raw.y));
-  return make_float4(a.x, a.y, b.x, b.y);
-}
 
 // ---- conv1 windows -----------------------------------------------------------------------------------------------------
 
@@ -182,26 +77,56 @@ __device__ __forceinline__ float2 conv1_fragment(const T* weight, int index, int
   return make_float2(first ? to_float(filter[kx]) : 0.0f, second ? to_float(filter[kx + 1]) : 0.0f);
 }
 
-// acc[row parity][tile] of the 16 windows in rows 8 * group ..: what one part of the image times one part of the weights adds.
-__device__ __forceinline__ void conv1_product(float (&acc)[2][kConv1Tiles][4], const unsigned (&x)[3][4],
-                                              const unsigned* weight) {
+// A lane's three biases, four times each: mma takes four registers in a row, and a compiler that knows them to be equal would
+// copy one of them before every product. Hence four copies in shared memory and a load that it cannot see through.
+__device__ __forceinline__ void load_bias(float4 (&bias)[kConv1Tiles], unsigned source, int lane) {
 #pragma unroll
   for (int j = 0; j < kConv1Tiles; ++j) {
-    const unsigned* w = weight + 4 * j;
-    mma16(acc[0][j], x[0][0], x[0][1], x[0][2], x[0][3], w[0], w[1]);
-    mma16(acc[1][j], x[1][0], x[1][1], x[1][2], x[1][3], w[0], w[1]);
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(bias[j].x), "=f"(bias[j].y), "=f"(bias[j].z), "=f"(bias[j].w)
+                 : "r"(source + ((lane >> 1 & 1) * 3 + j) * 16)
+                 : "memory");
+  }
+}
+
+// acc[row parity][tile] of the 16 windows in rows 8 * group ..: what one part of the image times one part of the weights adds;
+// to `bias` where it is the first.
+template <bool kFirst>
+__device__ __forceinline__ void conv1_product(float (&acc)[2][kConv1Tiles][4], const unsigned (&x)[3][4], const unsigned* weight,
+                                              const float4 (&bias)[kConv1Tiles]) {
+#pragma unroll
+  for (int parity = 0; parity < 2; ++parity) {
+#pragma unroll
+    for (int j = 0; j < kConv1Tiles; ++j) {
+      const unsigned(&rows)[4] = x[parity];
+      const unsigned* w = weight + 4 * j;
+      if (kFirst) {
+        mma16_first(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[0], w[1], bias[j]);
+      } else {
+        mma16(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[0], w[1]);
+      }
+    }
   }
 #pragma unroll
-  for (int j = 0; j < kConv1Tiles; ++j) {
-    const unsigned* w = weight + 4 * j;
-    mma16(acc[0][j], x[1][0], x[1][1], x[1][2], x[1][3], w[2], w[3]);
-    mma16(acc[1][j], x[2][0], x[2][1], x[2][2], x[2][3], w[2], w[3]);
+  for (int parity = 0; parity < 2; ++parity) {
+#pragma unroll
+    for (int j = 0; j < kConv1Tiles; ++j) {
+      const unsigned(&rows)[4] = x[parity + 1];
+      const unsigned* w = weight + 4 * j;
+      mma16(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[2], w[3]);
+    }
   }
 #pragma unroll
-  for (int j = 0; j < kConv1Tiles; ++j) {
-    mma8(acc[0][j], x[2][0], x[2][1], weight[kConv1Taps2 + j]);
-    mma8(acc[1][j], x[0][2], x[0][3], weight[kConv1Taps2 + j]);
-  }
+  for (int j = 0; j < kConv1Tiles; ++j) mma8(acc[0][j], x[2][0], x[2][1], weight[kConv1Taps2 + j]);
+#pragma unroll
+  for (int j = 0; j < kConv1Tiles; ++j) mma8(acc[1][j], x[0][2], x[0][3], weight[kConv1Taps2 + j]);
+}
+
+__device__ __forceinline__ void load_windows(unsigned (&x)[3][4], unsigned windows, unsigned rows03, unsigned rows14, int group) {
+  const unsigned shift = group * 8 * kUnitBytes;
+  load_matrices(x[0], windows + rows03 + shift);
+  load_matrices(x[1], windows + rows14 + shift);
+  load_matrices(x[2], windows + rows03 + shift + kWindowsARow * kUnitBytes);
 }
 
 // ---- conv2 map ---------------------------------------------------------------------------------------------------------
@@ -235,19 +160,17 @@ __device__ __forceinline__ unsigned map_columns25(int lane) {
   return (unit + map_pixel(lane)) * kUnitBytes;
 }
 
-// The two weights in register `index` of lane `lane`: index = ky * 8 + {0..3: kx 0, 3; 4..7: kx 1, 4}, then 40 + ky * 2 + {0, 1}: kx 2.
+// The two weights of tap (ky, kx) in a lane's register of output channels 0 to 7 or 8 to 15 (`half`). The registers are in the
+// order ky * 8 + {0..3: kx 0, 3; 4..7: kx 1, 4}, halves alternating, then 40 + ky * 2 + half: kx 2.
 template <typename T>
-__device__ __forceinline__ float2 conv2_fragment(const T* weight, int index, int lane) {
-  const bool paired = index < kConv2Pairs;
-  const int ky = paired ? index / 8 : (index - kConv2Pairs) / 2;
-  const int kx = paired ? index % 8 / 4 + index % 4 / 2 * 3 : 2;
-  const int output = lane / 4 + index % 2 * 8;
+__device__ __forceinline__ float2 conv2_fragment(const T* weight, int ky, int kx, int half, int lane) {
   const int slot = lane % 4 * 2, channel = slot / 4 * 3 + slot % 4;
-  const T* filter = weight + (output * kConv1Channels + channel) * kFilterTaps + ky * kFilterSide + kx;
+  const T* filter = weight + (lane / 4 * kConv1Channels + channel) * kFilterTaps + half * 8 * kConv1Channels * kFilterTaps +
+                    ky * kFilterSide + kx;
   const bool pad = slot % 4 == 2;  // the second of the two is slot 3 or 7
-  if (index >= kConv2Fragments) return make_float2(0.0f, 0.0f);
   return make_float2(to_float(filter[0]), pad ? 0.0f : to_float(filter[kFilterTaps]));
 }
+__device__ __forceinline__ int pair_kx(int index) { return index % 8 / 4 + index % 4 / 2 * 3; }
 
 // Eight pooled outputs x 16 channels, acc[dx]: what one row of the map (columns 0 3 1 4 and 2 5) adds through one row of
 // filters: w its eight registers of taps 0, 3, 1, 4, w2 those of tap 2.
@@ -260,5 +183,13 @@ __device__ __forceinline__ void conv2_product(float (&acc)[2][4], const unsigned
   mma8(acc[0], w2[0], w2[1], column2);
   mma8(acc[1], w2[0], w2[1], c[1]);
 }
+
+// ---- rows of activations for the linear layers ----------------------------------------------------------------------------
+
+// The order of a product's k is free as long as both operands agree. Weights come 16 bytes a load: a thread takes 8 neighbouring
+// k of every 32. So activations are stored with k = 8 t + 2 i of a chunk of 32 at 8 i + 2 t, where ldmatrix hands them to thread t.
+constexpr int kChunk = 32;
+__device__ __forceinline__ int chunk_position(int k) { return k / kChunk * kChunk + k % 8 / 2 * 8 + k % kChunk / 8 * 2; }
+constexpr int kFeatureStride = kFeatures + kUnitHalves;  // halves; an odd number of units, so that eight rows share no bank
 
 }  // namespace lenet5

@@ -1,0 +1,141 @@
+// Linear layers of lenet5_split: fc1 from fp16 parts, fc2 and fc3 from tf32 parts.
+#pragma once
+
+#include "common.cuh"
+#include "lenet5/lenet5.cuh"
+#include "lenet5/mma.cuh"
+#include "lenet5/split_numbers.cuh"
+#include "lenet5/tensor_core.cuh"
+
+namespace lenet5 {
+
+// ---- fc1, the block, 16 images a row tile, a warp eight outputs ---------------------------------------------------------
+
+__device__ __forceinline__ float4 load_global(const float* source) {
+  float4 v;
+  asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(source));
+  return v;
+}
+
+struct Fc1 {
+  static constexpr int kChunks = kFeatures / kChunk;
+  Split w[kChunks][4];
+
+  __device__ __forceinline__ void load(const float* weight, int first, int lane) {
+    const float* source = weight + (first + lane / 4) * kFeatures + lane % 4 * 8;
+    float4 raw[kChunks][2];
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      raw[chunk][0] = load_global(source + chunk * kChunk);
+      raw[chunk][1] = load_global(source + chunk * kChunk + 4);
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float4 v = raw[chunk][i];
+        w[chunk][2 * i] = split(v.x * kWeightScale, v.y * kWeightScale);
+        w[chunk][2 * i + 1] = split(v.z * kWeightScale, v.w * kWeightScale);
+      }
+    }
+  }
+
+  // out: rows lane / 4 and lane / 4 + 8 of the tile, columns lane % 4 * 2 and the next. Low parts lie kPart bytes behind high ones.
+  template <int kPart>
+  __device__ __forceinline__ void multiply(float (&out)[4], const __half* rows, int lane) const {
+    float acc[3][4] = {};
+    const unsigned source = shared_address(rows + (lane & 15) * kFeatureStride + (lane >> 4) * kUnitHalves);
+#pragma unroll
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        unsigned high[4], low[4];
+        load_matrices(high, source + chunk * kChunk * 2 + i * 2 * kUnitBytes);
+        load_matrices(low, source + chunk * kChunk * 2 + i * 2 * kUnitBytes + kPart);
+        const Split &a = w[chunk][2 * i], &b = w[chunk][2 * i + 1];
+        mma16(acc[0], high[0], high[1], high[2], high[3], a.high, b.high);
+        mma16(acc[1], high[0], high[1], high[2], high[3], a.low, b.low);
+        mma16(acc[2], low[0], low[1], low[2], low[3], a.high, b.high);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = acc[0][i] + (acc[1][i] + acc[2][i]);
+  }
+};
+
+// ---- fc2 and fc3: tf32, whose exponents are float's, each operand in two parts -------------------------------------------
+// A thread takes 4 neighbouring k of every 16: two products of k = 8.
+
+constexpr int kStep = 16;
+
+__device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+constexpr unsigned kTf32Mask = 0xffffe000u;
+__device__ __forceinline__ unsigned high_tf32(float value) { return __float_as_uint(value) & kTf32Mask; }
+__device__ __forceinline__ unsigned low_tf32(float value) {
+  return __float_as_uint(value - __uint_as_float(high_tf32(value))) & kTf32Mask;
+}
+
+// Eight outputs of a layer of weights [kOut, kIn]. Outputs beyond the last repeat it; inputs beyond the last have weight zero.
+template <int kIn, int kOut>
+struct Linear {
+  static constexpr int kSteps = (kIn + kStep - 1) / kStep;
+  float4 w[kSteps];
+
+  __device__ __forceinline__ void load(const float* weight, int first, int lane) {
+    const float* source = weight + min(first + lane / 4, kOut - 1) * kIn;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const int k = step * kStep + lane % 4 * 4;
+      const bool inside = (step + 1) * kStep <= kIn || k < kIn;
+      const float4 v = load_global(source + (inside ? k : 0));
+      w[step] = make_float4(inside ? v.x : 0.0f, inside ? v.y : 0.0f, inside ? v.z : 0.0f, inside ? v.w : 0.0f);
+    }
+  }
+
+  __device__ __forceinline__ void multiply(float (&out)[4], const float* rows, int stride, int lane) const {
+    float acc[3][4] = {};
+    const float* source = rows + lane / 4 * stride + lane % 4 * 4;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      const float4 upper = *reinterpret_cast<const float4*>(source + step * kStep);
+      const float4 lower = *reinterpret_cast<const float4*>(source + step * kStep + 8 * stride);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float a[4] = {i ? upper.z : upper.x, i ? lower.z : lower.x, i ? upper.w : upper.y, i ? lower.w : lower.y};
+        const float b[2] = {i ? w[step].z : w[step].x, i ? w[step].w : w[step].y};
+        unsigned high[4], low[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          high[j] = high_tf32(a[j]);
+          low[j] = low_tf32(a[j]);
+        }
+        mma_tf32(acc[0], high, high_tf32(b[0]), high_tf32(b[1]));
+        mma_tf32(acc[1], high, low_tf32(b[0]), low_tf32(b[1]));
+        mma_tf32(acc[2], low, high_tf32(b[0]), high_tf32(b[1]));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = acc[0][i] + (acc[1][i] + acc[2][i]);
+  }
+};
+
+// ReLU of value * scale + bias for two neighbouring columns of two rows; columns beyond the last are zero.
+template <int kOut>
+__device__ __forceinline__ void store_hidden(float* rows, int stride, const float (&value)[4], const float* bias,
+                                             const float (&scale)[2], int first, int lane) {
+  const int column = first + lane % 4 * 2;
+  const bool real = column < kOut;
+  const float2 add = real ? *reinterpret_cast<const float2*>(bias + column) : make_float2(0.0f, 0.0f);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const float a = relu_nan(fmaf(value[2 * half], scale[half], add.x)), b = relu_nan(fmaf(value[2 * half + 1], scale[half], add.y));
+    *reinterpret_cast<float2*>(rows + (lane / 4 + 8 * half) * stride + column) = real ? make_float2(a, b) : make_float2(0.0f, 0.0f);
+  }
+}
+
+}  // namespace lenet5

@@ -1,0 +1,186 @@
+// Instructions of the large-batch variants of `lenet5`: ldmatrix, mma, asynchronous copies, and how a warp fetches an image.
+#pragma once
+
+#include "common.cuh"
+#include "lenet5/lenet5.cuh"
+
+namespace lenet5 {
+
+constexpr int kLanes = 32;
+constexpr unsigned kFullWarp = 0xffffffffu;
+constexpr int kUnitBytes = 16;
+constexpr int kUnitHalves = 8;
+
+// ---- instructions ------------------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
+
+// Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+
+// Two; lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void load_matrices(unsigned (&m)[2], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(m[0]), "=r"(m[1]) : "r"(address) : "memory");
+}
+
+// d += a b, a 16x16, b 16x8.
+__device__ __forceinline__ void mma16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                      unsigned b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// d = a b + c.
+__device__ __forceinline__ void mma16_first(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                            unsigned b1, const float4& c) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c.x), "f"(c.y), "f"(c.z), "f"(c.w));
+}
+
+// d += a b, a 16x8, b 8x8.
+__device__ __forceinline__ void mma8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(b0));
+}
+
+template <int kBytes>
+__device__ __forceinline__ void copy_async(void* shared, const void* global) {
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)), "l"(global), "n"(kBytes) : "memory");
+  }
+}
+__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending of this thread's groups are under way.
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// kTotal bytes, by the whole block, kBytes a thread and step; both sides aligned to kBytes.
+template <int kBytes, int kTotal, int kThreads>
+__device__ __forceinline__ void copy_block(unsigned char* shared, const void* global, int thread) {
+  static_assert(kTotal % kBytes == 0, "whole pieces");
+#pragma unroll
+  for (int begin = 0; begin < kTotal; begin += kThreads * kBytes) {
+    const int i = begin + thread * kBytes;
+    if (i < kTotal) copy_async<kBytes>(shared + i, static_cast<const unsigned char*>(global) + i);
+  }
+}
+
+__device__ __forceinline__ void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+__device__ __forceinline__ unsigned bits(__half2 value) { return *reinterpret_cast<unsigned*>(&value); }
+
+// ReLU of the largest: floats that are not negative order like integers, and all others end as zero. A NaN must be positive to
+// get through; mma gives 0x7fffffff. Two instructions from sm_90 on.
+__device__ __forceinline__ float relu_max4(float a, float b, float c, float d) {
+  const int most = max(max(__float_as_int(a), __float_as_int(b)), __float_as_int(c));
+  return __int_as_float(max(max(most, __float_as_int(d)), 0));
+}
+
+__device__ __forceinline__ float max4(float a, float b, float c, float d) { return max_nan(max_nan(a, b), max_nan(c, d)); }
+
+// ---- an image as a warp fetches it -------------------------------------------------------------------------------------
+// 28 lanes take four pixels each, four rows a step, seven steps.
+
+constexpr int kQuad = 4;
+constexpr int kQuadsARow = kImageSide / kQuad;             // 7
+constexpr int kRowsAStep = 4;
+constexpr int kFetchLanes = kQuadsARow * kRowsAStep;       // 28
+constexpr int kFetchSteps = kImageSide / kRowsAStep;       // 7
+constexpr int kFetchPixels = kFetchLanes * kQuad;          // 112, of one step
+
+// The copies into a warp's buffer, one under way at a time. From sm_90 on a bulk copy, which costs one instruction and writes
+// shared memory in whole lines, where cp.async writes every 32 bytes by themselves.
+template <typename TX>
+struct ImageFetch {
+  TX* buffer;
+  unsigned barrier, parity;
+
+  // `barrier_storage`: eight bytes of the warp's own. All lanes call all three.
+  __device__ __forceinline__ void init(TX* target, void* barrier_storage, int lane) {
+    buffer = target;
+    barrier = shared_address(barrier_storage);
+    parity = 0;
+#if __CUDA_ARCH__ >= 900
+    if (lane == 0) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+#endif
+  }
+
+  // What the warp wrote to the buffer before is given up.
+  __device__ __forceinline__ void start(const TX* image, int lane) {
+#if __CUDA_ARCH__ >= 900
+    constexpr int kBytes = kImagePixels * static_cast<int>(sizeof(TX));
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncwarp();
+    if (lane == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(kBytes) : "memory");
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                       shared_address(buffer)),
+                   "l"(image), "n"(kBytes), "r"(barrier)
+                   : "memory");
+    }
+#else
+    if (lane < kFetchLanes) {
+#pragma unroll
+      for (int step = 0; step < kFetchSteps; ++step) {
+        const int pixel = step * kFetchPixels + lane * kQuad;
+        copy_async<kQuad * static_cast<int>(sizeof(TX))>(buffer + pixel, image + pixel);
+      }
+    }
+    copy_async_commit();
+#endif
+  }
+
+  __device__ __forceinline__ void wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n"
+        "}" ::"r"(barrier), "r"(parity)
+        : "memory");
+    parity ^= 1;
+#else
+    copy_async_wait<0>();
+    __syncwarp();
+#endif
+  }
+};
+
+// Brings an image into L2: a lane a line of 128 bytes.
+template <typename TX>
+__device__ __forceinline__ void prefetch_image(const TX* image, int lane) {
+  constexpr int kLine = 128 / static_cast<int>(sizeof(TX));
+  if (lane * kLine < kImagePixels) prefetch_l2(image + lane * kLine);
+}
+
+__device__ __forceinline__ float4 load_quad(const float* source) { return *reinterpret_cast<const float4*>(source); }
+__device__ __forceinline__ float4 load_quad(const __half* source) {
+  const uint2 raw = *reinterpret_cast<const uint2*>(source);
+  const float2 a = __half22float2(*reinterpret_cast<const __half2*>(&raw.x));
+  const float2 b = __half22float2(*reinterpret_cast<const __half2*>(&raw.y));
+  return make_float4(a.x, a.y, b.x, b.y);
+}
+
+}  // namespace lenet5
