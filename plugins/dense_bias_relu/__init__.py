@@ -19,27 +19,28 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> n
     return np.maximum(y, 0) if relu else y
 
 
-def tensor_core(name: str, types: str, min_sm: int) -> Variant:
-    """The tensor-core variant for one 16-bit type."""
+def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, when: Condition) -> Variant:
+    """A tensor-core variant for one 16-bit type, whose blocks make so many rows."""
     return Variant(
         name,
-        Launch((ceil_div(n, 16), ceil_div(outputs, 128), 1), THREADS, extras=(n,)),
-        "tensor cores, for many rows",
+        Launch((ceil_div(n, rows), ceil_div(outputs, 128), 1), (threads, 1, 1), extras=(n,)),
+        f"tensor cores, {rows} rows a block",
         source="tensor_core.cu",
-        entry="dense_bias_relu_tensor",
+        entry="dense_bias_relu_tensor" if rows == 16 else f"dense_bias_relu_tensor_rows{rows}",
         min_sm=min_sm,
         types=(types,),
-        when=n >= 64,
+        when=when,
     )
 
 
-def warps(name: str, entry: str, features: int, when: Condition | None) -> Variant:
+def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, when: Condition | None) -> Variant:
     """The variant in which a warp takes so many output features and eight rows at a time."""
     return Variant(
         name,
         Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), 65535), 1), THREADS, extras=(n,)),
-        f"a warp {features} output feature{'s' if features > 1 else ''}, for few rows",
+        f"a warp {features} output feature{'s' if features > 1 else ''}",
         entry=entry,
+        types=types,
         when=when,
     )
 
@@ -65,17 +66,19 @@ KERNEL = Kernel(
     ),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
-        tensor_core("tensor_core", "fp16", 75),
-        tensor_core("tensor_core_bf16", "bf16", 80),
+        tensor_core("tensor_core_rows32", "fp16", 75, 32, 128, n >= 8192),
+        tensor_core("tensor_core_rows32_bf16", "bf16", 80, 32, 128, n >= 8192),
+        tensor_core("tensor_core", "fp16", 75, 16, 256, n > 64),
+        tensor_core("tensor_core_bf16", "bf16", 80, 16, 256, n > 64),
         Variant(
             "tile",
             Launch((ceil_div(n, 128), ceil_div(outputs, 32), 1), THREADS, extras=(n,)),
-            "register tiles, for many rows",
+            "register tiles",
             source="tile.cu",
-            when=n >= 512,
+            when=(n >= 8192) & (inputs >= 128),
         ),
-        warps("warp_by4", "dense_bias_relu_by4", 4, n >= 16),
-        warps("warp", "dense_bias_relu", 1, None),
+        warps("warp", "dense_bias_relu", 1, ("fp16", "bf16"), n <= 64),
+        warps("warp_by4", "dense_bias_relu_by4", 4, None, None),
     ),
     patterns=PATTERNS,
     reference=reference,
@@ -84,7 +87,7 @@ KERNEL = Kernel(
         {"n": 7, "in": 120, "out": 84},
         {"n": 33, "in": 85, "out": 11},
         {"n": 133, "in": 84, "out": 10},
-        {"n": 1025, "in": 256, "out": 120},
+        {"n": 8195, "in": 256, "out": 120},
         {"n": 515, "in": 85, "out": 131},
     ),
     flops=2 * n * inputs * outputs,
