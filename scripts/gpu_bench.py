@@ -68,16 +68,22 @@ def _measure(chosen: argparse.Namespace) -> dict[str, Any]:
     stream = make_stream()
     peaks = ceilings.measure(stream, plan)
     workloads = []
-    for workload in _workloads(chosen):
-        print(f"[{time.monotonic() - begin:6.1f} s] {workload.name}", file=sys.stderr, flush=True)
-        workloads.append(run(workload, peaks, int(str(here["l2_bytes"])), stream, plan))
-        torch.cuda.empty_cache()
+    interrupted = False
+    try:
+        for workload in _workloads(chosen):
+            print(f"[{time.monotonic() - begin:6.1f} s] {workload.name}", file=sys.stderr, flush=True)
+            workloads.append(run(workload, peaks, int(str(here["l2_bytes"])), stream, plan))
+            torch.cuda.empty_cache()
+    except KeyboardInterrupt:
+        interrupted = True
+        print("interrupted: the record has what was measured until here", file=sys.stderr)
     return {
         "schema": record.SCHEMA,
         "command": _command(chosen),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": chosen.commit or commit(ROOT),
         "seconds": round(time.monotonic() - begin),
+        "interrupted": interrupted,
         "environment": here,
         "kernels": {name: {"version": k.version, "source_sha256": source_sha256(k)} for name, k in kernels().items()},
         "plan": asdict(plan),

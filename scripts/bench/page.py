@@ -65,7 +65,8 @@ def _head(data: Data, record_name: str) -> Iterator[str]:
     yield f"$ {data['command']}"
     yield "```"
     yield ""
-    yield f"- {data['date']}, {_commit(data['commit'])}."
+    stopped = " The run was interrupted: workloads are missing." if data["interrupted"] else ""
+    yield f"- {data['date']}, {_commit(data['commit'])}.{stopped}"
     yield (
         f"- {here['gpu']} (sm_{here['sm']}, {here['multiprocessors']} multiprocessors, "
         f"{here['l2_bytes'] / 2**20:.0f} MiB L2), driver {here['driver']} (CUDA {here['driver_cuda']}), "
