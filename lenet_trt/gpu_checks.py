@@ -161,18 +161,27 @@ def special_values(case: Case) -> str | None:
 
 
 def number_range(case: Case) -> str | None:
-    """Single precision keeps its range: inputs of 2**40 and 2**-40 are as exact as those near 1."""
-    types = case.bound.types
-    if any(types.resolve(tensor.dtype) != "float32" for tensor in case.bound.kernel.plain_inputs):
+    """Single precision keeps its range: numbers far from 1 are as exact as those near it.
+
+    The first input is scaled by 2**40 and 2**-40; then weights by 2**20 and 2**-20, without biases beside them.
+    """
+    types, tensors = case.bound.types, case.bound.kernel.plain_inputs
+    if any(types.resolve(tensor.dtype) != "float32" for tensor in tensors):
         return None
-    for exponent in (40, -40):
+    weights = [tensor for tensor in tensors if tensor.weight]
+    for exponent, scaled in ((40, tensors[:1]), (-40, tensors[:1]), (20, weights), (-20, weights)):
+        if not scaled:
+            continue
         plain = plain_inputs(case.bound, np.random.default_rng(SEED))
-        plain[0] *= np.float32(2.0**exponent)
+        for tensor, array in zip(tensors, plain, strict=True):
+            if tensor in scaled:
+                bias = tensor.weight and array.ndim == 1
+                array *= np.float32(0.0 if bias else 2.0**exponent)
         rig = Rig(case, plain)
         rig.launch()
         problem = rig.problem()
         if problem:
-            return f"with {case.bound.kernel.inputs[0].name} times 2**{exponent}: {problem}"
+            return f"with {', '.join(tensor.name for tensor in scaled)} times 2**{exponent}: {problem}"
     return None
 
 
