@@ -192,22 +192,12 @@ __device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, unsign
   load_fragments<kConv1FragmentQuads>(w[1], weights + kConv1Part, lane);
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
   __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
-#if CFG_PIPE
-  float acc[2][2][kConv1Tiles][4];
-#pragma unroll
-  for (int group = 0; group <= kConv1Groups; ++group) {
-    if (group < kConv1Groups) conv1_sums(acc[group % 2], windows, w, bias, rows03, rows14, group);
-    const int done = group - 1;
-    if (done >= 0 && done * 8 + row < kConv1Rows) store_pooled(target + done * 16 * kUnitHalves, acc[done % 2], scale);
-  }
-#else
 #pragma unroll 1
   for (int group = 0; group < kConv1Groups; ++group) {
     float acc[2][kConv1Tiles][4];
     conv1_sums(acc, windows, w, bias, rows03, rows14, group);
     if (group * 8 + row < kConv1Rows) store_pooled(target + group * 16 * kUnitHalves, acc, scale);
   }
-#endif
 }
 
 struct FilterRow {
@@ -301,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
   using namespace lenet5;
   extern __shared__ __align__(16) unsigned char shared[];
   const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
-  const int share = (n + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+  const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
   const long long first = static_cast<long long>(blockIdx.x) * share;
   const int count = static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share);
   if (count == 0) return;

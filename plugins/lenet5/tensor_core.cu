@@ -135,21 +135,17 @@ __device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[
   }
 }
 
-// A group's sums are under way while the one before is pooled.
 __device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, const unsigned* weight, const float4 (&bias)[kConv1Tiles],
                                            unsigned rows03, unsigned rows14, int lane) {
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
   __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
-  float acc[2][2][kConv1Tiles][4];
 #pragma unroll
-  for (int group = 0; group <= kConv1Groups; ++group) {
-    if (group < kConv1Groups) {
-      unsigned x[3][4];
-      load_windows(x, windows, rows03, rows14, group);
-      conv1_product<true>(acc[group % 2], x, weight, bias);
-    }
-    const int done = group - 1;
-    if (done >= 0 && done * 8 + row < kConv1Rows) store_pooled(target + done * 16 * kUnitHalves, acc[done % 2]);
+  for (int group = 0; group < kConv1Groups; ++group) {
+    unsigned x[3][4];
+    float acc[2][kConv1Tiles][4];
+    load_windows(x, windows, rows03, rows14, group);
+    conv1_product<true>(acc, x, weight, bias);
+    if (group * 8 + row < kConv1Rows) store_pooled(target + group * 16 * kUnitHalves, acc);
   }
 }
 
@@ -232,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
   using namespace lenet5;
   extern __shared__ __align__(16) unsigned char shared[];
   const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
-  const int share = (n + static_cast<int>(gridDim.x) - 1) / static_cast<int>(gridDim.x);
+  const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
   const long long first = static_cast<long long>(blockIdx.x) * share;
   const int count = static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share);
   if (count == 0) return;
@@ -244,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
   ImageFetch<TX> fetch;
   fetch.init(reinterpret_cast<TX*>(windows), shared + kBarrierOffset + warp * 8, lane);
 
-  // Everything needed early is asked for at once: first what the fragments are made of (the raw weights lie where the maps will
+  // Everything needed early is asked for at once: first what is read before fc1's barrier (the raw weights lie where the maps will
   // be), then the image and the last layers. fc1's weights go to L2, every block its share of the lines.
   T* raw2 = reinterpret_cast<T*>(shared + kMapOffset);
   T* raw1 = raw2 + kConv2Channels * kConv2Taps;
@@ -252,11 +248,11 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
   copy_block<4, kConv1Channels * kFilterTaps * 2, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, thread);
   copy_block<4, kConv1Channels * 2, kThreads>(shared + kBias1, conv1_bias, thread);
   copy_block<4, kConv2Channels * 2, kThreads>(shared + kBias2, conv2_bias, thread);
+  copy_block<4, kFc1 * 2, kThreads>(shared + kBiasFc1, fc1_bias, thread);
   copy_async_commit();
   if (warp < count) fetch.start(x + static_cast<long long>(warp) * kImagePixels, lane);
   copy_block<16, kFc2 * kFc1 * 2, kThreads>(shared + kFc2Offset, fc2_weight, thread);
   copy_block<16, kClasses * kFc2 * 2, kThreads>(shared + kFc3Offset, fc3_weight, thread);
-  copy_block<4, kFc1 * 2, kThreads>(shared + kBiasFc1, fc1_bias, thread);
   copy_block<4, kFc2 * 2, kThreads>(shared + kBiasFc2, fc2_bias, thread);
   copy_block<4, kClasses * 2, kThreads>(shared + kBiasFc3, fc3_bias, thread);
   copy_async_commit();
@@ -339,6 +335,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
       fc1 = {};  // left undefined on one path, these registers would be taken through the whole loop
     }
     __syncthreads();
+#pragma unroll 1
     for (int row = row_warp * kRowsATile; row_warp >= 0 && row < images; row += kRowWarps * kRowsATile) {
       float value[2][4];
       fc1.multiply(value, features + row * kFeatureStride, kFeatureStride, lane);
@@ -353,6 +350,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
       fc2 = {};
     }
     __syncthreads();
+#pragma unroll 1
     for (int row = row2 * kRowsATile; busy2 && row < images; row += kRowWarps2 * kRowsATile) {
       float value[2][4];
       fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
@@ -365,6 +363,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
       fc3 = {};
     }
     __syncthreads();
+#pragma unroll 1
     for (int row = warp * kRowsATile; row < images; row += kWarps * kRowsATile) {
       float value[2][4];
       fc3.multiply(value, hidden2 + row * kHidden2Stride, kHidden2Stride, lane);
