@@ -91,8 +91,9 @@ def time_in_turns(
     hold: Callable[[float], object],
     plan: Plan | None = None,
 ) -> dict[str, Summary]:
-    """Time all contenders round-robin.
+    """Time all contenders round-robin; each round begins with another one.
 
+    The input sets go on from one contender to the next, so that none finds in the cache what the one before it read.
     ``stream`` is the raw handle of the stream that the calls put their work into; ``hold(us)`` puts something
     into it that keeps the GPU busy for that many microseconds.
 
@@ -102,15 +103,18 @@ def time_in_turns(
     plan = plan or Plan()
     events = [_event() for _ in range(2 * plan.burst)]
     times: dict[str, list[float]] = {name: [] for name in contenders}
-    positions = dict.fromkeys(contenders, 0)
+    names = list(contenders)
+    position = 0
     with ExitStack() as cleanup:
         for event in events:
             cleanup.callback(driver().cuEventDestroy, event)
         submit_us = {name: _submission_us(name, timed, stream, plan) for name, timed in contenders.items()}
-        for _ in range(plan.rounds):
-            for name, timed in contenders.items():
-                order = [timed.calls[(positions[name] + i) % len(timed.calls)] for i in range(plan.warmup + plan.burst)]
-                positions[name] += plan.warmup + plan.burst
+        for turn in range(plan.rounds):
+            first = turn % max(len(names), 1)
+            for name in names[first:] + names[:first]:
+                timed = contenders[name]
+                order = [timed.calls[(position + i) % len(timed.calls)] for i in range(plan.warmup + plan.burst)]
+                position += plan.warmup + plan.burst
                 if timed.hold:
                     hold(submit_us[name] * _HOLD_FACTOR + _HOLD_MARGIN_US)
                 for call in order[: plan.warmup]:

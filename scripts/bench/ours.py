@@ -66,22 +66,20 @@ def _contender(
 
 
 def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
-    """What readies a variant for an input set. All sets share the output."""
-    outputs: list[torch.Tensor] = []
+    """What readies a variant for an input set; each has an output of its own, as it has in a peer's graph."""
 
     def ready(inputs: Inputs) -> Call:
-        if not outputs:
-            (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
-            outputs.append(torch.empty(shape, dtype=getattr(torch, dtype), device="cuda"))
+        (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
+        output = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
         launch = prepare(bound, variant)
         given = iter(inputs)
         tensors = [placed[t.name] if t.name in placed else next(given) for t in bound.kernel.inputs]
-        pointers = [tensor.data_ptr() for tensor in (*tensors, *outputs)]
+        pointers = [tensor.data_ptr() for tensor in (*tensors, output)]
         stream = torch.cuda.current_stream().cuda_stream
 
         def call(keep: Sequence[torch.Tensor] = tensors) -> torch.Tensor:
             launch(pointers, stream)
-            return outputs[0]
+            return output
 
         return call
 

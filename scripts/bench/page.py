@@ -30,8 +30,8 @@ METHOD = """\
 - The GPU is kept busy until a turn is submitted, so the host's time is not in the numbers. "torch eager", and steps
   that wait after each launch, are the exception: there the stream is empty before each timing, and the host's time
   counts.
-- Input sets rotate; where the data is large enough, sets and outputs together are twice the L2 cache. Weights, and all
-  data of small batches, are warm in L2.
+- Input sets, each with its output, rotate; where the data is large enough, all together are twice the L2 cache.
+  Weights, and all data of small batches, are warm in L2.
 - error: norm(result - exact) / norm(exact) on fresh random inputs, into poisoned outputs. exact is float64 from the
   float32 weights, so an fp16 contender's error includes the rounding of its weights.
 - Peers: PyTorch without TF32, with `cudnn.benchmark`; `torch.compile` in mode `max-autotune-no-cudagraphs`, then
@@ -40,7 +40,7 @@ METHOD = """\
 - product: the variant that the declaration picks. It is timed once more under its own name: the two differ by noise
   alone.
 - floor: the larger of bytes over bandwidth and operations over arithmetic rate, each input read once and each output
-  written once; plus the replay of an empty kernel where replays are timed. fp32 results may come from float
+  written once; for LeNet-5 and its layers plus the replay of an empty kernel. fp32 results may come from float
   multiply-adds or from three fp16 tensor-core products; the floor is the lower one. The rates, measured in the same
   run:
 """

@@ -80,6 +80,7 @@ def lenet5(batches: Sequence[int] = BATCHES, suite: str = "lenet5") -> Iterator[
                     *others,
                 ],
                 mode="graph",
+                launch_counts=True,
                 kernel=kernel.name,
                 weights=by_kernel,
             )
@@ -118,6 +119,7 @@ def matmul() -> Iterator[Workload]:
                 peers.compiled("torch.compile of matmul", torch.matmul, LAUNCHES),
             ],
             mode="launch",
+            launch_counts=False,
             kernel=kernel.name,
         )
 
@@ -184,6 +186,7 @@ def _layer(
         reference=lambda inputs: _in_pieces(layer.function, inputs[0], exact),
         contenders=[*ours.contenders(bound, weights, modes), *prepared],
         mode=modes[0],
+        launch_counts=modes[0] == "graph",
         kernel=kernel.name,
         weights=weights,
     )

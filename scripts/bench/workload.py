@@ -40,7 +40,8 @@ class Contender:
 class Workload:
     """What is to be computed. ``draw`` makes one random input set, ``reference`` the exact result of one, in float64.
 
-    ``weights`` are the kernel's constant inputs in float32. The floor of a ``graph`` workload includes a launch.
+    ``weights`` are the kernel's constant inputs in float32. ``launch_counts``: work so small that a launch is part of
+    its floor.
     """
 
     suite: str
@@ -53,6 +54,7 @@ class Workload:
     reference: Callable[[Inputs], torch.Tensor]
     contenders: Sequence[Contender]
     mode: Mode
+    launch_counts: bool
     kernel: str | None = None
     weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
@@ -88,7 +90,7 @@ def run(workload: Workload, ceilings: Ceilings, l2_bytes: int, stream: torch.cud
                 timed[f"{contender.name}|{mode}"] = Timed(mode_calls, hold=mode != "eager")
         summaries = time_in_turns(timed, stream.cuda_stream, hold, plan)
     _add_times(rows, summaries, workload.mode)
-    lowest = floors(workload.work, workload.precision, ceilings, launch=workload.mode == "graph")
+    lowest = floors(workload.work, workload.precision, ceilings, launch=workload.launch_counts)
     return {
         "suite": workload.suite,
         "name": workload.name,
