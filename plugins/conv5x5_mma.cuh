@@ -49,6 +49,10 @@ struct QuadOperand {
   }
 };
 
+struct Fragments {
+  uint4 hi, lo;
+};
+
 // What a lane needs to know of its unit: quads 2 g and 2 g + 1.
 template <typename Plan>
 struct Unit {
@@ -97,8 +101,15 @@ __device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragm
   };
   if constexpr (Shape::kChannels == 1) load_channel(0);
 
+  // B fragments of a channel and filter tile; the next ones are fetched before they are needed.
+  auto load_fragments = [&](int channel, int tile) {
+    const uint4* b = fragments + ((channel * Plan::kFilterTiles + min(tile, Plan::kFilterTiles - 1)) * Plan::kHalves * 32 + lane);
+    return Fragments{b[0], Plan::kSplit ? b[32] : uint4{}};
+  };
+
   TileWriter<Plan, kActivation> writer(unit, image_out, bias, scale, t);
-#pragma unroll 1
+  Fragments next = load_fragments(0, 0);
+#pragma unroll(Plan::kTileUnroll)
   for (int first_tile = 0; first_tile < Plan::kFilterTiles; first_tile += kTilesAtOnce) {
     float sums[kTilesAtOnce][4][4] = {}, corrections[kTilesAtOnce][Plan::kSplit ? 4 : 1][4] = {};
 #pragma unroll 1
@@ -106,49 +117,41 @@ __device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragm
       if constexpr (Shape::kChannels > 1) load_channel(channel);
 #pragma unroll
       for (int j = 0; j < kTilesAtOnce; ++j) {
-        const int tile = first_tile + j;
-        if (Plan::kFilterTiles % kTilesAtOnce != 0 && tile >= Plan::kFilterTiles) break;
-        const uint4* b = fragments + ((channel * Plan::kFilterTiles + tile) * Plan::kHalves * 32 + lane);
-        const uint4 b_hi = b[0];
-        if constexpr (Plan::kSplit) {
-          const uint4 b_lo = b[32];
-#pragma unroll
-          for (int step = 0; step < 2; ++step) {
-#pragma unroll
-            for (int m = 0; m < 4; ++m) lo[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_hi);
-          }
-#pragma unroll
-          for (int step = 0; step < 2; ++step) {
-#pragma unroll
-            for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b_lo);
-          }
-          if constexpr (Shape::kChannels == 1) {  // the sums go on from the corrections: 16 registers fewer
-#pragma unroll
-            for (int m = 0; m < 4; ++m) {
-#pragma unroll
-              for (int r = 0; r < 4; ++r) sums[j][m][r] = corrections[j][m][r] * kLowUnit;
-            }
-          }
-        }
+        const Fragments b = next;
+        const bool last = j + 1 == kTilesAtOnce;
+        const bool last_channel = channel + 1 == Shape::kChannels;
+        next = load_fragments(last ? (last_channel ? 0 : channel + 1) : channel,
+                              first_tile + (last ? (last_channel ? kTilesAtOnce : 0) : j + 1));
+        // Eight independent sums take turns: a product waits for the one before it on the same sum.
 #pragma unroll
         for (int step = 0; step < 2; ++step) {
+          if constexpr (Plan::kSplit) {
 #pragma unroll
-          for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(sums[j][m], m % 2, step, b_hi);
+            for (int m = 0; m < 4; ++m) lo[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b.hi);
+          }
+#pragma unroll
+          for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(sums[j][m], m % 2, step, b.hi);
+        }
+        if constexpr (Plan::kSplit) {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+#pragma unroll
+            for (int m = 0; m < 4; ++m) hi[m / 2].template multiply<Operand>(corrections[j][m], m % 2, step, b.lo);
+          }
         }
       }
     }
-    if constexpr (Plan::kSplit && Shape::kChannels > 1) {
 #pragma unroll
-      for (int j = 0; j < kTilesAtOnce; ++j) {
+    for (int j = 0; j < kTilesAtOnce; ++j) {
+      if constexpr (Plan::kSplit) {
 #pragma unroll
         for (int m = 0; m < 4; ++m) {
 #pragma unroll
           for (int r = 0; r < 4; ++r) sums[j][m][r] = fmaf(corrections[j][m][r], kLowUnit, sums[j][m][r]);
         }
       }
+      writer.write(sums[j], first_tile + j);
     }
-#pragma unroll
-    for (int j = 0; j < kTilesAtOnce; ++j) writer.write(sums[j], first_tile + j);
   }
 }
 

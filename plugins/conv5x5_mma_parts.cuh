@@ -34,6 +34,7 @@ struct MmaPlan {
   static constexpr int kUnits = ceil_div(Shape::kQuads, kQuadsPerUnit);
   static constexpr int kImages = kUnits < kMmaWarps ? kMmaWarps / kUnits : 1;  // images of a tile
   static constexpr int kFilterTiles = ceil_div(Shape::kFilters, 8);
+  static constexpr int kTileUnroll = kSplit ? 1 : 8;  // the short loop without a split gains from unrolling, the long one loses
   // Filter tiles that share one pass over the channels; a single channel stays in registers anyway.
   static constexpr int kTilesAtOnce = Shape::kChannels == 1 || kFilterTiles == 1 ? 1 : 2;
 
