@@ -91,6 +91,21 @@ __device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
   return pack;
 }
 
+// The same, for data that is written once and not read soon: the first to be evicted from L2.
+template <typename T, int kCount>
+__device__ __forceinline__ void store_vector_streaming(T* address, const Vector<T, kCount>& vector) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  const unsigned* words = reinterpret_cast<const unsigned*>(&vector);
+  if constexpr (kBytes == 16) {
+    __stcs(reinterpret_cast<uint4*>(address), make_uint4(words[0], words[1], words[2], words[3]));
+  } else if constexpr (kBytes == 8) {
+    __stcs(reinterpret_cast<uint2*>(address), make_uint2(words[0], words[1]));
+  } else {
+    static_assert(kBytes == 4, "no store of this width");
+    __stcs(reinterpret_cast<unsigned*>(address), words[0]);
+  }
+}
+
 // `address` must be 16-byte aligned in all four.
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16(const T* address) {

@@ -203,7 +203,8 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   }
   make_fragments<Plan>(fragments, w, weight_scaling.factor);
 
-  for (; tile < tiles; tile += gridDim.x) {
+  for (int round = 0; tile < tiles; tile += gridDim.x, ++round) {
+    if (!Shape::kPooled && round % Plan::kTilesAhead == 0) prefetch_tiles<Plan>(x, tile + gridDim.x, n);
     const int images = images_of(tile);
     wait_for_fetch();
     __syncthreads();  // the tile has arrived for all, and all have left the pairs of the one before

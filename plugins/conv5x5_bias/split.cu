@@ -5,9 +5,10 @@
 // for the split and its guard, conv5x5_mma.cuh for the thread mapping.
 //
 // Bytes moved: x and y once. For 10000 images of 28x28 and 50 filters y is 1.15 GB, so writing it is the limit.
-// On an H200 (driver 580, CUDA 13.0, median of 20 launches, 10000 images of 28x28, 50 filters, float): 327 us
-// against 271 us for the same stores alone and 1746 us for cuDNN; predicted 285. Neither the products (without them 322 us),
-// nor the number of blocks, nor staging rows for the bulk copy engine (373 us) explains or shortens the rest.
+// On an H200 (driver 580, CUDA 13.0, median of 20 launches, 10000 images of 28x28, 50 filters, float): 317 us
+// against 271 us for the same stores alone and 1746 us for cuDNN; predicted 285. 331 us before x was fetched into L2 in large
+// batches and y marked streaming. Neither leaving out the products, nor more blocks, nor staging rows for the bulk copy
+// engine (373 us) was faster.
 #include "conv5x5_mma.cuh"
 
 using T = TYPE_T;

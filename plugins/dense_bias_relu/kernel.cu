@@ -9,6 +9,9 @@
 //
 // Bytes moved: w once per kRows rows and x once per feature or four, from L1 and L2; for thousands of rows `tile.cu` or
 // `tensor_core.cu` win.
+//
+// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), 256 -> 120 features in float, `dense_bias_relu` / by4 / cuBLAS:
+// n = 1: 1.9 / 2.0 / 2.4 us; n = 32: 2.2 / 2.2 / 16.8; n = 1024: 8.2 / 4.7 / 7.0; n = 16384: 99 / 51 / 29.
 #include "common.cuh"
 
 using T = TYPE_T;

