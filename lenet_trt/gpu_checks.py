@@ -164,7 +164,7 @@ def number_range(case: Case) -> str | None:
     """Single precision keeps its range: numbers far from 1 are as exact as those near it.
 
     The first input is scaled by 2**40 and 2**-40; then weights by 2**20 and 2**-20, without biases beside them and with
-    the first input scaled the other way, which leaves what follows a first layer (tanh, say) as well-conditioned as before.
+    the first input scaled the other way, which leaves what follows a first layer (tanh, say) as well-conditioned.
     """
     types, tensors = case.bound.types, case.bound.kernel.plain_inputs
     if any(types.resolve(tensor.dtype) != "float32" for tensor in tensors):
