@@ -46,7 +46,7 @@ class _Plain:
 class _Gzip:
     """Bytes of a gzip file of one or more members, never more than asked for at a time."""
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: BinaryIO, path: Path | str) -> None:
         self._file = file
         self._path = path
         self._pending = b""
@@ -111,13 +111,23 @@ def read_idx(path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES
         raise LenetTrtError(f"{path} {seen}; wanted an IDX file, plain or gzip: check the path")
     try:
         with path.open("rb") as file:
-            head = file.read(len(GZIP_MAGIC))
-            file.seek(0)
-            stream = _Gzip(file, path) if head == GZIP_MAGIC else _Plain(file)
-            shape = _read_header(stream, path, axes, max_bytes)
-            return _read_body(stream, path, shape)
+            return read_idx_from(file, path, axes, max_bytes=max_bytes)
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def read_idx_from(
+    file: BinaryIO, path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> NDArray[np.uint8]:
+    """Read IDX from an open file that can seek, as `read_idx` does; `path` is what messages call it.
+
+    Raises: LenetTrtError as `read_idx` does; OSError when the file cannot be read.
+    """
+    head = file.read(len(GZIP_MAGIC))
+    file.seek(0)
+    stream = _Gzip(file, path) if head == GZIP_MAGIC else _Plain(file)
+    shape = _read_header(stream, path, axes, max_bytes)
+    return _read_body(stream, path, shape)
 
 
 def idx_bytes(values: NDArray[np.uint8]) -> bytes:
@@ -126,7 +136,7 @@ def idx_bytes(values: NDArray[np.uint8]) -> bytes:
     return header + values.tobytes()
 
 
-def _read_header(stream: _Plain | _Gzip, path: Path, axes: Axes, max_bytes: int) -> tuple[int, ...]:
+def _read_header(stream: _Plain | _Gzip, path: Path | str, axes: Axes, max_bytes: int) -> tuple[int, ...]:
     rank = len(axes)
     magic = stream.read(4)
     if len(magic) < 4:
@@ -165,7 +175,7 @@ def _read_header(stream: _Plain | _Gzip, path: Path, axes: Axes, max_bytes: int)
     return shape
 
 
-def _read_body(stream: _Plain | _Gzip, path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _read_body(stream: _Plain | _Gzip, path: Path | str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     wanted = math.prod(shape)
     # In chunks, so that a header that promises far more than the file has does not cost memory.
     data = bytearray()

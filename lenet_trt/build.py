@@ -23,7 +23,7 @@ from lenet_trt.engine import engine_from_onnx
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
-from lenet_trt.flavor import INSTALL, Flavor, select
+from lenet_trt.flavor import Flavor, select
 from lenet_trt.fuse import Replacement, chosen_kernels, fuse, plugin_nodes
 from lenet_trt.gpu import first_gpu
 from lenet_trt.model import described_tensors, fingerprint, load_lenet5, load_model
@@ -33,6 +33,7 @@ from lenet_trt.registry import kernel
 from lenet_trt.request import Request, add_request_arguments, request_from
 from lenet_trt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, next_commands, table
+from lenet_trt.vouch import gpu_obstacle
 
 
 @dataclass(frozen=True)
@@ -211,10 +212,8 @@ def command(arguments: argparse.Namespace) -> int:
 def _here(sidecar: Sidecar) -> str | None:
     """Say so when the GPU of this machine is none that the engine is for."""
     gpu, flavor = first_gpu(), select(sidecar.inputs["flavor"])
-    if gpu is None or (flavor.supports(gpu) and gpu.sm in (sidecar.inputs["targets"] or flavor.portable_sms())):
-        return None
-    advice = f"add --sm {gpu.sm}" if flavor.supports(gpu) else f"{INSTALL['tensorrt']}, then --flavor tensorrt"
-    return f"note: this engine does not run on the GPU here, {gpu.name} ({gpu.sm}): {advice}"
+    obstacle = None if gpu is None else gpu_obstacle(sidecar, flavor, gpu)
+    return None if obstacle is None else f"note: {obstacle}"
 
 
 def report(built: Built) -> str:

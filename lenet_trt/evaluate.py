@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.precision import emulated, kinds_of
 from lenet_trt.profiles import Shape, axes_of, inputs_of
+from lenet_trt.runtimes.ort import runner
 
 _SEED = 20
 # Below this share of right answers a model of LeNet-5's shape is not an MNIST classifier, and a drop says nothing.
@@ -80,32 +79,6 @@ def is_digit_classifier(model: ModelProto) -> bool:
         and outputs[0][1:] == (10,)
         and model.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
     )
-
-
-def runner(model: ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[NDArray[Any]]]:
-    """Return a function that runs the model on the CPU: inputs by name -> outputs in order.
-
-    Raises:
-        LenetTrtError: ONNX Runtime has no implementation of one of the operators.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors come as exceptions too
-    if model.functions:  # plugin nodes carry what they replaced; ONNX Runtime's own optimiser works better on the whole
-        model = onnx.inliner.inline_local_functions(model)
-    if kinds_of(model) & {"fp16", "bf16"}:
-        model = emulated(model)
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no base class
-        raise LenetTrtError(f"ONNX Runtime cannot run this model on the CPU: {error}") from error
-    wide = {put.name for put in session.get_inputs() if put.type == "tensor(float)"}
-
-    def run(inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        feed = {name: array.astype(np.float32) if name in wide else array for name, array in inputs.items()}
-        return list(session.run(None, feed))
-
-    return run
 
 
 def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:

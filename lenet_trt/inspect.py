@@ -13,12 +13,12 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto
 
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.model import described_tensors, load_model
 from lenet_trt.precision import kinds_of
 from lenet_trt.sidecar import read_sidecar, sidecar_path
 from lenet_trt.summary import engine_rows, table, tensor_text
+from lenet_trt.vouch import vouched
 
 FLOATING_POINT = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 
@@ -51,14 +51,7 @@ def inspect_engine(path: Path) -> dict[str, Any]:
     Raises:
         LenetTrtError: the engine or its sidecar is missing or damaged, or they do not belong together.
     """
-    if not path.is_file():
-        raise LenetTrtError(f"{path} does not exist, or is not a file")
-    sidecar = read_sidecar(sidecar_path(path))
-    if sidecar.engine.name != path.name:
-        raise LenetTrtError(f"{sidecar_path(path)} describes {sidecar.engine.name}, not {path.name}")
-    if (difference := sidecar.mismatch(path.parent)) is not None:
-        raise LenetTrtError(f"{difference}: the engine was changed or replaced; build it again with --force")
-    return asdict(sidecar)
+    return asdict(vouched(path))
 
 
 def _operator(domain: str, name: str) -> str:

@@ -10,8 +10,9 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.evaluate import evaluate, random_inputs, runner
+from lenet_trt.evaluate import evaluate, random_inputs
 from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
+from lenet_trt.runtimes.ort import runner
 
 
 @pytest.fixture(scope="module")

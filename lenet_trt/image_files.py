@@ -1,0 +1,192 @@
+"""One file of images: IDX, PNG, JPEG or NumPy, told by its first bytes, and nothing in it is trusted."""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.idx import DEFAULT_MAX_BYTES, DTYPES, GZIP_MAGIC, read_idx_from
+
+Size: TypeAlias = tuple[int, int]
+
+MAX_BYTES = DEFAULT_MAX_BYTES
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg")
+_FORMATS = "IDX (plain or gzip), PNG, JPEG, NumPy .npy or .npz"
+_MAX_NPY_HEADER = 1 << 16
+_CHUNK_BYTES = 1 << 20
+# Grey pixels with more than 8 bits, as Pillow names them.
+_WIDE_MODES = ("I", "I;16", "I;16B", "I;16L")
+
+
+def read_pixels(file: BinaryIO, name: str, size: Size) -> NDArray[np.uint8]:
+    """Read the images of one open file that can seek; ``name`` is what messages call it.
+
+    Shapes: [n, height, width] uint8, grey, 0 to 255 as the file has them (light on dark stays light on dark).
+
+    Raises:
+        LenetTrtError: the file is damaged, of no known format, or its images are not ``size`` = (height, width).
+        OSError: it cannot be read.
+    """
+    kind = _kind(file, name)
+    if kind == "idx":
+        return read_idx_from(file, name, (None, *size))
+    if kind == "picture":
+        return _picture(file, name, size)[None]
+    array = _npy(file, name) if kind == "npy" else _npz(file, name, "images")
+    return _checked_images(array, name, size)
+
+
+def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
+    """Read class numbers: IDX, NumPy, or text with one number a line.
+
+    Shapes: [n] int64.
+
+    Raises:
+        LenetTrtError: the file is damaged, or holds anything but whole numbers >= 0.
+        OSError: it cannot be read.
+    """
+    kind = _kind(file, name, otherwise="text")
+    if kind == "picture":
+        raise LenetTrtError(f"{name} is a picture; wanted labels: IDX, NumPy, or text with one number a line")
+    if kind == "text":
+        return _text_labels(file, name)
+    if kind == "idx":
+        return read_idx_from(file, name, (None,)).astype(np.int64)
+    array = _npy(file, name) if kind == "npy" else _npz(file, name, "labels")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise LenetTrtError(f"{name} has shape {list(array.shape)} {array.dtype}; wanted labels [n] of an integer type")
+    if array.size and (array.min() < 0 or array.max() > np.iinfo(np.int64).max):
+        raise LenetTrtError(f"{name} has labels from {array.min()} to {array.max()}; wanted class numbers from 0 on")
+    return array.astype(np.int64)
+
+
+def _kind(file: BinaryIO, name: str, otherwise: str | None = None) -> str:
+    head = file.read(8)
+    file.seek(0)
+    if head.startswith(GZIP_MAGIC) or (len(head) >= 4 and head[:2] == b"\0\0" and head[2] in DTYPES):
+        return "idx"
+    if head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")):
+        return "picture"
+    if head.startswith(b"\x93NUMPY"):
+        return "npy"
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "npz"
+    if otherwise is not None:
+        return otherwise
+    seen = f"starts with the bytes {head.hex(' ')}" if head else "is empty"
+    raise LenetTrtError(f"{name} {seen}; wanted {_FORMATS}")
+
+
+def _picture(file: BinaryIO, name: str, size: Size) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    height, width = size
+    with _damage_told(name, "picture"):
+        image: Image.Image = Image.open(file, formats=("PNG", "JPEG"))
+        if image.size != (width, height):  # before anything of that size is decoded
+            raise LenetTrtError(
+                f"{name} is {image.size[0]}x{image.size[1]} pixels; the network takes {width}x{height}: "
+                "cut the digit out and scale it to that size"
+            )
+        image.load()
+        if image.mode in _WIDE_MODES:
+            return (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+        if "A" in image.getbands() or "transparency" in image.info:
+            image = image.convert("RGBA")
+            if np.asarray(image)[..., 3].min() < 255:
+                raise LenetTrtError(f"{name} has transparent pixels: flatten it onto the background that is meant")
+        return np.array(image.convert("L"), dtype=np.uint8)
+
+
+def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
+    """The array of that name, or the only one."""
+    with _damage_told(name, "NumPy archive"):
+        archive = zipfile.ZipFile(file)
+        members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        if wanted not in members and len(members) != 1:
+            found = ", ".join(sorted(members)[:20]) or "nothing"
+            raise LenetTrtError(f"{name} holds {found}; wanted an array named {wanted}, or one array alone")
+        key = wanted if wanted in members else next(iter(members))
+        with archive.open(members[key]) as member:
+            return _npy(member, f"{name}[{key}]")
+
+
+def _npy(file: Any, name: str) -> NDArray[Any]:
+    """Read one array; never pickled objects, and never more bytes than the header promises and we allow."""
+    with _damage_told(name, "NumPy file"):
+        head = io.BytesIO(file.read(_MAX_NPY_HEADER))
+        version = np.lib.format.read_magic(head)
+        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        if version not in readers:
+            raise LenetTrtError(f"{name} has NumPy's file version {version[0]}.{version[1]}; wanted plain numbers")
+        shape, fortran_order, dtype = readers[version](head)
+        if dtype.kind not in "biuf" or dtype.itemsize == 0:
+            raise LenetTrtError(f"{name} holds {dtype}; wanted plain numbers, saved with np.save")
+        wanted = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or wanted > MAX_BYTES:
+            raise LenetTrtError(f"{name} says that it has shape {list(shape)} {dtype}; at most {MAX_BYTES} are taken")
+        data = bytearray(head.read(wanted))
+        while len(data) < wanted and (chunk := file.read(min(_CHUNK_BYTES, wanted - len(data)))):
+            data += chunk
+        if len(data) < wanted:
+            raise LenetTrtError(f"{name} is cut short: its header promises {wanted} bytes, {len(data)} are there")
+        # Beyond the end: also makes zipfile compare the checksum.
+        if head.read(1) or file.read(1):
+            raise LenetTrtError(f"{name} goes on after the {wanted} bytes that its header promises")
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+def _checked_images(array: NDArray[Any], name: str, size: Size) -> NDArray[np.uint8]:
+    height, width = size
+    shape = array.shape
+    if shape == size:
+        array = array[None]
+    elif len(shape) == 4 and 1 in (shape[1], shape[3]):
+        array = array[:, 0] if shape[1] == 1 else array[..., 0]
+    if array.shape[1:] != size or array.ndim != 3:
+        raise LenetTrtError(
+            f"{name} has shape {list(shape)}; wanted grey images [n, {height}, {width}] (or with a channel axis of 1)"
+        )
+    if array.dtype != np.uint8:
+        raise LenetTrtError(
+            f"{name} holds {array.dtype}; wanted uint8 pixels, 0 to 255"
+            + (": if they are 0 to 1, save (255 * x).round().astype('uint8')" if array.dtype.kind == "f" else "")
+        )
+    return np.ascontiguousarray(array)
+
+
+def _text_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
+    values: list[int] = []
+    seen_bytes = 0
+    for number, line in enumerate(iter(lambda: file.readline(64), b""), 1):
+        seen_bytes += len(line)
+        word = line.strip()
+        if not (word.isdigit() and len(word) <= 9):
+            raise LenetTrtError(f"{name}, line {number}, is {word[:20]!r}; wanted one class number a line")
+        if seen_bytes > MAX_BYTES:
+            raise LenetTrtError(f"{name} is longer than {MAX_BYTES} bytes; wanted one class number a line")
+        values.append(int(word))
+    return np.array(values, np.int64)
+
+
+@contextmanager
+def _damage_told(name: str, what: str) -> Iterator[None]:
+    """Turn whatever a decoder raises on damaged bytes into one kind of error."""
+    try:
+        yield
+    except LenetTrtError:
+        raise
+    except MemoryError as error:
+        raise LenetTrtError(f"{name} is a {what} that needs more memory than there is") from error
+    # On damaged files Pillow, zipfile and NumPy raise a score of kinds, from struct.error to RecursionError.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise LenetTrtError(f"{name} is a damaged {what}: {reason[:200]}: copy or save it again") from error

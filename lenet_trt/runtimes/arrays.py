@@ -1,0 +1,266 @@
+"""Arrays on the GPU, whoever made them: torch, CuPy, PyCUDA, Numba, ``__cuda_array_interface__`` or DLPack; no copies.
+
+A view says where the memory is; results are given back as the library that the input came from has them.
+Source: the CUDA Array Interface, version 3 (numba.readthedocs.io), and the CUDA stream protocol of cuda.core.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lenet_trt.device import Buffer, ask, driver
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.errors import LenetTrtError
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class DeviceArray:
+    """Memory on the GPU: dense, last axis fastest; ``owner`` keeps it alive."""
+
+    __slots__ = ("dtype", "owner", "pointer", "shape")
+
+    def __init__(self, pointer: int, shape: Shape, dtype: str, owner: Any) -> None:
+        self.pointer = pointer
+        self.shape = shape
+        self.dtype = dtype
+        self.owner = owner
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it has."""
+        return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        kind = numpy_dtype("int16" if self.dtype == "bfloat16" else self.dtype).str
+        return {"shape": self.shape, "typestr": kind, "data": (self.pointer, False), "strides": None, "version": 3}
+
+
+@dataclass(frozen=True)
+class Library:
+    """How one library's arrays are looked at and made.
+
+    ``view`` gives the memory of an array, ``wrap`` an array over memory, ``empty`` a new array that is first used in a
+    stream; ``stream`` is the raw handle of the stream that the library is working on.
+    """
+
+    name: str
+    view: Callable[[Any], DeviceArray]
+    wrap: Callable[[DeviceArray], Any]
+    empty: Callable[[Shape, str, int], Any]
+    stream: Callable[[Any], int]
+
+
+def library_of(array: Any) -> Library | None:
+    """The library of a GPU array; None for what is not on a GPU."""
+    name = type(array).__module__.partition(".")[0]
+    if name == "torch":
+        return TORCH if array.is_cuda else None
+    if name in _LIBRARIES:
+        return _LIBRARIES[name]
+    if hasattr(array, "__cuda_array_interface__"):
+        return OTHER
+    if hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == _DLPACK_CUDA:
+        return DLPACK
+    return None
+
+
+def raw_stream(stream: Any) -> int:
+    """The handle of a stream: an integer, or an object of torch, CuPy, PyCUDA, Numba or cuda.core.
+
+    Raises:
+        LenetTrtError: it is no stream.
+    """
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for attribute in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA and Numba
+        handle = getattr(stream, attribute, None)
+        if handle is not None:
+            return int(getattr(handle, "value", handle) or 0)
+    raise LenetTrtError(
+        f"stream is a {type(stream).__name__}; wanted a stream of torch, CuPy, PyCUDA or Numba, or its raw handle"
+    )
+
+
+def check_memory(array: DeviceArray) -> None:
+    """Refuse memory that kernels of the current CUDA context cannot read.
+
+    Raises:
+        LenetTrtError: it is in another context, or on no GPU.
+    """
+    if array.pointer == 0:
+        return  # an empty array
+    cuda = driver()
+    attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_CONTEXT
+    status, context = cuda.cuPointerGetAttribute(attribute, array.pointer)
+    if int(status) != 0:
+        raise LenetTrtError(f"the address {array.pointer:#x} of an input is not GPU memory")
+    current = ask(cuda.cuCtxGetCurrent(), "cannot ask for the CUDA context")
+    if int(context) not in (0, int(current)):  # memory of a stream-ordered pool belongs to no context
+        raise LenetTrtError(
+            "an input lies in another CUDA context than the network: use the GPU's primary context everywhere "
+            "(PyCUDA: import pycuda.autoprimaryctx, not pycuda.autoinit) and one GPU"
+        )
+
+
+def _torch_view(tensor: Any) -> DeviceArray:
+    if not tensor.is_contiguous():
+        raise _not_dense(tuple(tensor.shape), tensor.stride())
+    return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), _TORCH_NAMES[tensor.dtype], tensor)
+
+
+class _TorchNames(dict[Any, str]):
+    """torch.float32 -> "float32", remembered."""
+
+    def __missing__(self, dtype: Any) -> str:
+        name = self[dtype] = str(dtype).removeprefix("torch.")
+        return name
+
+
+_TORCH_NAMES = _TorchNames()
+
+
+def _torch_wrap(array: DeviceArray) -> Any:
+    import torch
+
+    if isinstance(array.owner, torch.Tensor):
+        return array.owner
+    tensor = torch.as_tensor(array, device="cuda")
+    return tensor.view(torch.bfloat16) if array.dtype == "bfloat16" else tensor
+
+
+def _torch_empty(shape: Shape, dtype: str, stream: int) -> Any:
+    import torch
+
+    device = torch.cuda.current_device()
+    if stream == torch._C._cuda_getCurrentRawStream(device):
+        return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+    # torch hands out memory again in the order of the stream that it was current for.
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream)):  # type: ignore[no-untyped-call]
+        return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+
+
+def _torch_stream(array: Any) -> int:
+    import torch
+
+    # The raw handle, as torch's compiled code asks for it; current_stream() takes several times as long.
+    return int(torch._C._cuda_getCurrentRawStream(array.get_device()))
+
+
+def _interface_view(array: Any) -> DeviceArray:
+    """Read ``__cuda_array_interface__``.
+
+    Raises:
+        LenetTrtError: the array is not dense, or of a type that networks do not have.
+    """
+    interface = array.__cuda_array_interface__
+    shape = tuple(interface["shape"])
+    dtype = np.dtype(interface["typestr"])
+    strides = interface.get("strides")
+    if strides is not None and math.prod(shape) and tuple(strides) != _dense_strides(shape, dtype.itemsize):
+        raise _not_dense(shape, strides)
+    return DeviceArray(int(interface["data"][0] or 0), shape, dtype.name, array)
+
+
+def _not_dense(shape: Shape, strides: Sequence[int]) -> LenetTrtError:
+    return LenetTrtError(
+        f"an input of shape {list(shape)} has the strides {list(strides)}; wanted dense memory, last axis fastest: "
+        "copy it first (.contiguous(), ascontiguousarray)"
+    )
+
+
+def _dense_strides(shape: Shape, itemsize: int) -> Shape:
+    strides = [itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return tuple(strides)
+
+
+def _interface_stream(array: Any) -> int:
+    """The stream in which the array is being written, where its maker says so; else the default one."""
+    return int(array.__cuda_array_interface__.get("stream") or 0)
+
+
+def _cupy_empty(shape: Shape, dtype: str, stream: int) -> Any:
+    import cupy
+
+    with cupy.cuda.ExternalStream(stream):
+        return cupy.empty(shape, dtype)
+
+
+def _cupy_wrap(array: DeviceArray) -> Any:
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def _cupy_stream(array: Any) -> int:
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+def _pycuda_empty(shape: Shape, dtype: str, stream: int) -> Any:
+    from pycuda import gpuarray
+
+    return gpuarray.empty(shape, numpy_dtype(dtype))
+
+
+def _pycuda_wrap(array: DeviceArray) -> Any:
+    from pycuda import gpuarray
+
+    return gpuarray.GPUArray(array.shape, numpy_dtype(array.dtype), base=array, gpudata=array.pointer)
+
+
+def _numba_empty(shape: Shape, dtype: str, stream: int) -> Any:
+    from numba import cuda
+
+    return cuda.device_array(shape, numpy_dtype(dtype))
+
+
+def _numba_wrap(array: DeviceArray) -> Any:
+    from numba import cuda
+
+    return cuda.as_cuda_array(array)
+
+
+def _own_empty(shape: Shape, dtype: str, stream: int = 0) -> DeviceArray:
+    """Memory of our own, where nobody else's allocator is there to ask."""
+    buffer = Buffer(math.prod(shape) * numpy_dtype(dtype).itemsize)
+    return DeviceArray(buffer.pointer, shape, dtype, buffer)
+
+
+def _dlpack_tensor(array: Any) -> Any:
+    if importlib.util.find_spec("torch") is None:
+        raise LenetTrtError(
+            "an input has DLPack and no __cuda_array_interface__, and reading that takes torch: pip install torch"
+        )
+    import torch
+
+    return torch.utils.dlpack.from_dlpack(array)
+
+
+_DLPACK_CUDA = 2
+TORCH = Library("torch", _torch_view, _torch_wrap, _torch_empty, _torch_stream)
+OTHER = Library("cuda array interface", _interface_view, lambda array: array, _own_empty, _interface_stream)
+DLPACK = Library("dlpack", lambda array: _torch_view(_dlpack_tensor(array)), _torch_wrap, _torch_empty, lambda array: 0)
+_NUMBA = Library("numba", _interface_view, _numba_wrap, _numba_empty, _interface_stream)
+_LIBRARIES = {
+    "cupy": Library("cupy", _interface_view, _cupy_wrap, _cupy_empty, _cupy_stream),
+    "pycuda": Library("pycuda", _interface_view, _pycuda_wrap, _pycuda_empty, lambda array: 0),
+    "numba": _NUMBA,
+    "numba_cuda": _NUMBA,
+}
+
+
+def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
+    """New memory on the GPU, freed with the object."""
+    return _own_empty(tuple(shape), dtype)

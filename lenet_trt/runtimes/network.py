@@ -1,0 +1,306 @@
+"""A loaded network: NumPy in gives NumPy out, an array on the GPU gives one of the same library, on its stream."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.device import Stream, ask, current_context, driver
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.runtimes.arrays import DeviceArray, Library, check_memory, library_of, own_array, raw_stream
+from lenet_trt.runtimes.protocol import IMAGE_DTYPE, Call, DeviceRuntime, HostRuntime, Port
+
+Key: TypeAlias = tuple[Any, ...]
+
+_PIXEL_MAX = 255
+# Calls that are kept: for so many shapes with inputs of their own, and for so many addresses of the caller's. One for
+# an address makes room for another when it was not used for so many calls: making one costs as much as thousands of
+# the copies that it saves.
+_KEPT_SHAPES = 8
+_KEPT_ADDRESSES = 16
+_IDLE_CALLS = 4096
+
+
+class Network:
+    """A network and what runs it; safe to call from several threads.
+
+    ``runtime`` is "tensorrt", "graph" or "ort"; ``where`` says on what; ``reason`` says why it was taken.
+    """
+
+    def __init__(self, implementation: HostRuntime | DeviceRuntime, reason: str) -> None:
+        self.implementation = implementation
+        self.runtime = implementation.name
+        self.where = implementation.where
+        self.reason = reason
+        self._host: HostRuntime | None = None
+        self._device: _OnDevice | None = None
+        if isinstance(implementation, DeviceRuntime):
+            self._device = _OnDevice(implementation)
+        else:
+            self._host = implementation
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """What the network takes, in order."""
+        return self.implementation.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What it gives, in order."""
+        return self.implementation.outputs
+
+    def __call__(self, *batch: Any, stream: Any = None) -> Any:
+        """Run once: one array for each input, on the host or on the GPU; one result, or a tuple of several.
+
+        Where an input is a batch of images, uint8 pixels are taken too and divided by 255. Arrays on the GPU are read
+        where they lie, on ``stream`` (torch, CuPy, PyCUDA, Numba or a raw handle), by default the stream that their
+        library is working on; results are ready in that stream's order. NumPy results are ready at return.
+
+        Raises:
+            LenetTrtError: inputs that the network does not take, or a failure on the device, with the node's name.
+        """
+        libraries = self._libraries(batch)
+        if libraries is None:
+            return self._single(self._on_host(batch))
+        if self._device is None:
+            raise LenetTrtError(
+                f"the inputs are on the GPU and {self.where} computes on the host: copy them (.cpu(), .get()), "
+                "or load the network with another runtime"
+            )
+        return self._single(self._device.call(libraries, batch, stream))
+
+    def prepare(self, *batch: Any, stream: Any = None) -> Prepared:
+        """Make a call ready that reads these very arrays each time, and writes the same outputs: the least overhead.
+
+        Raises:
+            LenetTrtError: as a call does, and where the runtime computes on the host.
+        """
+        libraries = self._libraries(batch)
+        if libraries is None or self._device is None:
+            raise LenetTrtError(f"prepare() takes arrays on the GPU, and a runtime that is there (this: {self.where})")
+        return self._device.prepared(libraries, batch, stream)
+
+    def close(self) -> None:
+        """Let go of the device's memory and write what is kept on disk; the network cannot be called after."""
+        if self._device is not None:
+            self._device.forget()
+        self.implementation.close()
+
+    def _libraries(self, batch: Sequence[Any]) -> list[Library] | None:
+        if len(batch) != len(self.inputs):
+            names = ", ".join(port.name for port in self.inputs)
+            raise LenetTrtError(f"the network takes {len(self.inputs)} inputs ({names}), not {len(batch)}")
+        found = [library for library in map(library_of, batch) if library is not None]
+        if found and len(found) < len(batch):
+            raise LenetTrtError("some inputs are on the GPU and some on the host: copy them to one side first")
+        return found or None
+
+    def _on_host(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
+        arrays = []
+        for port, given in zip(self.inputs, batch, strict=True):
+            array = np.ascontiguousarray(given)
+            port.check(array.shape, array.dtype.name)
+            arrays.append(array)
+        if self._device is not None:
+            return self._device.from_host(arrays)
+        assert self._host is not None
+        return self._host.run([scaled(port, a) for port, a in zip(self.inputs, arrays, strict=True)])
+
+    @staticmethod
+    def _single(results: Sequence[Any]) -> Any:
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def scaled(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+    """Pixels as the network takes them: uint8 images divided by 255."""
+    if array.dtype.name != IMAGE_DTYPE or port.dtype == IMAGE_DTYPE:
+        return array
+    return (array.astype(np.float32) / np.float32(_PIXEL_MAX)).astype(numpy_dtype(port.dtype))
+
+
+class Prepared:
+    """A call on fixed memory: ``prepared()`` puts it into its stream; ``outputs`` are overwritten by each."""
+
+    def __init__(self, call: Call, stream: int, outputs: Any, inputs: Sequence[Any]) -> None:
+        self.stream = stream
+        self.outputs = outputs
+        self._call = call
+        self._inputs = inputs  # kept alive
+
+    def __call__(self) -> None:
+        """Put the call into the stream, once more."""
+        self._call(self.stream)
+
+
+class _Ordered:
+    """A call that several streams take turns in: each waits for the one before."""
+
+    def __init__(self, call: Call, inputs: Sequence[DeviceArray]) -> None:
+        self.call = call
+        self.inputs = inputs
+        self.outputs = call.outputs
+        self._done = ask(driver().cuEventCreate(driver().CUevent_flags.CU_EVENT_DISABLE_TIMING), "cannot make an event")
+        self._stream: int | None = None
+        self.last_used = 0
+
+    def begin(self, stream: int) -> None:
+        if self._stream is not None and stream != self._stream:
+            ask(driver().cuStreamWaitEvent(stream, self._done, 0), "cannot wait in a stream")
+        self._stream = stream
+
+    def end(self, stream: int) -> None:
+        ask(driver().cuEventRecord(self._done, stream), "cannot record an event")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_done"):
+            driver().cuEventSynchronize(self._done)  # its memory may be in use until here
+            driver().cuEventDestroy(self._done)
+
+
+class _OnDevice:
+    """Keeps prepared calls for shapes and addresses, and moves data in and out of them."""
+
+    def __init__(self, implementation: DeviceRuntime) -> None:
+        self._implementation = implementation
+        self._lock = threading.Lock()
+        self._threads = threading.local()
+        self._by_shape: OrderedDict[Key, _Ordered] = OrderedDict()
+        self._by_address: dict[Key, _Ordered] = {}
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._calls = 0
+        self._own_stream: Stream | None = None
+        self._copy = driver().cuMemcpyDtoDAsync
+
+    def call(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> list[Any]:
+        """Run arrays on the GPU; the results are new ones of the first input's library."""
+        views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
+        library = libraries[0]
+        handle = library.stream(batch[0]) if stream is None else raw_stream(stream)
+        self._enter()
+        key = tuple((view.pointer, view.shape, view.dtype) for view in views)
+        with self._lock:
+            ordered = self._by_address.get(key)
+            direct = ordered is not None
+            if ordered is None:
+                ordered, direct = self._find(key, views, handle)
+            self._calls += 1
+            ordered.last_used = self._calls
+            ordered.begin(handle)
+            if not direct:
+                for view, own in zip(views, ordered.inputs, strict=True):
+                    self._move(own.pointer, view.pointer, view.nbytes, handle)
+            ordered.call(handle)
+            results = []
+            for output in ordered.outputs:
+                result = library.empty(output.shape, output.dtype, handle)
+                self._move(library.view(result).pointer, output.pointer, output.nbytes, handle)
+                results.append(result)
+            ordered.end(handle)
+        return results
+
+    def from_host(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run arrays of the host, and wait for the results."""
+        self._enter()
+        key = tuple((array.shape, array.dtype.name) for array in arrays)
+        cuda = driver()
+        with self._lock:
+            if self._own_stream is None:
+                self._own_stream = Stream()
+            stream = self._own_stream
+            ordered = self._for_shape(key)
+            ordered.begin(stream.handle)
+            for array, own in zip(arrays, ordered.inputs, strict=True):
+                if array.nbytes:
+                    answer = cuda.cuMemcpyHtoDAsync(own.pointer, array.ctypes.data, array.nbytes, stream.handle)
+                    ask(answer, "cannot copy to the GPU")
+            ordered.call(stream.handle)
+            results = []
+            for output in ordered.outputs:
+                result = np.empty(output.shape, numpy_dtype(output.dtype))
+                if result.nbytes:
+                    answer = cuda.cuMemcpyDtoHAsync(result.ctypes.data, output.pointer, result.nbytes, stream.handle)
+                    ask(answer, "cannot copy from the GPU")
+                results.append(result)
+            ordered.end(stream.handle)
+            stream.synchronize()
+        return results
+
+    def prepared(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> Prepared:
+        """A call of the caller's own, on the caller's memory."""
+        views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
+        handle = libraries[0].stream(batch[0]) if stream is None else raw_stream(stream)
+        self._enter()
+        with self._lock:
+            call = self._prepare(views, handle)
+        outputs = [libraries[0].wrap(output) for output in call.outputs]
+        return Prepared(call, handle, Network._single(outputs), views)
+
+    def forget(self) -> None:
+        """Free every call that is kept."""
+        with self._lock:
+            self._by_address.clear()
+            self._by_shape.clear()
+
+    def _enter(self) -> None:
+        """Make sure that this thread has a CUDA context."""
+        if not hasattr(self._threads, "ready"):
+            current_context()
+            self._threads.ready = True
+
+    def _find(self, key: Key, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
+        """The call for addresses that are new: one with inputs of its own; from the second time on, theirs."""
+        for port, view in zip(self._implementation.inputs, views, strict=True):
+            port.check(view.shape, view.dtype)
+        if key not in self._seen or not self._room():
+            for view in views:
+                check_memory(view)
+            self._seen[key] = None
+            if len(self._seen) > _KEPT_ADDRESSES:
+                self._seen.popitem(last=False)
+            return self._for_shape(tuple((view.shape, view.dtype) for view in views)), False
+        ordered = self._by_address[key] = _Ordered(self._prepare(views, stream), ())
+        return ordered, True
+
+    def _room(self) -> bool:
+        """Whether one more call for an address can be kept; one that is idle gives way."""
+        if len(self._by_address) < _KEPT_ADDRESSES:
+            return True
+        oldest = min(self._by_address, key=lambda key: self._by_address[key].last_used)
+        if self._calls - self._by_address[oldest].last_used < _IDLE_CALLS:
+            return False
+        del self._by_address[oldest]
+        return True
+
+    def _for_shape(self, key: Key) -> _Ordered:
+        ordered = self._by_shape.get(key)
+        if ordered is None:
+            own = [own_array(shape, dtype) for shape, dtype in key]
+            for array in own:  # what the first run reads must be numbers
+                if array.nbytes:
+                    ask(driver().cuMemsetD8(array.pointer, 0, array.nbytes), "cannot clear memory")
+            ask(driver().cuCtxSynchronize(), "earlier work on the GPU failed")
+            ordered = self._by_shape[key] = _Ordered(self._implementation.prepare(own), own)
+            if len(self._by_shape) > _KEPT_SHAPES:
+                self._by_shape.popitem(last=False)
+        else:
+            self._by_shape.move_to_end(key)
+        return ordered
+
+    def _prepare(self, views: Sequence[DeviceArray], stream: int) -> Call:
+        for port, view in zip(self._implementation.inputs, views, strict=True):
+            port.check(view.shape, view.dtype)
+            check_memory(view)
+        ask(driver().cuStreamSynchronize(stream), "the caller's work before this failed")
+        return self._implementation.prepare(views)
+
+    def _move(self, target: int, source: int, count: int, stream: int) -> None:
+        if count:
+            (status,) = self._copy(target, source, count, stream)
+            if status != 0:
+                ask((status,), "cannot copy on the GPU")

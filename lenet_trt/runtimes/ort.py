@@ -1,0 +1,185 @@
+"""ONNX Runtime: the independent reference, on the CPU, or on a CUDA GPU where its package has that provider."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.inliner
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from lenet_trt.device import ask, driver
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.precision import emulated, kinds_of
+from lenet_trt.runtimes.arrays import DeviceArray
+from lenet_trt.runtimes.protocol import ports
+
+_CUDA = "CUDAExecutionProvider"
+_CPU = "CPUExecutionProvider"
+# What ONNX Runtime puts before the words that matter.
+_PREFIX = "[ONNXRuntimeError] : "
+# ONNX Runtime runs twice before it captures a CUDA graph, and once to capture it.
+_RUNS_TO_CAPTURE = 3
+
+
+def has_cuda() -> bool:
+    """Whether the installed package can run on a CUDA GPU (onnxruntime-gpu)."""
+    return _CUDA in onnxruntime.get_available_providers()
+
+
+class OrtCpu:
+    """ONNX Runtime on the CPU.
+
+    float16 and bfloat16 are computed in float32 and rounded after each operator.
+
+    Raises:
+        LenetTrtError: ONNX Runtime has no implementation of one of the operators.
+    """
+
+    name = "ort"
+    where = f"ONNX Runtime {onnxruntime.__version__} on the CPU"
+
+    def __init__(self, model: ModelProto) -> None:
+        self.inputs, self.outputs = ports(model)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # its errors come as exceptions too
+        if model.functions:  # plugin nodes carry what they replaced; its own optimiser works better on the whole
+            model = onnx.inliner.inline_local_functions(model)
+        if kinds_of(model) & {"fp16", "bf16"}:
+            model = emulated(model)
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._session = _session(model, options, [_CPU])
+        self._wide = {put.name for put in self._session.get_inputs() if put.type == "tensor(float)"}
+
+    def run(self, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Run once; ONNX Runtime may be called from several threads."""
+        feed = {}
+        for port, array in zip(self.inputs, inputs, strict=True):
+            feed[port.name] = array.astype(np.float32) if port.name in self._wide else array
+        results = _told(lambda: self._session.run(None, feed))
+        return [
+            np.asarray(result).astype(numpy_dtype(port.dtype), copy=False)
+            for port, result in zip(self.outputs, results, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Let go of the session."""
+        del self._session
+
+
+class OrtCuda:
+    """ONNX Runtime on the GPU, with its inputs and outputs bound to GPU memory; ``cuda_graph`` captures each call.
+
+    Computes on a stream of its own: a call waits for the caller's stream, and returns when it is done.
+
+    Raises:
+        LenetTrtError: the package has no CUDA provider, or cannot run the model there.
+    """
+
+    name = "ort"
+    where = f"ONNX Runtime {onnxruntime.__version__} on the GPU (CUDA provider)"
+
+    def __init__(self, model: ModelProto, *, cuda_graph: bool = False) -> None:
+        if not has_cuda():
+            raise LenetTrtError(
+                f"ONNX Runtime {onnxruntime.__version__} here has no CUDA provider: pip install onnxruntime-gpu in an "
+                "environment without onnxruntime"
+            )
+        self.inputs, self.outputs = ports(model)
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+        # Without TF32 its fp32 is fp32, as in every other runtime here.
+        cuda = {"device_id": 0, "use_tf32": 0, "enable_cuda_graph": int(cuda_graph)}
+        self._session = _session(model, options, [(_CUDA, cuda), _CPU])
+        if _CUDA not in self._session.get_providers():
+            raise LenetTrtError(f"{self.where}: the provider does not start (its CUDA or cuDNN libraries are missing)")
+        self._graph_ids = itertools.count(1) if cuda_graph else None
+
+    def prepare(self, inputs: Sequence[DeviceArray]) -> _BoundCall:
+        """Bind these addresses, and outputs of ONNX Runtime's own, which keep theirs."""
+        number = None if self._graph_ids is None else next(self._graph_ids)
+        return _BoundCall(self._session, self.inputs, self.outputs, inputs, number)
+
+    def close(self) -> None:
+        """Let go of the session."""
+        del self._session
+
+
+class _BoundCall:
+    def __init__(
+        self,
+        session: Any,
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        arrays: Sequence[DeviceArray],
+        graph: int | None,
+        device: str = "cuda",
+    ) -> None:
+        self._session = session
+        self._options = onnxruntime.RunOptions()
+        self._binding = session.io_binding()
+        for port, array in zip(inputs, arrays, strict=True):
+            if array.dtype != port.dtype:
+                raise LenetTrtError(f"{port.name} is {array.dtype}; ONNX Runtime on the GPU takes {port.dtype} alone")
+            kind = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(port.dtype))
+            self._binding.bind_input(port.name, device, 0, kind, array.shape, array.pointer)
+        for port in outputs:
+            self._binding.bind_output(port.name, device, 0)
+        self._options.add_run_config_entry("gpu_graph_id", "-1")  # not captured: the outputs' shapes come from it
+        self._run()
+        values = self._binding.get_outputs()
+        for port, value in zip(outputs, values, strict=True):
+            self._binding.bind_ortvalue_output(port.name, value)
+        self.outputs = tuple(
+            DeviceArray(value.data_ptr(), tuple(value.shape()), port.dtype, value)
+            for port, value in zip(outputs, values, strict=True)
+        )
+        if graph is not None:
+            self._options.add_run_config_entry("gpu_graph_id", str(graph))
+            for _ in range(_RUNS_TO_CAPTURE):
+                self._run()
+
+    def __call__(self, stream: int) -> None:
+        ask(driver().cuStreamSynchronize(stream), "the caller's work before this failed")
+        self._run()
+
+    def _run(self) -> None:
+        _told(lambda: self._session.run_with_iobinding(self._binding, self._options))
+        self._binding.synchronize_outputs()
+
+
+def runner(model: ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[NDArray[Any]]]:
+    """Return a function that runs the model on the CPU: inputs by name -> outputs in order.
+
+    Raises:
+        LenetTrtError: ONNX Runtime has no implementation of one of the operators.
+    """
+    network = OrtCpu(model)
+    return lambda inputs: network.run([inputs[port.name] for port in network.inputs])
+
+
+def _session(model: ModelProto, options: Any, providers: Sequence[Any]) -> Any:
+    try:
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
+    except Exception as error:  # its exceptions share no base class
+        place = "CPU" if providers == [_CPU] else "GPU"
+        raise LenetTrtError(f"ONNX Runtime cannot run this model on the {place}: {_words(error)}") from error
+
+
+def _told(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # as above; its message names the node
+        raise LenetTrtError(f"ONNX Runtime failed: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).removeprefix(_PREFIX).split())
