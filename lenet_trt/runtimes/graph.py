@@ -1,0 +1,130 @@
+"""A (fused) ONNX file on any CUDA GPU without TensorRT: torch and our kernels, captured in one CUDA graph a call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import onnx
+
+from lenet_trt.device import ask, driver
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.runtimes.arrays import TORCH, DeviceArray
+
+
+class GraphRuntime:
+    """Networks as CUDA graphs; fp32 is fp32 (no TF32).
+
+    Raises:
+        LenetTrtError: torch is missing or sees no GPU, or an operator is not known here; names the node.
+    """
+
+    name = "graph"
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise LenetTrtError(f"the graph runtime takes torch ({error}): pip install 'lenet-trt[gpu]'") from error
+        if not torch.cuda.is_available():
+            raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
+        from lenet_trt.runtimes.torch_program import TorchProgram
+
+        self._device = torch.device("cuda", torch.cuda.current_device())
+        with _device_errors("the weights"):
+            self._program = TorchProgram(model, self._device)
+        self.inputs, self.outputs = self._program.inputs, self._program.outputs
+        self.where = f"{torch.cuda.get_device_name(self._device)}, torch {torch.__version__} and our kernels"
+        self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        self._capturing = threading.Lock()
+
+    def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall:
+        """Capture the network on these inputs, after a run node by node, so that a failure has its node's name."""
+        import torch
+
+        moved: dict[tuple[int, int], Any] = {}
+        tensors = [TORCH.wrap(array) for array in inputs]
+        with (
+            self._capturing,
+            torch.cuda.device(self._device),
+            torch.no_grad(),
+            torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
+            _device_errors("the network"),
+        ):
+            with torch.cuda.stream(self._stream):
+                self._program.run(tensors, moved, after=self._stream.synchronize)
+                graph = torch.cuda.CUDAGraph()
+                # Other threads may go on working meanwhile. torch.cuda.graph() would collect garbage as well.
+                graph.capture_begin(capture_error_mode="thread_local")
+                try:
+                    outputs = self._program.run(tensors, moved)
+                except BaseException:
+                    with suppress(RuntimeError):  # that the capture is broken: the first error says why
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+            return GraphCall(graph, outputs, (moved, self._program))
+
+    def close(self) -> None:
+        """Let go of the weights; calls that were made ready keep what they need."""
+        del self._program
+
+
+class GraphCall:
+    """A captured network: reads its inputs' addresses, writes ``outputs``."""
+
+    def __init__(self, graph: Any, outputs: Sequence[Any], kept: Any) -> None:
+        self.outputs = tuple(TORCH.view(output) for output in outputs)
+        self._graph = graph
+        self._kept = kept  # memory that the graph reads
+        self._replay = _replay(graph)
+
+    def __call__(self, stream: int) -> None:
+        """Put the graph into the stream."""
+        self._replay(stream)
+
+
+def _replay(graph: Any) -> Callable[[int], None]:
+    """How a captured graph is launched into a raw stream."""
+    if hasattr(graph, "raw_cuda_graph_exec"):
+        executable, launch = graph.raw_cuda_graph_exec(), driver().cuGraphLaunch
+
+        def replay(stream: int) -> None:
+            (status,) = launch(executable, stream)
+            if status != 0:
+                ask((status,), "cannot launch the network's CUDA graph")
+
+        return replay
+
+    def replay_in_torch(stream: int) -> None:  # torch before 2.10 replays in its current stream alone
+        import torch
+
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):  # type: ignore[no-untyped-call]
+            graph.replay()
+
+    return replay_in_torch
+
+
+@contextmanager
+def _device_errors(what: str) -> Iterator[None]:
+    """Turn torch's errors into ours, and say so when the GPU's context is lost with it."""
+    import torch
+
+    try:
+        yield
+    except (LenetTrtError, RuntimeError) as error:
+        try:
+            torch.cuda.synchronize()
+            lost = ""
+        except RuntimeError:
+            lost = (
+                ". The GPU's context is lost with it: this process can use the GPU no more (ONNX Runtime on the CPU, "
+                "runtime ort-cpu, still works); run compute-sanitizer on a new one to find the access"
+            )
+        if isinstance(error, LenetTrtError) and not lost:
+            raise
+        said = str(error).strip().partition("\n")[0]
+        prefix = "" if isinstance(error, LenetTrtError) else f"{what} failed on the GPU: "
+        raise LenetTrtError(f"{prefix}{said}{lost}") from error

@@ -1,0 +1,47 @@
+"""One ONNX node as the torch operators see it: its attributes, and the integers among its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lenet_trt.errors import LenetTrtError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the graph; attributes are plain values, tensors among them on the host."""
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    opset: int
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"node {self.name or self.outputs[0]} ({self.op})"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The attribute's value, or what ONNX takes when it is not given."""
+        return self.attributes.get(name, default)
+
+    def numbers(self, name: str, given: torch.Tensor | None) -> list[int] | None:
+        """Integers that newer operator sets have as an input and older ones as an attribute."""
+        if given is not None:
+            return integers(given)
+        values = self.get(name)
+        return None if values is None else [int(value) for value in values]
+
+
+def integers(value: torch.Tensor) -> list[int]:
+    """The integers in a tensor of the host.
+
+    Raises:
+        LenetTrtError: it is computed on the GPU, so that no graph can be captured that depends on it.
+    """
+    if value.is_cuda:
+        raise LenetTrtError("a size or an axis is computed from the data on the GPU, which no CUDA graph can follow")
+    return [int(entry) for entry in value.reshape(-1).tolist()]
