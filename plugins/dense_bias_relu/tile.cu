@@ -4,10 +4,10 @@
 //
 // Thread mapping: a block makes kTileRows x kTileOut of y, a thread kThreadRows x kThreadOut of it in registers: 32
 // multiply-adds for three 16-byte loads from shared memory. x and w go there kDepth columns at a time, transposed so that the
-// rows of a thread lie side by side. Two such buffers: the next columns come in through registers while the present ones are
-// used, with one barrier for each.
+// rows of a thread lie side by side; the next columns are on their way in registers meanwhile. A second buffer, with one
+// barrier a step instead of two, was slower.
 //
-// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), n = 16384 in float: 50 us for 256 -> 120 features (cuBLAS 29),
+// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), n = 16384 in float: 41 us for 256 -> 120 features (cuBLAS 29),
 // 21.6 us for 120 -> 84 (cuBLAS 13.2).
 #include "common.cuh"
 
@@ -45,8 +45,8 @@ __device__ __forceinline__ Run load_run(const T* matrix, int row, int rows, int 
 extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_tile(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                          T* __restrict__ y) {
-  __shared__ alignas(16) float tile_x[2][kDepth][kTileRows + kPad];
-  __shared__ alignas(16) float tile_w[2][kDepth][kTileOut + kPad];
+  __shared__ alignas(16) float tile_x[kDepth][kTileRows + kPad];
+  __shared__ alignas(16) float tile_w[kDepth][kTileOut + kPad];
   const int first_row = blockIdx.x * kTileRows, first_out = blockIdx.y * kTileOut;
   const int fetch_row = threadIdx.x / (kDepth / 4), fetch_column = threadIdx.x % (kDepth / 4) * 4;
   const int row = threadIdx.x / (kTileOut / kThreadOut) * kThreadRows;
@@ -59,39 +59,34 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int i = 0; i < kRunsW; ++i) next_w[i] = load_run(w, first_out + fetch_row + i * kRowsPass, kOut, depth + fetch_column);
   };
-  auto keep = [&](int buffer) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-#pragma unroll
-      for (int i = 0; i < kRunsX; ++i) tile_x[buffer][fetch_column + k][fetch_row + i * kRowsPass] = next_x[i].value[k];
-#pragma unroll
-      for (int i = 0; i < kRunsW; ++i) tile_w[buffer][fetch_column + k][fetch_row + i * kRowsPass] = next_w[i].value[k];
-    }
-  };
   fetch(0);
-  keep(0);
-  __syncthreads();
 
   float sums[kThreadRows][kThreadOut] = {};
 #pragma unroll 1
-  for (int depth = 0, buffer = 0; depth < kIn; depth += kDepth, buffer ^= 1) {
-    const bool more = depth + kDepth < kIn;
-    if (more) fetch(depth + kDepth);
+  for (int depth = 0; depth < kIn; depth += kDepth) {
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < kRunsX; ++i) tile_x[fetch_column + k][fetch_row + i * kRowsPass] = next_x[i].value[k];
+#pragma unroll
+      for (int i = 0; i < kRunsW; ++i) tile_w[fetch_column + k][fetch_row + i * kRowsPass] = next_w[i].value[k];
+    }
+    __syncthreads();
+    if (depth + kDepth < kIn) fetch(depth + kDepth);
 #pragma unroll
     for (int k = 0; k < kDepth; ++k) {
       float a[kThreadRows], b[kThreadOut];
 #pragma unroll
-      for (int i = 0; i < kThreadRows; ++i) a[i] = tile_x[buffer][k][row + i];
+      for (int i = 0; i < kThreadRows; ++i) a[i] = tile_x[k][row + i];
 #pragma unroll
-      for (int j = 0; j < kThreadOut; ++j) b[j] = tile_w[buffer][k][out + j];
+      for (int j = 0; j < kThreadOut; ++j) b[j] = tile_w[k][out + j];
 #pragma unroll
       for (int i = 0; i < kThreadRows; ++i) {
 #pragma unroll
         for (int j = 0; j < kThreadOut; ++j) sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
       }
     }
-    if (more) keep(buffer ^ 1);
-    __syncthreads();
   }
 
 #pragma unroll
