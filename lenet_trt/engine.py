@@ -61,7 +61,7 @@ def engine_from_onnx(
     """
     options = options or BuildOptions()
     trt = flavor.trt
-    log = _error_log(trt)
+    log = error_log(trt)
     builder = trt.Builder(log)
     network = builder.create_network(_network_flags(trt, plugin_route))
     parser = trt.OnnxParser(network, log)
@@ -89,7 +89,7 @@ def engine_from_onnx(
     return bytes(plan)
 
 
-def _error_log(trt: Any) -> Any:
+def error_log(trt: Any) -> Any:
     """A logger that keeps errors for our own message and shows warnings."""
 
     class ErrorLog(trt.ILogger):  # type: ignore[misc]

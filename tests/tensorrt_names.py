@@ -25,10 +25,25 @@ CLASSES: dict[str, dict[str, str]] = {
         "profile": "IOptimizationProfile",
     },
     "plugin_v3.py": {"builder": "IExprBuilder"},
+    "tensorrt.py": {
+        "cache": "IRuntimeCache",
+        "config": "IRuntimeConfig",
+        "context": "IExecutionContext",
+        "engine": "ICudaEngine",
+        "runtime": "Runtime",
+    },
 }
 # Used for one flavor alone.
 FULL_ONLY = {"NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS"}
-RTX_ONLY = {"IBuilderConfig.num_compute_capabilities", "IBuilderConfig.set_compute_capability", "ComputeCapability"}
+RTX_ONLY = {
+    "ComputeCapability",
+    "IBuilderConfig.num_compute_capabilities",
+    "IBuilderConfig.set_compute_capability",
+    "ICudaEngine.create_runtime_config",
+    "IRuntimeConfig.create_runtime_cache",
+    "IRuntimeConfig.set_runtime_cache",
+    "IRuntimeCache",
+}
 
 
 def used_names(file: Path) -> Iterator[str]:

@@ -14,7 +14,13 @@ import tensorrt_stubs
 
 PACKAGE = Path(__file__).parents[1] / "lenet_trt"
 SCRIPT = Path(tensorrt_names.__file__)
-BOTH = [PACKAGE / "flavor.py", PACKAGE / "engine.py", PACKAGE / "check.py", PACKAGE / "routes" / "plugin_v3.py"]
+BOTH = [
+    PACKAGE / "flavor.py",
+    PACKAGE / "engine.py",
+    PACKAGE / "check.py",
+    PACKAGE / "routes" / "plugin_v3.py",
+    PACKAGE / "runtimes" / "tensorrt.py",
+]
 FULL_ONLY = [PACKAGE / "routes" / "ahead_of_time.py"]  # tensorrt.plugin, which TensorRT-RTX does not have
 ALL_THERE = r"(\d+)\.\S+: (\d+) names, missing: none"
 

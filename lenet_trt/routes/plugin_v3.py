@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lenet_trt.kernel import Attribute, AttributeValue, Kernel
 
 # Element types by the names that TensorRT's DataType gives them.
-_DATA_TYPES = {
+DATA_TYPES = {
     "float32": "FLOAT",
     "float16": "HALF",
     "bfloat16": "BF16",
@@ -120,7 +120,7 @@ def _classes(trt: Any) -> tuple[type, type]:
     """The creator and the plugin, derived from that flavor's interfaces."""
     bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
     element_types = {
-        getattr(trt.DataType, name): element for element, name in _DATA_TYPES.items() if hasattr(trt.DataType, name)
+        getattr(trt.DataType, name): element for element, name in DATA_TYPES.items() if hasattr(trt.DataType, name)
     }
     data_types = {element: data_type for data_type, element in element_types.items()}
 

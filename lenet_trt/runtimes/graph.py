@@ -22,6 +22,7 @@ class GraphRuntime:
     """
 
     name = "graph"
+    scales_images = True
 
     def __init__(self, model: onnx.ModelProto) -> None:
         try:

@@ -55,10 +55,16 @@ class Network:
         """What it gives, in order."""
         return self.implementation.outputs
 
+    @property
+    def on_device(self) -> DeviceRuntime | None:
+        """The runtime, where it computes on the GPU."""
+        return self._device.implementation if self._device is not None else None
+
     def __call__(self, *batch: Any, stream: Any = None) -> Any:
         """Run once: one array for each input, on the host or on the GPU; one result, or a tuple of several.
 
-        Where an input is a batch of images, uint8 pixels are taken too and divided by 255. Arrays on the GPU are read
+        Where an input is a batch of images, uint8 pixels are taken too and divided by 255 (on the GPU by the runtime
+        "graph" alone). Arrays on the GPU are read
         where they lie, on ``stream`` (torch, CuPy, PyCUDA, Numba or a raw handle), by default the stream that their
         library is working on; results are ready in that stream's order. NumPy results are ready at return.
 
@@ -107,10 +113,12 @@ class Network:
             array = np.ascontiguousarray(given)
             port.check(array.shape, array.dtype.name)
             arrays.append(array)
+        if self._device is None or not self._device.scales_images:
+            arrays = [scaled(port, array) for port, array in zip(self.inputs, arrays, strict=True)]
         if self._device is not None:
             return self._device.from_host(arrays)
         assert self._host is not None
-        return self._host.run([scaled(port, a) for port, a in zip(self.inputs, arrays, strict=True)])
+        return self._host.run(arrays)
 
     @staticmethod
     def _single(results: Sequence[Any]) -> Any:
@@ -167,7 +175,8 @@ class _OnDevice:
     """Keeps prepared calls for shapes and addresses, and moves data in and out of them."""
 
     def __init__(self, implementation: DeviceRuntime) -> None:
-        self._implementation = implementation
+        self.implementation = implementation
+        self.scales_images = implementation.scales_images
         self._lock = threading.Lock()
         self._threads = threading.local()
         self._by_shape: OrderedDict[Key, _Ordered] = OrderedDict()
@@ -255,8 +264,8 @@ class _OnDevice:
 
     def _find(self, key: Key, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
         """The call for addresses that are new: one with inputs of its own; from the second time on, theirs."""
-        for port, view in zip(self._implementation.inputs, views, strict=True):
-            port.check(view.shape, view.dtype)
+        for port, view in zip(self.implementation.inputs, views, strict=True):
+            port.check(view.shape, view.dtype, images=self.scales_images)
         if key not in self._seen or not self._room():
             for view in views:
                 check_memory(view)
@@ -285,7 +294,7 @@ class _OnDevice:
                 if array.nbytes:
                     ask(driver().cuMemsetD8(array.pointer, 0, array.nbytes), "cannot clear memory")
             ask(driver().cuCtxSynchronize(), "earlier work on the GPU failed")
-            ordered = self._by_shape[key] = _Ordered(self._implementation.prepare(own), own)
+            ordered = self._by_shape[key] = _Ordered(self.implementation.prepare(own), own)
             if len(self._by_shape) > _KEPT_SHAPES:
                 self._by_shape.popitem(last=False)
         else:
@@ -293,11 +302,11 @@ class _OnDevice:
         return ordered
 
     def _prepare(self, views: Sequence[DeviceArray], stream: int) -> Call:
-        for port, view in zip(self._implementation.inputs, views, strict=True):
-            port.check(view.shape, view.dtype)
+        for port, view in zip(self.implementation.inputs, views, strict=True):
+            port.check(view.shape, view.dtype, images=self.scales_images)
             check_memory(view)
         ask(driver().cuStreamSynchronize(stream), "the caller's work before this failed")
-        return self._implementation.prepare(views)
+        return self.implementation.prepare(views)
 
     def _move(self, target: int, source: int, count: int, stream: int) -> None:
         if count:

@@ -83,6 +83,7 @@ class OrtCuda:
     """
 
     name = "ort"
+    scales_images = False
     where = f"ONNX Runtime {onnxruntime.__version__} on the GPU (CUDA provider)"
 
     def __init__(self, model: ModelProto, *, cuda_graph: bool = False) -> None:
@@ -127,8 +128,6 @@ class _BoundCall:
         self._options = onnxruntime.RunOptions()
         self._binding = session.io_binding()
         for port, array in zip(inputs, arrays, strict=True):
-            if array.dtype != port.dtype:
-                raise LenetTrtError(f"{port.name} is {array.dtype}; ONNX Runtime on the GPU takes {port.dtype} alone")
             kind = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(port.dtype))
             self._binding.bind_input(port.name, device, 0, kind, array.shape, array.pointer)
         for port in outputs:

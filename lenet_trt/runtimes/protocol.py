@@ -30,15 +30,16 @@ class Port:
         """Whether uint8 images can stand for it: they are divided by 255, on the device where the network is."""
         return len(self.axes) == _IMAGE_RANK and self.dtype in ("float32", "float16", "bfloat16")
 
-    def check(self, shape: Sequence[int], dtype: str) -> None:
-        """Refuse what the network does not take.
+    def check(self, shape: Sequence[int], dtype: str, *, images: bool = True) -> None:
+        """Refuse what the network does not take; ``images``: uint8 is taken where ``takes_images``.
 
         Raises:
             LenetTrtError: another type or shape; says what to do about the usual mistakes.
         """
         wanted = f"{self.name} {self.dtype} [{', '.join(map(str, self.axes))}]"
-        if dtype != self.dtype and not (dtype == IMAGE_DTYPE and self.takes_images()):
-            also = ", or uint8 images" if self.takes_images() else ""
+        images = images and self.takes_images()
+        if dtype != self.dtype and not (dtype == IMAGE_DTYPE and images):
+            also = ", or uint8 images" if images else ""
             raise LenetTrtError(f"{self.name} is {dtype}; wanted {wanted}{also}: convert it")
         fits = len(shape) == len(self.axes) and all(
             isinstance(axis, str) or axis == size for axis, size in zip(self.axes, shape, strict=True)
@@ -92,15 +93,16 @@ class Call(Protocol):
 
 @runtime_checkable
 class DeviceRuntime(Protocol):
-    """Runs memory of the GPU."""
+    """Runs memory of the GPU; ``scales_images``: uint8 images are divided there, so that they travel as bytes."""
 
     name: str
+    scales_images: bool
     where: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> Call:
-        """Make a call ready that reads from these addresses; an input may be uint8 where ``Port.takes_images``.
+        """Make a call ready that reads from these addresses; an input may be uint8 images where it ``scales_images``.
 
         Raises:
             LenetTrtError: the network cannot take these inputs, or fails on them; names the node.

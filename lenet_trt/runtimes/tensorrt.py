@@ -1,0 +1,199 @@
+"""A TensorRT engine on a GPU of its flavor; deserialized only when its sidecar vouches for it, or on request.
+
+Source: IRuntime, ICudaEngine, IExecutionContext and IRuntimeConfig of tensorrt 11.4 and tensorrt_rtx 1.7.1. Their names
+are tested; running an engine was not, for want of a GPU that TensorRT-RTX takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.compile import source_sha256
+from lenet_trt.device import Stream, current_context
+from lenet_trt.engine import error_log
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import cache_dir, sha256_bytes, write_atomic
+from lenet_trt.flavor import Flavor, select
+from lenet_trt.gpu import first_gpu, gpus
+from lenet_trt.registry import kernel, kernels
+from lenet_trt.routes import plugin_v3
+from lenet_trt.runtimes.arrays import DeviceArray, own_array
+from lenet_trt.runtimes.protocol import Port
+from lenet_trt.sidecar import Sidecar
+from lenet_trt.vouch import flavor_of, obstacle
+
+
+class TensorRt:
+    """An engine; without a ``sidecar`` it is deserialized unseen, which the caller must have asked for.
+
+    Raises:
+        LenetTrtError: the engine is not what the sidecar says, is for another flavor, version or GPU, or TensorRT
+            refuses it.
+    """
+
+    name = "tensorrt"
+    scales_images = False
+
+    def __init__(self, path: Path, sidecar: Sidecar | None) -> None:
+        data = path.read_bytes()
+        flavor = _checked_flavor(path, data, sidecar)
+        trt = flavor.trt
+        current_context()
+        plugin_v3.register(trt, _plugins(sidecar))
+        self._log = error_log(trt)
+        runtime = trt.Runtime(self._log)
+        with plugin_v3.reporting():
+            engine = runtime.deserialize_cuda_engine(data)
+        if engine is None:
+            raise LenetTrtError(f"{flavor.product} does not load {path}: {self._said()}")
+        self._runtime, self._engine, self._trt = runtime, engine, trt
+        self._config, self._cache = _runtime_config(flavor, engine, data)
+        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        found = [(engine.get_tensor_mode(name), _port(trt, engine, name, sidecar)) for name in names]
+        self.inputs = tuple(port for mode, port in found if mode == trt.TensorIOMode.INPUT)
+        self.outputs = tuple(port for mode, port in found if mode == trt.TensorIOMode.OUTPUT)
+        gpu = first_gpu()
+        self.where = f"{gpu.name if gpu else 'GPU'}, {flavor.product}"
+
+    def prepare(self, inputs: Sequence[DeviceArray]) -> EngineCall:
+        """Make an execution context for these addresses, and run it once: what TensorRT compiles late is then there."""
+        engine = self._engine
+        context = (
+            engine.create_execution_context() if self._config is None else engine.create_execution_context(self._config)
+        )
+        if context is None:
+            raise LenetTrtError(f"TensorRT makes no execution context: {self._said()}")
+        for port, array in zip(self.inputs, inputs, strict=True):
+            if not context.set_input_shape(port.name, array.shape):
+                low, _, high = engine.get_tensor_profile_shape(port.name, 0)
+                raise LenetTrtError(
+                    f"{port.name} has shape {list(array.shape)}; the engine was built for {list(low)} to {list(high)}: "
+                    "build it with --batch, or take another batch"
+                )
+            context.set_tensor_address(port.name, array.pointer)
+        outputs = []
+        for port in self.outputs:
+            shape = tuple(context.get_tensor_shape(port.name))
+            if min(shape, default=0) < 0:
+                raise LenetTrtError(f"the shape of {port.name} depends on the data, which is not supported here")
+            outputs.append(own_array(shape, port.dtype))
+            context.set_tensor_address(port.name, outputs[-1].pointer)
+        call = EngineCall(context, tuple(outputs), self._log)
+        stream = Stream()
+        call(stream.handle)
+        stream.synchronize()
+        if self._cache is not None:
+            self._cache.save()
+        return call
+
+    def close(self) -> None:
+        """Write what TensorRT compiled late, and let go of the engine."""
+        if self._cache is not None:
+            self._cache.save()
+        del self._engine, self._runtime
+
+    def _said(self) -> str:
+        return "; ".join(dict.fromkeys(self._log.errors)) or "it gave no reason"
+
+
+class EngineCall:
+    """An execution context with its addresses set."""
+
+    def __init__(self, context: Any, outputs: tuple[DeviceArray, ...], log: Any) -> None:
+        self.outputs = outputs
+        self._context = context
+        self._log = log
+
+    def __call__(self, stream: int) -> None:
+        """Put the engine's work into the stream."""
+        context = self._context
+        self._log.errors.clear()
+        with plugin_v3.reporting():
+            done = context.execute_async_v3(stream)
+        if not done:
+            raise LenetTrtError(f"TensorRT failed: {'; '.join(self._log.errors) or 'it gave no reason'}")
+
+
+class RuntimeCache:
+    """What TensorRT-RTX compiles for this GPU when an engine first runs, kept on disk for the next process."""
+
+    def __init__(self, cache: Any, path: Path) -> None:
+        self._cache = cache
+        self._path = path
+        self._stored = b""
+        with suppress(OSError):  # there is none yet
+            self._stored = path.read_bytes()
+        # One that TensorRT does not take (of another driver, say) is replaced when it is saved.
+        if self._stored and not cache.deserialize(self._stored):
+            self._stored = b""
+
+    def save(self) -> None:
+        """Write it where it changed; it saves time, so that a disk that is full is no failure."""
+        cache = self._cache
+        data = bytes(cache.serialize())
+        if data and data != self._stored:
+            try:
+                write_atomic(self._path, data)
+            except LenetTrtError as error:
+                print(f"note: TensorRT's runtime cache is not kept: {error}", file=sys.stderr)
+            self._stored = data
+
+
+def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None) -> Flavor:
+    if sidecar is None:
+        if first_gpu() is None:
+            raise LenetTrtError(f"{path} cannot run here: there is no GPU: {gpus().problem}")
+        return select("auto")
+    # The very bytes that are deserialized: the file may have been replaced since it was looked at.
+    if sha256_bytes(data) != sidecar.engine.sha256:
+        raise LenetTrtError(f"the content of {path} is not what its sidecar says: build it again with --force")
+    flavor = flavor_of(sidecar)
+    if (reason := obstacle(sidecar, flavor)) is not None:
+        raise LenetTrtError(f"{path} cannot run here: {reason}")
+    return flavor
+
+
+def _plugins(sidecar: Sidecar | None) -> list[Any]:
+    """The kernels that the engine wants registered; an engine that nobody describes may want any."""
+    if sidecar is None:
+        return list(kernels().values())
+    wanted = {entry["kernel"]: entry for entry in sidecar.plugins if entry["route"] == "python"}
+    found = []
+    for name, entry in wanted.items():
+        found.append(kernel(name))
+        if source_sha256(found[-1]) != entry["source_sha256"]:
+            raise LenetTrtError(
+                f"the kernel {name} changed since the engine was built, and the weights inside may be packed for the "
+                "old one: build the engine again"
+            )
+    return found
+
+
+def _runtime_config(flavor: Flavor, engine: Any, data: bytes) -> tuple[Any, RuntimeCache | None]:
+    """TensorRT-RTX's configuration with its cache; TensorRT has all of it in the engine."""
+    if not flavor.ahead_of_time:
+        return None, None
+    gpu = first_gpu()
+    key = "|".join((sha256_bytes(data), flavor.version, str(gpu), str(gpus().driver_cuda)))
+    config = engine.create_runtime_config()
+    cache = config.create_runtime_cache()
+    kept = RuntimeCache(cache, cache_dir() / "runtime" / f"{sha256_bytes(key.encode())[:32]}.cache")
+    config.set_runtime_cache(cache)
+    return config, kept
+
+
+def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
+    if engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
+        raise LenetTrtError(f"{name} is a shape that the engine takes from the host, which is not supported here")
+    kind = engine.get_tensor_dtype(name)
+    dtypes = {getattr(trt.DataType, theirs, None): ours for ours, theirs in plugin_v3.DATA_TYPES.items()}
+    if kind not in dtypes:
+        raise LenetTrtError(f"{name} is of type {kind}, which is not known here")
+    declared = sidecar.tensors.get(name, {}).get("shape") if sidecar is not None else None
+    names = declared or ["?"] * len(engine.get_tensor_shape(name))
+    axes = tuple(names[axis] if size < 0 else int(size) for axis, size in enumerate(engine.get_tensor_shape(name)))
+    return Port(name, dtypes[kind], axes)
