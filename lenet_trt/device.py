@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -123,6 +124,27 @@ class Buffer:
         if self.size_bytes:
             ask(driver().cuMemcpyDtoH(host.ctypes.data, self.pointer, self.size_bytes), "cannot copy from the GPU")
         return host
+
+
+class Pinned:
+    """Host memory that cannot be paged out, so that copies run at full speed beside other work; freed with the object.
+
+    ``array`` is the memory.
+    """
+
+    def __init__(self, like: np.ndarray) -> None:
+        import numpy as np
+
+        current_context()
+        size = max(like.nbytes, 1)
+        self.pointer = int(ask(driver().cuMemHostAlloc(size, 0), f"cannot pin {size} bytes of host memory"))
+        memory = (ctypes.c_uint8 * like.nbytes).from_address(self.pointer)
+        self.array: np.ndarray = np.ctypeslib.as_array(memory).view(like.dtype).reshape(like.shape)
+        self.array[...] = like
+
+    def __del__(self) -> None:
+        if hasattr(self, "pointer"):
+            driver().cuMemFreeHost(self.pointer)
 
 
 class Stream:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -16,16 +17,20 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
+from lenet_trt.build import build
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export.cases import ConvCase, conv_onnx
 from lenet_trt.export.mnist import network_input, test_set
+from lenet_trt.flavor import select
 from lenet_trt.fuse import fuse
-from lenet_trt.gpu import gpus
+from lenet_trt.gpu import Gpu, gpus
 from lenet_trt.images import UNKNOWN
 from lenet_trt.predictions import Score, predictions, probabilities
+from lenet_trt.request import Request
 from lenet_trt.run import load
 from lenet_trt.runtimes.arrays import raw_stream
+from lenet_trt.vouch import gpu_obstacle
 
 test_set.__test__ = False  # type: ignore[attr-defined]
 RIGHT = 9934  # of the shipped weights, by ONNX Runtime
@@ -186,6 +191,72 @@ def test_what_is_no_classifier_of_grey_images(lenet5: Path, tmp_path: Path, caps
         load(lenet5, "cuda")
     with pytest.raises(LenetTrtError, match="does not exist"):
         load(tmp_path / "nothing.onnx")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(Request(batch="1:8:64", output=tmp_path_factory.mktemp("engine") / "lenet5.engine")).engine
+
+
+@pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU, which may run the engine")
+def test_where_an_engine_cannot_run_the_onnx_that_it_was_built_from_does(
+    engine: Path, digits: tuple[np.ndarray, np.ndarray]
+) -> None:
+    network = load(engine)
+    assert network.runtime == "ort"
+    assert "lenet5.engine was built from, since the engine does not run here (there is no GPU" in network.reason
+    assert (network(digits[0][:100, None]).argmax(axis=1) == digits[1][:100]).mean() > 0.98
+    for trust in (False, True):
+        with pytest.raises(LenetTrtError, match=r"lenet5\.engine cannot run here: there is no GPU"):
+            load(engine, "tensorrt", trust=trust)
+
+
+def test_an_engine_that_nobody_vouches_for_is_not_touched(engine: Path, tmp_path: Path) -> None:
+    for name in (engine.name, "lenet5.json", f"{engine.name}.onnx"):
+        (tmp_path / name).write_bytes((engine.parent / name).read_bytes())
+    copy = tmp_path / engine.name
+    changed = bytearray(copy.read_bytes())
+    changed[1000] ^= 1
+    copy.write_bytes(changed)
+    with pytest.raises(LenetTrtError, match=r"SHA-256 differs.*an engine can contain code.*--trust"):
+        load(copy)
+    copy.write_bytes(engine.read_bytes())
+    assert load(copy, "ort-cpu").reason.startswith("the ONNX that lenet5.engine was built from")
+    onnx.save(onnx.ModelProto(), tmp_path / f"{engine.name}.onnx")
+    with pytest.raises(LenetTrtError, match="is missing or was changed"):
+        load(copy, "ort-cpu")
+    (tmp_path / "lenet5.json").unlink()
+    with pytest.raises(LenetTrtError, match=r"nothing says what its engine is.*--trust"):
+        load(copy)
+    with pytest.raises(UsageError, match="--trust runs the engine itself"):
+        load(copy, "ort", trust=True)
+
+
+def test_what_an_engine_is_for() -> None:
+    inputs = {"flavor": "rtx", "flavor_version": select("rtx").version, "targets": ["8.6"], "gpu": None}
+    for changed, sm, told in (
+        ({}, "8.6", None),
+        ({}, "8.9", "with --sm 8.9"),
+        ({}, "9.0", "--flavor tensorrt"),
+        ({"targets": []}, "12.0", None),
+        ({"targets": [], "gpu": "another (8.6)"}, "8.6", "build it again here"),
+    ):
+        described = SimpleNamespace(inputs={**inputs, **changed})
+        found = gpu_obstacle(described, select("rtx"), Gpu(0, "a GPU", sm, 1 << 30))
+        assert found is None if told is None else told in str(found)
+
+
+def test_throughput_on_the_cpu_says_what_it_is(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", str(lenet5), "--runtime", "ort-cpu", "--throughput", "--batch", "500"]
+    assert main([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["limit"] == "CPU"
+    assert found["batch"] == 500
+    assert 1000 < found["slowest"] <= found["images_per_s"] <= found["fastest"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "limit: the host: everything is computed on the CPU" in said
+    assert main([*command, "--csv"]) == 2
 
 
 def test_nan_is_no_class_and_wrong() -> None:
