@@ -60,7 +60,7 @@ def _device(driver: Any, index: int) -> Gpu:
             attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         )
     )
-    name = _ask(driver.cuDeviceGetName(256, device)).decode().rstrip("\0")
+    name = _ask(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode()
     memory = _ask(driver.cuDeviceTotalMem(device))
     return Gpu(index, name, f"{major}.{minor}", int(memory))
 

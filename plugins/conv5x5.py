@@ -19,7 +19,10 @@ MMA_WARPS = 3
 # Blocks stay and take one piece after another; so many a multiprocessor were the fastest on an H200.
 FFMA_BLOCKS = 8
 SPLIT_BLOCKS = 4
-TENSOR_CORE_BLOCKS = 8
+TENSOR_CORE_BLOCKS = 4
+TENSOR_CORE_BLOCKS_POOLED = 8
+# With fewer filters times channels, multiply-adds are faster than three products on tensor cores that they do not fill.
+SPLIT_LEAST_WORK = 16
 QUADS_PER_UNIT = 16
 # What every architecture has, less what the kernels declare statically.
 MMA_SHARED_LIMIT = 60 * 1024
@@ -82,13 +85,14 @@ def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
 def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, split: bool = False) -> Variant:
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
-    halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS)
-    fragments = c * ceil_div(k, 8) * halves * 512
     pooled = "pool2" in entry
+    halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS_POOLED if pooled else TENSOR_CORE_BLOCKS)
+    fragments = c * ceil_div(k, 8) * halves * 512
     pitch = ceil_div(w + 4, 16) * 16 - 4 if pooled else ceil_div(w - 1, 4) * 4 + 1
     pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
     staged = ceil_div(images * c * h * w * size_of("T"), 16) * 16
     shared = fragments + pairs + staged
+    fits = shared <= MMA_SHARED_LIMIT
     return Variant(
         name,
         Launch(
@@ -102,5 +106,5 @@ def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, 
         entry=entry,
         min_sm=min_sm,
         types=(types,),
-        when=shared <= MMA_SHARED_LIMIT,
+        when=fits & (c * k >= SPLIT_LEAST_WORK) if split else fits,
     )

@@ -66,8 +66,8 @@ KERNEL = Kernel(
     ),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
-        tensor_core("tensor_core_rows32", "fp16", 75, 32, 128, n >= 8192),
-        tensor_core("tensor_core_rows32_bf16", "bf16", 80, 32, 128, n >= 8192),
+        tensor_core("tensor_core_rows32", "fp16", 75, 32, 128, (n >= 8192) & (inputs >= 128)),
+        tensor_core("tensor_core_rows32_bf16", "bf16", 80, 32, 128, (n >= 8192) & (inputs >= 128)),
         tensor_core("tensor_core", "fp16", 75, 16, 256, n > 64),
         tensor_core("tensor_core_bf16", "bf16", 80, 16, 256, n > 64),
         Variant(
@@ -75,7 +75,7 @@ KERNEL = Kernel(
             Launch((ceil_div(n, 128), ceil_div(outputs, 32), 1), THREADS, extras=(n,)),
             "register tiles",
             source="tile.cu",
-            when=(n >= 8192) & (inputs >= 128),
+            when=(n >= 12_288) & (inputs >= 128),
         ),
         warps("warp", "dense_bias_relu", 1, ("fp16", "bf16"), n <= 64),
         warps("warp_by4", "dense_bias_relu_by4", 4, None, None),
@@ -87,6 +87,7 @@ KERNEL = Kernel(
         {"n": 7, "in": 120, "out": 84},
         {"n": 33, "in": 85, "out": 11},
         {"n": 133, "in": 84, "out": 10},
+        {"n": 12_289, "in": 256, "out": 120},
         {"n": 8195, "in": 256, "out": 120},
         {"n": 515, "in": 85, "out": 131},
     ),
