@@ -22,7 +22,7 @@ __device__ __forceinline__ void conv_pool_exact(float* out, const float* in, con
     for (int channel = 0; channel < kChannels; ++channel) {
       const float* window = in + (channel * kSide + kPool * y) * kSide + kPool * x;
       const float* filter = weight + (output * kChannels + channel) * kFilterTaps;
-#pragma unroll 1
+#pragma unroll  // neighbouring taps share most of what they load
       for (int tap = 0; tap < kFilterTaps; ++tap) {
         const float* corner = window + tap / kFilterSide * kSide + tap % kFilterSide;
         sum[0][0] = fmaf(corner[0], filter[tap], sum[0][0]);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void linear_exact(float* out, const float* in, const 
 #pragma unroll 1
   for (int i = lane; i < kOut; i += kLanes) {
     float sum = 0.0f;
-#pragma unroll 4
+#pragma unroll 8
     for (int k = 0; k < kIn; ++k) sum = fmaf(in[k], weight[i * kIn + k], sum);
     sum += bias[i];
     out[i] = kRelu ? relu_nan(sum) : sum;

@@ -17,11 +17,25 @@ __device__ __forceinline__ float4 load_global(const float* source) {
   return v;
 }
 
+// The largest magnitude, NaN above all.
+__device__ __forceinline__ float max_magnitude(float most, const float4& v) {
+  return max_nan(max_nan(max_nan(most, fabsf(v.x)), max_nan(fabsf(v.y), fabsf(v.z))), fabsf(v.w));
+}
+
+// Over the four lanes that share a row of weights.
+__device__ __forceinline__ float row_max(float most) {
+  most = max_nan(most, __shfl_xor_sync(kFullWarp, most, 1));
+  return max_nan(most, __shfl_xor_sync(kFullWarp, most, 2));
+}
+
 struct Fc1 {
   static constexpr int kChunks = kFeatures / kChunk;
   Split w[kChunks][4];
+  float scale;  // of the lane's row of weights, NaN if that is out of range
+  int exponent;
 
-  __device__ __forceinline__ void load(const float* weight, int first, int lane) {
+  // `known`: the same rows were loaded before, so `exponent` is theirs and no weight waits for the others.
+  __device__ __forceinline__ void load(const float* weight, int first, bool known, int lane) {
     const float* source = weight + (first + lane / 4) * kFeatures + lane % 4 * 8;
     float4 raw[kChunks][2];
 #pragma unroll
@@ -29,13 +43,21 @@ struct Fc1 {
       raw[chunk][0] = load_global(source + chunk * kChunk);
       raw[chunk][1] = load_global(source + chunk * kChunk + 4);
     }
+    if (!known) {
+      float most[4] = {};  // four short chains
+#pragma unroll
+      for (int i = 0; i < 2 * kChunks; ++i) most[i % 4] = max_magnitude(most[i % 4], raw[i / 2][i % 2]);
+      exponent = row_exponent(row_max(max4(most[0], most[1], most[2], most[3])));
+    }
+    const float up = power_of_two(kTopWeight - exponent);
+    scale = exponent == kUnfit ? nan() : power_of_two(exponent - kTopWeight);
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float4 v = raw[chunk][i];
-        w[chunk][2 * i] = split(v.x * kWeightScale, v.y * kWeightScale);
-        w[chunk][2 * i + 1] = split(v.z * kWeightScale, v.w * kWeightScale);
+        w[chunk][2 * i] = split(v.x * up, v.y * up);
+        w[chunk][2 * i + 1] = split(v.z * up, v.w * up);
       }
     }
   }
@@ -61,10 +83,17 @@ struct Fc1 {
 #pragma unroll
     for (int i = 0; i < 4; ++i) out[i] = acc[0][i] + (acc[1][i] + acc[2][i]);
   }
+
+  // Four lanes share a row of weights, so the scales of a lane's two outputs are with others.
+  __device__ __forceinline__ void unscale(float (&out)[4], int lane) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] *= __shfl_sync(kFullWarp, scale, lane % 4 * 8 + i % 2 * 4);
+  }
 };
 
 // ---- fc2 and fc3: tf32, whose exponents are float's, each operand in two parts -------------------------------------------
-// A thread takes 4 neighbouring k of every 16: two products of k = 8.
+// A thread takes 4 neighbouring k of every 16: two products of k = 8. Overflow shows in the logits. Underflow of low parts, or of
+// products with them, is ruled out: a lane's weights below 2^-95 and hidden values below 2^-96 become NaN, such logits inaccurate.
 
 constexpr int kStep = 16;
 
@@ -80,11 +109,15 @@ __device__ __forceinline__ unsigned low_tf32(float value) {
   return __float_as_uint(value - __uint_as_float(high_tf32(value))) & kTf32Mask;
 }
 
+__device__ __forceinline__ bool tiny(float value) { return value > 0.0f && value < kTiniest; }
+__device__ __forceinline__ bool accurate(float logit) { return fabsf(logit) <= 3.4e38f && !tiny(fabsf(logit)); }
+
 // Eight outputs of a layer of weights [kOut, kIn]. Outputs beyond the last repeat it; inputs beyond the last have weight zero.
 template <int kIn, int kOut>
 struct Linear {
   static constexpr int kSteps = (kIn + kStep - 1) / kStep;
   float4 w[kSteps];
+  float start;  // of the sums: zero, or NaN if weights are too small
 
   __device__ __forceinline__ void load(const float* weight, int first, int lane) {
     const float* source = weight + min(first + lane / 4, kOut - 1) * kIn;
@@ -97,8 +130,23 @@ struct Linear {
     }
   }
 
+  // Not in load(), which is not to wait for what it loads.
+  __device__ __forceinline__ void refuse_tiny() {
+    unsigned any[2] = {};
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      any[0] |= __float_as_uint(w[step].x) | __float_as_uint(w[step].y);
+      any[1] |= __float_as_uint(w[step].z) | __float_as_uint(w[step].w);
+    }
+    // Exponents of 2^-95 and more have one of their upper three bits set.
+    const unsigned magnitudes = (any[0] | any[1]) & 0x7fffffffu;
+    start = __any_sync(kFullWarp, magnitudes != 0 && (magnitudes & 0x70000000u) == 0) ? nan() : 0.0f;
+  }
+
   __device__ __forceinline__ void multiply(float (&out)[4], const float* rows, int stride, int lane) const {
     float acc[3][4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) acc[1][i] = start;
     const float* source = rows + lane / 4 * stride + lane % 4 * 4;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -124,6 +172,11 @@ struct Linear {
   }
 };
 
+__device__ __forceinline__ float hidden(float value) {
+  const float result = relu_nan(value);
+  return tiny(result) ? nan() : result;
+}
+
 // ReLU of value * scale + bias for two neighbouring columns of two rows; columns beyond the last are zero.
 template <int kOut>
 __device__ __forceinline__ void store_hidden(float* rows, int stride, const float (&value)[4], const float* bias,
@@ -133,7 +186,7 @@ __device__ __forceinline__ void store_hidden(float* rows, int stride, const floa
   const float2 add = real ? *reinterpret_cast<const float2*>(bias + column) : make_float2(0.0f, 0.0f);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const float a = relu_nan(fmaf(value[2 * half], scale[half], add.x)), b = relu_nan(fmaf(value[2 * half + 1], scale[half], add.y));
+    const float a = hidden(fmaf(value[2 * half], scale[half], add.x)), b = hidden(fmaf(value[2 * half + 1], scale[half], add.y));
     *reinterpret_cast<float2*>(rows + (lane / 4 + 8 * half) * stride + column) = real ? make_float2(a, b) : make_float2(0.0f, 0.0f);
   }
 }

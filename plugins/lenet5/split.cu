@@ -6,13 +6,13 @@
 // a b = high high + high low + low high + (2^-22), three products with fp32 sums. fc2 and fc3: the same in tf32. The blocks' and
 // warps' shares are those of lenet5_tensor_core, with both parts of windows, map and features in shared memory.
 //
-// Any float32 input. fp16 has a short range, so numbers are scaled by powers of two into it:
+// Any float32 input and any float32 weights. fp16 has a short range, so numbers are scaled by powers of two into it:
 //   pixels     by the largest of the image;
 //   map        by a bound on it, the largest of |pixel| * sum |weights of a channel| + bias over channels (measuring would cost a pass);
 //   features   by the largest of the image;
-//   weights    by 2^8, always: the build refuses conv1, conv2 and fc1 weights whose largest is outside [2^-10, 2^7).
-// An image that one scale does not serve (NaN, infinity, beyond 2^50, below 2^-80, pixels of too different magnitudes, see
-// one_scale) and one whose logits are not finite is done again by image_exact, plain FMA in the same launch.
+//   weights    every row, the weights of one output, by its largest, found while they are converted.
+// split_numbers.cuh says why that is accurate and for which images. All others (NaN, infinity, out of range, results too small for
+// their operands; every image if a row of weights is out of range) are done again by image_exact, plain FMA in the same launch.
 //
 // Bytes: 3136 read and 40 written an image; 164 KB of linear weights from L2 a round of kRound images. Products an image: 420 of k = 16,
 // 210 of k = 8, 45 for fc1 and 37 (tf32) for fc2 and fc3: 38 us for 10,000 images at the rates in tensor_core.cu.
@@ -68,8 +68,12 @@ constexpr int kBiasFc2 = kBiasFc1 + kFc1 * 4;
 constexpr int kBiasFc3 = kBiasFc2 + kFc2 * 4;
 constexpr int kSumOffset = kBiasFc3 + kClasses * 4;       // of |conv1 weights|, of every channel
 constexpr int kScaleOffset = kSumOffset + kConv1Channels * 4;            // of every image's fc1
-constexpr int kExactOffset = kScaleOffset + kRound * 4;   // whether an image is to be done again without tensor cores
-constexpr int kBarrierOffset = (kExactOffset + kRound * 4 + 15) / 16 * 16;
+constexpr int kTrustedOffset = kScaleOffset + kRound * 4;  // a byte an image: whether fc1 found sums of full scale
+constexpr int kExactOffset = kTrustedOffset + kRound;      // and whether it is to be done again without tensor cores
+constexpr int kRows1Offset = kExactOffset + kRound;        // exponents of the rows of weights, a byte each
+constexpr int kRows2Offset = kRows1Offset + kConv1Channels;
+constexpr int kLimitsOffset = (kRows2Offset + kConv2Channels + 15) / 16 * 16;
+constexpr int kBarrierOffset = kLimitsOffset + static_cast<int>(sizeof(Limits));
 constexpr int kBias1Quads = kBarrierOffset + kWarps * 8;
 constexpr int kFeatureOffset = kBias1Quads + kConv1Channels * 16;
 constexpr int kImageOffset = kFeatureOffset + kParts * kFeaturePart;
@@ -86,8 +90,10 @@ static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest 
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void store_fragment(unsigned char* shared, int part_bytes, int index, int lane, float2 pair) {
-  const Split weights = split(pair.x * kWeightScale, pair.y * kWeightScale);
+__device__ __forceinline__ void store_fragment(unsigned char* shared, int part_bytes, int index, int lane, float2 pair,
+                                               int exponent) {
+  const float scale = power_of_two(kTopWeight - exponent);
+  const Split weights = split(pair.x * scale, pair.y * scale);
   const int word = (index / 4 * kLanes + lane) * 4 + index % 4;
   reinterpret_cast<unsigned*>(shared)[word] = weights.high;
   reinterpret_cast<unsigned*>(shared + part_bytes)[word] = weights.low;
@@ -104,47 +110,41 @@ __device__ __forceinline__ void load_fragments(unsigned* w, unsigned source, int
   }
 }
 
+// The exponents of conv1's and conv2's rows, a warp a row, and for conv1 the sum of |weights|, a little more than it is.
+__device__ __forceinline__ void find_rows(signed char* rows1, signed char* rows2, float* sums, const float* raw1, const float* raw2,
+                                          int warp, int lane) {
+  for (int row = warp; row < kConv2Channels; row += kWarps) {
+    float most = 0.0f;
+#pragma unroll
+    for (int k = 0; k < kConv2Taps; k += kLanes) {
+      if (k + lane < kConv2Taps) most = max_nan(most, fabsf(raw2[row * kConv2Taps + k + lane]));
+    }
+    most = warp_max(most);
+    if (lane == 0) rows2[row] = row_exponent(most);
+  }
+  if (warp >= kConv1Channels) return;
+  const float weight = lane < kFilterTaps ? fabsf(raw1[warp * kFilterTaps + lane]) : 0.0f;
+  const float most = warp_max(weight), sum = warp_sum(weight);
+  if (lane == 0) {
+    rows1[warp] = row_exponent(most);
+    sums[warp] = sum * 1.001f;  // so that rounding cannot put a map above its bound
+  }
+}
+
 struct Pixels {
   float4 quads[kFetchSteps];
-  unsigned most;   // bits of the largest |pixel|, NaN above infinity; the same in every lane
-  unsigned least;  // twice the bits of the smallest |pixel| that is not zero, less one
+  float most;  // the largest |pixel|, NaN above infinity; the same in every lane
 };
 
 __device__ __forceinline__ void load_pixels(Pixels& pixels, const float* image, int lane) {
   float most = 0.0f;
-  unsigned least = 0xffffffffu;
 #pragma unroll
   for (int step = 0; step < kFetchSteps; ++step) {
     const float4 quad = load_quad(image + step * kFetchPixels + min(lane, kFetchLanes - 1) * kQuad);
     pixels.quads[step] = quad;
     most = max_nan(max_nan(max_nan(most, fabsf(quad.x)), max_nan(fabsf(quad.y), fabsf(quad.z))), fabsf(quad.w));
-    least = min(min(least, 2 * __float_as_uint(quad.x) - 1), 2 * __float_as_uint(quad.y) - 1);
-    least = min(min(least, 2 * __float_as_uint(quad.z) - 1), 2 * __float_as_uint(quad.w) - 1);
   }
-  pixels.most = __reduce_max_sync(kFullWarp, __float_as_uint(most));
-  pixels.least = __reduce_min_sync(kFullWarp, least);
-}
-
-// Whether one scale serves all pixels: two fp16 parts hold a pixel to 2^-39 of the largest. That is not enough for pixels below
-// 2^-14 of it where the large ones end in a negative sum, which ReLU drops. A few such pixels (noise around zero) do no harm.
-__device__ __forceinline__ bool one_scale(const Pixels& pixels) {
-  if (pixels.most == 0) return true;
-  if (pixels.most < kSmallestBits || pixels.most > kLargestBits) return false;
-  const unsigned small = 2 * (pixels.most - kSmallStep);
-  if (pixels.least >= small) return true;
-  unsigned few = 0, nonzero = 0;
-#pragma unroll
-  for (int step = 0; step < kFetchSteps; ++step) {
-    const float4 quad = pixels.quads[step];
-    const float four[kQuad] = {quad.x, quad.y, quad.z, quad.w};
-#pragma unroll
-    for (int i = 0; i < kQuad; ++i) {
-      const unsigned magnitude = 2 * __float_as_uint(four[i]);
-      nonzero += magnitude != 0;
-      few += magnitude - 1 < small;
-    }
-  }
-  return __reduce_add_sync(kFullWarp, few) * kFewSmall <= __reduce_add_sync(kFullWarp, nonzero);
+  pixels.most = warp_max(most);
 }
 
 __device__ __forceinline__ void build_windows(__half* windows, const Pixels& pixels, float scale, const WindowStore& store) {
@@ -174,14 +174,15 @@ __device__ __forceinline__ void conv1_sums(float (&acc)[2][kConv1Tiles][4], unsi
   conv1_product<false>(acc, x, w[0], bias);
 }
 
-__device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[2][kConv1Tiles][4], float scale) {
+__device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[2][kConv1Tiles][4],
+                                             const float (&scale)[kConv1Tiles]) {
 #pragma unroll
   for (int parity = 0; parity < 2; ++parity) {
     float value[kConv1Tiles];
 #pragma unroll
     for (int j = 0; j < kConv1Tiles; ++j) {
       const float most = relu_max4(acc[0][j][2 * parity], acc[0][j][2 * parity + 1], acc[1][j][2 * parity], acc[1][j][2 * parity + 1]);
-      value[j] = most * scale;
+      value[j] = most * scale[j];
     }
     const Split c01 = split(value[0], value[1]), c2 = split(value[2], 0.0f);
     uint2* unit = reinterpret_cast<uint2*>(target + parity * kUnitHalves);
@@ -190,8 +191,8 @@ __device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[
   }
 }
 
-// map = ReLU(pooled sum) * scale; `bias` is scaled like the sums.
-__device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, unsigned weights, float scale,
+// map = ReLU(pooled sum) * scale, which is of a lane's three channels; `bias` is scaled like the sums.
+__device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, unsigned weights, const float (&scale)[kConv1Tiles],
                                            const float4 (&bias)[kConv1Tiles], unsigned rows03, unsigned rows14, int lane) {
   unsigned w[kParts][4 * kConv1FragmentQuads];
   load_fragments<kConv1FragmentQuads>(w[0], weights, lane);
@@ -220,8 +221,9 @@ struct FilterRow {
 };
 
 // value[half][group][2]: ReLU(pooled sum * scale + bias) of channel lane / 4 + 8 half, outputs 8 group + lane % 4 * 2 and the next.
-__device__ __forceinline__ void conv2_pool(float (&value)[2][kConv2Groups][2], unsigned map, unsigned weights, float scale,
-                                           const float (&bias)[2], unsigned columns0314, unsigned columns25, int lane) {
+__device__ __forceinline__ void conv2_pool(float (&value)[2][kConv2Groups][2], unsigned map, unsigned weights,
+                                           const float (&scale)[2], const float (&bias)[2], unsigned columns0314, unsigned columns25,
+                                           int lane) {
   float acc[kConv2Groups][2][2][4] = {};
   FilterRow w[2][kParts];  // of even and odd ky
 #pragma unroll
@@ -257,18 +259,20 @@ __device__ __forceinline__ void conv2_pool(float (&value)[2][kConv2Groups][2], u
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float most = max4(acc[group][0][0][i], acc[group][0][1][i], acc[group][1][0][i], acc[group][1][1][i]);
-      value[i / 2][group][i % 2] = fmaxf(fmaf(most, scale, bias[i / 2]), 0.0f);
+      value[i / 2][group][i % 2] = relu_nan(fmaf(most, scale[i / 2], bias[i / 2]));
     }
   }
 }
 
-// Features to fp16 parts; returns what a sum over features and scaled weights is to be multiplied with.
-__device__ __forceinline__ float store_features(__half* features, const float (&value)[2][kConv2Groups][2], int lane) {
+// Features to fp16 parts. Returns what a sum over features is to be multiplied with; NaN if all are below 2^(least - 1), unless
+// the map is zero, so that they are right whatever they are.
+__device__ __forceinline__ float store_features(__half* features, const float (&value)[2][kConv2Groups][2], int least,
+                                                bool zero_map, int lane) {
   float most = 0.0f;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) most = fmaxf(most, value[i / 4][i / 2 % 2][i % 2]);
-  most = __uint_as_float(__reduce_max_sync(kFullWarp, __float_as_uint(most)));
-  const int exponent = kTopExponent - exponent_above(most);
+  for (int i = 0; i < 8; ++i) most = max_nan(most, value[i / 4][i / 2 % 2][i % 2]);
+  most = warp_max(most);
+  const int above = exponent_above(most), exponent = kTopExponent - above;
   const float scale = power_of_two(exponent);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -279,7 +283,8 @@ __device__ __forceinline__ float store_features(__half* features, const float (&
     *reinterpret_cast<uint2*>(target) = make_uint2(a.high, b.high);
     *reinterpret_cast<uint2*>(target + kFeaturePart / 2) = make_uint2(a.low, b.low);
   }
-  return power_of_two(-exponent) / kWeightScale;
+  if (zero_map && most == 0.0f) return 0.0f;
+  return above > kSmallestExponent && (above >= least || zero_map) ? power_of_two(-exponent) : nan();
 }
 
 // ---- who does what in the linear layers ------------------------------------------------------------------------------------
@@ -330,35 +335,44 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
   copy_async_wait<1>();
   __syncthreads();
   float* sums = reinterpret_cast<float*>(shared + kSumOffset);
-  if (warp == kWarps - 1 && lane < kConv1Channels) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int tap = 0; tap < kFilterTaps; ++tap) sum += fabsf(raw1[lane * kFilterTaps + tap]);
-    sums[lane] = sum;
-    const float bias = reinterpret_cast<const float*>(shared + kBias1)[lane];
-    reinterpret_cast<float4*>(shared + kBias1Quads)[lane] = make_float4(bias, bias, bias, bias);
+  signed char* rows1 = reinterpret_cast<signed char*>(shared + kRows1Offset);
+  signed char* rows2 = reinterpret_cast<signed char*>(shared + kRows2Offset);
+  find_rows(rows1, rows2, sums, raw1, raw2, warp, lane);
+  if (thread < kConv1Channels) {
+    const float bias = reinterpret_cast<const float*>(shared + kBias1)[thread];
+    reinterpret_cast<float4*>(shared + kBias1Quads)[thread] = make_float4(bias, bias, bias, bias);
+  }
+  __syncthreads();
+  if (warp == kWarps - 1) {
+    const Limits limits = find_limits(rows1, rows2, lane);
+    if (lane == 0) *reinterpret_cast<Limits*>(shared + kLimitsOffset) = limits;
   }
   for (int index = warp; index < kConv1Fragments; index += kWarps) {
-    store_fragment(shared + kConv1Offset, kConv1Part, index, lane, conv1_fragment(raw1, index, lane));
+    const int tile = index < kConv1Taps2 ? index / 4 : index - kConv1Taps2;
+    store_fragment(shared + kConv1Offset, kConv1Part, index, lane, conv1_fragment(raw1, index, lane),
+                   rows1[conv1_channel(tile, lane / 4)]);
   }
+  static_assert(kWarps % 2 == 0, "a warp's fragments belong to the same half of the channels");
+  const int exponent2 = rows2[lane / 4 + warp % 2 * 8];
   for (int index = warp; index < kConv2Fragments; index += kWarps) {
     const bool paired = index < kConv2Pairs;
     const int ky = paired ? index / 8 : (index - kConv2Pairs) / 2, kx = paired ? pair_kx(index) : 2;
-    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(raw2, ky, kx, index % 2, lane));
+    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(raw2, ky, kx, index % 2, lane), exponent2);
   }
   __syncthreads();
 
   __half* features = reinterpret_cast<__half*>(shared + kFeatureOffset);
   float* scales = reinterpret_cast<float*>(shared + kScaleOffset);
-  int* exact = reinterpret_cast<int*>(shared + kExactOffset);
+  unsigned char* trusted = shared + kTrustedOffset;
+  unsigned char* exact = shared + kExactOffset;
   float* hidden1 = reinterpret_cast<float*>(shared + kHidden1Offset);
   float* hidden2 = reinterpret_cast<float*>(shared + kHidden2Offset);
-  const float channel_sum = sums[lane % kConv1Channels];
-  const float channel_bias = reinterpret_cast<const float*>(shared + kBias1)[lane % kConv1Channels];
   const WindowStore store = window_store(lane);
   const unsigned rows03 = window_rows03(lane), rows14 = window_rows14(lane);
   const unsigned columns0314 = map_columns0314(lane), columns25 = map_columns25(lane);
   const unsigned weights1 = shared_address(shared + kConv1Offset), weights2 = shared_address(shared + kConv2Offset);
+
+  int exponent_fc1 = 0;
 
 #pragma unroll 1
   for (int base = 0; base < count; base += kRound) {
@@ -372,53 +386,74 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       Pixels pixels;
       load_pixels(pixels, fetch.buffer, lane);
       // Every channel of the map lies in [0, bound1], so its scale follows from the largest pixel alone.
-      const float channel_bound = relu_nan(fmaf(__uint_as_float(pixels.most), channel_sum, channel_bias));
-      const float bound1 = __uint_as_float(__reduce_max_sync(kFullWarp, __float_as_uint(channel_bound)));
-      const int exponent0 = kTopExponent - max(exponent_above(__uint_as_float(pixels.most)), kSmallestPixel);
-      const int exponent1 = kTopExponent - 1 - exponent_above(bound1);
-      const bool fits = one_scale(pixels) && bound1 <= kLargestBound && exponent1 - exponent0 >= kSmallestExponent;
+      const float channel_bias = reinterpret_cast<const float*>(shared + kBias1)[lane % kConv1Channels];
+      const float bound1 = warp_max(relu_nan(fmaf(pixels.most, sums[lane % kConv1Channels], channel_bias)));
+      const bool blank = pixels.most == 0.0f;
+      const int exponent0 = blank ? 0 : kTopExponent - exponent_above(pixels.most);
+      const int exponent1 = bound1 == 0.0f ? 0 : kTopExponent - 1 - exponent_above(bound1);
+      const Limits limits = *reinterpret_cast<const Limits*>(shared + kLimitsOffset);
+      const bool in_range = blank || (__float_as_uint(pixels.most) >= kSmallestBits && __float_as_uint(pixels.most) <= kLargestBits);
+      const bool fits = in_range && bound1 <= kLargestBound && exponent0 <= limits.most_pixel &&
+                        exponent1 - exponent0 >= limits.least_step && exponent1 <= limits.most_map;
       __syncwarp();  // every lane has read what the windows overwrite
       if (fits) {
         build_windows(windows, pixels, power_of_two(exponent0), store);
         __syncwarp();
-        const float sum_scale = power_of_two(exponent0) * kWeightScale;
         float4 bias[kConv1Tiles];
+        float scale[kConv1Tiles];
         load_bias(bias, shared_address(shared + kBias1Quads), lane);
 #pragma unroll
         for (int j = 0; j < kConv1Tiles; ++j) {
-          bias[j] = make_float4(bias[j].x * sum_scale, bias[j].y * sum_scale, bias[j].z * sum_scale, bias[j].w * sum_scale);
+          const int exponent = kTopWeight - rows1[(lane >> 1 & 1) * 3 + j] + exponent0;  // of the sums
+          const float up = power_of_two(exponent);
+          bias[j] = make_float4(bias[j].x * up, bias[j].y * up, bias[j].z * up, bias[j].w * up);
+          scale[j] = power_of_two(min(exponent1 - exponent, kScaleLimit));  // the least only where all sums are negative
         }
-        conv1_pool(map, shared_address(windows), weights1, power_of_two(exponent1 - exponent0) / kWeightScale, bias, rows03, rows14,
-                   lane);
+        conv1_pool(map, shared_address(windows), weights1, scale, bias, rows03, rows14, lane);
       }
       __syncwarp();
       if (next < count) fetch.start(next_image, lane);
-      float scale = __int_as_float(0x7fc00000);  // NaN: the logits will say that this image needs the exact path
+      float scale = nan();  // the logits will say that this image needs the exact path
       if (fits) {
         const float* bias2 = reinterpret_cast<const float*>(shared + kBias2) + lane / 4;
         const float bias[2] = {bias2[0], bias2[8]};
-        float value[2][kConv2Groups][2];
-        conv2_pool(value, shared_address(map), weights2, power_of_two(-exponent1) / kWeightScale, bias, columns0314, columns25, lane);
-        scale = store_features(features + image * kFeatureStride, value, lane);
+        float sum_scale[2], value[2][kConv2Groups][2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) sum_scale[half] = power_of_two(rows2[lane / 4 + 8 * half] - kTopWeight - exponent1);
+        conv2_pool(value, shared_address(map), weights2, sum_scale, bias, columns0314, columns25, lane);
+        scale = store_features(features + image * kFeatureStride, value, limits.least_feature - exponent1, bound1 == 0.0f, lane);
       }
-      if (lane == 0) scales[image] = scale;
+      if (lane == 0) {
+        scales[image] = scale;
+        trusted[image] = 0;
+      }
     }
     if (base == 0) copy_async_wait<0>();
 
     const int tiles = (images + kRowsATile - 1) / kRowsATile;
     // The first column tile of a warp, for sixteen warps the only one, is loaded before the barrier.
     Fc1 fc1 = {};
-    if (warp < kFc1 / 8) fc1.load(fc1_weight, warp * 8, lane);
+    fc1.exponent = exponent_fc1;
+    if (warp < kFc1 / 8) fc1.load(fc1_weight, warp * 8, kWarps >= kColumns1 && base > 0, lane);
+    exponent_fc1 = fc1.exponent;
     Linear<kFc1, kFc2> fc2;
     fc2.load(fc2_weight, warp * 8, lane);
     __syncthreads();
     for (int column = warp; column < kColumns1; column += kWarps) {
-      if (column != warp && column < kFc1 / 8) fc1.load(fc1_weight, column * 8, lane);
+      if (column != warp && column < kFc1 / 8) fc1.load(fc1_weight, column * 8, false, lane);
       for (int tile = 0; tile < tiles; ++tile) {
         float value[4] = {};
         const int row = tile * kRowsATile;
-        if (column < kFc1 / 8) fc1.multiply<kFeaturePart>(value, features + row * kFeatureStride, lane);
         const float scale[2] = {scales[row + lane / 4], scales[row + lane / 4 + 8]};
+        if (column < kFc1 / 8) {
+          fc1.multiply<kFeaturePart>(value, features + row * kFeatureStride, lane);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const bool full = value[2 * half] >= kTrustedSum || value[2 * half + 1] >= kTrustedSum;
+            if (full || scale[half] == 0.0f) trusted[row + lane / 4 + 8 * half] = 1;
+          }
+          fc1.unscale(value, lane);
+        }
         store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, reinterpret_cast<const float*>(shared + kBiasFc1),
                            scale, column * 8, lane);
       }
@@ -427,6 +462,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
     __syncthreads();
     for (int column = warp; column < kColumns2; column += kWarps) {
       if (column != warp) fc2.load(fc2_weight, column * 8, lane);
+      fc2.refuse_tiny();
       for (int tile = 0; tile < tiles; ++tile) {
         float value[4];
         const int row = tile * kRowsATile;
@@ -442,8 +478,9 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
     fc3.load(fc3_weight, column_tile * 8, lane);
     if (thread < kRound) exact[thread] = 0;
     __syncthreads();
-    bool finite = true;
+    bool good = true;
     if (warp < 2 * tiles) {
+      fc3.refuse_tiny();
       const int row = warp / 2 * kRowsATile, column = column_tile * 8 + lane % 4 * 2;
       float value[4];
       fc3.multiply(value, hidden2 + row * kHidden2Stride, kHidden2Stride, lane);
@@ -454,13 +491,13 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
         const float* bias = reinterpret_cast<const float*>(shared + kBiasFc3) + column;
         const float2 logits = make_float2(value[2 * half] + bias[0], value[2 * half + 1] + bias[1]);
         *reinterpret_cast<float2*>(y + static_cast<long long>(base + image) * kClasses + column) = logits;
-        if (!(fabsf(logits.x) <= 3.4e38f && fabsf(logits.y) <= 3.4e38f)) {
-          finite = false;
+        if (!(accurate(logits.x) && accurate(logits.y) && trusted[image])) {
+          good = false;
           exact[image] = 1;
         }
       }
     }
-    if (__syncthreads_or(!finite)) {
+    if (__syncthreads_or(!good)) {
       const Weights weights = {conv1_weight, conv1_bias, conv2_weight, conv2_bias, fc1_weight,
                                fc1_bias,     fc2_weight, fc2_bias,     fc3_weight, fc3_bias};
 #pragma unroll 1

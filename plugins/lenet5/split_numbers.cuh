@@ -1,4 +1,12 @@
-// Float32 as two fp16 numbers, and the powers of two that bring it into fp16's range.
+// Float32 as two fp16 numbers: the powers of two that bring it into fp16's range, and when that is accurate.
+//
+// Scaled so that the largest of them lies just below 2^top, numbers are held to 2^-25 absolutely (half of fp16's smallest) or 2^-22
+// relatively, whichever is coarser: to 2^-39 of the largest or better. So a sum of products is right to a few 2^-38 of its FULL SCALE,
+// the largest activation times the largest weight of its row, however small or unlike the other numbers are. What can be lost
+// is only a result far below that: where ReLU drops all sums that the large numbers take part in, or where they meet
+// zeros. Hence the rule: an image counts if its largest feature (after conv2) and one of its fc1 sums reach 2^-14 of full scale, and
+// is done in plain float32 otherwise. Errors are then below about 2^-20 of the layer's largest output. Common images reach 2^-4.
+// Scales themselves stay inside float by the ranges below; rows of weights and images outside of them go the plain way too.
 #pragma once
 
 #include "common.cuh"
@@ -7,21 +15,61 @@
 
 namespace lenet5 {
 
-constexpr float kWeightScale = 256.0f;
-constexpr int kTopExponent = 14;                     // scaled values stay below 2^14, well inside fp16
-constexpr int kSmallestPixel = -80;                  // 2^-80 and 2^50: between them no scale and no bound leaves float
+constexpr int kTopExponent = 14;                     // scaled activations stay below 2^14 (the map, whose bound is rough, below 2^13),
+constexpr int kTopWeight = 15;                       // scaled weights below 2^15
+constexpr int kSmallestPixel = -80;                  // the largest pixel of an image is in [2^-80, 2^50) or zero
 constexpr unsigned kSmallestBits = static_cast<unsigned>(127 + kSmallestPixel) << 23;
 constexpr unsigned kLargestBits = (127u + 50u) << 23;
+constexpr int kSmallestWeight = -70;                 // the largest weight of a row in [2^-70, 2^60) or zero
+constexpr int kLargestWeight = 60;
+constexpr int kZeroRow = -20;                        // the exponent of a row of zeros: any would do
+constexpr int kUnfit = -128;                         // and of a row that has none
 constexpr float kLargestBound = 1.15292150e18f;      // 2^60
 constexpr int kSmallestExponent = -100;
-constexpr unsigned kSmallStep = 14u << 23;           // see one_scale
-constexpr unsigned kFewSmall = 64;
+constexpr int kScaleLimit = 110;                     // no scale that is made of several leaves [2^-110, 2^110]
+constexpr int kTrustedDepth = 14;                    // 2^-14 of full scale, see above
+constexpr float kTrustedSum = 16384.0f;              // the same of features and weights scaled: 2^(14 + 15 - 1 - 14)
+constexpr float kTiniest = 1.26217745e-29f;          // 2^-96: below, products of tf32 parts could leave float
 
+__device__ __forceinline__ float nan() { return __int_as_float(0x7fffffff); }
 __device__ __forceinline__ float power_of_two(int exponent) { return __int_as_float((exponent + 127) << 23); }
 
 // e such that value < 2^e; value >= 0 and finite.
 __device__ __forceinline__ int exponent_above(float value) {
   return max((__float_as_int(value) >> 23) - 126, kSmallestExponent);
+}
+
+// The same of the largest |weight| of a row, in kSmallestWeight + 1 .. kLargestWeight; kZeroRow, kUnfit.
+__device__ __forceinline__ int row_exponent(float most) {
+  if (most == 0.0f) return kZeroRow;
+  const int exponent = (__float_as_int(most) >> 23) - 126;  // 129 for infinity and NaN
+  return exponent > kSmallestWeight && exponent <= kLargestWeight ? exponent : kUnfit;
+}
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(kFullWarp, value, offset);
+  return value;
+}
+
+// Of values >= 0, NaN above all.
+__device__ __forceinline__ float warp_max(float value) {
+  return __uint_as_float(__reduce_max_sync(kFullWarp, __float_as_uint(value)));
+}
+
+// What the weights of both convolutions ask of an image's scales: 2^pixel for its pixels, 2^map for its map.
+struct alignas(16) Limits {
+  int most_pixel, least_step, most_map, least_feature;  // step: map - pixel; least_feature: of exponent_above(features) + map
+};
+
+// By a warp, from the exponents of conv1's and conv2's rows.
+__device__ __forceinline__ Limits find_limits(const signed char* rows1, const signed char* rows2, int lane) {
+  const int low1 = __reduce_min_sync(kFullWarp, static_cast<int>(rows1[lane % kConv1Channels]));
+  const int low2 = __reduce_min_sync(kFullWarp, static_cast<int>(rows2[lane % kConv2Channels]));
+  const int high2 = __reduce_max_sync(kFullWarp, static_cast<int>(rows2[lane % kConv2Channels]));
+  constexpr int kSpare = kScaleLimit - kTopWeight;
+  if (low1 == kUnfit || low2 == kUnfit) return {-1024, 1024, -1024, 1024};  // no image has such scales
+  return {kSpare + low1, -kSpare - low1, min(kSpare + low2, kScaleLimit), high2 + kTopExponent - 1 - kTrustedDepth};
 }
 
 struct Split {
