@@ -1,4 +1,5 @@
-// lenet5_split's way out: one warp computes any one image, whatever its numbers, with plain float32 multiply-adds.
+// lenet5_split's way out: one warp computes any one image, whatever its numbers, with plain float32 multiply-adds. Where a whole
+// block takes it, its warps have an image each.
 #pragma once
 
 #include "common.cuh"

@@ -1,12 +1,13 @@
 // Float32 as two fp16 numbers: the powers of two that bring it into fp16's range, and when that is accurate.
 //
-// Scaled so that the largest of them lies just below 2^top, numbers are held to 2^-25 absolutely (half of fp16's smallest) or 2^-22
-// relatively, whichever is coarser: to 2^-39 of the largest or better. So a sum of products is right to a few 2^-38 of its FULL SCALE,
-// the largest activation times the largest weight of its row, however small or unlike the other numbers are. What can be lost
-// is only a result far below that: where ReLU drops all sums that the large numbers take part in, or where they meet
-// zeros. Hence the rule: an image counts if its largest feature (after conv2) and one of its fc1 sums reach 2^-14 of full scale, and
-// is done in plain float32 otherwise. Errors are then below about 2^-20 of the layer's largest output. Common images reach 2^-4.
-// Scales themselves stay inside float by the ranges below; rows of weights and images outside of them go the plain way too.
+// Scaled so that the largest lies just below 2^14 or 2^15, a number is held to 2^-22 of itself or to 2^-25 (half of fp16's smallest),
+// whichever is more: small ones to some 2^-38 of the largest. So a sum of products is as right as if it were of float's, but for a few
+// 2^-38 of its FULL SCALE, the largest activation times the largest weight of its row, however unlike the numbers are. That
+// loses only results far below full scale: where ReLU drops all sums that the large numbers take part in, or where they meet
+// zeros. Hence the rule, which needs no look at single numbers: an image counts if its largest feature (after conv2, bias
+// included) and one of its fc1 sums reach 2^-14 of full scale; common images reach 2^-4. What the rule lets through adds an error of
+// about 2^-20 to a layer's largest output. Everything else is done in plain float32, and so is what the scales themselves cannot hold:
+// they stay inside float while weights and images keep the wide ranges below.
 #pragma once
 
 #include "common.cuh"
