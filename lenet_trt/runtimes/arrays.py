@@ -21,6 +21,11 @@ from lenet_trt.errors import LenetTrtError
 Shape: TypeAlias = tuple[int, ...]
 
 
+ONE_CONTEXT = (
+    "use the GPU's primary context everywhere (PyCUDA: import pycuda.autoprimaryctx, not pycuda.autoinit) and one GPU"
+)
+
+
 class DeviceArray:
     """Memory on the GPU: dense, last axis fastest; ``owner`` keeps it alive."""
 
@@ -47,24 +52,30 @@ class DeviceArray:
 class Library:
     """How one library's arrays are looked at and made.
 
-    ``view`` gives the memory of an array, ``wrap`` an array over memory, ``empty`` a new array that is first used in a
-    stream; ``stream`` is the raw handle of the stream that the library is working on.
+    ``view`` gives the memory of an array, ``pointer`` its address alone, ``key`` what tells arrays apart whose calls
+    differ; ``wrap`` gives an array over memory, ``empty`` a new one like that memory, to be used in a stream (None: the
+    library's own current one); ``stream`` is the raw handle of that current one.
     """
 
     name: str
     view: Callable[[Any], DeviceArray]
+    pointer: Callable[[Any], int]
+    key: Callable[[Any], tuple[Any, ...]]
     wrap: Callable[[DeviceArray], Any]
-    empty: Callable[[Shape, str, int], Any]
+    empty: Callable[[DeviceArray, int | None], Any]
     stream: Callable[[Any], int]
 
 
 def library_of(array: Any) -> Library | None:
     """The library of a GPU array; None for what is not on a GPU."""
-    name = type(array).__module__.partition(".")[0]
-    if name == "torch":
+    kind = type(array)
+    known = _BY_TYPE.get(kind)
+    if known is None:
+        known = _BY_TYPE[kind] = _LIBRARIES.get(kind.__module__.partition(".")[0], OTHER)
+    if known is TORCH:
         return TORCH if array.is_cuda else None
-    if name in _LIBRARIES:
-        return _LIBRARIES[name]
+    if known is not OTHER:
+        return known
     if hasattr(array, "__cuda_array_interface__"):
         return OTHER
     if hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] == _DLPACK_CUDA:
@@ -107,10 +118,7 @@ def check_memory(array: DeviceArray) -> None:
         raise LenetTrtError(f"the address {array.pointer:#x} of an input is not GPU memory")
     current = ask(cuda.cuCtxGetCurrent(), "cannot ask for the CUDA context")
     if int(context) not in (0, int(current)):  # memory of a stream-ordered pool belongs to no context
-        raise LenetTrtError(
-            "an input lies in another CUDA context than the network: use the GPU's primary context everywhere "
-            "(PyCUDA: import pycuda.autoprimaryctx, not pycuda.autoinit) and one GPU"
-        )
+        raise LenetTrtError(f"an input lies in another CUDA context than the network: {ONE_CONTEXT}")
 
 
 def _torch_view(tensor: Any) -> DeviceArray:
@@ -139,15 +147,20 @@ def _torch_wrap(array: DeviceArray) -> Any:
     return tensor.view(torch.bfloat16) if array.dtype == "bfloat16" else tensor
 
 
-def _torch_empty(shape: Shape, dtype: str, stream: int) -> Any:
+def _torch_key(tensor: Any) -> tuple[Any, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.dtype, tensor.is_contiguous()
+
+
+def _torch_empty(like: DeviceArray, stream: int | None) -> Any:
     import torch
 
-    device = torch.cuda.current_device()
-    if stream == torch._C._cuda_getCurrentRawStream(device):
-        return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+    if stream is None:
+        if isinstance(like.owner, torch.Tensor):
+            return torch.empty_like(like.owner)
+        return torch.empty(like.shape, dtype=getattr(torch, like.dtype), device="cuda")
     # torch hands out memory again in the order of the stream that it was current for.
     with torch.cuda.stream(torch.cuda.ExternalStream(stream)):  # type: ignore[no-untyped-call]
-        return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+        return torch.empty(like.shape, dtype=getattr(torch, like.dtype), device="cuda")
 
 
 def _torch_stream(array: Any) -> int:
@@ -189,11 +202,33 @@ def _interface_stream(array: Any) -> int:
     return int(array.__cuda_array_interface__.get("stream") or 0)
 
 
-def _cupy_empty(shape: Shape, dtype: str, stream: int) -> Any:
+def _interface_key(array: Any) -> tuple[Any, ...]:
+    view = _interface_view(array)
+    return view.pointer, view.shape, view.dtype
+
+
+@dataclass(frozen=True)
+class _RawStream:
+    """A raw handle in the stream protocol of cuda.core."""
+
+    handle: int
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def _cupy_key(array: Any) -> tuple[Any, ...]:
+    return array.data.ptr, array.shape, array.dtype, array.flags.c_contiguous
+
+
+def _cupy_empty(like: DeviceArray, stream: int | None) -> Any:
     import cupy
 
-    with cupy.cuda.ExternalStream(stream):
-        return cupy.empty(shape, dtype)
+    if stream is None:
+        return cupy.empty(like.shape, like.dtype)
+    external = getattr(cupy.cuda.Stream, "from_external", None)  # from CuPy 14 on, in place of ExternalStream
+    with external(_RawStream(stream)) if external is not None else cupy.cuda.ExternalStream(stream):
+        return cupy.empty(like.shape, like.dtype)
 
 
 def _cupy_wrap(array: DeviceArray) -> Any:
@@ -208,10 +243,10 @@ def _cupy_stream(array: Any) -> int:
     return int(cupy.cuda.get_current_stream().ptr)
 
 
-def _pycuda_empty(shape: Shape, dtype: str, stream: int) -> Any:
+def _pycuda_empty(like: DeviceArray, stream: int | None) -> Any:
     from pycuda import gpuarray
 
-    return gpuarray.empty(shape, numpy_dtype(dtype))
+    return gpuarray.empty(like.shape, numpy_dtype(like.dtype))
 
 
 def _pycuda_wrap(array: DeviceArray) -> Any:
@@ -220,22 +255,16 @@ def _pycuda_wrap(array: DeviceArray) -> Any:
     return gpuarray.GPUArray(array.shape, numpy_dtype(array.dtype), base=array, gpudata=array.pointer)
 
 
-def _numba_empty(shape: Shape, dtype: str, stream: int) -> Any:
+def _numba_empty(like: DeviceArray, stream: int | None) -> Any:
     from numba import cuda
 
-    return cuda.device_array(shape, numpy_dtype(dtype))
+    return cuda.device_array(like.shape, numpy_dtype(like.dtype))
 
 
 def _numba_wrap(array: DeviceArray) -> Any:
     from numba import cuda
 
     return cuda.as_cuda_array(array)
-
-
-def _own_empty(shape: Shape, dtype: str, stream: int = 0) -> DeviceArray:
-    """Memory of our own, where nobody else's allocator is there to ask."""
-    buffer = Buffer(math.prod(shape) * numpy_dtype(dtype).itemsize)
-    return DeviceArray(buffer.pointer, shape, dtype, buffer)
 
 
 def _dlpack_tensor(array: Any) -> Any:
@@ -248,19 +277,66 @@ def _dlpack_tensor(array: Any) -> Any:
     return torch.utils.dlpack.from_dlpack(array)
 
 
+def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
+    """New memory on the GPU, freed with the object; for where nobody else's allocator is there to ask."""
+    buffer = Buffer(math.prod(shape) * numpy_dtype(dtype).itemsize)
+    return DeviceArray(buffer.pointer, tuple(shape), dtype, buffer)
+
+
+def _interface_pointer(array: Any) -> int:
+    return int(array.__cuda_array_interface__["data"][0] or 0)
+
+
+def _dlpack_view(array: Any) -> DeviceArray:
+    return _torch_view(_dlpack_tensor(array))
+
+
+def _dlpack_key(array: Any) -> tuple[Any, ...]:
+    return _torch_key(_dlpack_tensor(array))
+
+
+def _default_stream(array: Any) -> int:
+    return 0
+
+
 _DLPACK_CUDA = 2
-TORCH = Library("torch", _torch_view, _torch_wrap, _torch_empty, _torch_stream)
-OTHER = Library("cuda array interface", _interface_view, lambda array: array, _own_empty, _interface_stream)
-DLPACK = Library("dlpack", lambda array: _torch_view(_dlpack_tensor(array)), _torch_wrap, _torch_empty, lambda array: 0)
-_NUMBA = Library("numba", _interface_view, _numba_wrap, _numba_empty, _interface_stream)
+TORCH = Library(
+    "torch",
+    _torch_view,
+    lambda tensor: int(tensor.data_ptr()),
+    _torch_key,
+    _torch_wrap,
+    _torch_empty,
+    _torch_stream,
+)
+OTHER = Library(
+    "cuda array interface",
+    _interface_view,
+    lambda array: int(array.pointer),
+    _interface_key,
+    lambda array: array,
+    lambda like, stream: own_array(like.shape, like.dtype),
+    _interface_stream,
+)
+DLPACK = Library("dlpack", _dlpack_view, TORCH.pointer, _dlpack_key, _torch_wrap, _torch_empty, _default_stream)
+_NUMBA = Library(
+    "numba", _interface_view, _interface_pointer, _interface_key, _numba_wrap, _numba_empty, _interface_stream
+)
 _LIBRARIES = {
-    "cupy": Library("cupy", _interface_view, _cupy_wrap, _cupy_empty, _cupy_stream),
-    "pycuda": Library("pycuda", _interface_view, _pycuda_wrap, _pycuda_empty, lambda array: 0),
+    "torch": TORCH,
+    "cupy": Library(
+        "cupy", _interface_view, lambda array: int(array.data.ptr), _cupy_key, _cupy_wrap, _cupy_empty, _cupy_stream
+    ),
+    "pycuda": Library(
+        "pycuda",
+        _interface_view,
+        lambda array: int(array.gpudata),
+        _interface_key,
+        _pycuda_wrap,
+        _pycuda_empty,
+        _default_stream,
+    ),
     "numba": _NUMBA,
     "numba_cuda": _NUMBA,
 }
-
-
-def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
-    """New memory on the GPU, freed with the object."""
-    return _own_empty(tuple(shape), dtype)
+_BY_TYPE: dict[type, Library] = {}

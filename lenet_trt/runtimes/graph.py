@@ -38,10 +38,11 @@ class GraphRuntime:
             self._program = TorchProgram(model, self._device)
         self.inputs, self.outputs = self._program.inputs, self._program.outputs
         self.where = f"{torch.cuda.get_device_name(self._device)}, torch {torch.__version__} and our kernels"
+        self._stale_memory = False
         self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
         self._capturing = threading.Lock()
 
-    def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall:
+    def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
         """Capture the network on these inputs, after a run node by node, so that a failure has its node's name."""
         import torch
 
@@ -54,10 +55,17 @@ class GraphRuntime:
             torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
             _device_errors("the network"),
         ):
+            if self._stale_memory:
+                # Each graph has memory of its own, which torch gives back for others only when it is told to.
+                self._stale_memory = False
+                torch.cuda.empty_cache()
             with torch.cuda.stream(self._stream):
-                self._program.run(tensors, moved, after=self._stream.synchronize)
+                outputs = self._program.run(tensors, moved, after=self._stream.synchronize)
+                if all(output.numel() == 0 for output in outputs):
+                    return EmptyCall(outputs)
+                del outputs
                 graph = torch.cuda.CUDAGraph()
-                # Other threads may go on working meanwhile. torch.cuda.graph() would collect garbage as well.
+                # Other threads may go on working meanwhile.
                 graph.capture_begin(capture_error_mode="thread_local")
                 try:
                     outputs = self._program.run(tensors, moved)
@@ -66,18 +74,35 @@ class GraphRuntime:
                         graph.capture_end()
                     raise
                 graph.capture_end()
-            return GraphCall(graph, outputs, (moved, self._program))
+            return GraphCall(graph, outputs, (moved, self._program), self._freed)
+
+    def _freed(self) -> None:
+        self._stale_memory = True
 
     def close(self) -> None:
-        """Let go of the weights; calls that were made ready keep what they need."""
+        """Let go of the weights and of the memory of freed calls; calls that are still there keep what they need."""
+        import torch
+
         del self._program
+        torch.cuda.empty_cache()
+
+
+class EmptyCall:
+    """A batch of 0: there is nothing to do."""
+
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        self.outputs = tuple(TORCH.view(output) for output in outputs)
+
+    def __call__(self, stream: int) -> None:
+        """Do nothing."""
 
 
 class GraphCall:
     """A captured network: reads its inputs' addresses, writes ``outputs``."""
 
-    def __init__(self, graph: Any, outputs: Sequence[Any], kept: Any) -> None:
+    def __init__(self, graph: Any, outputs: Sequence[Any], kept: Any, freed: Callable[[], None]) -> None:
         self.outputs = tuple(TORCH.view(output) for output in outputs)
+        self._freed = freed
         self._graph = graph
         self._kept = kept  # memory that the graph reads
         self._replay = _replay(graph)
@@ -85,6 +110,10 @@ class GraphCall:
     def __call__(self, stream: int) -> None:
         """Put the graph into the stream."""
         self._replay(stream)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_freed"):
+            self._freed()
 
 
 def _replay(graph: Any) -> Callable[[int], None]:

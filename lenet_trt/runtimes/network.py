@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lenet_trt.device import Stream, ask, current_context, driver
 from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.runtimes.arrays import DeviceArray, Library, check_memory, library_of, own_array, raw_stream
+from lenet_trt.runtimes.arrays import ONE_CONTEXT, DeviceArray, Library, check_memory, library_of, own_array, raw_stream
 from lenet_trt.runtimes.protocol import IMAGE_DTYPE, Call, DeviceRuntime, HostRuntime, Port
 
 Key: TypeAlias = tuple[Any, ...]
@@ -25,6 +25,8 @@ _PIXEL_MAX = 255
 _KEPT_SHAPES = 8
 _KEPT_ADDRESSES = 16
 _IDLE_CALLS = 4096
+_LOOK_EVERY = 64
+_SEEN_ADDRESSES = 1024
 
 
 class Network:
@@ -71,15 +73,18 @@ class Network:
         Raises:
             LenetTrtError: inputs that the network does not take, or a failure on the device, with the node's name.
         """
+        device = self._device
+        if device is not None and (results := device.known(batch, stream)) is not None:
+            return self._single(results)
         libraries = self._libraries(batch)
         if libraries is None:
             return self._single(self._on_host(batch))
-        if self._device is None:
+        if device is None:
             raise LenetTrtError(
                 f"the inputs are on the GPU and {self.where} computes on the host: copy them (.cpu(), .get()), "
                 "or load the network with another runtime"
             )
-        return self._single(self._device.call(libraries, batch, stream))
+        return self._single(device.call(libraries, batch, stream))
 
     def prepare(self, *batch: Any, stream: Any = None) -> Prepared:
         """Make a call ready that reads these very arrays each time, and writes the same outputs: the least overhead.
@@ -151,19 +156,24 @@ class _Ordered:
 
     def __init__(self, call: Call, inputs: Sequence[DeviceArray]) -> None:
         self.call = call
-        self.inputs = inputs
-        self.outputs = call.outputs
+        self.owned = inputs
+        self.inputs = [(own.pointer, own.nbytes) for own in inputs]
+        self.outputs = [(output, output.pointer, output.nbytes) for output in call.outputs]
         self._done = ask(driver().cuEventCreate(driver().CUevent_flags.CU_EVENT_DISABLE_TIMING), "cannot make an event")
+        self._record = driver().cuEventRecord
         self._stream: int | None = None
         self.last_used = 0
 
     def begin(self, stream: int) -> None:
-        if self._stream is not None and stream != self._stream:
-            ask(driver().cuStreamWaitEvent(stream, self._done, 0), "cannot wait in a stream")
-        self._stream = stream
+        if stream != self._stream:
+            if self._stream is not None:
+                ask(driver().cuStreamWaitEvent(stream, self._done, 0), "cannot wait in a stream")
+            self._stream = stream
 
     def end(self, stream: int) -> None:
-        ask(driver().cuEventRecord(self._done, stream), "cannot record an event")
+        (status,) = self._record(self._done, stream)
+        if status != 0:
+            ask((status,), "cannot record an event")
 
     def __del__(self) -> None:
         if hasattr(self, "_done"):
@@ -185,37 +195,51 @@ class _OnDevice:
         self._calls = 0
         self._own_stream: Stream | None = None
         self._copy = driver().cuMemcpyDtoDAsync
+        self._context = current_context().key
 
     def call(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> list[Any]:
         """Run arrays on the GPU; the results are new ones of the first input's library."""
         views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
-        library = libraries[0]
-        handle = library.stream(batch[0]) if stream is None else raw_stream(stream)
+        handle = libraries[0].stream(batch[0]) if stream is None else raw_stream(stream)
+        key = tuple(library.key(array) for library, array in zip(libraries, batch, strict=True))
         self._enter()
-        key = tuple((view.pointer, view.shape, view.dtype) for view in views)
         with self._lock:
-            ordered = self._by_address.get(key)
-            direct = ordered is not None
-            if ordered is None:
-                ordered, direct = self._find(key, views, handle)
-            self._calls += 1
-            ordered.last_used = self._calls
-            ordered.begin(handle)
-            if not direct:
-                for view, own in zip(views, ordered.inputs, strict=True):
-                    self._move(own.pointer, view.pointer, view.nbytes, handle)
-            ordered.call(handle)
-            results = []
-            for output in ordered.outputs:
-                result = library.empty(output.shape, output.dtype, handle)
-                self._move(library.view(result).pointer, output.pointer, output.nbytes, handle)
-                results.append(result)
-            ordered.end(handle)
+            ordered, direct = self._find(key, views, handle)
+            return self._run(ordered, () if direct else views, libraries[0], handle, stream is None)
+
+    def known(self, batch: Sequence[Any], stream: Any) -> list[Any] | None:
+        """Run arrays at addresses that a call was made ready for; None where there is none."""
+        libraries = [library_of(array) for array in batch]
+        key = tuple([library.key(array) for library, array in zip(libraries, batch, strict=True) if library])
+        ordered = self._by_address.get(key)
+        if ordered is None or libraries[0] is None:
+            return None
+        handle = libraries[0].stream(batch[0]) if stream is None else raw_stream(stream)
+        self._enter()
+        with self._lock:
+            return self._run(ordered, (), libraries[0], handle, stream is None)
+
+    def _run(
+        self, ordered: _Ordered, copied: Sequence[DeviceArray], library: Library, stream: int, current: bool
+    ) -> list[Any]:
+        self._calls += 1
+        ordered.last_used = self._calls
+        ordered.begin(stream)
+        for view, (pointer, count) in zip(copied, ordered.inputs, strict=False):
+            self._move(pointer, view.pointer, count, stream)
+        ordered.call(stream)
+        results = []
+        for output, pointer, count in ordered.outputs:
+            result = library.empty(output, None if current else stream)
+            self._move(library.pointer(result), pointer, count, stream)
+            results.append(result)
+        ordered.end(stream)
         return results
 
     def from_host(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Run arrays of the host, and wait for the results."""
         self._enter()
+        self._check_context()
         key = tuple((array.shape, array.dtype.name) for array in arrays)
         cuda = driver()
         with self._lock:
@@ -224,16 +248,16 @@ class _OnDevice:
             stream = self._own_stream
             ordered = self._for_shape(key)
             ordered.begin(stream.handle)
-            for array, own in zip(arrays, ordered.inputs, strict=True):
-                if array.nbytes:
-                    answer = cuda.cuMemcpyHtoDAsync(own.pointer, array.ctypes.data, array.nbytes, stream.handle)
+            for array, (pointer, count) in zip(arrays, ordered.inputs, strict=True):
+                if count:
+                    answer = cuda.cuMemcpyHtoDAsync(pointer, array.ctypes.data, count, stream.handle)
                     ask(answer, "cannot copy to the GPU")
             ordered.call(stream.handle)
             results = []
-            for output in ordered.outputs:
+            for output, pointer, count in ordered.outputs:
                 result = np.empty(output.shape, numpy_dtype(output.dtype))
-                if result.nbytes:
-                    answer = cuda.cuMemcpyDtoHAsync(result.ctypes.data, output.pointer, result.nbytes, stream.handle)
+                if count:
+                    answer = cuda.cuMemcpyDtoHAsync(result.ctypes.data, pointer, count, stream.handle)
                     ask(answer, "cannot copy from the GPU")
                 results.append(result)
             ordered.end(stream.handle)
@@ -262,17 +286,23 @@ class _OnDevice:
             current_context()
             self._threads.ready = True
 
+    def _check_context(self) -> None:
+        if current_context().key != self._context:
+            raise LenetTrtError(f"this thread works in another CUDA context than the network: {ONE_CONTEXT}")
+
     def _find(self, key: Key, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
         """The call for addresses that are new: one with inputs of its own; from the second time on, theirs."""
-        for port, view in zip(self.implementation.inputs, views, strict=True):
-            port.check(view.shape, view.dtype, images=self.scales_images)
-        if key not in self._seen or not self._room():
-            for view in views:
+        if key not in self._seen:
+            self._check_context()
+            for port, view in zip(self.implementation.inputs, views, strict=True):
+                port.check(view.shape, view.dtype, images=self.scales_images)
                 check_memory(view)
             self._seen[key] = None
-            if len(self._seen) > _KEPT_ADDRESSES:
+            if len(self._seen) > _SEEN_ADDRESSES:
                 self._seen.popitem(last=False)
-            return self._for_shape(tuple((view.shape, view.dtype) for view in views)), False
+            return self._for_shape(tuple([(view.shape, view.dtype) for view in views])), False
+        if not self._room():
+            return self._for_shape(tuple([(view.shape, view.dtype) for view in views])), False
         ordered = self._by_address[key] = _Ordered(self._prepare(views, stream), ())
         return ordered, True
 
@@ -280,6 +310,8 @@ class _OnDevice:
         """Whether one more call for an address can be kept; one that is idle gives way."""
         if len(self._by_address) < _KEPT_ADDRESSES:
             return True
+        if self._calls % _LOOK_EVERY:
+            return False
         oldest = min(self._by_address, key=lambda key: self._by_address[key].last_used)
         if self._calls - self._by_address[oldest].last_used < _IDLE_CALLS:
             return False
