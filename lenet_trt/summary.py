@@ -77,9 +77,9 @@ def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
     )
     if any(entry["route"] == "python" for entry in sidecar.plugins):
         return [
-            f"lenet-trt inspect {engine}",
+            f"lenet-trt run {engine}",
             "load it from Python, with its plugins registered first: docs/plugins.md",
         ]
     tool = "tensorrt_rtx" if sidecar.inputs["flavor"] == "rtx" else "trtexec"
     run = f"{tool} --loadEngine={engine}" + (f" --shapes={shapes}" if shapes else "")
-    return [f"lenet-trt inspect {engine}", f"{run}   # on one of those GPUs"]
+    return [f"lenet-trt run {engine}", f"{run}   # on one of those GPUs"]

@@ -21,7 +21,9 @@ def test_the_quick_start_is_two_blocks() -> None:
     assert "python -m pytest" in second
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "docs" / "plugins.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [README, ROOT / "docs" / "plugins.md", ROOT / "docs" / "run.md"], ids=lambda page: page.name
+)
 def test_every_command_works(page: Path, tmp_path: Path) -> None:
     """In one folder and in order, since later commands use files of earlier ones."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
