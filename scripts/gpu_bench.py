@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few timings, to see that everything runs")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.json", help="write the record")
     parser.add_argument("--commit", help="the commit measured, where git cannot tell it")
+    parser.add_argument("--note", help="what a reader of the record should know of it")
     chosen = parser.parse_args(arguments)
     try:
         record = _measure(chosen)
@@ -82,6 +83,7 @@ def _measure(chosen: argparse.Namespace) -> dict[str, Any]:
         "command": _command(chosen),
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": chosen.commit or commit(ROOT),
+        "note": chosen.note,
         "seconds": round(time.monotonic() - begin),
         "interrupted": interrupted,
         "environment": here,

@@ -102,7 +102,7 @@ KERNEL = Kernel(
         cluster(8, max_images=12),
         cluster(4, max_images=28),
         cluster(2, max_images=MAX_IMAGES_BY_CLUSTER),
-        persistent("split", "fp32", 512, 1, 8, 219_568, 90, SPLIT),
+        persistent("split", "fp32", 512, 1, 8, 219_536, 90, SPLIT),
         persistent("split_99k", "fp32", 192, 1, 6, 98_144, 80, SPLIT),
         persistent("tensor_core", "fp16", 512, 1, 4, 157_968, 80, TENSOR_CORES),
         persistent("tensor_core_io_fp32", "fp16_io_fp32", 512, 1, 4, 162_064, 80, TENSOR_CORES),

@@ -67,6 +67,8 @@ def _head(data: Data, record_name: str) -> Iterator[str]:
     yield ""
     stopped = " The run was interrupted: workloads are missing." if data["interrupted"] else ""
     yield f"- {data['date']}, {_commit(data['commit'])}.{stopped}"
+    if data.get("note"):
+        yield f"- {data['note']}"
     yield (
         f"- {here['gpu']} (sm_{here['sm']}, {here['multiprocessors']} multiprocessors, "
         f"{here['l2_bytes'] / 2**20:.0f} MiB L2), driver {here['driver']} (CUDA {here['driver_cuda']}), "
