@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import ctypes
 import io
 import json
 import subprocess
@@ -29,7 +30,8 @@ from lenet_trt.images import UNKNOWN
 from lenet_trt.predictions import Score, predictions, probabilities
 from lenet_trt.request import Request
 from lenet_trt.run import load
-from lenet_trt.runtimes.arrays import raw_stream
+from lenet_trt.runtimes.arrays import DeviceArray, raw_stream
+from lenet_trt.runtimes.ort import OrtCpu, OrtCuda, _BoundCall, has_cuda
 from lenet_trt.vouch import gpu_obstacle
 
 test_set.__test__ = False  # type: ignore[attr-defined]
@@ -230,6 +232,26 @@ def test_an_engine_that_nobody_vouches_for_is_not_touched(engine: Path, tmp_path
         load(copy)
     with pytest.raises(UsageError, match="--trust runs the engine itself"):
         load(copy, "ort", trust=True)
+
+
+@pytest.mark.skipif(has_cuda(), reason="ONNX Runtime has its CUDA provider")
+def test_onnx_runtime_without_its_cuda_provider_says_what_to_install(lenet5: Path) -> None:
+    with pytest.raises(LenetTrtError, match="has no CUDA provider: pip install onnxruntime-gpu"):
+        OrtCuda(onnx.load(lenet5))
+
+
+def test_bound_memory_is_read_and_written_each_time(lenet5: Path, digits: tuple[np.ndarray, np.ndarray]) -> None:
+    """How the GPU is bound, on the host's memory."""
+    network = OrtCpu(onnx.load(lenet5))
+    pixels = network_input(digits[0][:20])
+    array = DeviceArray(pixels.ctypes.data, pixels.shape, "float32", pixels)
+    call = _BoundCall(network._session, network.inputs, network.outputs, [array], None, device="cpu")
+    (output,) = call.outputs
+    memory = np.ctypeslib.as_array((ctypes.c_float * 200).from_address(output.pointer)).reshape(output.shape)
+    for _ in range(3):
+        call._run()
+        np.testing.assert_allclose(memory, network.run([pixels])[0], rtol=1e-4, atol=1e-5)
+        pixels[:] = pixels[::-1].copy()
 
 
 def test_what_an_engine_is_for() -> None:

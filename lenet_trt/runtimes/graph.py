@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -65,15 +66,16 @@ class GraphRuntime:
                     return EmptyCall(outputs)
                 del outputs
                 graph = torch.cuda.CUDAGraph()
-                # Other threads may go on working meanwhile.
-                graph.capture_begin(capture_error_mode="thread_local")
-                try:
-                    outputs = self._program.run(tensors, moved)
-                except BaseException:
-                    with suppress(RuntimeError):  # that the capture is broken: the first error says why
-                        graph.capture_end()
-                    raise
-                graph.capture_end()
+                with _no_garbage_collected():
+                    # Other threads may go on working meanwhile.
+                    graph.capture_begin(capture_error_mode="thread_local")
+                    try:
+                        outputs = self._program.run(tensors, moved)
+                    except BaseException:
+                        with suppress(RuntimeError):  # that the capture is broken: the first error says why
+                            graph.capture_end()
+                        raise
+                    graph.capture_end()
             return GraphCall(graph, outputs, (moved, self._program), self._freed)
 
     def _freed(self) -> None:
@@ -135,6 +137,18 @@ def _replay(graph: Any) -> Callable[[int], None]:
             graph.replay()
 
     return replay_in_torch
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Keep Python from freeing GPU memory at a moment of its own, which breaks a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
