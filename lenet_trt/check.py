@@ -25,7 +25,7 @@ from lenet_trt.kernel import OLDEST_SM, Kernel, Variant
 from lenet_trt.registry import kernel as kernel_named
 
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-ALWAYS = ("examples", "compile", "serialize")
+ALWAYS = ("examples", "patterns", "compile", "serialize")
 _QUICK_FLOPS = 10**8
 _SHOWN_FAILURES = 5
 _SHOWN_LINES = 12
@@ -70,6 +70,8 @@ def check_kernel(
     wanted = only or (*ALWAYS, *CHECKS)
     if "examples" in wanted:
         yield _check_examples(kernel)
+    if "patterns" in wanted:
+        yield _check_patterns(kernel)
     if "compile" in wanted:
         yield _check_compile(kernel, targets or all_targets())
     if "serialize" in wanted:
@@ -178,6 +180,18 @@ def _check_examples(kernel: Kernel) -> Outcome:
                 failures.append((f"{variant.name} {types}", "no example fits it"))
     detail = f"{len(kernel.examples)} examples reach {len(seen)} of the variants and types"
     return Outcome(kernel.name, "examples", "failed" if failures else "passed", detail, tuple(failures))
+
+
+def _check_patterns(kernel: Kernel) -> Outcome:
+    """Whether fusing puts the kernel where its patterns say, and the fallback function computes the reference."""
+    from lenet_trt.fusion.pattern_check import pattern_problems, small_bounds
+
+    if not kernel.patterns:
+        return Outcome(kernel.name, "patterns", "skipped", "it has none: fuse cannot put it into a model")
+    tried = small_bounds(bounds(kernel))
+    failures = tuple(("fused", problem) for problem in pattern_problems(tried))
+    detail = f"{len(tried)} calls as ONNX models, fused, in ONNX Runtime"
+    return Outcome(kernel.name, "patterns", "failed" if failures else "passed", detail, failures)
 
 
 def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
-from lenet_trt.replacement import Refusal, Replacement
+from lenet_trt.fusion.replacement import Refusal, Replacement
 
 if TYPE_CHECKING:
     import onnx
 
+    from lenet_trt.fusion.places import Place
     from lenet_trt.kernel import Kernel
-    from lenet_trt.places import Place
 
 __all__ = ["Fused", "Refusal", "Replacement", "add_arguments", "chosen_kernels", "command", "fuse", "plugin_nodes"]
 
@@ -50,8 +50,8 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     kernels = chosen_kernels(plugins)
     if not kernels:
         return Fused(model, (), ())
-    from lenet_trt.assemble import assembled
-    from lenet_trt.places import chosen, find_places
+    from lenet_trt.fusion.assemble import assembled
+    from lenet_trt.fusion.places import chosen, find_places
 
     places, refused = find_places(model, kernels)
     taken = chosen(places)

@@ -19,9 +19,9 @@ from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export import mnist
 from lenet_trt.fuse import fuse, plugin_nodes
+from lenet_trt.fusion.replacement import recorded
 from lenet_trt.pattern import DOMAIN
 from lenet_trt.precision import convert
-from lenet_trt.replacement import recorded
 from networks import DENSES, FLATTENINGS, LENET5, Network, images_for, in_dialect, model_of, networks
 
 SOME = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

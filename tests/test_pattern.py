@@ -15,10 +15,10 @@ from lenet_trt import registry
 from lenet_trt.cases import bounds
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse import fuse
+from lenet_trt.fusion.pattern_check import pattern_problems, small_bounds
+from lenet_trt.fusion.places import chosen, find_places
 from lenet_trt.kernel import Kernel, Packing
 from lenet_trt.pattern import DOMAIN, Pattern
-from lenet_trt.pattern_check import pattern_problems, small_bounds
-from lenet_trt.places import chosen, find_places
 from networks import LENET5, Network, images_for, model_of
 
 NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))

@@ -15,7 +15,7 @@ from lenet_trt.dims import AxisValue
 from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse import fuse
-from lenet_trt.onnx_function import NodeBuilder
+from lenet_trt.fusion.onnx_function import NodeBuilder
 from lenet_trt.pattern import DOMAIN, Pattern
 
 _OPSET = 22  # the first in which Conv and MaxPool take bfloat16

@@ -11,14 +11,14 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.bind import UNKNOWN, Shape, Specialized
-from lenet_trt.cut import Uses
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fusion.cut import Uses
+from lenet_trt.fusion.match import Match, find
+from lenet_trt.fusion.normal_form import normal_forms
+from lenet_trt.fusion.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
+from lenet_trt.fusion.working_copy import Array, Graph
 from lenet_trt.kernel import Kernel
-from lenet_trt.match import Match, find
-from lenet_trt.normal_form import normal_forms
-from lenet_trt.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.pattern import DOMAIN, Views
-from lenet_trt.working_copy import Array, Graph
 
 # fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
 _UNPACK_TOLERANCE = 2e-7

@@ -10,11 +10,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 from lenet_trt.bind import Shape
-from lenet_trt.cut import Insertion, replaced
-from lenet_trt.onnx_function import attribute_numbers
+from lenet_trt.fusion.cut import Insertion, replaced
+from lenet_trt.fusion.onnx_function import attribute_numbers
+from lenet_trt.fusion.places import Place, functions_for
+from lenet_trt.fusion.replacement import Refusal, Replacement, record
 from lenet_trt.pattern import DOMAIN
-from lenet_trt.places import Place, functions_for
-from lenet_trt.replacement import Refusal, Replacement, record
 
 
 def assembled(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import onnx
 
+from lenet_trt.fusion.working_copy import names_captured
 from lenet_trt.pattern import DOMAIN
-from lenet_trt.working_copy import names_captured
 
 # Model-local functions exist from this version of the format on.
 _FUNCTIONS_IR_VERSION = 8

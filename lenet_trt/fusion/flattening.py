@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lenet_trt.working_copy import Graph, Node, count
+from lenet_trt.fusion.working_copy import Graph, Node, count
 
 
 def is_flatten(graph: Graph, node: Node) -> bool:

@@ -14,8 +14,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.dtypes import numpy_dtype
-from lenet_trt.flattening import is_flatten
-from lenet_trt.working_copy import Array, Graph, Node, count
+from lenet_trt.fusion.flattening import is_flatten
+from lenet_trt.fusion.working_copy import Array, Graph, Node, count
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
 _FOLD_LIMIT_BYTES = 1 << 30

@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
-from lenet_trt.dialects import CLEANINGS, LAYERS, REORDERINGS
-from lenet_trt.working_copy import Graph, Node
+from lenet_trt.fusion.dialects import CLEANINGS, LAYERS, REORDERINGS
+from lenet_trt.fusion.working_copy import Graph, Node
 
 
 def normal_forms(model: onnx.ModelProto) -> list[Graph]:

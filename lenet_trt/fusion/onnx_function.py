@@ -15,10 +15,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from lenet_trt.fusion.match import Match
+from lenet_trt.fusion.working_copy import attribute_protos
 from lenet_trt.kernel import Kernel
-from lenet_trt.match import Match
 from lenet_trt.pattern import DOMAIN
-from lenet_trt.working_copy import attribute_protos
 
 # What every plugin node carries so that TensorRT's parser finds the creator.
 PARSER_ATTRIBUTES = ("plugin_version", "plugin_namespace")

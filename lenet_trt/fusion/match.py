@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fusion.working_copy import Array, Graph, Node
 from lenet_trt.pattern import Pattern
-from lenet_trt.working_copy import Array, Graph, Node
 
 if TYPE_CHECKING:
     from lenet_trt.kernel import AttributeValue, Kernel
