@@ -12,7 +12,8 @@ import onnx
 
 from lenet_trt.device import ask, driver
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.runtimes.arrays import TORCH, DeviceArray
+from lenet_trt.runtimes.arrays import DeviceArray
+from lenet_trt.runtimes.libraries import TORCH
 
 
 class GraphRuntime:

@@ -328,6 +328,11 @@ def test_what_cannot_be_taken_is_said_and_the_network_stays_usable() -> None:
     ):
         with pytest.raises(LenetTrtError, match=told):
             network(bad)
+    for _ in range(3):
+        network(x)
+    for extra in (x, np.zeros(3)):
+        with pytest.raises(LenetTrtError, match=r"takes 1 inputs \(images\), not 2"):
+            network(x, extra)
     with pytest.raises(LenetTrtError, match="is not GPU memory"):
         network(DeviceArray(np.zeros(784, np.float32).ctypes.data, (1, 1, 28, 28), "float32", None))
     with pytest.raises(LenetTrtError, match=r"prepare\(\) takes arrays on the GPU"):
