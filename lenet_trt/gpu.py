@@ -35,8 +35,8 @@ def gpus() -> Gpus:
         return Gpus((), None, f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings")
     try:
         (status,) = driver.cuInit(0)
-    except RuntimeError as error:  # libcuda.so.1 is not there
-        return Gpus((), None, f"no NVIDIA driver ({error})")
+    except RuntimeError:  # cuda-bindings looks for libcuda.so.1 when it is first asked
+        return Gpus((), None, "no NVIDIA driver (libcuda.so.1 is not found)")
     if status != driver.CUresult.CUDA_SUCCESS:
         return Gpus((), None, f"the NVIDIA driver answers {status.name}")
     version = _ask(driver.cuDriverGetVersion())

@@ -196,3 +196,22 @@ def test_the_committed_record_is_complete() -> None:
             assert row["p10_us"] <= row["us"] <= row["p90_us"]
             assert row["timings"] >= 50
             assert not row["ours"] or row["us"] >= 0.9 * workload["floor_us"], "faster than the floor: measure again"
+
+
+@pytest.mark.parametrize(
+    ("workload", "label"),
+    [
+        ("lenet5 fp32 n=1", "LeNet-5, one image, fp32"),
+        ("lenet5 fp16 n=10000", "LeNet-5, 10,000 images, fp16"),
+        ("matmul fp32", "MatMul (600,200,8,1,64) x (600,1,8,64,1), fp32"),
+        ("conv5x5_bias_relu_pool2 fp32", "Conv 10000x1x28x28, 50 filters 5x5, ReLU, pool, fp32"),
+    ],
+)
+def test_the_readmes_figures_are_those_of_the_record(workload: str, label: str) -> None:
+    measured = next(entry for entry in record.load(RECORD)["workloads"] if entry["name"] == workload)
+    ours, peer = record.product_of(measured), record.best_peer(measured)
+    assert ours is not None
+    assert peer is not None
+    row = next(line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if f"| {label} |" in line)
+    said = [float(cell.removesuffix(" us")) for cell in row.replace(" | ", "|").split("|") if cell.endswith(" us")]
+    assert said == pytest.approx([ours["us"], peer["us"]], rel=0.01)
