@@ -111,7 +111,7 @@ def _train(data: Split, validation: Split, recipe: Recipe, progress: bool) -> Tr
                 shown = distorted(images[chosen], recipe, random)
                 loss = functional.cross_entropy(network(shown), labels[chosen])
                 optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 schedule.step()
                 total_loss += loss.item() * len(chosen)

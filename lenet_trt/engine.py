@@ -92,7 +92,7 @@ def engine_from_onnx(
 def error_log(trt: Any) -> Any:
     """A logger that keeps errors for our own message and shows warnings."""
 
-    class ErrorLog(trt.ILogger):  # type: ignore[misc]
+    class ErrorLog(trt.ILogger):
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
@@ -187,7 +187,7 @@ def _monitored(trt: Any, config: Any, progress: bool) -> Iterator[Callable[[], b
     stopped = threading.Event()
     bar = tqdm(desc="Building engine", unit="step", file=sys.stderr, disable=not progress, leave=False)
 
-    class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
+    class Monitor(trt.IProgressMonitor):
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
 

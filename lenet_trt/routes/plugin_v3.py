@@ -234,7 +234,7 @@ def _classes(trt: Any) -> tuple[type, type]:
                 raise LenetTrtError("TensorRT launches it without having told it the shapes")
             self._launcher((*inputs, *outputs), stream)
 
-    class KernelCreator(trt.IPluginCreatorV3One):  # type: ignore[misc]
+    class KernelCreator(trt.IPluginCreatorV3One):
         """Makes the plugin, from an ONNX node's attributes or from what an engine stored."""
 
         def __init__(self, kernel: Kernel) -> None:

@@ -41,7 +41,7 @@ class GraphRuntime:
         self.inputs, self.outputs = self._program.inputs, self._program.outputs
         self.where = f"{torch.cuda.get_device_name(self._device)}, torch {torch.__version__} and our kernels"
         self._stale_memory = False
-        self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(self._device)
         self._capturing = threading.Lock()
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
@@ -134,7 +134,7 @@ def _replay(graph: Any) -> Callable[[int], None]:
     def replay_in_torch(stream: int) -> None:  # torch before 2.10 replays in its current stream alone
         import torch
 
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
             graph.replay()
 
     return replay_in_torch

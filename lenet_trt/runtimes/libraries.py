@@ -91,7 +91,7 @@ def _torch_empty(like: DeviceArray, stream: int | None) -> Any:
             return torch.empty_like(like.owner)
         return torch.empty(like.shape, dtype=getattr(torch, like.dtype), device="cuda")
     # torch hands out memory again in the order of the stream that it was current for.
-    with torch.cuda.stream(torch.cuda.ExternalStream(stream)):  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
         return torch.empty(like.shape, dtype=getattr(torch, like.dtype), device="cuda")
 
 

@@ -109,7 +109,7 @@ def gather(node: Node, x: Tensor, indices: Tensor) -> Tensor:
 
 
 def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
-    return x.expand(torch.broadcast_shapes(x.shape, tuple(integers(shape))))  # type: ignore[no-untyped-call]
+    return x.expand(torch.broadcast_shapes(x.shape, tuple(integers(shape))))
 
 
 def pad(
@@ -222,7 +222,7 @@ SHAPES: dict[str, Operator] = {
     "Transpose": transpose,
     "Unsqueeze": unsqueeze,
     **{
-        name: _plain(function)  # type: ignore[arg-type]
+        name: _plain(function)
         for name, function in {
             "Abs": torch.abs,
             "Add": torch.add,
