@@ -24,7 +24,8 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import Evaluation, evaluate
 from lenet_trt.files import atomic_path, exclusive
 from lenet_trt.flavor import Flavor, select
-from lenet_trt.fuse import Replacement, chosen_kernels, fuse, plugin_nodes
+from lenet_trt.fuse import chosen_kernels, fuse, plugin_nodes
+from lenet_trt.fusion.replacement import recorded
 from lenet_trt.gpu import first_gpu
 from lenet_trt.model import described_tensors, fingerprint, load_lenet5, load_model
 from lenet_trt.precision import convert, has_fp32_gemm, kinds_of
@@ -71,8 +72,7 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
         if not request.force and (old := _same_as_before(engine, inputs)) is not None:
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
-        fused = fuse(_with_precision(original, request.precision), request.plugins)
-        model = fused.model
+        model = fuse(_with_precision(original, request.precision), request.plugins).model
         flavor.check_types(kinds_of(model), targets, "7.5" in targets and has_fp32_gemm(model))
         profiles = profile_for(inputs_of(model), request.batch, request.shapes)
         evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
@@ -93,7 +93,7 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
             onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
             inputs=inputs,
             origin=origin,
-            plugins=[_plugin_record(entry, route) for entry in fused.replacements],
+            plugins=_plugin_records(model, route),
             tensors=described_tensors(model, profiles),
             evaluation=evaluation.as_dict(),
             made=_made(command),
@@ -143,20 +143,29 @@ def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
             f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
             "the model: leave --fp32 out, or export the model in float32"
         )
+    if precision in ("fp16", "bf16") and (nodes := plugin_nodes(model)):
+        raise UsageError(
+            f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
+            "pass the model that was fused, and let --plugins fuse it after the conversion"
+        )
     return model if precision is None else convert(model, precision)
 
 
-def _plugin_record(entry: Replacement, route: str) -> dict[str, Any]:
-    """What became a plugin node, in JSON values, with the route by which TensorRT gets it."""
-    return {
-        "node": entry.node,
-        "kernel": entry.kernel,
-        "version": entry.version,
-        "types": entry.types,
-        "replaced": list(entry.replaced),
-        "route": route,
-        "source_sha256": source_sha256(kernel(entry.kernel)),
-    }
+def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
+    """Each plugin node in JSON values, one that came with the model too, with the route by which TensorRT gets it."""
+    known = {entry["node"]: entry for entry in recorded(model)}
+    return [
+        {
+            "node": node,
+            "kernel": name,
+            "version": kernel(name).version,
+            "types": known.get(node, {}).get("types"),
+            "replaced": known.get(node, {}).get("replaced", []),
+            "route": route,
+            "source_sha256": source_sha256(kernel(name)),
+        }
+        for node, name in plugin_nodes(model).items()
+    ]
 
 
 def _gate(evaluation: Evaluation, request: Request) -> None:

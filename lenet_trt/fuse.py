@@ -93,7 +93,7 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
     """Node name -> kernel name of the plugin nodes in a model."""
     from lenet_trt.pattern import DOMAIN
 
-    return {node.name: node.op_type for node in model.graph.node if node.domain == DOMAIN}
+    return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
 
 
 def _demand(

@@ -13,9 +13,12 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, ValueInfoProto
 
+from lenet_trt.compile import source_sha256
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
+from lenet_trt.fuse import plugin_nodes
 from lenet_trt.profiles import Profile, axes_of, inputs_of
+from lenet_trt.registry import kernel
 
 
 def load_lenet5() -> tuple[ModelProto, str]:
@@ -52,7 +55,10 @@ def load_model(path: Path) -> ModelProto:
 
 
 def fingerprint(path: Path | None) -> str:
-    """A hash of everything that decides the model: the file and its external weights, or what LeNet-5 is made from."""
+    """A hash of everything that decides the model: the file, its external weights and the kernels of its plugin nodes.
+
+    For None, of what LeNet-5 is made from.
+    """
     if path is None:
         from lenet_trt.export import lenet5_fingerprint
 
@@ -70,6 +76,7 @@ def fingerprint(path: Path | None) -> str:
     for location in sorted(locations):
         if (path.parent / location).is_file():  # one that is missing is load_model's to report
             hashes.append(sha256_file(path.parent / location))
+    hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()))]
     return sha256_bytes("\n".join(hashes).encode())
 
 

@@ -27,12 +27,14 @@ def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
         ("runs on", runs_on(inputs)),
         ("precision", inputs["precision"] or "as the model has it"),
     ]
-    rows += [
-        ("plugin", f"{entry['node']}: {entry['kernel']} ({entry['types']}) replaces {', '.join(entry['replaced'])}")
-        for entry in sidecar.plugins
-    ]
+    rows += [("plugin", _plugin_text(entry)) for entry in sidecar.plugins]
     rows += [(tensor["io"], tensor_text(name, tensor)) for name, tensor in sidecar.tensors.items()]
     return [*rows, ("accuracy", accuracy_text(sidecar.evaluation))]
+
+
+def _plugin_text(entry: Mapping[str, Any]) -> str:
+    text = f"{entry['node']}: {entry['kernel']}"
+    return f"{text} ({entry['types']}) replaces {', '.join(entry['replaced'])}" if entry["replaced"] else text
 
 
 def runs_on(inputs: Mapping[str, Any]) -> str:

@@ -302,6 +302,24 @@ def test_a_plugin_that_became_something_else_is_found_out(request_for, monkeypat
         build(request_for(plugins="dense_bias_relu"))
 
 
+def test_a_model_that_is_fused_already_brings_its_plugins(tmp_path: Path, lenet5: Path) -> None:
+    assert main(["fuse", str(lenet5), "--plugins", "lenet5", "-o", str(tmp_path / "fused.onnx")]) == 0
+    request = Request(onnx=tmp_path / "fused.onnx", output=tmp_path / "m.engine")
+    (entry,) = build(request).sidecar.plugins
+    assert entry["kernel"] == "lenet5"
+    assert entry["route"] == "python"
+    assert len(entry["replaced"]) == 12
+    assert build(request).reused
+    with pytest.raises(UsageError, match="plugin nodes already"):
+        build(Request(onnx=request.onnx, output=request.output, precision="fp16"))
+
+    model = onnx.load(tmp_path / "fused.onnx")
+    model.metadata_props[0].value = "damaged"
+    onnx.save(model, tmp_path / "damaged.onnx")
+    with pytest.raises(LenetTrtError, match="is damaged"):
+        build(Request(onnx=tmp_path / "damaged.onnx", output=tmp_path / "n.engine"))
+
+
 def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:
     with pytest.raises(UsageError, match="dense_bias_relu"):
         build(request_for(plugins="dense"))

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from lenet_trt.errors import LenetTrtError
+
 if TYPE_CHECKING:
     import onnx
 
@@ -43,6 +45,17 @@ def record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
 
 
 def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
-    """What ``fuse`` recorded in a model: one entry a plugin node, as ``Replacement`` has it."""
+    """What ``fuse`` recorded in a model: one entry a plugin node, as ``Replacement`` has it.
+
+    Raises:
+        LenetTrtError: the record is damaged.
+    """
     entries = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
-    return list(json.loads(entries[0])) if entries else []
+    if not entries:
+        return []
+    try:
+        return [dict(entry, node=entry["node"]) for entry in json.loads(entries[0])]
+    except (ValueError, TypeError, KeyError) as error:
+        raise LenetTrtError(
+            f"the model's metadata {METADATA_KEY} is damaged ({error}): fuse the model that it was made from again"
+        ) from error
