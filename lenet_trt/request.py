@@ -42,14 +42,17 @@ class Request:
     max_drop: float = MAX_DROP_POINTS
 
     @property
-    def engine(self) -> Path:
-        """Where the engine goes."""
-        if self.output is not None:
-            return self.output
+    def default_name(self) -> str:
+        """What the engine is called unless ``output`` says."""
         stem = "lenet5" if self.onnx is None else self.onnx.stem
         precision = self.precision or ("fp32" if self.onnx is None else None)
         parts = (stem, precision, "plugins" if self.plugins != "none" else None)
-        return ENGINES / ("-".join(filter(None, parts)) + ".engine")
+        return "-".join(filter(None, parts)) + ".engine"
+
+    @property
+    def engine(self) -> Path:
+        """Where the engine goes."""
+        return ENGINES / self.default_name if self.output is None else self.output
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:

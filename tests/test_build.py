@@ -253,6 +253,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--minShapes", "images:1x1x28x28"], 2, "needs --optShapes, --maxShapes"),
         (["build", "--workspace", "0"], 2, "positive number of MiB"),
         (["build", "-o", "x.json"], 2, "takes the name .json"),
+        (["build", "--fp16", "-o", "."], 2, "such as lenet5-fp16.engine"),
         (["build", "--onnx", "none.onnx"], 1, "does not exist"),
         (["build", "--flavor", "other"], 2, "invalid choice"),
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
