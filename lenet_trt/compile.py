@@ -5,6 +5,7 @@ What is compiled once is kept in ``files.cache_dir()/kernels`` under a hash of a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import math
@@ -162,10 +163,8 @@ def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
     key = hashlib.sha256(identity.encode()).hexdigest()
     suffix = "ptx" if target.startswith("compute_") else "cubin"
     path = cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
-    try:
+    with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
         return Module(path.read_bytes(), target, entry, options)
-    except OSError:
-        pass  # not compiled yet, or the cache cannot be read: compile
     image = _run_nvrtc(kernel, variant, options, suffix)
     try:
         write_atomic(path, image)

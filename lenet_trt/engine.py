@@ -132,11 +132,8 @@ def _parse_failure(flavor: Flavor, parser: Any) -> str:
 
 def _check_plugins(trt: Any, network: Any, wanted: Sequence[str]) -> None:
     """Prove that each plugin that the model asks for is a plugin layer of the network."""
-    plugin_types = {
-        kind for name, kind in trt.LayerType.__members__.items() if name in ("PLUGIN_V2", "PLUGIN_V3", "PLUGIN")
-    }
-    layers = [network.get_layer(index) for index in range(network.num_layers)]
-    found = sum(layer.type in plugin_types for layer in layers)
+    layers = (network.get_layer(index) for index in range(network.num_layers))
+    found = sum(layer.type == trt.LayerType.PLUGIN_V3 for layer in layers)
     if found != len(wanted):
         raise LenetTrtError(
             f"the model has {len(wanted)} plugin nodes ({', '.join(wanted) or 'none'}) and TensorRT made "

@@ -84,9 +84,10 @@ def is_digit_classifier(model: ModelProto) -> bool:
 def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
     """Seeded inputs for a model: normal numbers for floating-point tensors, 0 and 1 for the others."""
     generator = np.random.default_rng(_SEED)
+    wanted = inputs_of(model)
     inputs = {}
     for value in model.graph.input:
-        if value.name not in inputs_of(model):
+        if value.name not in wanted:
             continue
         fixed = tuple(axis if isinstance(axis, int) else 1 for axis in axes_of(value))
         shape = shapes.get(value.name, fixed)

@@ -83,24 +83,24 @@ def test_fp8_starts_at_ada(rtx: Flavor) -> None:
         rtx.check_types(frozenset({"fp8"}), ["8.9", "8.6"], has_fp32_gemm=False)
 
 
-def test_a_flavor_that_does_not_load_says_why(tmp_path: Path) -> None:
-    (tmp_path / "tensorrt.py").write_text("raise ImportError('libnvinfer.so.11: cannot open shared object file')")
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (
+            "raise ImportError('libnvinfer.so.11: cannot open shared object file')",
+            "TensorRT is installed but does not load (libnvinfer.so.11: cannot open",
+        ),
+        ("__version__ = '8.6.1'", "TensorRT 8.6.1 is too old"),
+    ],
+)
+def test_a_full_tensorrt_that_does_not_do_says_why(tmp_path: Path, module: str, told: str) -> None:
+    (tmp_path / "tensorrt.py").write_text(module)
     program = "from lenet_trt.flavor import select; select('tensorrt')"
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     answer = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
     )
-    assert "TensorRT is installed but does not load (libnvinfer.so.11: cannot open" in answer.stderr
-
-
-def test_a_full_tensorrt_that_is_too_old_says_so(tmp_path: Path) -> None:
-    (tmp_path / "tensorrt.py").write_text("__version__ = '8.6.1'")
-    program = "from lenet_trt.flavor import select; select('tensorrt')"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    answer = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert "TensorRT 8.6.1 is too old" in answer.stderr
+    assert told in answer.stderr
 
 
 # What TensorRT-RTX really does with each precision on each target, and that we say so before it does.
