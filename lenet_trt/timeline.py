@@ -156,7 +156,8 @@ def _all(kind: type[_T], rows: list[dict[str, Any]]) -> tuple[_T, ...]:
 
 
 def _one(kind: type[_T], row: dict[str, Any]) -> _T:
-    made = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    made = kind(**values)
     for entry in fields(kind):
         value = getattr(made, entry.name)
         if entry.name.endswith("_us") and not isinstance(value, (int, float)):
