@@ -18,6 +18,7 @@ VERBS = {
     "fuse": ("lenet_trt.fuse", "put plugin nodes into an ONNX file where kernels compute the same"),
     "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
     "run": ("lenet_trt.run", "classify images with an engine, an ONNX or a fused ONNX file"),
+    "bench": ("lenet_trt.bench", "measure kernels, networks and backends: tables, records and pictures"),
     "plugins": ("lenet_trt.plugins.__main__", "list the kernels: what each replaces, its types, targets and gain"),
     "check": ("lenet_trt.check", "say whether a kernel is what its declaration says"),
     "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -10,11 +11,24 @@ from pathlib import Path
 
 from lenet_trt import __version__
 from lenet_trt.compile import nvrtc_version
-from lenet_trt.device import ask, current_context, driver
+from lenet_trt.device import ask, driver
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.gpu import gpus
 
-_PACKAGES = ("torch", "triton", "nvidia-cudnn-cu13", "nvidia-cublas", "cuda-bindings", "onnxruntime", "numpy")
+_PACKAGES = (
+    "torch",
+    "triton",
+    "nvidia-cudnn-cu13",
+    "nvidia-cublas",
+    "cuda-bindings",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "tensorrt",
+    "tensorrt-rtx",
+    "pycuda",
+    "cupy-cuda13x",
+    "numpy",
+)
 
 
 @dataclass(frozen=True)
@@ -28,27 +42,53 @@ class Clocks:
 
 
 def environment() -> dict[str, object]:
-    """The GPU in use, and the versions of everything that decides a timing.
-
-    Raises:
-        LenetTrtError: there is no GPU.
-    """
-    context = current_context()
-    name, version, memory = _nvidia_smi("name,driver_version,memory.total", context.device)
-    attribute = driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+    """The GPU in use (``gpu`` is None where there is none), the CPU, and the versions that decide a timing."""
     return {
-        "gpu": name,
-        "sm": context.sm,
-        "multiprocessors": context.multiprocessors,
-        "l2_bytes": int(ask(driver().cuDeviceGetAttribute(attribute, context.device), "cannot ask for the L2 cache")),
-        "memory_mib": int(memory),
-        "driver": version,
-        "driver_cuda": gpus().driver_cuda,
+        **(_gpu() if gpus().devices else {"gpu": None, "why_no_gpu": gpus().problem}),
+        "cpu": _cpu(),
+        "cpus": len(os.sched_getaffinity(0)),
         "nvrtc": nvrtc_version(),
         "lenet_trt": __version__,
         "python": platform.python_version(),
         "packages": dict(filter(None, map(_package, _PACKAGES))),
     }
+
+
+def _gpu() -> dict[str, object]:
+    """Device 0, asked without making a context: a suite may measure what the first one costs."""
+    first = gpus().devices[0]
+    attribute = driver().CUdevice_attribute
+    device = ask(driver().cuDeviceGet(first.index), "cannot use GPU 0")
+    multiprocessors, l2_bytes = (
+        int(ask(driver().cuDeviceGetAttribute(which, device), "cannot read the GPU's properties"))
+        for which in (
+            attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+        )
+    )
+    try:
+        (version,) = _nvidia_smi("driver_version", first.index)
+    except LenetTrtError:
+        version = None
+    return {
+        "gpu": first.name,
+        "sm": int(first.sm.replace(".", "")),
+        "multiprocessors": multiprocessors,
+        "l2_bytes": l2_bytes,
+        "memory_mib": first.memory_bytes >> 20,
+        "driver": version,
+        "driver_cuda": gpus().driver_cuda,
+    }
+
+
+def _cpu() -> str:
+    """The processor's name as Linux has it, else its architecture."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next(names, platform.machine())
 
 
 def clocks(device: int = 0) -> Clocks:

@@ -1,13 +1,12 @@
-"""How long work takes on the GPU: several contenders, timed by CUDA events, taking turns in one run.
+"""How long work takes: several contenders taking turns in one run, by CUDA events or by the host's clock.
 
-Times that are compared come from one call of ``time_in_turns``: whatever drifts (clocks, temperature) then hits all
-of them alike. What is timed is given as plain functions that put their work into a stream, so this module needs
-neither torch nor TensorRT.
+Times that are compared come from one call of ``time_in_turns`` (or ``time_on_host_in_turns``): whatever drifts
+(clocks, temperature) then hits all of them alike. What is timed is given as plain functions that put their work into
+a stream, so this module needs neither torch nor TensorRT.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,23 +15,17 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from lenet_trt.device import ask, driver
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.stats import Stats, summarize
 
 Call: TypeAlias = Callable[[], object]
 
 # How much longer the stream is held than submitting took when it was last measured.
 _HOLD_FACTOR = 1.5
 _HOLD_MARGIN_US = 50.0
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The median of ``count`` timings, and between which times eight tenths of them are."""
-
-    median_us: float
-    p10_us: float
-    p90_us: float
-    count: int
+# A turn of a slow contender is cut to about this long.
+_TURN_S = 0.1
+# However slow: a median of fewer says nothing of the spread.
+_LEAST_TIMINGS = 3
 
 
 @dataclass(frozen=True)
@@ -50,39 +43,37 @@ class Timed:
 
 @dataclass(frozen=True)
 class Plan:
-    """How often to time: in each of ``rounds`` turns, ``warmup`` calls untimed and then ``burst`` calls timed."""
+    """How often to time: in each of ``rounds`` turns, ``warmup`` calls untimed and then ``burst`` calls timed.
+
+    Before that, turns are taken and thrown away until the medians of two in a row are within ``tolerance`` of each
+    other, at most ``settle`` of them. A contender that has used ``budget_s`` seconds takes no more turns once it has
+    a few timings; slow ones also take shorter turns.
+    """
 
     rounds: int = 12
     warmup: int = 2
     burst: int = 8
+    settle: int = 8
+    tolerance: float = 0.02
+    budget_s: float = 20.0
 
     @property
     def timings(self) -> int:
-        """How many timings of each contender this makes."""
+        """How many timings of each contender this makes, unless it is slow."""
         return self.rounds * self.burst
 
 
-def summarize(times_us: Sequence[float]) -> Summary:
-    """The median and the 10th and 90th percentile.
+@dataclass(frozen=True)
+class _Turn:
+    """One contender's turn: the function makes so many untimed calls, then so many timed ones."""
 
-    Raises:
-        LenetTrtError: there are no times, or one is no finite positive number.
-    """
-    if not times_us:
-        raise LenetTrtError("there is nothing to summarize: no timings were made")
-    wrong = [value for value in times_us if not (math.isfinite(value) and value >= 0)]
-    if wrong:
-        raise LenetTrtError(f"{wrong[0]} is no time: wanted finite microseconds >= 0")
-    ordered = sorted(times_us)
-    return Summary(statistics.median(ordered), _percentile(ordered, 10), _percentile(ordered, 90), len(ordered))
+    run: Callable[[int, int], list[float]]
+    warmup: int
+    burst: int
 
-
-def _percentile(ordered: Sequence[float], percent: float) -> float:
-    """Interpolate linearly between the two nearest ranks."""
-    position = (len(ordered) - 1) * percent / 100
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+    def take(self) -> list[float]:
+        """Microseconds of each timed call."""
+        return self.run(self.warmup, self.burst)
 
 
 def time_in_turns(
@@ -90,8 +81,8 @@ def time_in_turns(
     stream: int,
     hold: Callable[[float], object],
     plan: Plan | None = None,
-) -> dict[str, Summary]:
-    """Time all contenders round-robin; each round begins with another one.
+) -> dict[str, Stats]:
+    """Time all contenders round-robin on the GPU; each round begins with another one.
 
     The input sets go on from one contender to the next, so that none finds in the cache what the one before it read.
     ``stream`` is the raw handle of the stream that the calls put their work into; ``hold(us)`` puts something
@@ -101,46 +92,115 @@ def time_in_turns(
         LenetTrtError: the work of a contender failed.
     """
     plan = plan or Plan()
-    events = [_event() for _ in range(2 * plan.burst)]
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    names = list(contenders)
     position = 0
+
+    def turn(name: str, timed: Timed, submit_us: float, warmup: int, burst: int) -> list[float]:
+        nonlocal position
+        order = [timed.calls[(position + i) % len(timed.calls)] for i in range(warmup + burst)]
+        position += warmup + burst
+        if timed.hold:
+            hold(submit_us * (warmup + burst) * _HOLD_FACTOR + _HOLD_MARGIN_US)
+        for call in order[:warmup]:
+            call()
+        for index, call in enumerate(order[warmup:]):
+            if not timed.hold:
+                _wait(stream, name)
+            _record(events[2 * index], stream)
+            call()
+            _record(events[2 * index + 1], stream)
+        _wait(stream, name)
+        return [_elapsed_us(*events[2 * i : 2 * i + 2]) for i in range(burst)]
+
+    def prepared(name: str, timed: Timed) -> _Turn:
+        for call in timed.calls:
+            call()
+        _wait(stream, name)
+        submit_us, call_s = _submission(name, timed, stream, plan)
+        warmup, burst = _lengths(plan, call_s)
+        return _Turn(lambda w, b: turn(name, timed, submit_us, w, b), warmup, burst)
+
     with ExitStack() as cleanup:
+        events = [_event() for _ in range(2 * plan.burst)]
         for event in events:
             cleanup.callback(driver().cuEventDestroy, event)
-        submit_us = {name: _submission_us(name, timed, stream, plan) for name, timed in contenders.items()}
-        for turn in range(plan.rounds):
-            first = turn % max(len(names), 1)
-            for name in names[first:] + names[:first]:
-                timed = contenders[name]
-                order = [timed.calls[(position + i) % len(timed.calls)] for i in range(plan.warmup + plan.burst)]
-                position += plan.warmup + plan.burst
-                if timed.hold:
-                    hold(submit_us[name] * _HOLD_FACTOR + _HOLD_MARGIN_US)
-                for call in order[: plan.warmup]:
-                    call()
-                for index, call in enumerate(order[plan.warmup :]):
-                    if not timed.hold:
-                        _wait(stream, name)
-                    _record(events[2 * index], stream)
-                    call()
-                    _record(events[2 * index + 1], stream)
-                _wait(stream, name)
-                times[name] += [_elapsed_us(*events[2 * i : 2 * i + 2]) for i in range(plan.burst)]
-    return {name: summarize(values) for name, values in times.items()}
+        return _round_robin({name: prepared(name, timed) for name, timed in contenders.items()}, plan)
 
 
-def _submission_us(name: str, timed: Timed, stream: int, plan: Plan) -> float:
-    """How long the host takes to put one turn into the stream; everything has run once before that."""
-    for call in timed.calls:
+def time_on_host_in_turns(contenders: Mapping[str, Call], plan: Plan | None = None) -> dict[str, Stats]:
+    """Time calls that are done when they return, by the host's clock: round-robin, as ``time_in_turns`` does."""
+    plan = plan or Plan()
+
+    def turn(call: Call, warmup: int, burst: int) -> list[float]:
+        for _ in range(warmup):
+            call()
+        times = []
+        for _ in range(burst):
+            begin = time.perf_counter_ns()
+            call()
+            times.append((time.perf_counter_ns() - begin) / 1e3)
+        return times
+
+    def prepared(call: Call) -> _Turn:
         call()
-    _wait(stream, name)
+        (once_us,) = turn(call, 0, 1)
+        return _Turn(lambda w, b: turn(call, w, b), *_lengths(plan, once_us * 1e-6))
+
+    return _round_robin({name: prepared(call) for name, call in contenders.items()}, plan)
+
+
+def _round_robin(turns: Mapping[str, _Turn], plan: Plan) -> dict[str, Stats]:
+    """Let each contender settle, then take the turns."""
+    used = dict.fromkeys(turns, 0.0)
+    settled = {name: _settle(turn, plan) for name, turn in turns.items()}
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    names = list(turns)
+    for index in range(plan.rounds):
+        first = index % max(len(names), 1)
+        for name in names[first:] + names[:first]:
+            if used[name] > plan.budget_s and len(times[name]) >= _LEAST_TIMINGS:
+                continue
+            begin = time.perf_counter()
+            times[name] += turns[name].take()
+            used[name] += time.perf_counter() - begin
+    return {name: summarize(values, *settled[name]) for name, values in times.items()}
+
+
+def _settle(turn: _Turn, plan: Plan) -> tuple[int, bool]:
+    """Take turns until two in a row have the same median: how many calls that took, and whether it came to that."""
     begin = time.perf_counter()
-    for index in range(plan.warmup + plan.burst):
-        timed.calls[index % len(timed.calls)]()
-    submitted_us = (time.perf_counter() - begin) * 1e6
-    _wait(stream, name)
-    return submitted_us
+    calls = 0
+    before = None
+    for _ in range(plan.settle):
+        median = statistics.median(turn.take())
+        calls += turn.warmup + turn.burst
+        if before is not None and abs(median - before) <= plan.tolerance * before:
+            return calls, True
+        before = median
+        if time.perf_counter() - begin > plan.budget_s / 4:
+            break
+    return calls, False
+
+
+def _lengths(plan: Plan, call_s: float) -> tuple[int, int]:
+    """The untimed and timed calls of a turn, of a contender whose call takes so long."""
+    fitting = int(_TURN_S / call_s) if call_s > 0 else plan.burst
+    burst = max(1, min(plan.burst, fitting))
+    return (plan.warmup if burst == plan.burst else 0), burst
+
+
+def _submission(name: str, timed: Timed, stream: int, plan: Plan) -> tuple[float, float]:
+    """How long the host takes to put a call into the stream, in microseconds, and how long until it is done."""
+    calls = 1
+    while True:
+        begin = time.perf_counter()
+        for index in range(calls):
+            timed.calls[index % len(timed.calls)]()
+        submitted = time.perf_counter()
+        _wait(stream, name)
+        done_s = time.perf_counter() - begin
+        if calls > 1 or done_s > _TURN_S:
+            return (submitted - begin) * 1e6 / calls, done_s / calls
+        calls = plan.warmup + plan.burst
 
 
 def _event() -> Any:

@@ -1,0 +1,157 @@
+"""The bench verb: measure suites on this machine; a table, a record as JSON and CSV, and a picture of each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import write_atomic
+
+if TYPE_CHECKING:
+    from lenet_trt.benchmarks.record import Record
+    from lenet_trt.benchmarks.suite import Options
+
+# suite -> (module with measure() and charts(), and columns() where the usual ones do not do; what it measures)
+SUITES = {
+    "10k": ("lenet_trt.benchmarks.ten_thousand", "10,000 MNIST images, all right, by every backend"),
+    "sweep": ("lenet_trt.benchmarks.sweep", "time an image over the batch size, by every backend"),
+    "cold": ("lenet_trt.benchmarks.cold", "what the first inference costs, phase by phase"),
+    "ladder": ("lenet_trt.benchmarks.ladder", "the numbered steps of the kernels, with the CPU loop they began with"),
+    "occupancy": ("lenet_trt.benchmarks.occupancy", "how much of the GPU a batch uses"),
+    "kernels": ("lenet_trt.benchmarks.kernels", "every kernel beside its peers and the floor"),
+}
+INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    listed = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUITES.items())
+    parser.add_argument("suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all")
+    parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
+    parser.add_argument("--batch", type=int, nargs="+", metavar="N", help="these batch sizes (default: the suite's)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
+    )
+    parser.add_argument("--png", action="store_true", help="with -o: pictures as PNG instead of SVG")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON, one after the other")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="OLD",
+        help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
+    )
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Measure the suites one after the other."""
+    from lenet_trt.benchmarks.record import load
+    from lenet_trt.benchmarks.suite import Options
+
+    if arguments.batch and min(arguments.batch) < 1:
+        raise UsageError(f"--batch {min(arguments.batch)}: wanted at least 1")
+    if arguments.png and arguments.output is None:
+        raise UsageError("--png says how to write pictures: name a folder with -o")
+    names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
+    old = {name: load(path) for name, path in _old_records(arguments.compare, names).items()}
+    options = Options(
+        quick=arguments.quick,
+        batches=tuple(arguments.batch) if arguments.batch else None,
+        command=shlex.join(getattr(arguments, "command_line", ["lenet-trt", "bench", *names])),
+    )
+    for name in names:
+        record = _measure(name, options)
+        _show(name, record, arguments, old.get(name))
+        if record.interrupted:
+            return INTERRUPTED
+    return 0
+
+
+def suite(name: str) -> ModuleType:
+    """The module of a suite, imported now."""
+    return importlib.import_module(SUITES[name][0])
+
+
+def _old_records(path: Path | None, names: Sequence[str]) -> dict[str, Path]:
+    """The record to compare each suite with."""
+    if path is None:
+        return {}
+    if path.is_dir():
+        found = {name: path / f"{name}.json" for name in names if (path / f"{name}.json").is_file()}
+        if not found:
+            raise UsageError(f"--compare {path}: it has no {' or '.join(f'{name}.json' for name in names)}")
+        return found
+    if len(names) > 1:
+        raise UsageError(f"--compare {path} is one record, and {len(names)} suites are measured: name a folder")
+    return {names[0]: path}
+
+
+def _measure(name: str, options: Options) -> Record:
+    record: Record = suite(name).measure(options)
+    if not record.rows and not record.interrupted:
+        raise LenetTrtError(f"the suite {name} measured nothing")
+    return record
+
+
+def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record | None) -> None:
+    from lenet_trt.benchmarks.compare import compare
+    from lenet_trt.benchmarks.record import as_json
+    from lenet_trt.benchmarks.tables import warnings
+
+    # Before anything else: what was measured must be on disk when a comparison is refused.
+    written = write(name, record, arguments.output, "png" if arguments.png else "svg") if arguments.output else []
+    for warning in warnings(record):
+        print(f"warning: {name}: {warning}", file=sys.stderr)
+    if arguments.json:
+        print(as_json(record), end="")
+    else:
+        print(text(name, record))
+    for path in written:
+        print(path, file=sys.stderr if arguments.json else sys.stdout)
+    if old is not None:
+        comparison = compare(old, record)
+        for warning in comparison.warnings:
+            print(f"warning: {name}: {warning}", file=sys.stderr)
+        print("\n".join(["", f"{name}, since {old.date}:", *comparison.lines()]))
+
+
+def text(name: str, record: Record) -> str:
+    """The record as a table with what it was measured on, and its notes."""
+    from lenet_trt.benchmarks.tables import standard_columns, table
+
+    module = suite(name)
+    columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)
+    here = record.environment
+    packages = here.get("packages", {})
+    device = f"{record.gpu}, driver {here.get('driver')}" if record.gpu else f"{here.get('cpu')}, no GPU"
+    with_torch = f", torch {packages['torch']}" if "torch" in packages else ""
+    facts = f"{name}: {device}{with_torch}, {record.date}, {record.seconds:.0f} s"
+    return "\n".join([table(record.rows, columns), "", *record.notes, facts])
+
+
+def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:
+    """Write the record as JSON, CSV and a picture; returns the paths."""
+    from lenet_trt.benchmarks.record import as_json
+    from lenet_trt.benchmarks.tables import to_csv
+    from lenet_trt.charts import render
+
+    files = {f"{name}.json": as_json(record).encode(), f"{name}.csv": to_csv(record).encode()}
+    for path, content in files.items():
+        write_atomic(folder / path, content)
+    charts = suite(name).charts(record)
+    if charts:
+        files[f"{name}.{form}"] = render(charts, form)
+        write_atomic(folder / f"{name}.{form}", files[f"{name}.{form}"])
+    return [folder / path for path in files]
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["bench", *sys.argv[1:]]))

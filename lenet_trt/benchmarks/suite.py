@@ -1,0 +1,115 @@
+"""What a suite is given and how it collects its rows: options, and a recording that an interruption leaves whole."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.benchmarks.record import Case, Record, Row
+from lenet_trt.environment import clocks, commit, environment
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.gpu import gpus
+from lenet_trt.timing import Plan
+
+QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a suite is asked for. ``batches`` None: the suite's own; ``quick``: few timings and cases.
+
+    ``command``: what to type for the same again.
+    """
+
+    quick: bool = False
+    batches: tuple[int, ...] | None = None
+    command: str = ""
+
+    @property
+    def plan(self) -> Plan:
+        """How often to time."""
+        return QUICK if self.quick else Plan()
+
+
+class Recording:
+    """A record that grows, row by row; ``say`` tells people on standard error what is being measured."""
+
+    def __init__(self, suite: str, options: Options) -> None:
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+        self.details: dict[str, Any] = {}
+        self.interrupted = False
+        self._suite, self._options = suite, options
+        self._begin = time.monotonic()
+        # Asked now: an error on the GPU while measuring must not take what was measured with it.
+        self._environment = environment()
+        self._clocks: list[Mapping[str, float]] = []
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and say what it tells."""
+        self.rows.append(row)
+
+    def cannot(self, backend: str, case: Case, problem: BaseException | str, **extra: Any) -> None:
+        """Keep a row of a backend that cannot run here, with the reason."""
+        if isinstance(problem, str):
+            why = problem
+        elif isinstance(problem, LenetTrtError):
+            why = str(problem)
+        else:
+            why = f"{type(problem).__name__}: {problem}"
+        self.add(Row(backend, case, None, " ".join(why.split())[:400] or "it gave no reason", extra))
+
+    def say(self, text: str) -> None:
+        """Tell people what is going on."""
+        print(f"[{time.monotonic() - self._begin:6.1f} s] {self._suite}: {text}", file=sys.stderr, flush=True)
+
+    def sample_clocks(self) -> None:
+        """Note the GPU's clocks now; nothing where there is no GPU or no nvidia-smi."""
+        if not gpus().devices:
+            return
+        try:
+            now = clocks()
+        except LenetTrtError:
+            return
+        self._clocks.append({"second": round(time.monotonic() - self._begin, 1), **asdict(now)})
+
+    def finish(self) -> Record:
+        """The record of what was measured until now."""
+        return Record(
+            suite=self._suite,
+            command=self._options.command,
+            date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            commit=commit(Path(__file__).resolve().parents[2]),
+            environment=self._environment,
+            plan=asdict(self._options.plan),
+            rows=tuple(self.rows),
+            notes=tuple(self.notes),
+            clocks=tuple(self._clocks),
+            details=self.details,
+            seconds=round(time.monotonic() - self._begin, 1),
+            interrupted=self.interrupted,
+        )
+
+
+@contextmanager
+def recording(suite: str, options: Options) -> Iterator[Recording]:
+    """Record a suite: Ctrl-C ends the block, and what was measured until then stays.
+
+    >>> with recording("sweep", options) as found:
+    ...     found.add(Row("ours", {"batch": 1}, stats))
+    >>> return found.finish()
+    """
+    found = Recording(suite, options)
+    found.sample_clocks()
+    try:
+        yield found
+    except KeyboardInterrupt:
+        found.interrupted = True
+        found.say("interrupted: what was measured until here is kept")
+    found.sample_clocks()

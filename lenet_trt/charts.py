@@ -1,0 +1,253 @@
+"""Pictures of measurements: lines, points and bars, as SVG that follows a page's light or dark look, or as PNG."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from lenet_trt.errors import LenetTrtError, UsageError
+
+# matplotlib's types change from one release to the next.
+Axes: TypeAlias = Any
+Style: TypeAlias = Literal["line", "points", "dashed", "bars"]
+FORMATS = ("svg", "png")
+
+
+@dataclass(frozen=True)
+class Series:
+    """What belongs together in a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
+
+    ``emphasis`` draws it stronger: it is what the picture is about. Bars: ``x`` are names; series of the same
+    ``group`` are stacked, others stand side by side. ``low`` and ``high`` are an interval around each y.
+    """
+
+    label: str
+    x: Sequence[float] | Sequence[str]
+    y: Sequence[float | None]
+    style: Style = "line"
+    emphasis: bool = False
+    group: str = ""
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left."""
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    x_log: bool = False
+    y_log: bool = False
+    notes: Sequence[str] = field(default_factory=tuple)
+    horizontal: bool = False
+
+
+# Each colour in its light and its dark look. Emphasised series take the first; the others follow in order, chosen so
+# that neighbours differ for people who see no red or green as well (and by their marks).
+_EMPHASIS = (("#4b8500", "#95d826"), ("#b8860b", "#ffd166"))
+_COLOURS = (
+    ("#1f6fd1", "#6cb6ff"),
+    ("#c2410c", "#ff9e64"),
+    ("#7c3aed", "#c4a7ff"),
+    ("#0f8a8a", "#5fd7d7"),
+    ("#be185d", "#ff8fc7"),
+    ("#57606a", "#b1bac4"),
+    ("#8a6d00", "#e3c34d"),
+    ("#2e5f8a", "#8fbfe8"),
+)
+_FLOOR = ("#6e7781", "#9aa4b0")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_BACK, _INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
+_GRID, _FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
+_PANEL_INCHES = (6.4, 4.6)
+_MARGIN = 0.10
+
+
+def render(charts: Sequence[Chart], form: str) -> bytes:
+    """Draw the charts side by side, as "svg" or "png"; the same charts give the same bytes.
+
+    An SVG is drawn in the light look, and turns dark where the reader prefers that.
+
+    Raises:
+        UsageError: another form.
+        LenetTrtError: there is nothing to draw, or matplotlib is not installed.
+    """
+    if form not in FORMATS:
+        raise UsageError(f"a picture as {form!r}: wanted {' or '.join(FORMATS)}")
+    if not any(series.y for chart in charts for series in chart.series):
+        raise LenetTrtError("there is nothing to draw: no chart has a point")
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise LenetTrtError(f"pictures need matplotlib ({error}): pip install matplotlib") from error
+    settings: Any = _settings()
+    with matplotlib.rc_context(settings):
+        width, height = _PANEL_INCHES
+        figure = Figure(figsize=(width * len(charts), height), layout="constrained")
+        for index, chart in enumerate(charts):
+            _draw(figure.add_subplot(1, len(charts), index + 1), chart)
+        target = io.BytesIO()
+        metadata: dict[str, Any] = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
+        figure.savefig(target, format=form, metadata=metadata, dpi=160)
+    return _themed(target.getvalue().decode(), charts).encode() if form == "svg" else target.getvalue()
+
+
+def _settings() -> dict[str, Any]:
+    ink, grid, frame, back = _INK[0], _GRID[0], _FRAME[0], _BACK[0]
+    return {
+        "svg.fonttype": "none",  # text stays text: it can be found, and is set in the reader's font
+        "svg.hashsalt": "lenet-trt",
+        "font.family": "sans-serif",
+        "font.size": 11,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": frame,
+        "axes.facecolor": back,
+        "figure.facecolor": back,
+        "axes.titlesize": 13,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": grid,
+        "grid.linewidth": 0.8,
+        "xtick.color": frame,
+        "ytick.color": frame,
+        "xtick.labelcolor": ink,
+        "ytick.labelcolor": ink,
+        "legend.frameon": False,
+        "legend.fontsize": 10,
+    }
+
+
+def _draw(axes: Axes, chart: Chart) -> None:
+    looks = dict(zip(map(id, chart.series), _looks(chart.series), strict=True))
+    bars = [series for series in chart.series if series.style == "bars"]
+    if bars:
+        _draw_bars(axes, chart, bars, looks)
+    for series in chart.series:
+        if series.style != "bars":
+            _draw_line(axes, series, *looks[id(series)])
+    axes.set_title(chart.title)
+    axes.set_xlabel(chart.x_label)
+    axes.set_ylabel(chart.y_label)
+    _scale(axes, chart)
+    if len(chart.series) > 1 or chart.series[0].label:
+        axes.legend(loc="best")
+    if chart.notes:
+        below = "\n".join(chart.notes)
+        axes.set_xlabel(f"{chart.x_label}\n{below}")
+
+
+def _looks(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+    """A colour and a mark for each."""
+    emphasised, others = itertools.cycle(_EMPHASIS), itertools.cycle(_COLOURS)
+    marks = itertools.cycle(_MARKS)
+    for each in series:
+        if each.style == "dashed":
+            yield _FLOOR[0], ""
+        else:
+            yield next(emphasised if each.emphasis else others)[0], next(marks)
+
+
+def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
+    points = [(x, math.nan if y is None else y) for x, y in zip(series.x, series.y, strict=True)]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    width = 3.0 if series.emphasis else 1.7
+    line = {"line": "-", "dashed": "--", "points": "none"}[series.style]
+    axes.plot(
+        xs,
+        ys,
+        linestyle=line,
+        linewidth=1.4 if series.style == "dashed" else width,
+        marker=mark,
+        markersize=6.5 if series.emphasis else 4.5,
+        color=colour,
+        label=series.label,
+        zorder=3 if series.emphasis else 2,
+    )
+    if series.low is not None and series.high is not None:
+        axes.fill_between(xs, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[int, tuple[str, str]]) -> None:
+    names = list(dict.fromkeys(str(name) for series in bars for name in series.x))
+    groups = list(dict.fromkeys(series.group or series.label for series in bars))
+    share = 0.8 / len(groups)
+    filled = {group: [0.0] * len(names) for group in groups}
+    for series in bars:
+        group = series.group or series.label
+        values = {str(x): y for x, y in zip(series.x, series.y, strict=True)}
+        heights = [values.get(name) or 0.0 for name in names]
+        places = [i + (groups.index(group) - (len(groups) - 1) / 2) * share for i in range(len(names))]
+        draw = axes.barh if chart.horizontal else axes.bar
+        start = {"left" if chart.horizontal else "bottom": list(filled[group])}
+        size = {"height" if chart.horizontal else "width": share * 0.94}
+        draw(places, heights, label=series.label, color=looks[id(series)][0], **start, **size)
+        filled[group] = [a + b for a, b in zip(filled[group], heights, strict=True)]
+    if chart.horizontal:
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.grid(False, axis="y")
+    else:
+        axes.set_xticks(range(len(names)), names)
+        axes.grid(False, axis="x")
+
+
+def _scale(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for log, axis, which in ((chart.x_log, axes.xaxis, "x"), (chart.y_log, axes.yaxis, "y")):
+        if not log:
+            continue
+        # Batches are powers of two, all else is read in powers of ten.
+        base = 2 if which == "x" and not chart.horizontal else 10
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
+        axis.set_major_locator(LogLocator(base=base, numticks=9))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+        axis.set_minor_formatter(NullFormatter())
+    axes.margins(_MARGIN / 2)
+
+
+def _plain(value: float) -> str:
+    """A number on an axis: 0.01, 1, 16, 1,024, 10 M."""
+    if value >= 1e6:
+        return f"{value / 1e6:g} M"
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _themed(svg: str, charts: Sequence[Chart]) -> str:
+    """The picture with a description, the reader's font, and rules that change its colours in the dark.
+
+    The colours in the picture stay those of the light look, so that a program that knows no style sheets draws it too.
+    """
+    pairs = [*_EMPHASIS, *_COLOURS, _FLOOR, _BACK, _INK, _GRID, _FRAME]
+    dark = "\n".join(
+        f'[style*="{name}: {light}"] {{ {name}: {dark} !important }}'
+        for light, dark in pairs
+        for name in ("fill", "stroke")
+        if f"{name}: {light}" in svg
+    )
+    style = (
+        "text { font-family: ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, sans-serif !important }\n"
+        f"@media (prefers-color-scheme: dark) {{\n{dark}\n}}"
+    )
+    label = _escaped("; ".join(f"{chart.title}: {chart.y_label} against {chart.x_label}" for chart in charts))
+    head, tag, rest = svg.partition("<svg ")
+    attributes, end, body = rest.partition(">")
+    title = f"\n <title>{label}</title>\n <style>{style}</style>"
+    return f'{head}{tag}role="img" aria-label="{label}" {attributes}{end}{title}{body}'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")

@@ -1,0 +1,163 @@
+"""What a number of timings of the same work says: the median, how sure it is, and how far the timings spread."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+_SEED = 20_240_229
+# A timing is an outlier beyond so many interquartile ranges, and at least so far (of the median), from the quartiles.
+_FENCE_RANGES = 3.0
+_FENCE_SHARE = 0.02
+# Where eight tenths of the timings spread by more than this share of the median, comparing medians means little.
+NOISY_SPREAD = 0.25
+
+
+@dataclass(frozen=True)
+class Stats:
+    """``count`` timings of one contender, in microseconds.
+
+    ``low_us`` to ``high_us`` is the 95% bootstrap interval of the median; eight tenths of the timings are between
+    ``p10_us`` and ``p90_us``. ``outliers`` are counted and stay in all other figures. ``warmups`` calls went before,
+    and ``settled`` says whether their times stopped changing. ``samples_us`` are the timings in the order in which
+    they were made, where they are kept.
+    """
+
+    median_us: float
+    low_us: float
+    high_us: float
+    p10_us: float
+    p90_us: float
+    min_us: float
+    max_us: float
+    count: int
+    outliers: int
+    warmups: int = 0
+    settled: bool = True
+    samples_us: tuple[float, ...] = ()
+
+    @property
+    def spread(self) -> float:
+        """Between which times eight tenths of the timings are, as a share of the median."""
+        return (self.p90_us - self.p10_us) / self.median_us if self.median_us > 0 else 0.0
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the timings spread so far that comparing this median with another means little."""
+        return self.spread > NOISY_SPREAD
+
+    def without_samples(self) -> Stats:
+        """The same, the single timings forgotten."""
+        return replace(self, samples_us=())
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, rounded to what a clock can tell; what is as usual is left out."""
+        values = {name: _rounded(value) if name.endswith("_us") else value for name, value in asdict(self).items()}
+        usual = {"warmups": 0, "settled": True, "samples_us": []}
+        return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+
+    @staticmethod
+    def from_json(values: Mapping[str, Any]) -> Stats:
+        """Take what ``as_json`` gave.
+
+        Raises:
+            LenetTrtError: a figure is missing, unknown or no number.
+        """
+        known = {field.name for field in fields(Stats)}
+        try:
+            if unknown := set(values) - known:
+                raise ValueError(f"unknown {', '.join(sorted(unknown))}")
+            made = Stats(**{**values, "samples_us": tuple(map(float, values.get("samples_us", ())))})
+            numbers = [float(getattr(made, name)) for name in known - {"samples_us"}]
+        except (TypeError, ValueError) as error:
+            raise LenetTrtError(f"{dict(values)!r:.200} are no timings ({error})") from error
+        if not all(math.isfinite(value) and value >= 0 for value in numbers):
+            raise LenetTrtError(f"{dict(values)!r:.200} are no timings: wanted finite numbers >= 0")
+        return made
+
+
+def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True) -> Stats:
+    """Median, its bootstrap interval, percentiles, extremes and outliers of the timings.
+
+    Raises:
+        LenetTrtError: there are no times, or one is no finite number >= 0.
+    """
+    if not len(times_us):
+        raise LenetTrtError("there is nothing to summarize: no timings were made")
+    wrong = [value for value in times_us if not (math.isfinite(value) and value >= 0)]
+    if wrong:
+        raise LenetTrtError(f"{wrong[0]} is no time: wanted finite microseconds >= 0")
+    ordered = np.sort(np.asarray(times_us, np.float64))
+    median = float(np.median(ordered))
+    low, high = median_interval(ordered)
+    p10, p25, p75, p90 = (float(value) for value in np.percentile(ordered, [10, 25, 75, 90]))
+    fence = max(_FENCE_RANGES * (p75 - p25), _FENCE_SHARE * median)
+    outliers = int(((ordered < p25 - fence) | (ordered > p75 + fence)).sum())
+    return Stats(
+        median_us=median,
+        low_us=low,
+        high_us=high,
+        p10_us=p10,
+        p90_us=p90,
+        min_us=float(ordered[0]),
+        max_us=float(ordered[-1]),
+        count=len(ordered),
+        outliers=outliers,
+        warmups=warmups,
+        settled=settled,
+        samples_us=tuple(map(float, times_us)),
+    )
+
+
+def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The percentile-bootstrap interval of the median of sorted values; the same values give the same interval.
+
+    Instead of drawing whole resamples, this draws where their middle falls: of n uniform draws the k-th smallest is
+    distributed as Beta(k, n + 1 - k), and the value drawn k-th smallest is the one at that share of the sorted values.
+    The medians have the distribution that resampling gives, at a cost that does not grow with n.
+
+    Source: order statistics of the uniform distribution are Beta distributed (any textbook on order statistics).
+    """
+    n = len(ordered)
+    random = np.random.default_rng(_SEED)
+    middle = (n + 1) // 2
+    share = random.beta(middle, n + 1 - middle, RESAMPLES)
+    medians = _at(ordered, share)
+    if n % 2 == 0:  # the next in order, given the one before it
+        after = share + (1 - share) * random.beta(1, n - middle, RESAMPLES)
+        medians = medians / 2 + _at(ordered, after) / 2
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(medians, [tail, 100 - tail])
+    median = float(np.median(ordered))
+    return min(float(low), median), max(float(high), median)
+
+
+def differ(a: Stats, b: Stats) -> bool:
+    """Whether two medians differ beyond the noise.
+
+    Their bootstrap intervals do not overlap, and the medians are further apart than eight tenths of the timings of
+    either spread: what one run may show by chance does not count.
+    """
+    apart = abs(a.median_us - b.median_us)
+    overlap = a.low_us <= b.high_us and b.low_us <= a.high_us
+    return not overlap and apart > max(a.p90_us - a.p10_us, b.p90_us - b.p10_us)
+
+
+def _at(ordered: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
+    return ordered[np.minimum((share * len(ordered)).astype(np.int64), len(ordered) - 1)]
+
+
+def _rounded(value: Any) -> Any:
+    """Five significant digits: more than any clock here tells."""
+    if isinstance(value, (list, tuple)):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.5g}")
