@@ -1,0 +1,118 @@
+"""An SQLite file that somebody else wrote: opened for reading alone, its tables and columns as they happen to be."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError
+
+MAGIC = b"SQLite format 3\0"
+_HEADER_BYTES = 100
+
+
+class Database:
+    """Reads rows one after the other; a table or column that is missing reads as nothing.
+
+    Raises:
+        LenetTrtError: the file cannot be read, is no SQLite file, or is shorter than it says (cut off).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _check_size(path)
+        try:
+            self._connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+            self._connection.text_factory = _text
+            tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+            self._tables = {str(name): self._columns(str(name)) for (name,) in tables}
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def __contains__(self, table: str) -> bool:
+        return table in self._tables
+
+    def tables(self) -> frozenset[str]:
+        """The names of its tables."""
+        return frozenset(self._tables)
+
+    def count(self, table: str) -> int:
+        """How many rows a table has; 0 where it is missing."""
+        if table not in self._tables:
+            return 0
+        return int(next(self._rows(f"SELECT count(*) FROM {_quoted(table)}", ()))[0])
+
+    def rows(
+        self,
+        table: str,
+        needed: Sequence[str],
+        optional: Sequence[str] = (),
+        where: str = "",
+        values: Sequence[Any] = (),
+    ) -> Iterator[tuple[Any, ...]]:
+        """The columns ``needed`` and ``optional`` of every row, None for an optional one that the table lacks.
+
+        Raises:
+            LenetTrtError: a needed column is missing (another version wrote the file), or a page is damaged.
+        """
+        columns = self._tables.get(table)
+        if columns is None:
+            return
+        missing = [name for name in needed if name not in columns]
+        if missing:
+            raise LenetTrtError(
+                f"{self.path}: its table {table} has no column {', '.join(missing)} (it has "
+                f"{', '.join(sorted(columns))}): no version of Nsight Systems that is known here writes that; "
+                "export the report again with nsys export --type sqlite of version 2022 or later"
+            )
+        chosen = [_quoted(name) if name in columns else "NULL" for name in (*needed, *optional)]
+        condition = f" WHERE {where}" if where else ""
+        yield from self._rows(f"SELECT {', '.join(chosen)} FROM {_quoted(table)}{condition}", values)
+
+    def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        try:
+            yield from self._connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise self._damaged(error) from error
+
+    def _columns(self, table: str) -> frozenset[str]:
+        return frozenset(str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})"))
+
+    def _damaged(self, error: sqlite3.Error) -> LenetTrtError:
+        return LenetTrtError(f"{self.path} is a damaged SQLite file ({error}): copy it or export the report again")
+
+
+def _check_size(path: Path) -> None:
+    """SQLite reads a file that was cut off until it meets the end; its header says how long it should be."""
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not header.startswith(MAGIC):
+        raise LenetTrtError(f"{path} is not an SQLite file")
+    page = int.from_bytes(header[16:18], "big")
+    page = 65536 if page == 1 else page
+    pages = int.from_bytes(header[28:32], "big")
+    current = header[24:28] == header[92:96]  # else an old SQLite wrote it, and the number of pages is not kept
+    if len(header) < _HEADER_BYTES or (current and size < page * pages):
+        raise LenetTrtError(
+            f"{path} was cut off: it has {size} bytes and says that it has {page * pages}; copy it or export it again"
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
