@@ -56,19 +56,24 @@ def standard_columns(record: Record) -> list[Column]:
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    """Rows under headings, aligned; a row without timings says why at its end."""
-    lines = [[column.heading for column in columns]]
-    lines += [[column.text(row) for column in columns] for row in rows]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
-    reasons = ["", *(f"  {row.why}" if row.why else "" for row in rows)]
-    return "\n".join(
-        "  ".join(
+    """Rows under headings, aligned; where a row has no timings, the reason stands in place of the figures."""
+    lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
+    # A row without timings is only as wide as what names it.
+    named = max((index + 1 for index, column in enumerate(columns) if column.left), default=1)
+    shown = [len(columns), *(len(columns) if row.stats else named for row in rows)]
+    widths = [
+        max(len(line[index]) for line, upto in zip(lines, shown, strict=True) if index < upto)
+        for index in range(len(columns))
+    ]
+    reasons = ["", *(row.why or "" for row in rows)]
+    texts = []
+    for line, upto, reason in zip(lines, shown, reasons, strict=True):
+        cells = [
             cell.ljust(width) if column.left else cell.rjust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ).rstrip()
-        + reason
-        for line, reason in zip(lines, reasons, strict=True)
-    )
+            for cell, width, column in list(zip(line, widths, columns, strict=True))[:upto]
+        ]
+        texts.append("  ".join([*cells, reason]).rstrip())
+    return "\n".join(texts)
 
 
 def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:

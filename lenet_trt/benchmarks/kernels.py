@@ -1,0 +1,136 @@
+"""The suite ``kernels``: every kernel's variants beside what PyTorch does with the same work, and beside the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
+from lenet_trt.benchmarks.record import Record, Row
+from lenet_trt.benchmarks.suite import Options, Recording, recording
+from lenet_trt.benchmarks.tables import Column, standard_columns
+from lenet_trt.charts import Chart, Series
+
+if TYPE_CHECKING:
+    from lenet_trt.benchmarks.workload import Workload
+
+# torch.compile tries many templates for each size, which takes a minute; a quick run takes the first.
+QUICK_BATCHES = (1, 1024)
+# Of LeNet-5's layers a quick run takes this batch alone.
+QUICK_LAYERS = (1024,)
+SECTIONS = {"lenet5": "LeNet-5", "matmul": "MatMul", "conv": "Conv", "layers": "LeNet-5's layers"}
+
+
+def measure(options: Options) -> Record:
+    """Time all of it; without a GPU or torch there is a row for each kernel that says so."""
+    from lenet_trt.registry import kernels
+
+    with recording("kernels", options) as found:
+        problem = obstacle()
+        if problem is None:
+            run_all(_workloads(options), found, options)
+        else:
+            for name in kernels():
+                found.cannot(PRODUCT, {"workload": name, "mode": "-"}, problem, ours=True)
+    return found.finish()
+
+
+def obstacle() -> str | None:
+    """Why kernels cannot be timed here, or None."""
+    from importlib.util import find_spec
+
+    from lenet_trt.gpu import gpus
+
+    if not gpus().devices:
+        return f"needs a CUDA GPU: {gpus().problem}"
+    if find_spec("torch") is None:
+        return "its inputs and peers are PyTorch's, which is not installed: pip install torch"
+    import torch
+
+    return (
+        None if torch.cuda.is_available() else f"torch {torch.__version__} is built without CUDA: install one with it"
+    )
+
+
+def run_all(found_workloads: Iterable[Workload], found: Recording, options: Options) -> None:
+    """Time the workloads one after the other, against the ceilings of this GPU."""
+    from dataclasses import asdict
+
+    import torch
+
+    from lenet_trt.benchmarks import peers
+    from lenet_trt.benchmarks.workload import run
+    from lenet_trt.ceilings import measured_ceilings
+    from lenet_trt.compile import source_sha256
+    from lenet_trt.device import context_lost
+    from lenet_trt.environment import environment
+    from lenet_trt.registry import kernels
+
+    ceilings = measured_ceilings()
+    found.details["ceilings"] = asdict(ceilings)
+    found.details["kernels"] = {
+        name: {"version": kernel.version, "source_sha256": source_sha256(kernel)} for name, kernel in kernels().items()
+    }
+    peers.set_up_torch()
+    stream = torch.cuda.Stream()
+    l2_bytes = int(str(environment()["l2_bytes"]))
+    for workload in found_workloads:
+        try:
+            run(workload, found, ceilings, l2_bytes, stream, options.plan)
+            torch.cuda.empty_cache()
+        except Exception as problem:
+            found.cannot("all contenders", {"workload": workload.name, "mode": workload.mode}, problem)
+            if lost := context_lost():
+                found.notes.append(f"After {workload.name} nothing more could run: {lost}.")
+                return
+
+
+def _workloads(options: Options) -> Iterator[Workload]:
+    from lenet_trt.benchmarks import workloads as made
+
+    autotune = not options.quick
+    batches = options.batches or (QUICK_BATCHES if options.quick else made.BATCHES)
+    yield from made.lenet5(batches, autotune)
+    yield from made.matmul(autotune)
+    yield from made.conv(autotune)
+    yield from made.layers(options.batches or (QUICK_LAYERS if options.quick else made.BATCHES))
+
+
+def columns(record: Record) -> list[Column]:
+    """The usual ones, and how each row stands to the floor and to the best peer."""
+    by_name = {workload.name: workload for workload in workloads(record)}
+
+    def of(row: Row) -> Measured | None:
+        return by_name.get(str(row.case.get("workload")))
+
+    def times_floor(row: Row) -> str:
+        workload = of(row)
+        return f"{row.stats.median_us / workload.floor_us:.2f}" if row.stats and workload else "-"
+
+    def times_faster(row: Row) -> str:
+        workload = of(row)
+        peer = workload.best_peer if workload else None
+        return f"{peer.stats.median_us / row.stats.median_us:.2f}" if row.stats and peer and peer.stats else "-"
+
+    return [*standard_columns(record), Column("x floor", times_floor), Column("best peer / it", times_faster)]
+
+
+def charts(record: Record) -> list[Chart]:
+    """Each workload's times in units of its floor: ours and the best peer's."""
+    chosen = [w for w in workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
+    if not chosen:
+        return []
+    names = [workload.title.replace(", 50 filters 5x5", "") for workload in chosen]
+
+    def ratios(rows: Iterable[Row | None]) -> list[float | None]:
+        return [
+            row.stats.median_us / workload.floor_us if row and row.stats else None
+            for row, workload in zip(rows, chosen, strict=True)
+        ]
+
+    series = [
+        Series("ours", names, ratios(w.product for w in chosen), "bars", emphasis=True),
+        Series("torch's best", names, ratios(w.best_peer for w in chosen), "bars"),
+    ]
+    title = f"Kernels on {record.gpu}: time in units of the floor"
+    return [Chart(title, "times the floor (1 is what the hardware allows)", "", series, x_log=True, horizontal=True)]

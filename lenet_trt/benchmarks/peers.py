@@ -1,0 +1,56 @@
+"""The peers: what PyTorch, with cuDNN, cuBLAS and its compiler, does with the same work on the same GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+
+from lenet_trt.benchmarks.workload import Call, Contender, Inputs, Mode
+
+Function: TypeAlias = Callable[..., torch.Tensor]
+
+
+def set_up_torch() -> None:
+    """Full float32 (no TF32), the fastest cuDNN algorithm, a compiler that talks less, the same draws each time."""
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
+
+    inductor.autotune_num_choices_displayed = 0
+    # One function is compiled for many workloads, each of which counts as another compilation of it.
+    dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 10_000
+
+
+def direct(name: str, function: Function, modes: tuple[Mode, ...]) -> Contender:
+    """The function as it is."""
+    return Contender(name, False, lambda inputs: _bound(function, inputs), modes)
+
+
+def compiled(name: str, function: Function, modes: tuple[Mode, ...], autotune: bool = True) -> Contender:
+    """The function through ``torch.compile``.
+
+    With ``autotune`` it is compiled for each size, templates are tried against the libraries; without, in the default
+    mode, which makes the size that changes a variable.
+    """
+    mode = "max-autotune-no-cudagraphs" if autotune else "default"
+    made = torch.compile(function, dynamic=False if autotune else None, fullgraph=True, mode=mode)
+    return Contender(name, False, lambda inputs: _bound(made, inputs), modes, {"mode": mode})
+
+
+def network_peers(function: Function, autotune: bool) -> list[Contender]:
+    """The three ways in which a network is usually run."""
+    torch.compiler.reset()  # other layers have other sizes: they must not become variables of this one
+    return [
+        direct("torch eager", function, ("eager",)),
+        direct("torch, CUDA graph", function, ("graph",)),
+        compiled("torch.compile, CUDA graph", function, ("graph",), autotune),
+    ]
+
+
+def _bound(function: Function, inputs: Inputs) -> Call:
+    return lambda: function(*inputs)
