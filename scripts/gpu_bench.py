@@ -89,7 +89,7 @@ def _measure(chosen: argparse.Namespace) -> dict[str, Any]:
         "environment": here,
         "kernels": {name: {"version": k.version, "source_sha256": source_sha256(k)} for name, k in kernels().items()},
         "plan": asdict(plan),
-        "ceilings": asdict(peaks),
+        "ceilings": ceilings.recorded(peaks),
         "workloads": workloads,
         "rows": record.gains(workloads, str(here["gpu"])),
     }

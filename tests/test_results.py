@@ -17,33 +17,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 import results_page  # noqa: E402
 from bench import page, record, sweep_svg  # noqa: E402
-from bench.floors import Ceilings, Work, arithmetic_us, floor_us, floors, memory_us  # noqa: E402
+
+from lenet_trt.floors import Work  # noqa: E402
 
 RECORD = ROOT / "docs" / "results" / "h200.json"
-# Round numbers: 1 us a MB copied, 0.8 us a MB read, 10 us a GFLOP in fp32, 1 us in fp16.
-CEILINGS = Ceilings(1e12, 1.25e12, 100e12, 1000e12, launch_us=2.0)
-
-
-def test_memory_is_held_against_the_bandwidth_of_its_kind() -> None:
-    assert memory_us(Work(900_000_000, 100_000_000, 0), CEILINGS) == pytest.approx(800)  # mostly reads
-    assert memory_us(Work(500_000_000, 500_000_000, 0), CEILINGS) == pytest.approx(1000)  # a copy
-    assert memory_us(Work(100_000_000, 900_000_000, 0), CEILINGS) == pytest.approx(1000)  # mostly writes
-
-
-def test_arithmetic_is_held_against_the_rate_of_its_kind() -> None:
-    work = Work(0, 0, 1_000_000_000)
-    assert arithmetic_us(work, "fp32", CEILINGS) == pytest.approx(10)
-    assert arithmetic_us(work, "split", CEILINGS) == pytest.approx(3)  # three products
-    assert arithmetic_us(work, "fp16", CEILINGS) == pytest.approx(1)
-
-
-def test_the_floor_is_the_longer_time_after_the_launch() -> None:
-    work = Work(5_000_000, 5_000_000, 1_000_000_000)  # 10 us to move, 10 / 3 / 1 us to compute
-    assert floor_us(work, "fp16", CEILINGS, launch=False) == pytest.approx(10)
-    assert floor_us(work, "fp16", CEILINGS, launch=True) == pytest.approx(12)
-    heavy = Work(1_000, 1_000, 1_000_000_000)
-    assert floors(heavy, "fp32", CEILINGS, launch=True) == {"fp32": pytest.approx(12), "split": pytest.approx(5)}
-    assert floors(heavy, "fp16", CEILINGS, launch=False) == {"fp16": pytest.approx(1)}
 
 
 def test_the_work_of_a_call_is_what_its_declaration_says() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
-from bench.floors import Ceilings
 from bench.workload import captured, hold
+from lenet_trt.device import current_context
+from lenet_trt.floors import Ceilings
 from lenet_trt.timing import Plan, Timed, time_in_turns
 
 BUFFER_BYTES = 4 << 30
@@ -36,13 +39,30 @@ def measure(stream: torch.cuda.Stream, plan: Plan) -> Ceilings:
         launch = time_in_turns({"empty": Timed([empty])}, stream.cuda_stream, hold, plan)
     seconds = {name: summary.median_us * 1e-6 for name, summary in summaries.items()}
     flops = 2 * MATRIX**3
+    copied = 2 * BUFFER_BYTES / seconds["copy"]
+    context = current_context()
     return Ceilings(
-        copy_bytes_per_s=2 * BUFFER_BYTES / seconds["copy"],
+        gpu=torch.cuda.get_device_name(),
+        source="measured",
         read_bytes_per_s=BUFFER_BYTES / min(seconds["read (sum)"], seconds["read (max)"]),
-        fp32_flop_per_s=flops / seconds["fp32"],
-        fp16_flop_per_s=flops / seconds["fp16"],
+        write_bytes_per_s=copied,
+        copy_bytes_per_s=copied,
+        flop_per_s={"fp32": flops / seconds["fp32"], "fp16": flops / seconds["fp16"]},
         launch_us=launch["empty"].median_us,
+        sm=context.sm,
+        multiprocessors=context.multiprocessors,
     )
+
+
+def recorded(ceilings: Ceilings) -> Mapping[str, float]:
+    """The ceilings as the records of this benchmark name them."""
+    return {
+        "copy_bytes_per_s": ceilings.copy_bytes_per_s,
+        "read_bytes_per_s": ceilings.read_bytes_per_s,
+        "fp32_flop_per_s": ceilings.flop_per_s["fp32"],
+        "fp16_flop_per_s": ceilings.flop_per_s["fp16"],
+        "launch_us": ceilings.launch_us,
+    }
 
 
 def _empty(result: torch.Tensor) -> torch.Tensor:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from bench.floors import Work
 from bench.workload import Call, Contender, Inputs, Mode
 from lenet_trt.bind import Bound
 from lenet_trt.device import current_context
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.floors import Work
 from lenet_trt.kernel import AttributeValue, Kernel, Types, Variant
 from lenet_trt.launch import prepare
 

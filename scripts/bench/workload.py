@@ -9,9 +9,10 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
-from bench.floors import Ceilings, Work, floors
 from lenet_trt.environment import clocks
-from lenet_trt.timing import Plan, Summary, Timed, time_in_turns
+from lenet_trt.floors import Ceilings, Work, floors
+from lenet_trt.stats import Stats
+from lenet_trt.timing import Plan, Timed, time_in_turns
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 Call: TypeAlias = Callable[[], torch.Tensor]
@@ -157,7 +158,7 @@ def _error(call: Call, wanted: torch.Tensor) -> float:
     return relative_error(call(), wanted)
 
 
-def _add_times(rows: Sequence[dict[str, Any]], summaries: Mapping[str, Summary], mode: Mode) -> None:
+def _add_times(rows: Sequence[dict[str, Any]], summaries: Mapping[str, Stats], mode: Mode) -> None:
     """Put each contender's times into its row: in the workload's mode (or its only one), others under ``also``."""
     for row in rows:
         keys = [key for key in summaries if key.rpartition("|")[0] == row["name"]]
@@ -172,7 +173,7 @@ def _add_times(rows: Sequence[dict[str, Any]], summaries: Mapping[str, Summary],
             row["also"] = also
 
 
-def _rounded(summary: Summary) -> dict[str, float | int]:
+def _rounded(summary: Stats) -> dict[str, float | int]:
     return {
         "us": round(summary.median_us, 3),
         "p10_us": round(summary.p10_us, 3),
