@@ -1,0 +1,77 @@
+"""What the name of a kernel or a layer says: the architecture it is made for, whether it reformats, multiplies, how.
+
+Names are those that NVIDIA's libraries, torch and TensorRT give; seen in traces, not documented anywhere as a format.
+"""
+
+from __future__ import annotations
+
+import re
+
+# The word for an architecture, where a name has no number: its first compute capability.
+_WORDS = {
+    "maxwell": 50,
+    "pascal": 60,
+    "volta": 70,
+    "turing": 75,
+    "ampere": 80,
+    "ada": 89,
+    "hopper": 90,
+    "blackwell": 100,
+}
+_SM = re.compile(r"(?<![a-z0-9])sm_?(\d{2,3})(?![0-9])")
+_WORD = re.compile(r"(?<![a-z])(" + "|".join(_WORDS) + r")(?![a-z])")
+
+# Kernels and layers that only put the same numbers into another order or type.
+_REFORMAT = re.compile(
+    r"reformat|copynode|nchwto|nhwcto|tonchw|tonhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|"
+    r"copy_kernel|copypackedkernel|genericcopy|(?<!broad)cast(?!e)"
+)
+# TensorRT's own compiler strings together what a kernel does: __myl_MoveCast_myl0_3.
+_COMPILED = re.compile(r"^__myl_(\w+?)_")
+_COMPILED_REFORMAT = re.compile(r"(Move|Cast|Tran|Resh|Copy)+")
+# ONNX operators that only change layout, type or shape.
+REFORMAT_OPS = frozenset({"Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+_GEMM = re.compile(r"gemm(?!v)|xmma|cutlass|nvjet|matmul")
+_GEMV = re.compile(r"gemv|gemvx|dot_kernel|batched_matvec")
+_TENSOR_CORES = re.compile(
+    r"tensorop|hmma|imma|wgmma|h?1688|16816|884|tf32|nvjet|f16f16|h161[68]|bf16gemm|fp16_|_mma|tensor_core|xmma(?!.*simt)"
+)
+_NO_TENSOR_CORES = re.compile(r"simt|ffma|sgemm|f32f32_f32f32|volta_s|maxwell_s")
+
+
+def architecture(name: str) -> int | None:
+    """The architecture that a kernel's name carries: 80 for ``sm80_xmma_gemm_...`` or ``ampere_sgemm_...``."""
+    lower = name.lower()
+    numbers = [int(found) for found in _SM.findall(lower)]
+    if numbers:
+        return numbers[0]
+    word = _WORD.search(lower)
+    return _WORDS[word[1]] if word else None
+
+
+def is_reformat(name: str) -> bool:
+    """Whether it only changes layout or type: TensorRT's reformat layers, cuDNN's conversions, torch's copies."""
+    compiled = _COMPILED.match(name)
+    if compiled:
+        return bool(_COMPILED_REFORMAT.fullmatch(compiled[1]))
+    return bool(_REFORMAT.search(name.lower())) and not is_gemm(name)
+
+
+def is_gemm(name: str) -> bool:
+    """Whether it is a matrix product (of matrices: a kernel for matrix times vector is none)."""
+    lower = name.lower()
+    return bool(_GEMM.search(lower)) and not _GEMV.search(lower)
+
+
+def uses_tensor_cores(name: str) -> bool | None:
+    """Whether the name says that tensor cores are used; None where it says neither."""
+    lower = name.lower()
+    if _NO_TENSOR_CORES.search(lower):
+        return False
+    return True if _TENSOR_CORES.search(lower) else None
+
+
+def short(name: str, width: int = 60) -> str:
+    """A kernel's name without template arguments and parameters, cut to ``width``."""
+    bare = re.sub(r"\(.*", "", re.sub(r"<.*", "", name.removeprefix("void "))).strip() or name
+    return bare if len(bare) <= width else bare[: width - 1] + "…"
