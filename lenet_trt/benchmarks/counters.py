@@ -1,0 +1,101 @@
+"""What Nsight Compute's hardware counters say of each kernel of a program, where ``ncu`` is installed.
+
+Source: the options and metric names of Nsight Compute 2025.3 (its command-line help and --query-metrics).
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError
+
+NCU = "ncu"
+TIME = "gpu__time_duration.sum"
+PEAK = "pct_of_peak_sustained_elapsed"
+# What it is called here -> the counter; all are shares of what the GPU could do while the kernel ran.
+PERCENTAGES = {
+    "sm_active_percent": f"sm__cycles_active.avg.{PEAK}",
+    "sm_throughput_percent": f"sm__throughput.avg.{PEAK}",
+    "dram_percent": f"dram__throughput.avg.{PEAK}",
+    "warps_percent": "sm__warps_active.avg.pct_of_peak_sustained_active",
+}
+_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One launch of a kernel: ``percentages`` under the names above; ``us`` is how long it took by itself."""
+
+    kernel: str
+    us: float
+    percentages: Mapping[str, float]
+
+
+def count(program: Sequence[str]) -> list[Counted]:
+    """Run a program under ncu and count what it launches between cuProfilerStart and cuProfilerStop, in order.
+
+    Clocks and caches are left as they are.
+
+    Raises:
+        LenetTrtError: ncu is not installed, may not read the counters, or the program fails.
+    """
+    found = shutil.which(NCU)
+    if found is None:
+        raise LenetTrtError("ncu (Nsight Compute) is not on PATH: it comes with the CUDA toolkit")
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-ncu-") as folder:
+        log = Path(folder) / "log.csv"
+        command = [found, "--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)]
+        command += ["--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"]
+        command += ["--metrics", ",".join((TIME, *PERCENTAGES.values())), *program]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LenetTrtError(f"{found} does not run: {error}") from error
+        told = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    counted = parse(told)
+    if done.returncode != 0 or not counted:
+        raise LenetTrtError(f"ncu counts nothing: {_reason(told, done.stderr)}")
+    return counted
+
+
+def parse(text: str) -> list[Counted]:
+    """Read what ``ncu --csv --page raw`` wrote: its messages, a heading, a line of units, a line for each launch."""
+    lines = [line for line in text.splitlines() if line.startswith('"')]
+    found = []
+    for values in csv.DictReader(lines):
+        if not values.get("ID"):  # the units
+            continue
+        try:
+            ns = _number(values[TIME])
+            shares = {name: _number(values[metric]) for name, metric in PERCENTAGES.items()}
+        except (KeyError, ValueError) as error:
+            raise LenetTrtError(f"ncu tells {values.get('Kernel Name')} without {error}") from error
+        found.append(Counted(values["Kernel Name"], ns / 1e3, shares))
+    return found
+
+
+def together(launches: Sequence[Counted]) -> dict[str, float]:
+    """Several launches as one: their time summed, their percentages weighted by time."""
+    us = math.fsum(launch.us for launch in launches)
+    shares = {name: math.fsum(launch.us * launch.percentages[name] for launch in launches) / us for name in PERCENTAGES}
+    return {"kernel_us": round(us, 3), **{name: round(share, 2) for name, share in shares.items()}}
+
+
+def _number(text: str) -> float:
+    value = float(text.replace(",", ""))
+    if not math.isfinite(value):
+        raise ValueError(f"a finite number, but {text}")
+    return value
+
+
+def _reason(log: str, errors: str) -> str:
+    lines = [line.strip("= ") for line in (*log.splitlines(), *errors.splitlines()) if line.strip("= ")]
+    told = [line for line in lines if "ERROR" in line.upper()] or lines[-1:]
+    return " ".join(told)[:300] or "it gave no reason"
