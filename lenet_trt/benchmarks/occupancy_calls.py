@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     import torch
 
 CLASSES = 10
-
-
-class Batch(Protocol):
-    """One batch size made ready: ``calls`` do the same on one input set after the other."""
-
-    calls: Sequence[Callable[[], object]]
-
-    def run(self) -> None:
-        """Launch the kernels once, outside of any graph: what a profiler sees."""
-
-    def answer(self, count: int) -> NDArray[np.float64]:
-        """The first logits that the first call gives."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +75,10 @@ def geometry(bound: Bound, variant: Variant) -> Geometry:
 
 
 class Ours:
-    """The whole network as one kernel, by its launcher and as CUDA graphs; without torch."""
+    """The whole network as one kernel, without torch.
+
+    ``run`` launches it, ``calls`` replay it as CUDA graphs, one for each input set.
+    """
 
     def __init__(self, types: str, stream: Stream, sets: Sequence[NDArray[np.float32]]) -> None:
         declared = kernel("lenet5")
@@ -116,9 +107,10 @@ class Ours:
                 launcher(pointers[-1], stream.handle)
             self._keep.append((given, graph))
             self.calls.append(partial(graph.replay, stream))
-        self.run = lambda: launcher(pointers[0], stream.handle)
+        self.run: Callable[[], object] = partial(launcher, pointers[0], stream.handle)
 
     def answer(self, count: int) -> NDArray[np.float64]:
+        """The first logits of the first input set."""
         self.run()
         self._stream.synchronize()
         found = self._output.read().view(np.float32).reshape(-1, CLASSES)
@@ -132,7 +124,10 @@ def _on_gpu(array: NDArray[Any]) -> Buffer:
 
 
 class Torch:
-    """The network as PyTorch runs it, a kernel or several for each layer; ``graph`` replays them as one CUDA graph."""
+    """The network as PyTorch runs it, a kernel or several for each layer.
+
+    ``run`` launches them; ``calls`` do so too, or replay them as CUDA graphs where ``graph`` says so.
+    """
 
     def __init__(self, network: torch.nn.Module, graph: bool, stream: Stream, sets: Sequence[NDArray[Any]]) -> None:
         import torch
@@ -147,7 +142,9 @@ class Torch:
         self.calls = [self._captured(x) if graph else self._eager(x) for x in self._inputs]
 
     def answer(self, count: int) -> NDArray[np.float64]:
+        """The first logits of the first input set."""
         found: torch.Tensor = self._forward(self._inputs[0])
+        self._stream.synchronize()
         return found[:count].double().cpu().numpy()
 
     def _forward(self, x: torch.Tensor) -> torch.Tensor:
