@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +22,8 @@ class Series:
     """What belongs together in a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
 
     ``emphasis`` draws it stronger: it is what the picture is about. Bars: ``x`` are names; series of the same
-    ``group`` are stacked, others stand side by side. ``low`` and ``high`` are an interval around each y.
+    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends. ``low`` and ``high`` are an
+    interval around each y.
     """
 
     label: str
@@ -33,6 +34,7 @@ class Series:
     group: str = ""
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,15 @@ _COLOURS = (
     ("#2e5f8a", "#8fbfe8"),
 )
 _FLOOR = ("#6e7781", "#9aa4b0")
-_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+# One fewer than colours, so that both together repeat late.
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _BACK, _INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
 _GRID, _FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
-_PANEL_INCHES = (6.4, 4.6)
-_MARGIN = 0.10
+_PANEL_INCHES = (6.2, 4.4)
+_BAR_INCHES = 0.34
+_AROUND_BARS_INCHES = 1.5
+_LEGEND_COLUMNS = 3
+_MARGIN = 0.05
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:
@@ -89,11 +95,15 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
     except ImportError as error:
         raise LenetTrtError(f"pictures need matplotlib ({error}): pip install matplotlib") from error
     settings: Any = _settings()
+    looks = _looks([series for chart in charts for series in chart.series])
     with matplotlib.rc_context(settings):
-        width, height = _PANEL_INCHES
-        figure = Figure(figsize=(width * len(charts), height), layout="constrained")
-        for index, chart in enumerate(charts):
-            _draw(figure.add_subplot(1, len(charts), index + 1), chart)
+        size = (_PANEL_INCHES[0] * len(charts), max(map(_height, charts)))
+        figure: Any = Figure(figsize=size, layout="constrained")
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
+        panels = [figure.add_subplot(1, len(charts), index + 1) for index in range(len(charts))]
+        for axes, chart in zip(panels, charts, strict=True):
+            _draw(axes, chart, looks)
+        _legend(figure, panels, charts)
         target = io.BytesIO()
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
         figure.savefig(target, format=form, metadata=metadata, dpi=160)
@@ -119,6 +129,7 @@ def _settings() -> dict[str, Any]:
         "axes.axisbelow": True,
         "axes.spines.top": False,
         "axes.spines.right": False,
+        "axes.unicode_minus": False,
         "grid.color": grid,
         "grid.linewidth": 0.8,
         "xtick.color": frame,
@@ -130,34 +141,55 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _draw(axes: Axes, chart: Chart) -> None:
-    looks = dict(zip(map(id, chart.series), _looks(chart.series), strict=True))
+def _draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
     bars = [series for series in chart.series if series.style == "bars"]
     if bars:
         _draw_bars(axes, chart, bars, looks)
     for series in chart.series:
         if series.style != "bars":
-            _draw_line(axes, series, *looks[id(series)])
-    axes.set_title(chart.title)
-    axes.set_xlabel(chart.x_label)
+            _draw_line(axes, series, *looks[series.label])
+    axes.set_title(chart.title, pad=10)
+    axes.set_xlabel("\n".join([chart.x_label, *chart.notes]))
     axes.set_ylabel(chart.y_label)
     _scale(axes, chart)
-    if len(chart.series) > 1 or chart.series[0].label:
-        axes.legend(loc="best")
-    if chart.notes:
-        below = "\n".join(chart.notes)
-        axes.set_xlabel(f"{chart.x_label}\n{below}")
 
 
-def _looks(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
-    """A colour and a mark for each."""
+def _height(chart: Chart) -> float:
+    """Inches; more where there are many bars below each other."""
+    bars = [series for series in chart.series if series.style == "bars"]
+    if not bars or not chart.horizontal:
+        return _PANEL_INCHES[1]
+    names = {str(name) for series in bars for name in series.x}
+    groups = {series.group or series.label for series in bars}
+    return _AROUND_BARS_INCHES + _BAR_INCHES * len(names) * max(len(groups), 1.2)
+
+
+def _legend(figure: Any, panels: Sequence[Axes], charts: Sequence[Chart]) -> None:
+    """One legend for all panels above them; where a panel has one series alone, its title says enough."""
+    shown = {series.label for chart in charts if len(chart.series) > 1 for series in chart.series if series.label}
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            if label in shown:
+                handles.setdefault(label, handle)
+    if handles:
+        columns = min(len(handles), _LEGEND_COLUMNS * len(charts))
+        figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns)
+
+
+def _looks(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
+    """A colour and a mark for each label: a label looks the same in all panels."""
     emphasised, others = itertools.cycle(_EMPHASIS), itertools.cycle(_COLOURS)
     marks = itertools.cycle(_MARKS)
+    looks: dict[str, tuple[str, str]] = {}
     for each in series:
+        if each.label in looks:
+            continue
         if each.style == "dashed":
-            yield _FLOOR[0], ""
+            looks[each.label] = _FLOOR[0], ""
         else:
-            yield next(emphasised if each.emphasis else others)[0], next(marks)
+            looks[each.label] = next(emphasised if each.emphasis else others)[0], next(marks)
+    return looks
 
 
 def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
@@ -180,7 +212,7 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
         axes.fill_between(xs, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
 
 
-def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[int, tuple[str, str]]) -> None:
+def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
     names = list(dict.fromkeys(str(name) for series in bars for name in series.x))
     groups = list(dict.fromkeys(series.group or series.label for series in bars))
     share = 0.8 / len(groups)
@@ -188,20 +220,28 @@ def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[
     for series in bars:
         group = series.group or series.label
         values = {str(x): y for x, y in zip(series.x, series.y, strict=True)}
-        heights = [values.get(name) or 0.0 for name in names]
+        texts = dict(zip(map(str, series.x), series.texts, strict=False))
+        lengths = [values.get(name) or 0.0 for name in names]
         places = [i + (groups.index(group) - (len(groups) - 1) / 2) * share for i in range(len(names))]
         draw = axes.barh if chart.horizontal else axes.bar
         start = {"left" if chart.horizontal else "bottom": list(filled[group])}
-        size = {"height" if chart.horizontal else "width": share * 0.94}
-        draw(places, heights, label=series.label, color=looks[id(series)][0], **start, **size)
-        filled[group] = [a + b for a, b in zip(filled[group], heights, strict=True)]
+        size = {"height" if chart.horizontal else "width": share * 0.92}
+        # The edge in the paper's colour parts stacked bars.
+        edge = {"edgecolor": _BACK[0], "linewidth": 0.8}
+        made = draw(places, lengths, label=series.label, color=looks[series.label][0], **start, **size, **edge)
+        if texts:
+            said = [texts.get(name, "") if values.get(name) else "" for name in names]
+            axes.bar_label(made, said, padding=4, color=_INK[0], fontsize=10)
+        filled[group] = [a + b for a, b in zip(filled[group], lengths, strict=True)]
     if chart.horizontal:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
         axes.grid(False, axis="y")
+        axes.tick_params(axis="y", length=0)
     else:
         axes.set_xticks(range(len(names)), names)
         axes.grid(False, axis="x")
+        axes.tick_params(axis="x", length=0)
 
 
 def _scale(axes: Axes, chart: Chart) -> None:
@@ -216,7 +256,10 @@ def _scale(axes: Axes, chart: Chart) -> None:
         axis.set_major_locator(LogLocator(base=base, numticks=9))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
         axis.set_minor_formatter(NullFormatter())
-    axes.margins(_MARGIN / 2)
+    if not any(series.style == "bars" for series in chart.series):
+        axes.margins(_MARGIN)
+    elif any(series.texts for series in chart.series):
+        axes.margins(**{"x" if chart.horizontal else "y": 3 * _MARGIN})  # room for the texts
 
 
 def _plain(value: float) -> str:

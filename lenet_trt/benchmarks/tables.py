@@ -100,16 +100,16 @@ def to_csv(record: Record) -> str:
     writer.writerow(["suite", "backend", *cases, *figures, "why", *extras])
     for row in record.rows:
         stats = row.stats.without_samples() if row.stats else None
-        writer.writerow(
-            [
-                record.suite,
-                row.backend,
-                *(row.case.get(name, "") for name in cases),
-                *("" if stats is None else getattr(stats, name) for name in figures),
-                row.why or "",
-                *("" if row.extra.get(name) is None else row.extra[name] for name in extras),
-            ]
-        )
+        values = [
+            record.suite,
+            row.backend,
+            *(row.case.get(name, "") for name in cases),
+            *("" if stats is None else getattr(stats, name) for name in figures),
+            row.why or "",
+            *("" if row.extra.get(name) is None else row.extra[name] for name in extras),
+        ]
+        # A record is a line, whatever a reason says: some readers of CSV split at every end of line.
+        writer.writerow([" ".join(value.split()) if isinstance(value, str) else value for value in values])
     return text.getvalue()
 
 

@@ -1,0 +1,153 @@
+"""Pictures: valid SVG and PNG, the same bytes each time, legible in the light and in the dark, faithful to the data."""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lenet_trt import charts
+from lenet_trt.charts import Chart, Series, render
+from lenet_trt.errors import LenetTrtError, UsageError
+
+SVG = "{http://www.w3.org/2000/svg}"
+N = [1, 16, 256, 4096]
+LINES = Chart(
+    "LeNet-5 <fp32> & more",
+    "batch size",
+    "us an image",
+    [
+        Series("ours", N, [5.0, 0.4, 0.05, 0.01], emphasis=True, low=[4, 0.3, 0.04, 0.009], high=[6, 0.5, 0.06, 0.02]),
+        Series("torch", N, [30.0, None, 0.3, 0.12]),
+        Series("floor", N, [2.7, 0.2, 0.01, 0.003], "dashed"),
+    ],
+    x_log=True,
+    y_log=True,
+    notes=("one note",),
+)
+BARS = Chart(
+    "First inference",
+    "ms",
+    "",
+    [
+        Series("import", ["lazy", "eager"], [40.0, 41.0], "bars", group="all"),
+        Series("load", ["lazy", "eager"], [10.0, 90.0], "bars", group="all", texts=("50 ms", "131 ms")),
+    ],
+    horizontal=True,
+)
+
+
+def test_an_svg_is_valid_and_says_what_it_shows() -> None:
+    root = ET.fromstring(render([LINES, BARS], "svg"))
+    assert root.tag == f"{SVG}svg"
+    assert root.get("role") == "img"
+    assert "LeNet-5 <fp32> & more" in root.get("aria-label", "")
+    texts = {text for node in root.iter() if node.tag == f"{SVG}text" for text in node.itertext()}
+    for wanted in (
+        "LeNet-5 <fp32> & more",
+        "ours",
+        "torch",
+        "floor",
+        "batch size",
+        "one note",
+        "lazy",
+        "eager",
+        "load",
+    ):
+        assert any(wanted in text for text in texts), f"{wanted} is not in the picture"
+
+
+def test_the_same_charts_give_the_same_bytes() -> None:
+    for form in charts.FORMATS:
+        assert render([LINES, BARS], form) == render([LINES, BARS], form)
+
+
+def test_every_colour_has_a_dark_look_and_both_can_be_read() -> None:
+    svg = render([LINES, BARS], "svg").decode()
+    body = re.sub(r"<style>.*?</style>", "", svg, flags=re.DOTALL)
+    used = set(re.findall(r"(fill|stroke): (#[0-9a-f]{6})", body))
+    rules = dict(re.findall(r'\[style\*="((?:fill|stroke): #[0-9a-f]{6})"\] \{ (?:fill|stroke): (#[0-9a-f]{6})', svg))
+    for kind, colour in used:
+        assert f"{kind}: {colour}" in rules, f"{kind} {colour} stays light in the dark"
+    backs = {"light": charts._BACK[0], "dark": charts._BACK[1]}
+    for light, dark in (*charts._EMPHASIS, *charts._COLOURS, charts._FLOOR, charts._INK):
+        assert _contrast(light, backs["light"]) >= 3, light
+        assert _contrast(dark, backs["dark"]) >= 3, dark
+    assert _contrast(*(pair[0] for pair in (charts._INK, charts._BACK))) >= 7
+
+
+def test_lower_is_faster_and_gaps_stay_gaps() -> None:
+    root = ET.fromstring(render([LINES], "svg"))
+    lines = [(node.get("style", ""), node.get("d", "")) for node in root.iter(f"{SVG}path")]
+
+    def line_of(colour: str) -> str:
+        return max((d for style, d in lines if f"stroke: {colour}" in style and "fill: none" in style), key=len)
+
+    ours, torch = line_of(charts._EMPHASIS[0][0]), line_of(charts._COLOURS[0][0])
+    heights = [float(y) for _, y in re.findall(r"[ML] ([\d.]+) ([\d.]+)", ours)]
+    assert all(a < b for a, b in pairwise(heights)), "SVG counts downwards"
+    assert torch.count("M") == 2, "a point that is missing interrupts the line"
+
+
+def test_bars_of_a_group_are_stacked() -> None:
+    root = ET.fromstring(render([BARS], "svg"))
+    colours = [f"fill: {light}" for light, _ in charts._COLOURS[:2]]
+    filled = [
+        node
+        for node in root.iter(f"{SVG}path")
+        if node.get("clip-path") and any(colour in node.get("style", "") for colour in colours)
+    ]
+    boxes = [[float(x) for x in re.findall(r"[ML] ([\d.]+) [\d.]+", node.get("d", ""))] for node in filled]
+    assert len(boxes) == 4
+    lazy_import, eager_import, lazy_load, eager_load = ((min(xs), max(xs)) for xs in boxes)
+    assert lazy_load[0] == pytest.approx(lazy_import[1])
+    assert eager_load[0] == pytest.approx(eager_import[1])
+    assert (eager_load[1] - eager_load[0]) == pytest.approx(9 * (lazy_load[1] - lazy_load[0]), rel=1e-3)
+
+
+def test_a_png_can_be_opened_and_has_the_colours_of_its_series() -> None:
+    picture = Image.open(io.BytesIO(render([LINES], "png")))
+    pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+    assert picture.width > picture.height > 300
+    for colour in (charts._EMPHASIS[0][0], charts._COLOURS[0][0], charts._BACK[0]):
+        wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        assert (np.abs(pixels.astype(int) - wanted).max(axis=1) <= 2).sum() > 50, f"no {colour} in the picture"
+
+
+def test_a_label_looks_the_same_in_every_panel() -> None:
+    fewer = replace(LINES, series=[LINES.series[2], LINES.series[1]])
+    looks = charts._looks([*LINES.series, *fewer.series])
+    assert len(looks) == 3
+    root = ET.fromstring(render([LINES, fewer], "svg"))
+    said = ["".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")]
+    assert said.count("torch") == 1, "one legend for both panels"
+
+
+def test_many_series_are_all_told_apart() -> None:
+    many = Chart("t", "x", "y", [Series(f"s{i}", N, [float(i + j) for j in range(4)]) for i in range(12)])
+    looks = charts._looks(many.series)
+    assert len(set(looks.values())) == len(looks) == 12
+    assert render([many], "svg")
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    with pytest.raises(UsageError, match="wanted svg or png"):
+        render([LINES], "gif")
+    with pytest.raises(LenetTrtError, match="nothing to draw"):
+        render([Chart("t", "x", "y", [Series("s", [], [])])], "svg")
+
+
+def _contrast(a: str, b: str) -> float:
+    """The contrast ratio, 1 to 21. Source: WCAG 2.2, relative luminance."""
+    luminances = []
+    for colour in (a, b):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        luminances.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)

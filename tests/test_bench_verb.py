@@ -1,0 +1,133 @@
+"""``lenet-trt bench`` from end to end, with a suite that any machine measures, and with those that need a GPU."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+import bench_data
+from lenet_trt import bench
+from lenet_trt.benchmarks.record import as_json, load
+from lenet_trt.cli import main
+from lenet_trt.gpu import gpus
+
+
+@pytest.fixture(autouse=True)
+def _a_quick_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(bench.SUITES, "sorting", ("bench_data", "sorting lists"))
+
+
+def test_without_a_folder_the_table_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["bench", "sorting", "--quick"]) == 0
+    said = capsys.readouterr().out
+    assert "quantum sort  there is no quantum computer here" in said
+    assert all(f"{n:>4}  sorted" in said for n in bench_data.SIZES)
+    assert not list(tmp_path.iterdir())
+
+
+def test_with_a_folder_record_csv_and_picture_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "here"
+    assert main(["bench", "sorting", "--quick", "--batch", "10", "20", "30", "-o", str(folder)]) == 0
+    written = [folder / f"sorting.{suffix}" for suffix in ("json", "csv", "svg")]
+    assert sorted(folder.iterdir()) == sorted(written), "and nothing else"
+    assert capsys.readouterr().out.splitlines()[-3:] == [str(path) for path in written]
+    record = load(written[0])
+    assert {row.case["n"] for row in record.rows} == {10, 20, 30}
+    assert record.command == f"lenet-trt bench sorting --quick --batch 10 20 30 -o {folder}"
+    assert record.environment["cpu"]
+    assert not record.interrupted
+    assert len(written[1].read_text().splitlines()) == len(record.rows) + 1
+    assert ET.parse(written[2]).getroot().tag.endswith("svg")
+    assert main(["bench", "sorting", "--quick", "--png", "-o", str(folder)]) == 0
+    assert (folder / "sorting.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json_goes_to_standard_output_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["bench", "sorting", "--quick", "--json", "-o", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["suite"] == "sorting"
+    assert str(tmp_path / "sorting.json") in said.err
+
+
+def test_changes_since_an_old_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    assert main(["bench", "sorting", "--quick", "-o", str(old)]) == 0
+    path = old / "sorting.json"
+    data = json.loads(path.read_text())
+    for row in data["rows"]:
+        if row["backend"] == "max":  # as if it had been a thousand times slower
+            row["stats"] = {
+                k: v * 1000 if k.endswith("_us") and k != "samples_us" else v for k, v in row["stats"].items()
+            }
+    path.write_text(json.dumps(data))
+    capsys.readouterr()
+    for given in (path, old):
+        assert main(["bench", "sorting", "--quick", "--compare", str(given)]) == 0
+        said = capsys.readouterr().out
+        assert said.count("x faster)") >= 2
+        assert "max n=100: " in said
+        assert "changed by more than the noise" in said
+
+
+def test_a_record_of_another_machine_is_refused_but_the_measured_is_kept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "old.json"
+    path.write_text(as_json(bench_data.record(suite="sorting")))
+    assert main(["bench", "sorting", "--quick", "--compare", str(path), "-o", str(tmp_path / "new")]) == 2
+    assert "times of two machines" in capsys.readouterr().err
+    assert load(tmp_path / "new" / "sorting.json").rows
+
+
+def test_an_interruption_keeps_what_was_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    sizes = ["50", str(10**6 + 1), "60"]  # the suite is interrupted after the second
+    assert main(["bench", "sorting", "--quick", "--batch", *sizes, "-o", str(tmp_path)]) == bench.INTERRUPTED
+    record = load(tmp_path / "sorting.json")
+    assert record.interrupted
+    assert [row.case["n"] for row in record.timed] == [50, 50, 10**6 + 1, 10**6 + 1]
+    assert "rows are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sorting", "--batch", "0"], "--batch 0: wanted at least 1"),
+        (["sorting", "--png"], "name a folder with -o"),
+        (["sorting", "kernels", "--compare", "old.json"], "2 suites are measured: name a folder"),
+        (["sorting", "--compare", "."], "has no sorting.json"),
+    ],
+)
+def test_bad_usage_says_what_to_type(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_unknown_suite_lists_the_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "fast"])
+    assert stop.value.code == 2
+    assert "kernels" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU: the suite is measured by tests/gpu")
+def test_kernels_without_a_gpu_are_rows_that_say_so(tmp_path: Path) -> None:
+    from lenet_trt.registry import kernels
+
+    assert main(["bench", "kernels", "-o", str(tmp_path)]) == 0
+    rows = load(tmp_path / "kernels.json").rows
+    assert {row.case["workload"] for row in rows} == set(kernels())
+    assert all("needs a CUDA GPU" in (row.why or "") for row in rows)
+    assert not (tmp_path / "kernels.svg").exists()
+
+
+def test_every_suite_is_a_module_with_measure_and_charts() -> None:
+    for name in bench.SUITES:
+        module = bench.suite(name)
+        assert callable(module.measure)
+        assert callable(module.charts)
