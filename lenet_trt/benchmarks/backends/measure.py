@@ -1,0 +1,210 @@
+"""Open backends, make each ready for a batch, check what it computes and time it: a row for each, whatever happens."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.benchmarks.backends.on_gpu import OnGpu, stream
+from lenet_trt.benchmarks.backends.protocol import TOLERANCES, Backend, Images, Ready, Session
+from lenet_trt.benchmarks.record import Case, Row, Stats
+from lenet_trt.benchmarks.suite import Recording
+from lenet_trt.benchmarks.tables import duration
+from lenet_trt.cases import relative_error
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.gpu import gpus
+from lenet_trt.timing import Plan, Timed, time_in_turns, time_on_host_in_turns
+
+HOST = "host memory"
+DEVICE = "GPU memory"
+
+
+@dataclass
+class Opened:
+    """A backend that was opened, or why it could not be; ``seen``: its last batch and the seconds that took."""
+
+    backend: Backend
+    session: Session | None
+    problem: BaseException | str | None = None
+    seen: tuple[int, float] | None = None
+
+
+@dataclass
+class _Prepared:
+    """What one backend has for one batch."""
+
+    opened: Opened
+    ready: Ready | None = None
+    problem: BaseException | str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def opened(backends: Sequence[Backend], found: Recording) -> Iterator[list[Opened]]:
+    """Open all, closing them in reverse order; one that cannot run here keeps its reason."""
+    with ExitStack() as cleanup:
+        made = []
+        for backend in backends:
+            if backend.place == "GPU" and not gpus().devices:
+                made.append(Opened(backend, None, f"needs a CUDA GPU: {gpus().problem}"))
+                continue
+            found.say(f"opening {backend.name}")
+            try:
+                session = backend.open()
+            except Exception as problem:  # each library raises its own kinds
+                made.append(Opened(backend, None, problem))
+                continue
+            cleanup.callback(session.close)
+            made.append(Opened(backend, session))
+        yield made
+
+
+def measure(
+    found: Recording,
+    backends: Sequence[Opened],
+    images: Images,
+    case: Case,
+    plan: Plan,
+    *,
+    where: bool = False,
+    limit_s: float = math.inf,
+) -> None:
+    """Add a row for each backend: how long a caller waits for the logits, by the host's clock.
+
+    Images lie in GPU memory for backends on the GPU, in host memory for the others; ``where`` says so in the case,
+    and adds rows for backends on the GPU that are worth timing from host memory. CPU and GPU take turns among
+    themselves, since threads of the CPU's libraries go on spinning for a while after a call. What a GPU takes alone,
+    by CUDA events, is in ``extra``. A call that would take longer than ``limit_s``, as the batch before tells, is left
+    out with a reason.
+    """
+    with _no_collection():
+        prepared = [_prepare(each, images, limit_s, found) for each in backends]
+        calls: dict[str, dict[str, Callable[[], object]]] = {"CPU": {}, "GPU": {}}
+        alone: dict[str, Timed] = {}
+        copying: dict[str, Callable[[], object]] = {}
+        for each in prepared:
+            name, place = each.opened.backend.name, each.opened.backend.place
+            if each.ready is None:
+                continue
+            calls[place][name] = each.ready
+            if isinstance(each.ready, OnGpu):
+                if not each.ready.self_waiting:
+                    alone[name] = Timed([each.ready.submit])
+                if where and each.opened.backend.host_too:
+                    copying[name] = each.ready.from_host()
+        found.say(f"timing {_text(case)}")
+        stats = {**time_on_host_in_turns(calls["CPU"], plan), **time_on_host_in_turns(calls["GPU"], plan)}
+        from_host = time_on_host_in_turns(copying, plan)
+        gpu_alone = _alone(alone, plan)
+    for each in prepared:
+        memory = {"images": HOST if each.opened.backend.place == "CPU" else DEVICE} if where else {}
+        _add(found, each, images, {**case, **memory}, stats, gpu_alone)
+    for each in prepared:
+        name = each.opened.backend.name
+        if name in from_host:
+            found.add(Row(name, {**case, "images": HOST}, from_host[name], None, _figures(each, images, from_host)))
+    found.sample_clocks()
+
+
+def _prepare(each: Opened, images: Images, limit_s: float, found: Recording) -> _Prepared:
+    """Make a batch ready and check it; what fails leaves its reason."""
+    backend, count = each.backend, len(images)
+    if each.session is None:
+        return _Prepared(each, problem=each.problem)
+    if each.seen is not None:
+        batch, seconds = each.seen
+        if seconds * count / batch > limit_s:
+            why = (
+                f"left out: a batch of {batch} takes {duration(seconds * 1e6)}, so this would take "
+                f"{duration(seconds * 1e6 * count / batch)}; --batch {count} measures it"
+            )
+            return _Prepared(each, problem=why)
+    found.say(f"{backend.name}, {count} images")
+    try:
+        ready = each.session.prepare(images)
+        logits = ready.logits()
+        error = relative_error(logits, images.exact)
+    except Exception as problem:
+        return _Prepared(each, problem=problem)
+    if not error <= TOLERANCES[backend.precision]:
+        return _Prepared(
+            each, problem=f"gives wrong logits: relative error {error:.1e}, at most {TOLERANCES[backend.precision]:.0e}"
+        )
+    return _Prepared(each, ready, None, {**_quality(logits, images), "error": float(f"{error:.3g}"), **ready.details})
+
+
+def _quality(logits: NDArray[np.float32], images: Images) -> dict[str, Any]:
+    """How many classes are right, and how many the same as in float64."""
+    classes = logits.argmax(axis=1)
+    right = int((classes == images.labels).sum())
+    return {
+        "accuracy": right / len(images),
+        "right": right,
+        "same_class": int((classes == images.exact.argmax(axis=1)).sum()),
+        "count": len(images),
+    }
+
+
+def _add(
+    found: Recording, each: _Prepared, images: Images, case: Case, stats: dict[str, Stats], alone: dict[str, Stats]
+) -> None:
+    backend = each.opened.backend
+    if each.ready is None:
+        found.cannot(
+            backend.name, case, each.problem or "", precision=backend.precision, place=backend.place, what=backend.what
+        )
+        return
+    extra = _figures(each, images, stats)
+    if backend.name in alone:
+        extra["gpu_alone"] = alone[backend.name].without_samples().as_json()
+    each.opened.seen = len(images), stats[backend.name].median_us * 1e-6
+    found.add(Row(backend.name, case, stats[backend.name], None, extra))
+
+
+def _figures(each: _Prepared, images: Images, stats: dict[str, Stats]) -> dict[str, Any]:
+    backend = each.opened.backend
+    median_us = stats[backend.name].median_us
+    return {
+        "precision": backend.precision,
+        "place": backend.place,
+        "what": backend.what,
+        **each.extra,
+        "us_per_image": float(f"{median_us / len(images):.4g}"),
+        "images_per_s": round(len(images) / median_us * 1e6),
+    }
+
+
+def _alone(timed: dict[str, Timed], plan: Plan) -> dict[str, Stats]:
+    """The GPU's own time, everything in the stream before it begins; torch has the kernel that holds the stream."""
+    if not timed:
+        return {}
+    try:
+        from lenet_trt.benchmarks.workload import hold
+    except ImportError:
+        return {}
+    try:
+        return time_in_turns(timed, stream().handle, hold, plan)
+    except LenetTrtError:
+        return {}
+
+
+def _text(case: Case) -> str:
+    return ", ".join(f"{name} {value}" for name, value in case.items()) or "all"
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep Python from freeing GPU memory while a graph is captured, which breaks it, and from pausing in a timing."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

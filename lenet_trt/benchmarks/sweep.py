@@ -1,0 +1,161 @@
+"""The suite ``sweep``: time an image over the batch size, by every backend, and where one overtakes another.
+
+A time is what a caller waits, by the host's clock, from the call to the last logit; images lie in GPU memory for
+backends on the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, OURS
+from lenet_trt.benchmarks.backends.measure import measure as measure_batch
+from lenet_trt.benchmarks.backends.measure import opened
+from lenet_trt.benchmarks.backends.protocol import Backend, mnist
+from lenet_trt.benchmarks.crossovers import Crossover, crossovers
+from lenet_trt.benchmarks.record import Record, Row
+from lenet_trt.benchmarks.suite import Options, recording
+from lenet_trt.benchmarks.tables import Column, duration
+from lenet_trt.benchmarks.ten_thousand import gpu_alone, interval
+from lenet_trt.charts import Chart, Series
+
+BATCHES = tuple(1 << power for power in range(15))
+QUICK_BATCHES = (1, 32, 1024)
+# A backend whose call would take more seconds gets a row that says so.
+LIMIT_S = 0.5
+QUICK_LIMIT_S = 0.3
+# Seconds of timing that a slow backend gets at each batch.
+_BUDGET_S = 0.5
+# More than a picture shows apart; the table has them.
+_NOT_DRAWN = (f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
+
+
+def measure(options: Options) -> Record:
+    """Time every backend at each batch, small ones first."""
+    return measured(options, BACKENDS)
+
+
+def measured(options: Options, backends: Sequence[Backend]) -> Record:
+    """The same with some of the backends."""
+    plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
+    batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
+    # What somebody asked for is measured, however long it takes.
+    limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
+    with recording("sweep", options) as found, opened(backends, found) as ready:
+        try:
+            for batch in batches:
+                measure_batch(found, ready, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
+        finally:  # also what an interruption leaves
+            crossed = crossovers(found.rows)
+            found.details["crossovers"] = [each.as_json() for each in crossed]
+            found.notes = [
+                "A time is what a caller waits, by the host's clock; images lie in GPU memory for backends on the GPU. "
+                "gpu alone: what the GPU takes when it need not wait for the host, by CUDA events.",
+                *_fastest(found.rows),
+                *(f"{each.text}." for each in _told(crossed, found.rows)),
+            ]
+    return found.finish()
+
+
+def _fastest(rows: Sequence[Row]) -> Iterator[str]:
+    """Who needs least at which batches, for each precision."""
+    for precision in ("fp32", "fp16"):
+        best: dict[int, Row] = {}
+        for row in rows:
+            batch = row.case["batch"]
+            if row.stats is None or row.extra["precision"] != precision or not isinstance(batch, int):
+                continue
+            if batch not in best or row.stats.median_us < _median(best[batch]):
+                best[batch] = row
+        parts = []
+        for name, group in groupby(best.items(), key=lambda item: item[1].backend):
+            (first, quickest), *others = group
+            last, slowest = others[-1] if others else (first, quickest)
+            span = f"{first} to {last}" if others else str(first)
+            taken = f"{duration(_median(quickest))} to {duration(_median(slowest))}"
+            parts.append(f"{name} at {span} ({taken if others else duration(_median(quickest))})")
+        if parts:
+            yield f"Fastest in {precision}: {', '.join(parts)}."
+
+
+def _told(crossed: Sequence[Crossover], rows: Sequence[Row]) -> list[Crossover]:
+    """Those worth a sentence: in one precision, between CPU and GPU, or with ours. All are in the table and record."""
+    known = {row.backend: row.extra for row in rows if row.stats is not None}
+
+    def interesting(each: Crossover) -> bool:
+        a, b = known[each.faster], known[each.slower]
+        ours = each.faster.startswith(OURS) or each.slower.startswith(OURS)
+        return a["precision"] == b["precision"] and (ours or a["place"] != b["place"])
+
+    return [each for each in crossed if interesting(each)]
+
+
+def columns(record: Record) -> list[Column]:
+    """Batch, backend, time with its interval, time an image, the GPU's own time, and who is overtaken here."""
+    overtaken: dict[tuple[str, int], list[str]] = {}
+    for each in record.details.get("crossovers", []):
+        overtaken.setdefault((each["faster"], each["after"]), []).append(f"{each['slower']} at {each['at']:.0f}")
+
+    def overtakes(row: Row) -> str:
+        return ", ".join(overtaken.get((row.backend, int(row.case["batch"])), []))
+
+    return [
+        Column("batch", lambda row: str(row.case["batch"])),
+        Column("backend", lambda row: row.backend, left=True),
+        Column("time", lambda row: duration(_median(row)) if row.stats else "-"),
+        Column("95% interval", interval),
+        Column("an image", lambda row: duration(row.extra["us_per_image"]) if row.stats else "-"),
+        Column("gpu alone", gpu_alone),
+        Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
+        Column("overtakes", overtakes, left=True),
+    ]
+
+
+def charts(record: Record) -> list[Chart]:
+    """Microseconds an image over the batch: what a caller waits in fp32, and what the GPU alone takes."""
+    where = record.gpu or record.environment.get("cpu")
+    waiting = [name for name in _names(record) if name not in _NOT_DRAWN and _precision(record, name) == "fp32"]
+    busy = [name for name in _names(record, "gpu_alone") if name not in _NOT_DRAWN]
+    panels = [
+        ("LeNet-5 in fp32: what a caller waits", [_series(record, name) for name in waiting], "the host's clock"),
+        ("LeNet-5: what the GPU takes", [_series(record, name, alone=True) for name in busy], "CUDA events"),
+    ]
+    return [
+        Chart(title, "batch", "microseconds an image", series, True, True, (f"{where}, by {clock}",))
+        for title, series, clock in panels
+        if series
+    ]
+
+
+def _series(record: Record, name: str, alone: bool = False) -> Series:
+    rows = [row for row in record.timed if row.backend == name and (not alone or "gpu_alone" in row.extra)]
+    found = [(int(row.case["batch"]), row.extra["gpu_alone"] if alone else _figures(row)) for row in rows]
+    return Series(
+        name,
+        [batch for batch, _ in found],
+        [figures["median_us"] / batch for batch, figures in found],
+        emphasis=name.startswith(OURS),
+        low=[figures["low_us"] / batch for batch, figures in found],
+        high=[figures["high_us"] / batch for batch, figures in found],
+    )
+
+
+def _figures(row: Row) -> dict[str, float]:
+    return {} if row.stats is None else row.stats.as_json()
+
+
+def _names(record: Record, key: str = "error") -> list[str]:
+    """The backends of which a row has this figure."""
+    return list(dict.fromkeys(row.backend for row in record.timed if key in row.extra))
+
+
+def _precision(record: Record, name: str) -> str:
+    return next(str(row.extra["precision"]) for row in record.timed if row.backend == name)
+
+
+def _median(row: Row) -> float:
+    assert row.stats is not None
+    return row.stats.median_us
