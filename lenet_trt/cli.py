@@ -17,6 +17,7 @@ VERBS = {
     "export": ("lenet_trt.export.__main__", "write LeNet-5, the MatMul or the Conv case as ONNX"),
     "fuse": ("lenet_trt.fuse", "put plugin nodes into an ONNX file where kernels compute the same"),
     "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
+    "profile": ("lenet_trt.profile", "trace a network, or read a trace: what the GPU and the host did, and when"),
     "run": ("lenet_trt.run", "classify images with an engine, an ONNX or a fused ONNX file"),
     "bench": ("lenet_trt.bench", "measure kernels, networks and backends: tables, records and pictures"),
     "plugins": ("lenet_trt.plugins.__main__", "list the kernels: what each replaces, its types, targets and gain"),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.errors import UsageError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.profiles import Shape
 
 # "own" is the runtime's own profiler: ONNX Runtime's, or TensorRT's IProfiler; "none" only times.
@@ -16,10 +16,15 @@ RECORDERS = ("auto", "nsys", "cupti", "own")
 DEFAULT_ITERATIONS = 20
 DEFAULT_WARMUP = 20
 
-# What the child leaves in its folder.
+# What parent and child leave each other in a folder.
+REQUEST = "request.json"
 TIMELINE = "timeline.json"
 REPLAY = "replay.json"
 FAILURE = "failure.json"
+
+
+class RecorderError(LenetTrtError):
+    """A recorder is missing, or does not work here; another one may."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class Request:
     """A run of ``iterations`` inferences after ``warmup`` untraced ones.
 
     ``batch`` sizes the first axis of each input that has it open, ``sizes`` give axes by name, ``shapes`` whole inputs.
-    ``transfers`` copies inputs to the GPU and results back in each inference; else they stay there.
+    ``transfers`` copies inputs to the GPU and results back in each inference; else they stay there. With ``insist``
+    no other recorder may step in.
     """
 
     model: str
@@ -40,6 +46,7 @@ class Request:
     warmup: int = DEFAULT_WARMUP
     transfers: bool = False
     trust: bool = False
+    insist: bool = False
 
     def check(self) -> None:
         """Refuse numbers that make no sense.
@@ -67,3 +74,19 @@ def read_request(path: Path) -> Request:
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     data["shapes"] = {name: tuple(shape) for name, shape in data["shapes"].items()}
     return Request(**data)
+
+
+def write_failure(error: LenetTrtError, path: Path) -> None:
+    """Leave an error for the parent."""
+    kind = next((kind for kind in _FAILURES if isinstance(error, _FAILURES[kind])), "other")
+    path.write_text(json.dumps({"kind": kind, "message": str(error)}), encoding="utf-8")
+
+
+def raise_failure(path: Path) -> None:
+    """Raise what the child left, where it left something."""
+    if path.is_file():
+        said = json.loads(path.read_text(encoding="utf-8"))
+        raise _FAILURES.get(said["kind"], LenetTrtError)(said["message"])
+
+
+_FAILURES: dict[str, type[LenetTrtError]] = {"recorder": RecorderError, "usage": UsageError}

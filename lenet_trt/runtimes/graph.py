@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 
@@ -14,6 +14,9 @@ from lenet_trt.device import ask, driver
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.arrays import DeviceArray
 from lenet_trt.runtimes.libraries import TORCH
+
+if TYPE_CHECKING:
+    from lenet_trt.recorders.replay import ReplayLog
 
 
 class GraphRuntime:
@@ -43,6 +46,8 @@ class GraphRuntime:
         self._stale_memory = False
         self._stream = torch.cuda.Stream(self._device)
         self._capturing = threading.Lock()
+        # Where a profiler wants to know which node each kernel of a replay belongs to.
+        self.log: ReplayLog | None = None
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
         """Capture the network on these inputs, after a run node by node, so that a failure has its node's name."""
@@ -62,7 +67,7 @@ class GraphRuntime:
                 self._stale_memory = False
                 torch.cuda.empty_cache()
             with torch.cuda.stream(self._stream):
-                outputs = self._program.run(tensors, moved, after=self._stream.synchronize)
+                outputs = self._program.run(tensors, moved, after=lambda _: self._stream.synchronize())
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
                 del outputs
@@ -71,13 +76,22 @@ class GraphRuntime:
                     # Other threads may go on working meanwhile.
                     graph.capture_begin(capture_error_mode="thread_local")
                     try:
-                        outputs = self._program.run(tensors, moved)
+                        outputs = self._captured(tensors, moved)
                     except BaseException:
                         with suppress(RuntimeError):  # that the capture is broken: the first error says why
                             graph.capture_end()
                         raise
                     graph.capture_end()
             return GraphCall(graph, outputs, (moved, self._program), self._freed)
+
+    def _captured(self, tensors: Sequence[Any], moved: dict[tuple[int, int], Any]) -> list[Any]:
+        log = self.log
+        if log is None:
+            return self._program.run(tensors, moved)
+        log.begin(self._stream.cuda_stream)
+        outputs = self._program.run(tensors, moved, after=log.node)
+        log.end()
+        return outputs
 
     def _freed(self) -> None:
         self._stale_memory = True

@@ -90,6 +90,12 @@ class TensorRt:
             self._cache.save()
         return call
 
+    def layer_times(self, call: EngineCall) -> list[tuple[str, float]]:
+        """A list to which each later run of the call adds its layers and their milliseconds, in order."""
+        times: list[tuple[str, float]] = []
+        call.report_to(_reporter(self._trt, times))
+        return times
+
     def close(self) -> None:
         """Write what TensorRT compiled late, and let go of the engine."""
         if self._cache is not None:
@@ -117,6 +123,11 @@ class EngineCall:
         if not done:
             raise LenetTrtError(f"TensorRT failed: {'; '.join(self._log.errors) or 'it gave no reason'}")
 
+    def report_to(self, profiler: Any) -> None:
+        """Have TensorRT's IProfiler told how long each layer takes; each run is then waited for."""
+        context = self._context
+        context.profiler = profiler
+
 
 class RuntimeCache:
     """What TensorRT-RTX compiles for this GPU when an engine first runs, kept on disk for the next process."""
@@ -141,6 +152,17 @@ class RuntimeCache:
             except LenetTrtError as error:
                 print(f"note: TensorRT's runtime cache is not kept: {error}", file=sys.stderr)
             self._stored = data
+
+
+def _reporter(trt: Any, times: list[tuple[str, float]]) -> Any:
+    class Reporter(trt.IProfiler):
+        def __init__(self) -> None:
+            trt.IProfiler.__init__(self)
+
+        def report_layer_time(self, layer_name: str, ms: float) -> None:
+            times.append((layer_name, ms))
+
+    return Reporter()
 
 
 def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None) -> Flavor:

@@ -71,7 +71,7 @@ class TorchProgram:
         self,
         inputs: Sequence[Tensor],
         moved: dict[tuple[int, int], Tensor],
-        after: Callable[[], None] | None = None,
+        after: Callable[[Node], None] | None = None,
     ) -> list[Tensor]:
         """Compute the outputs: dense tensors of their own on the device.
 
@@ -89,7 +89,7 @@ class TorchProgram:
                 arguments = list(self._arguments(index, step, values, moved))
                 result = step.operator(step.node, *arguments)
                 if after is not None:
-                    after()
+                    after(step.node)
             except LenetTrtError as error:
                 raise LenetTrtError(f"{step.node}: {error}") from error
             except torch.OutOfMemoryError as error:

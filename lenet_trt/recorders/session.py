@@ -1,0 +1,124 @@
+"""A traced run from outside: the recorder that works here is taken, and what it saw is put together."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import atomic_path
+from lenet_trt.gpu import gpus
+from lenet_trt.recorders import nsys
+from lenet_trt.recorders.replay import read_parts, with_nodes
+from lenet_trt.recorders.request import (
+    FAILURE,
+    REPLAY,
+    REQUEST,
+    TIMELINE,
+    RecorderError,
+    Request,
+    raise_failure,
+)
+from lenet_trt.timeline import Timeline, load
+from lenet_trt.traces import timeline_from
+
+_SHOWN_LINES = 8
+
+
+def traced(request: Request, report: Path | None = None) -> Timeline:
+    """Trace with the recorder that is asked for, or with the first that works: the others leave a note.
+
+    ``report`` keeps the report of Nsight Systems there.
+
+    Raises:
+        UsageError: sizes that the network does not have.
+        LenetTrtError: the network does not run here, or no recorder works.
+    """
+    notes: list[str] = []
+    request = replace(request, insist=request.recorder != "auto")
+    for recorder in _recorders(request):
+        try:
+            found = _by(replace(request, recorder=recorder), report)
+        except RecorderError as error:
+            notes.append(f"{recorder}: {error}")
+            continue
+        return replace(found, notes=(*(f"Not traced by {note}" for note in notes), *found.notes))
+    raise RecorderError("; ".join(notes) if len(notes) > 1 else notes[0].partition(": ")[2])
+
+
+def _recorders(request: Request) -> tuple[str, ...]:
+    if request.recorder != "auto":
+        return (request.recorder,)
+    # ONNX Runtime on the CPU has a profiler of its own, and nothing else would see it.
+    if request.runtime == "ort-cpu" or not gpus().devices:
+        return ("own",)
+    return ("nsys", "cupti", "own") if request.runtime == "tensorrt" else ("nsys", "cupti")
+
+
+def _by(request: Request, report: Path | None) -> Timeline:
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-profile-") as name:
+        folder = Path(name)
+        request.write(folder / REQUEST)
+        program = [sys.executable, "-m", "lenet_trt.recorders.workload", str(folder)]
+        found = _under_nsys(program, folder, report) if request.recorder == "nsys" else _alone(program, folder)
+        return with_nodes(found, read_parts(folder / REPLAY))
+
+
+def _alone(program: Sequence[str], folder: Path) -> Timeline:
+    done = subprocess.run(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=_environment()
+    )
+    raise_failure(folder / FAILURE)
+    if done.returncode != 0:
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        raise LenetTrtError(
+            f"the program that runs the network ended with {done.returncode}: {'; '.join(lines[-_SHOWN_LINES:])}"
+        )
+    return load(folder / TIMELINE)
+
+
+def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Timeline:
+    made = folder / "report.nsys-rep"
+    try:
+        said = nsys.trace(nsys.find(), made, program, _environment())
+    except RecorderError:
+        raise_failure(folder / FAILURE)  # why the program did not come as far as the profiler's range
+        if (told := _told(folder)) is not None and told.activities:
+            return told
+        raise
+    raise_failure(folder / FAILURE)
+    told = _told(folder)
+    if told is None:
+        raise LenetTrtError(f"the program that runs the network ended early: {said}")
+    if told.activities:  # it runs where nsys sees nothing, and has traced itself
+        return told
+    if report is not None:
+        with atomic_path(report) as temporary:
+            temporary.write_bytes(made.read_bytes())
+    try:
+        seen = timeline_from(made)
+    except LenetTrtError as error:
+        raise RecorderError(str(error).replace(str(made), "its report")) from error
+    return replace(
+        seen,
+        runtime=told.runtime,
+        sizes=told.sizes,
+        environment={**seen.environment, **told.environment},
+        unprofiled_us=told.unprofiled_us,
+        notes=(*told.notes, *seen.notes),
+    )
+
+
+def _told(folder: Path) -> Timeline | None:
+    path = folder / TIMELINE
+    return load(path) if path.is_file() else None
+
+
+def _environment() -> dict[str, str]:
+    # The child finds the same packages as this process, installed or not.
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
