@@ -127,9 +127,9 @@ def _remedies(rows: Sequence[Row]) -> Iterator[Remedy]:
     for plain, graph in (("ours", "ours-graph"), ("torch", "graph")):
         without, with_it = _usual(rows, plain), _usual(rows, graph)
         if without is not None and with_it is not None:
-            named = f"CUDA graph, a later answer ({graph} instead of {plain})"
-            yield _remedy(named, without, stage(without, "ran often"), stage(with_it, "ran often"))
-            yield _remedy(f"{named}, the first answer", without, stage(without, "nothing"), stage(with_it, "nothing"))
+            for answer, before in (("later answers", "ran often"), ("the first answer", "nothing")):
+                named = f"CUDA graph, {answer} ({graph} instead of {plain})"
+                yield _remedy(named, without, stage(without, before), stage(with_it, before))
 
 
 def _remedy(name: str, row: Row, without: Stats, with_it: Stats) -> Remedy:
@@ -194,7 +194,7 @@ def charts(record: Record) -> list[Chart]:
         values = [step_us(row, keys) for row in timed]
         if any(values):
             seconds = [None if us is None else us / _US_PER_S for us in values]
-            bars.append(Series(label, names, seconds, "bars", group="phases"))
+            bars.append(Series(label, names, seconds, "bars", emphasis=label == "first run", group="phases"))
     lines = []
     for row in (row for row in timed if row is _usual(timed, row.backend)):
         points = [stage(row, name) for name in STAGES]
