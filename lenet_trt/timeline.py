@@ -7,7 +7,8 @@ first iteration began; nodes are named as the network (ONNX file or engine) name
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -117,7 +118,8 @@ _T = TypeVar("_T", Activity, ApiCall, HostRange, Iteration)
 
 def save(timeline: Timeline, path: Path) -> None:
     """Write a timeline as JSON."""
-    write_atomic(path, (json.dumps({"schema": SCHEMA, **asdict(timeline)}, separators=(",", ":")) + "\n").encode())
+    text = json.dumps({"schema": SCHEMA, **asdict(timeline)}, separators=(",", ":"), allow_nan=False)
+    write_atomic(path, (text + "\n").encode())
 
 
 def load(path: Path) -> Timeline:
@@ -137,7 +139,7 @@ def load(path: Path) -> Timeline:
         raise LenetTrtError(f"{path} is no timeline of schema {SCHEMA} (its schema: {seen}): profile again")
     del data["schema"]
     try:
-        return Timeline(
+        made = Timeline(
             **{
                 **data,
                 "notes": tuple(data["notes"]),
@@ -147,6 +149,10 @@ def load(path: Path) -> Timeline:
                 "ranges": _all(HostRange, data["ranges"]),
             }
         )
+        for entry in fields(Timeline):
+            if str(entry.type) in _FITS or str(entry.type).endswith(" | None"):
+                _check(entry.name, str(entry.type), getattr(made, entry.name))
+        return made
     except (KeyError, TypeError, ValueError) as error:
         raise LenetTrtError(f"{path} is no timeline ({error}): profile again") from error
 
@@ -156,12 +162,38 @@ def _all(kind: type[_T], rows: list[dict[str, Any]]) -> tuple[_T, ...]:
 
 
 def _one(kind: type[_T], row: dict[str, Any]) -> _T:
+    if not isinstance(row, dict):
+        raise ValueError(f"{row!r} is no {kind.__name__}")
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     made = kind(**values)
     for entry in fields(kind):
-        value = getattr(made, entry.name)
-        if entry.name.endswith("_us") and not isinstance(value, (int, float)):
-            raise ValueError(f"{entry.name} is {value!r}")
-    if isinstance(made, Activity) and made.kind not in get_args(Kind):
-        raise ValueError(f"kind is {made.kind!r}")
+        _check(entry.name, str(entry.type), getattr(made, entry.name))
     return made
+
+
+def _check(name: str, wanted: str, value: Any) -> None:
+    """Refuse a value that is not of the type that its field is declared with."""
+    wanted, _, optional = wanted.partition(" | ")
+    if (optional and value is None) or _FITS[wanted](value):
+        return
+    raise ValueError(f"{name} is {value!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return (isinstance(value, float) and math.isfinite(value)) or _is_int(value)
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "int": _is_int,
+    "float": _is_number,
+    "str": lambda value: isinstance(value, str),
+    "Kind": lambda value: value in get_args(Kind),
+    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(_is_int, value)),
+    "tuple[str, ...]": lambda value: isinstance(value, tuple) and all(isinstance(entry, str) for entry in value),
+    "Mapping[str, int]": lambda value: isinstance(value, dict) and all(map(_is_int, value.values())),
+    "Mapping[str, Any]": lambda value: isinstance(value, dict),
+}

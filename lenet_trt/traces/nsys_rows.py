@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.timeline import Activity, Kind
 from lenet_trt.traces.database import Database
 from lenet_trt.traces.nvtx import Range
@@ -87,6 +88,7 @@ class Rows:
         for row in self.database.rows(NVTX, columns, ("textId", "domainId")):
             start, end, kind, text, thread, text_id, domain = row
             name = str(text or self._strings.get(text_id) or "")
+            self._check(NVTX, start, end or start, thread or 0)
             if kind == _DOMAIN:
                 domains[process_of(thread), domain] = name
             elif kind in (_PUSH_POP, _START_END):
@@ -102,6 +104,7 @@ class Rows:
         for start, end, thread, name, correlation in self.database.rows(
             RUNTIME, columns, ("correlationId",), where, window
         ):
+            self._check(RUNTIME, start, end, thread or 0)
             yield Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, correlation or None)
 
     def calls_named(self, pattern: str) -> list[Call]:
@@ -111,6 +114,7 @@ class Rows:
         found = []
         for key in keys:
             for start, end, thread, name in self.database.rows(RUNTIME, columns, where="nameId = ?", values=(key,)):
+                self._check(RUNTIME, start, end, thread or 0)
                 found.append(Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, None))
         return sorted(found, key=lambda call: call.start)
 
@@ -142,6 +146,7 @@ class Rows:
         """When and by which thread nodes were put into CUDA graphs."""
         columns = ("start", "globalTid", "graphNodeId")
         for start, thread, node, original in self.database.rows(GRAPH_NODES, columns, ("originalGraphNodeId",)):
+            self._check(GRAPH_NODES, start, thread or 0, node)
             yield GraphNode(start, thread or 0, node, original or None)
 
     def devices(self) -> set[int]:
@@ -180,7 +185,15 @@ class Rows:
         needed = (*_COMMON, *needed)
         optional = (*_WHO, *optional)
         for row in self.database.rows(table, needed, optional, "start >= ?", (since,)):
+            self._check(table, row[0], row[1], row[2] or 0, row[3] or 0, row[len(needed)] or 0)
             yield dict(zip((*needed, *optional), row, strict=True))
+
+    def _check(self, table: str, *numbers: object) -> None:
+        """Refuse what only damage makes: a page that was overwritten may still be read as rows."""
+        if not all(isinstance(number, int) for number in numbers):
+            raise LenetTrtError(
+                f"{self.database.path} is damaged: a row of {table} has no times; copy it or export the report again"
+            )
 
     def _string(self, key: int | None) -> str:
         return self._strings.get(key or 0) or f"(name {key})"
