@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -39,7 +40,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left."""
+    """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left.
+
+    ``limit``: a name and a value on the axis of the measured, drawn across the bars.
+    """
 
     title: str
     x_label: str
@@ -49,6 +53,7 @@ class Chart:
     y_log: bool = False
     notes: Sequence[str] = field(default_factory=tuple)
     horizontal: bool = False
+    limit: tuple[str, float] | None = None
 
 
 # Each colour in its light and its dark look. Emphasised series take the first; the others follow in order, chosen so
@@ -72,8 +77,10 @@ _GRID, _FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
 _PANEL_INCHES = (6.2, 4.4)
 _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
-_LEGEND_COLUMNS = 3
+# As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
+_LETTER_INCHES, _HANDLE_INCHES, _LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
 _MARGIN = 0.05
+_TEXT_SHARE = 0.22
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:
@@ -97,13 +104,19 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
     settings: Any = _settings()
     looks = _looks([series for chart in charts for series in chart.series])
     with matplotlib.rc_context(settings):
-        size = (_PANEL_INCHES[0] * len(charts), max(map(_height, charts)))
-        figure: Any = Figure(figsize=size, layout="constrained")
+        width, height = _PANEL_INCHES[0] * len(charts), max(map(_height, charts))
+        labels = _labels(charts)
+        columns = _legend_columns(labels, width)
+        height += _LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
+        figure: Any = Figure(figsize=(width, height), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
-        panels = [figure.add_subplot(1, len(charts), index + 1) for index in range(len(charts))]
+        panels: list[Axes] = []
+        for index, chart in enumerate(charts):
+            same = index > 0 and _lines_of(chart) and _lines_of(chart) == _lines_of(charts[0])
+            panels.append(figure.add_subplot(1, len(charts), index + 1, sharey=panels[0] if same else None))
         for axes, chart in zip(panels, charts, strict=True):
             _draw(axes, chart, looks)
-        _legend(figure, panels, charts)
+        _legend(figure, panels, labels, columns)
         target = io.BytesIO()
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}
         figure.savefig(target, format=form, metadata=metadata, dpi=160)
@@ -154,6 +167,11 @@ def _draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> Non
     _scale(axes, chart)
 
 
+def _lines_of(chart: Chart) -> tuple[str, bool] | None:
+    """What two panels have in common that can be compared by eye: label and kind of the y axis; None for bars."""
+    return None if any(series.style == "bars" for series in chart.series) else (chart.y_label, chart.y_log)
+
+
 def _height(chart: Chart) -> float:
     """Inches; more where there are many bars below each other."""
     bars = [series for series in chart.series if series.style == "bars"]
@@ -164,17 +182,30 @@ def _height(chart: Chart) -> float:
     return _AROUND_BARS_INCHES + _BAR_INCHES * len(names) * max(len(groups), 1.2)
 
 
-def _legend(figure: Any, panels: Sequence[Axes], charts: Sequence[Chart]) -> None:
-    """One legend for all panels above them; where a panel has one series alone, its title says enough."""
-    shown = {series.label for chart in charts if len(chart.series) > 1 for series in chart.series if series.label}
+def _labels(charts: Sequence[Chart]) -> list[str]:
+    """What the legend names; where a panel has one series alone, its title says enough."""
+    labels = [each.label for chart in charts if len(chart.series) > 1 for each in chart.series]
+    return list(dict.fromkeys(filter(None, [*labels, *(chart.limit[0] for chart in charts if chart.limit)])))
+
+
+def _legend_columns(labels: Sequence[str], inches: float) -> int:
+    """As many columns as fit; entries fill one column after the other."""
+    widths = [_HANDLE_INCHES + _LETTER_INCHES * len(label) for label in labels]
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(widths[start : start + rows]) for start in range(0, len(labels), rows)) <= inches:
+            return columns
+    return 1
+
+
+def _legend(figure: Any, panels: Sequence[Axes], labels: Sequence[str], columns: int) -> None:
+    """One legend for all panels, above them."""
     handles: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label in shown:
-                handles.setdefault(label, handle)
-    if handles:
-        columns = min(len(handles), _LEGEND_COLUMNS * len(charts))
-        figure.legend(handles.values(), handles.keys(), loc="outside upper left", ncols=columns)
+            handles.setdefault(label, handle)
+    if labels:
+        figure.legend([handles[label] for label in labels], labels, loc="outside upper left", ncols=columns)
 
 
 def _looks(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
@@ -233,6 +264,9 @@ def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[
             said = [texts.get(name, "") if values.get(name) else "" for name in names]
             axes.bar_label(made, said, padding=4, color=_INK[0], fontsize=10)
         filled[group] = [a + b for a, b in zip(filled[group], lengths, strict=True)]
+    if chart.limit is not None:
+        across = axes.axvline if chart.horizontal else axes.axhline
+        across(chart.limit[1], color=_FLOOR[0], linestyle="--", linewidth=1.4, label=chart.limit[0])
     if chart.horizontal:
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
@@ -253,13 +287,30 @@ def _scale(axes: Axes, chart: Chart) -> None:
         # Batches are powers of two, all else is read in powers of ten.
         base = 2 if which == "x" and not chart.horizontal else 10
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
-        axis.set_major_locator(LogLocator(base=base, numticks=9))
+        axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 6))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
         axis.set_minor_formatter(NullFormatter())
-    if not any(series.style == "bars" for series in chart.series):
+    bars = [series for series in chart.series if series.style == "bars"]
+    if not bars:
         axes.margins(_MARGIN)
-    elif any(series.texts for series in chart.series):
-        axes.margins(**{"x" if chart.horizontal else "y": 3 * _MARGIN})  # room for the texts
+        return
+    log = chart.x_log if chart.horizontal else chart.y_log
+    (axes.set_xlim if chart.horizontal else axes.set_ylim)(*_bar_limits(chart, bars, log))
+
+
+def _bar_limits(chart: Chart, bars: Sequence[Series], log: bool) -> tuple[float, float]:
+    """From where to where bars go: room for the texts at their ends, and where zero is far away, some bar for each."""
+    sums: dict[tuple[str, str], float] = {}
+    for series in bars:
+        for name, value in zip(series.x, series.y, strict=True):
+            key = (series.group or series.label, str(name))
+            sums[key] = sums.get(key, 0.0) + (value or 0.0)
+    lengths = [*filter(None, sums.values()), *([chart.limit[1]] if chart.limit else [])]
+    room = _TEXT_SHARE if any(series.texts for series in bars) else _MARGIN
+    if not log:
+        return 0.0, max(lengths) * (1 + room)
+    low = 10 ** math.floor(math.log10(0.6 * min(lengths)))
+    return low, max(lengths) * (max(lengths) / low) ** room
 
 
 def _plain(value: float) -> str:
@@ -289,6 +340,7 @@ def _themed(svg: str, charts: Sequence[Chart]) -> str:
     head, tag, rest = svg.partition("<svg ")
     attributes, end, body = rest.partition(">")
     title = f"\n <title>{label}</title>\n <style>{style}</style>"
+    body = re.sub(r' (d|x|y|transform)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found[0]), body)
     return f'{head}{tag}role="img" aria-label="{label}" {attributes}{end}{title}{body}'
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, Recording, recording
-from lenet_trt.benchmarks.tables import Column, standard_columns
+from lenet_trt.benchmarks.tables import Column, duration, standard_columns
 from lenet_trt.charts import Chart, Series
 
 if TYPE_CHECKING:
@@ -121,16 +121,19 @@ def charts(record: Record) -> list[Chart]:
     if not chosen:
         return []
     names = [workload.title.replace(", 50 filters 5x5", "") for workload in chosen]
-
-    def ratios(rows: Iterable[Row | None]) -> list[float | None]:
-        return [
-            row.stats.median_us / workload.floor_us if row and row.stats else None
-            for row, workload in zip(rows, chosen, strict=True)
-        ]
-
     series = [
-        Series("ours", names, ratios(w.product for w in chosen), "bars", emphasis=True),
-        Series("torch's best", names, ratios(w.best_peer for w in chosen), "bars"),
+        _bars("ours", names, [(workload, workload.product) for workload in chosen], emphasis=True),
+        _bars("torch's best", names, [(workload, workload.best_peer) for workload in chosen]),
     ]
     title = f"Kernels on {record.gpu}: time in units of the floor"
-    return [Chart(title, "times the floor (1 is what the hardware allows)", "", series, x_log=True, horizontal=True)]
+    floor = ("floor", 1.0)
+    return [Chart(title, "times the floor", "", series, x_log=True, horizontal=True, limit=floor)]
+
+
+def _bars(
+    label: str, names: Sequence[str], rows: Sequence[tuple[Measured, Row | None]], emphasis: bool = False
+) -> Series:
+    timed = [(workload.floor_us, row.stats.median_us if row and row.stats else None) for workload, row in rows]
+    lengths = [us / floor if us is not None else None for floor, us in timed]
+    texts = [duration(us) if us is not None else "" for _, us in timed]
+    return Series(label, names, lengths, "bars", emphasis, texts=texts)

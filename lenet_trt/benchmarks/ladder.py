@@ -10,7 +10,7 @@ from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
 from lenet_trt.benchmarks.kernels import obstacle, run_all
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, recording
-from lenet_trt.benchmarks.tables import Column, standard_columns
+from lenet_trt.benchmarks.tables import Column, duration, standard_columns
 from lenet_trt.charts import Chart, Series
 
 if TYPE_CHECKING:
@@ -73,12 +73,13 @@ def _chart(workload: Measured) -> Chart:
     times = [row.stats.median_us if row.stats else None for row in shown]
     steps = [None if name == PRODUCT else us for name, us in zip(names, times, strict=True)]
     product = [us if name == PRODUCT else None for name, us in zip(names, times, strict=True)]
+    texts = [duration(us) if us is not None else "" for us in times]
     stacked = [
-        Series("steps", names, steps, "bars", group="all"),
-        Series("product", names, product, "bars", emphasis=True, group="all"),
+        Series("steps", names, steps, "bars", group="all", texts=texts),
+        Series("product", names, product, "bars", emphasis=True, group="all", texts=texts),
     ]
-    notes = (f"floor: {workload.floor_us:.3g} us",)
-    return Chart(workload.title, "microseconds", "", stacked, x_log=True, notes=notes, horizontal=True)
+    floor = ("floor", workload.floor_us)
+    return Chart(workload.title, "microseconds", "", stacked, x_log=True, horizontal=True, limit=floor)
 
 
 def _case(workload: str) -> dict[str, int | str]:
