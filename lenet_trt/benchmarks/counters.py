@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import shutil
 import subprocess
 import tempfile
@@ -96,6 +97,6 @@ def _number(text: str) -> float:
 
 
 def _reason(log: str, errors: str) -> str:
-    lines = [line.strip("= ") for line in (*log.splitlines(), *errors.splitlines()) if line.strip("= ")]
+    lines = [line for line in (*log.splitlines(), *errors.splitlines()) if line.strip()]
     told = [line for line in lines if "ERROR" in line.upper()] or lines[-1:]
-    return " ".join(told)[:300] or "it gave no reason"
+    return " ".join(re.sub(r"^==\w+==\s*", "", line) for line in told)[:300] or "it gave no reason"
