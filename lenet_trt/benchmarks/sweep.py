@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, OURS
+from lenet_trt.benchmarks.backends.measure import about, opened
 from lenet_trt.benchmarks.backends.measure import measure as measure_batch
-from lenet_trt.benchmarks.backends.measure import opened
 from lenet_trt.benchmarks.backends.protocol import Backend, mnist
 from lenet_trt.benchmarks.crossovers import Crossover, crossovers
 from lenet_trt.benchmarks.record import Record, Row
@@ -45,9 +45,13 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
     # What somebody asked for is measured, however long it takes.
     limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
     with recording("sweep", options) as found, opened(backends, found) as ready:
+        running = [each for each in ready if each.session is not None]
         try:
+            for each in ready:
+                if each.session is None:  # one row says it for all batches
+                    found.cannot(each.backend.name, {"batch": "any"}, each.problem or "", **about(each.backend))
             for batch in batches:
-                measure_batch(found, ready, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
+                measure_batch(found, running, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
         finally:  # also what an interruption leaves
             crossed = crossovers(found.rows)
             found.details["crossovers"] = [each.as_json() for each in crossed]
@@ -100,7 +104,8 @@ def columns(record: Record) -> list[Column]:
         overtaken.setdefault((each["faster"], each["after"]), []).append(f"{each['slower']} at {each['at']:.0f}")
 
     def overtakes(row: Row) -> str:
-        return ", ".join(overtaken.get((row.backend, int(row.case["batch"])), []))
+        batch = row.case["batch"]
+        return ", ".join(overtaken.get((row.backend, batch), [])) if isinstance(batch, int) else ""
 
     return [
         Column("batch", lambda row: str(row.case["batch"])),
@@ -110,7 +115,7 @@ def columns(record: Record) -> list[Column]:
         Column("an image", lambda row: duration(row.extra["us_per_image"]) if row.stats else "-"),
         Column("gpu alone", gpu_alone),
         Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
-        Column("overtakes", overtakes, left=True),
+        Column("overtakes", overtakes),
     ]
 
 

@@ -101,7 +101,7 @@ def _written(figure: Written) -> Row:
         figure.backend,
         {"images": figure.where, "source": _WRITE_UP},
         None,
-        "from write-up 1 (GPU not named)",
+        f"{duration(figure.seconds * 1e6)} in {_WRITE_UP} (GPU not named)",
         {"source": _WRITE_UP, "gpu": "not named", "seconds": figure.seconds, "count": COUNT},
     )
 
@@ -131,9 +131,9 @@ def columns(record: Record) -> list[Column]:
     return [
         Column("images in", lambda row: str(row.case.get("images", "")), left=True),
         Column("backend", lambda row: row.backend, left=True),
-        Column("time", _time),
+        Column("time", lambda row: duration(row.stats.median_us) if row.stats else "-"),
         Column("95% interval", interval),
-        Column("images/s", _rate),
+        Column("images/s", lambda row: f"{row.extra['images_per_s']:,}" if row.stats else "-"),
         Column("gpu alone", gpu_alone),
         Column("right", lambda row: f"{row.extra['right']}/{row.extra['count']}" if "right" in row.extra else "-"),
         Column("as float64", lambda row: str(row.extra.get("same_class", "-"))),
@@ -150,19 +150,6 @@ def gpu_alone(row: Row) -> str:
     """The median of the GPU's own time, where there is one."""
     alone = row.extra.get("gpu_alone")
     return duration(alone["median_us"]) if alone and row.stats else "-"
-
-
-def _time(row: Row) -> str:
-    if row.stats is not None:
-        return duration(row.stats.median_us)
-    return duration(row.extra["seconds"] * 1e6) if "seconds" in row.extra else "-"
-
-
-def _rate(row: Row) -> str:
-    rate = row.extra.get("images_per_s")
-    if rate is None and "seconds" in row.extra:
-        rate = row.extra["count"] / row.extra["seconds"]
-    return "-" if rate is None else f"{rate:,.0f}"
 
 
 def charts(record: Record) -> list[Chart]:

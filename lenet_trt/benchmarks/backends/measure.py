@@ -172,13 +172,16 @@ def _figures(each: _Prepared, images: Images, stats: dict[str, Stats]) -> dict[s
     backend = each.opened.backend
     median_us = stats[backend.name].median_us
     return {
-        "precision": backend.precision,
-        "place": backend.place,
-        "what": backend.what,
+        **about(backend),
         **each.extra,
         "us_per_image": float(f"{median_us / len(images):.4g}"),
         "images_per_s": round(len(images) / median_us * 1e6),
     }
+
+
+def about(backend: Backend) -> dict[str, Any]:
+    """What every row of a backend says of it."""
+    return {"precision": backend.precision, "place": backend.place, "what": backend.what}
 
 
 def _alone(timed: dict[str, Timed], plan: Plan) -> dict[str, Stats]:

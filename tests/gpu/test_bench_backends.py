@@ -1,0 +1,81 @@
+"""Every backend of the benchmarks on the GPU: the right logits, from GPU and host memory, and rows for all."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from lenet_trt.benchmarks import sweep, ten_thousand
+from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, backend
+from lenet_trt.benchmarks.backends.naive import Naive
+from lenet_trt.benchmarks.backends.on_gpu import OnGpu
+from lenet_trt.benchmarks.backends.protocol import TOLERANCES, Backend, Session, mnist
+from lenet_trt.benchmarks.suite import Options
+from lenet_trt.cases import relative_error
+from lenet_trt.errors import LenetTrtError
+
+ON_GPU = [each for each in BACKENDS if each.place == "GPU"]
+# Of these, a machine may have none; the others need what this toolkit needs on a GPU.
+OPTIONAL = ("TensorRT", "ONNX Runtime", f"{NAIVE}, PyCUDA")
+
+
+def opened(chosen: Backend) -> Session:
+    try:
+        return chosen.open()
+    except LenetTrtError as error:
+        if "torch is not installed" not in str(error) and not chosen.name.startswith(OPTIONAL):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("chosen", ON_GPU, ids=lambda each: each.name)
+def test_logits_are_right(chosen: Backend) -> None:
+    with closing(opened(chosen)) as session:
+        for count in (1, 3, 64, 1000):
+            images = mnist(count)
+            ready = session.prepare(images)
+            assert isinstance(ready, OnGpu)
+            ready()
+            assert relative_error(ready.logits(), images.exact) <= TOLERANCES[chosen.precision], count
+            ready.from_host()()
+            assert relative_error(ready.logits(), images.exact) <= TOLERANCES[chosen.precision], count
+
+
+@pytest.mark.parametrize("name", [NAIVE, f"{NAIVE}, PyCUDA"])
+def test_the_naive_program_waits_most_of_its_time(name: str) -> None:
+    with closing(opened(backend(name))) as session:
+        ready = session.prepare(mnist(50))
+        assert isinstance(ready, Naive)
+        assert ready.details["launches"] == 50 * 7
+        assert 0.2 < ready.sync_share() < 1
+        if name == NAIVE:
+            kernels = ready.shares().kernels
+            assert set(kernels) == {"conv5x5_relu", "maxpool2x2", "linear_relu", "linear"}
+            assert sum(share for share, _ in kernels.values()) == pytest.approx(1)
+            assert all(0.5 < us < 100 for _, us in kernels.values())
+            assert relative_error(ready.logits(), mnist(50).exact) <= TOLERANCES["fp32"]
+
+
+def test_the_suites_have_a_row_for_every_backend() -> None:
+    chosen = [each for each in BACKENDS if "compile" not in each.name]
+    record = ten_thousand.measured(Options(quick=True), chosen, 200)
+    timed = {row.backend: row for row in record.timed}
+    assert {row.backend for row in record.rows} >= {each.name for each in chosen}
+    assert timed["lenet5 kernel"].extra["same_class"] == 200
+    assert timed["lenet5 kernel"].extra["gpu_alone"]["median_us"] < timed["lenet5 kernel"].stats.median_us
+    assert (
+        record.find("lenet5 kernel", images="host memory").stats.median_us
+        > timed["lenet5 kernel"].extra["gpu_alone"]["median_us"]
+    )
+    assert 0 < record.details["naive"][NAIVE]["sync_share"] < 1
+
+    record = sweep.measured(Options(quick=True, batches=(1, 64)), chosen)
+    lenet5 = [record.find("lenet5 kernel", batch=n) for n in (1, 64)]
+    assert all(row is not None and row.stats is not None for row in lenet5)
+    # One launch against seven for each image.
+    naive = record.find(NAIVE, batch=64)
+    assert naive is not None
+    assert naive.stats.median_us > 10 * lenet5[1].stats.median_us
+    assert np.isfinite([row.stats.median_us for row in record.timed]).all()

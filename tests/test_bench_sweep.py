@@ -1,0 +1,213 @@
+"""The suite sweep without a GPU, and where curves cross: found from timings, never from noise."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lenet_trt.bench import text
+from lenet_trt.benchmarks import sweep
+from lenet_trt.benchmarks.backends import measure
+from lenet_trt.benchmarks.backends.listed import BACKENDS, backend
+from lenet_trt.benchmarks.backends.protocol import Backend
+from lenet_trt.benchmarks.backends.with_onnx import OrtCpuSession
+from lenet_trt.benchmarks.crossovers import crossovers, of_pair
+from lenet_trt.benchmarks.record import Record, Row, as_json, parse
+from lenet_trt.benchmarks.suite import Options
+from lenet_trt.charts import render
+from lenet_trt.gpu import Gpus
+from lenet_trt.stats import Stats
+
+BATCHES = [1 << power for power in range(15)]
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers of a machine without one, wherever the tests run."""
+    monkeypatch.setattr(measure, "gpus", lambda: Gpus((), None, "there is none for this test"))
+
+
+def taken(us: float, noise: float = 0.0) -> Stats:
+    """Timings around ``us``, their interval so wide to each side."""
+    low, high = us * (1 - noise), us * (1 + noise)
+    return Stats(us, low, high, low, high, low, high, 10, 0)
+
+
+def straight(fixed: float, each: float, noise: float = 0.01) -> dict[int, Stats]:
+    """A backend that needs ``fixed`` a call and ``each`` an image."""
+    return {n: taken(fixed + each * n, noise) for n in BATCHES}
+
+
+# Crossovers.
+
+costs = st.floats(0.01, 1e5, allow_nan=False)
+curves = st.dictionaries(
+    st.sampled_from(BATCHES), st.builds(taken, costs, st.floats(0, 0.5)), min_size=0, max_size=len(BATCHES)
+)
+
+
+def test_a_cheap_start_loses_to_a_cheap_image() -> None:
+    (found,) = of_pair("host", "device", straight(1, 10), straight(100, 0.1))
+    assert (found.faster, found.slower) == ("device", "host")
+    assert (found.before, found.after) == (8, 16)
+    assert found.at == pytest.approx(10, rel=0.05)  # 1 + 10 n = 100 + 0.1 n
+    assert found.text == "device overtakes host at about 10 (between 8 and 16)"
+
+
+@given(costs, costs, costs, costs)
+def test_straight_lines_cross_where_algebra_says(fixed: float, each: float, fixed2: float, each2: float) -> None:
+    found = of_pair("a", "b", straight(fixed, each), straight(fixed2, each2))
+    assert len(found) <= 1
+    crossing = (fixed2 - fixed) / (each - each2) if each != each2 else -1
+    for one in found:
+        # Where noise hides the order, the interval is wider, and holds the true crossing all the same.
+        assert one.before <= crossing <= one.after
+        assert one.before <= one.at <= one.after
+        assert one.faster == ("b" if each2 < each else "a")
+
+
+@given(curves, curves)
+def test_what_is_found_is_beyond_doubt(a: dict[int, Stats], b: dict[int, Stats]) -> None:
+    found = of_pair("a", "b", a, b)
+    times = {"a": a, "b": b}
+    for one in found:
+        fast, slow = times[one.faster], times[one.slower]
+        assert one.before < one.after
+        assert one.before <= one.at <= one.after
+        assert slow[one.before].high_us < fast[one.before].low_us
+        assert fast[one.after].high_us < slow[one.after].low_us
+    # They take turns in overtaking, each from where the one before ended or later.
+    for first, second in itertools.pairwise(found):
+        assert (first.faster, first.slower) == (second.slower, second.faster)
+        assert first.after <= second.before
+
+
+@given(curves, curves)
+def test_nothing_is_missed(a: dict[int, Stats], b: dict[int, Stats]) -> None:
+    sure = [n for n in sorted(set(a) & set(b)) if a[n].high_us < b[n].low_us or b[n].high_us < a[n].low_us]
+    faster = ["a" if a[n].high_us < b[n].low_us else "b" for n in sure]
+    changes = sum(x != y for x, y in itertools.pairwise(faster))
+    assert len(of_pair("a", "b", a, b)) == changes
+
+
+@given(curves, curves)
+def test_the_order_of_two_does_not_matter(a: dict[int, Stats], b: dict[int, Stats]) -> None:
+    one, other = of_pair("a", "b", a, b), of_pair("b", "a", b, a)
+    assert [each.text for each in one] == [each.text for each in other]
+
+
+@given(curves, curves, st.floats(0.1, 10))
+def test_the_unit_of_time_does_not_matter(a: dict[int, Stats], b: dict[int, Stats], unit: float) -> None:
+    scaled = [
+        {n: taken(s.median_us * unit, (s.high_us - s.median_us) / s.median_us) for n, s in curve.items()}
+        for curve in (a, b)
+    ]
+    plain, other = of_pair("a", "b", a, b), of_pair("a", "b", *scaled)
+    if len(plain) == len(other):  # rounding may decide where intervals just touch
+        assert [each.at for each in plain] == pytest.approx([each.at for each in other], rel=1e-3)
+
+
+def test_intervals_that_overlap_decide_nothing() -> None:
+    noisy = {n: taken(100 * n**0.5, 0.4) for n in BATCHES}
+    assert of_pair("a", "b", noisy, {n: taken(100 * n**0.5 * (1.1 if n < 100 else 0.9), 0.4) for n in BATCHES}) == []
+
+
+def test_batches_of_one_alone_are_left_out() -> None:
+    a, b = straight(1, 10), straight(100, 0.1)
+    del b[16], a[8]
+    (found,) = of_pair("a", "b", a, b)
+    assert (found.before, found.after) == (4, 32)
+
+
+def test_rows_of_every_kind() -> None:
+    rows = [Row("a", {"batch": n}, s) for n, s in straight(1, 10).items()]
+    rows += [Row("b", {"batch": n}, s) for n, s in straight(100, 0.1).items()]
+    rows += [Row("c", {"batch": "any"}, None, "no GPU"), Row("c", {"batch": 4}, None, "left out")]
+    (found,) = crossovers(rows)
+    assert found.faster == "b"
+
+
+# The suite.
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(measure, "gpus", lambda: Gpus((), None, "there is none for this test"))
+    found = sweep.measure(Options(quick=True, batches=(1, 2, 64)))
+    patch.undo()
+    return found
+
+
+def test_every_backend_has_a_row(record: Record) -> None:
+    cpu = [each.name for each in BACKENDS if each.place == "CPU"]
+    assert [row.case["batch"] for row in record.rows if row.backend == "ONNX Runtime CPU"] == [1, 2, 64]
+    without = [row for row in record.rows if row.stats is None and row.backend not in cpu]
+    assert [row.backend for row in without] == [each.name for each in BACKENDS if each.place == "GPU"]
+    assert {row.why for row in without} == {"needs a CUDA GPU: there is none for this test"}
+    for row in record.timed:
+        assert row.extra["error"] < 1e-6
+        assert row.extra["us_per_image"] == pytest.approx(row.stats.median_us / row.case["batch"], rel=1e-3)
+
+
+def test_table_and_picture(record: Record) -> None:
+    shown = text("sweep", record)
+    assert "Fastest in fp32: " in shown
+    assert "needs a CUDA GPU" in shown
+    assert as_json(parse(as_json(record), "a test")) == as_json(record)
+    (chart,) = sweep.charts(record)
+    assert chart.x_log
+    assert chart.y_log
+    assert "ONNX Runtime CPU" in render([chart], "svg").decode()
+
+
+def test_crossovers_are_printed_and_kept() -> None:
+    extra = {"precision": "fp32", "error": 1e-7, "us_per_image": 1.0}
+    rows = [Row("torch CPU", {"batch": n}, s, None, {**extra, "place": "CPU"}) for n, s in straight(1, 10).items()]
+    rows += [Row("lenet5 kernel", {"batch": n}, s, None, {**extra, "place": "GPU"}) for n, s in straight(50, 1).items()]
+    crossed = crossovers(rows)
+    details = {"crossovers": [each.as_json() for each in crossed]}
+    made = Record("sweep", "", "", None, {}, {}, rows, details=details)
+    assert [each.text for each in sweep._told(crossed, rows)] == [each.text for each in crossed]
+    (line,) = [line for line in text("sweep", made).splitlines() if "torch CPU at 5" in line]
+    assert line.split()[:3] == ["8", "lenet5", "kernel"]
+
+
+class Slow(OrtCpuSession):
+    """A tenth of a second for each image."""
+
+    def prepare(self, images):
+        import time
+
+        ready = super().prepare(images)
+        inner = type(ready).__call__
+
+        class Waiting(type(ready)):
+            def __call__(self) -> None:
+                time.sleep(0.01 * len(images))
+                inner(self)
+
+        ready.__class__ = Waiting
+        return ready
+
+
+def test_what_would_take_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "QUICK_BATCHES", (1, 4, 64))
+    chosen = [Backend("slow", "", "CPU", Slow), backend("ONNX Runtime CPU")]
+    found = sweep.measured(Options(quick=True), chosen)
+    assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [1, 4]
+    left = found.find("slow", batch=64)
+    assert str(left.why).startswith("left out: a batch of 4 takes ")
+    assert str(left.why).endswith("--batch 64 measures it")
+    assert found.find("ONNX Runtime CPU", batch=64).stats is not None
+
+
+def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = sweep.measured(Options(quick=True, batches=(1,)), [backend("torch CPU"), backend("ONNX Runtime CPU")])
+    assert "torch is not installed" in str(found.find("torch CPU").why)
+    assert found.find("ONNX Runtime CPU", batch=1).stats is not None
