@@ -14,11 +14,11 @@ _FULL_PERCENT = 90.0
 # What a picture shows of a backend, where it is known, and how.
 _LINES = (
     ("images_percent", "throughput, of the largest", True),
-    ("sm_active_percent", "multiprocessors active (ncu)", False),
-    ("sm_throughput_percent", "busiest unit of them (ncu)", False),
+    ("sm_active_percent", "SMs active (ncu)", False),
+    ("sm_throughput_percent", "SM throughput (ncu)", False),
     ("dram_percent", "memory bandwidth (ncu)", False),
-    ("multiprocessors_percent", "multiprocessors with a block", False),
-    ("threads_percent", "threads there, of what fits", False),
+    ("multiprocessors_percent", "SMs with a block", False),
+    ("threads_percent", "threads, of those that fit", False),
 )
 _PICTURED = ("ours, fp32", "ours, fp16", "torch, CUDA graph")
 
