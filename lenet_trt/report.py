@@ -1,0 +1,178 @@
+"""The report verb: one page that says where the time of a traced run went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.reporting.content import Content, Run, headline
+from lenet_trt.timeline import Timeline, load
+
+if TYPE_CHECKING:
+    from lenet_trt.floors import Ceilings
+    from lenet_trt.work import NodeWork
+
+
+def run_of(timeline: Timeline, label: str, nodes: Sequence[NodeWork] = (), ceilings: Ceilings | None = None) -> Run:
+    """A timeline with its ledger, findings and tables.
+
+    Raises:
+        LenetTrtError: the timeline holds nothing that could be taken for an inference.
+    """
+    from lenet_trt.findings import findings
+    from lenet_trt.ledger import ledger
+    from lenet_trt.tables import tables
+
+    found = ledger(timeline, nodes or None, ceilings)
+    return Run(label, timeline, found, tuple(findings(timeline, found, nodes or None, ceilings)), tables(timeline))
+
+
+def content_of(
+    timeline: Timeline,
+    *,
+    model: Path | None = None,
+    ceilings: Ceilings | None = None,
+    before: Timeline | None = None,
+    optimized: Mapping[str, Any] | None = None,
+    label: str = "now",
+    before_label: str = "before",
+    commands: Sequence[str] = (),
+    missing: Mapping[str, str] | None = None,
+) -> Content:
+    """Gather what a report tells of a timeline; ``missing`` says why ceilings or model are not known.
+
+    Raises:
+        LenetTrtError: the model cannot be read, or a timeline holds no inference.
+    """
+    reasons = dict(missing or {})
+    nodes, problem = _nodes(timeline, model)
+    if problem:
+        reasons["roofline"] = problem
+    made = [timeline.command, *(() if before is None else (before.command,)), *commands]
+    return Content(
+        run=run_of(timeline, label, nodes, ceilings),
+        nodes=tuple(nodes),
+        ceilings=ceilings,
+        before=None if before is None else run_of(before, before_label, _nodes(before, None)[0], ceilings),
+        optimized=optimized,
+        commands=tuple(dict.fromkeys(command for command in made if command)),
+        missing=reasons,
+    )
+
+
+def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
+    """What the model's nodes have to do; or none of them and why."""
+    from lenet_trt.model import load_model
+    from lenet_trt.work import work_of
+
+    path = model or (Path(timeline.model) if timeline.model else None)
+    if path is None:
+        return (), "the trace does not name its model: give it with --model"
+    if model is None and (path.suffix != ".onnx" or not path.is_file()):
+        return (), f"the model {path.name} is not here: give it with --model"
+    if timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
+        if model is None:
+            return (), f"{path.name} has changed since the trace was made: give the model with --model"
+        print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    return work_of(load_model(path), timeline.sizes), ""
+
+
+def ceilings_of(timeline: Timeline, name: str | None) -> tuple[Ceilings | None, str]:
+    """The ceilings of the trace's GPU: of the data sheet that was named, else measured here; or None and why."""
+    from lenet_trt.ceilings import datasheet, measured_ceilings
+    from lenet_trt.gpu import gpus
+
+    if name is not None:
+        return datasheet(name), ""
+    advice = "name the GPU with --datasheet, or make the report on the machine of the trace"
+    if not gpus().devices:
+        return None, f"the ceilings of the GPU are not known here, where there is no GPU: {advice}"
+    found = measured_ceilings()
+    traced = timeline.environment.get("gpu")
+    if traced and traced != found.gpu:
+        return None, f"the trace is of {traced}, and the GPU here is {found.gpu}: {advice}"
+    return found, ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="what lenet-trt profile wrote")
+    parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace cannot find it")
+    parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
+    parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
+    parser.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, and write no page unless -o is given")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown, and write no page unless -o is given")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Write the report, or print it."""
+    from lenet_trt.reporting.document import document
+
+    timeline = load(arguments.timeline)
+    ceilings, problem = ceilings_of(timeline, arguments.datasheet)
+    content = content_of(
+        timeline,
+        model=arguments.model,
+        ceilings=ceilings,
+        before=None if arguments.before is None else load(arguments.before),
+        optimized=None if arguments.optimize is None else _record(arguments.optimize),
+        label=arguments.timeline.name,
+        before_label=arguments.before.name if arguments.before else "",
+        commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
+        missing={"roofline": problem} if problem else {},
+    )
+    output: Path | None = arguments.output
+    if output is None and not (arguments.json or arguments.markdown):
+        output = Path("report.html")
+    if output is not None:
+        write_atomic(output, _rendered(content, output.suffix))
+    if arguments.json:
+        print(json.dumps(content.as_dict(), indent=2))
+    elif arguments.markdown:
+        print(document(content), end="")
+    else:
+        print(headline(content))
+        if content.missing:
+            print("\n".join(f"not known: {why}" for why in content.missing.values()))
+        print(f"report  {output}")
+    return 0
+
+
+def _rendered(content: Content, suffix: str) -> bytes:
+    from lenet_trt.reporting.document import document
+    from lenet_trt.reporting.page import page
+
+    if suffix == ".json":
+        return (json.dumps(content.as_dict(), indent=2) + "\n").encode()
+    if suffix in (".md", ".markdown"):
+        return document(content).encode("utf-8")
+    return page(content).encode("utf-8")
+
+
+def _record(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise LenetTrtError(f"{path} is not JSON ({error}); wanted what lenet-trt optimize records") from error
+    if not isinstance(found, dict):
+        raise LenetTrtError(f"{path} holds a {type(found).__name__}; wanted what lenet-trt optimize records")
+    return found
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["report", *sys.argv[1:]]))

@@ -1,0 +1,112 @@
+"""Text for people: names that come from models and traces made harmless and visible, and numbers with units."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+
+LONGEST_NAME = 4000
+# Letters that write right to left are fine; characters that only turn the direction of their neighbours are not.
+_HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+_JSON_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'\u2028\u2029"}
+_MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]|~#>!<&])")
+
+
+def visible(name: object, longest: int = LONGEST_NAME) -> str:
+    r"""The text on one line, with characters that nobody would see written as escapes such as ``\n`` or ``\u202e``.
+
+    Text beyond ``longest`` characters is cut, and says how long it was.
+    """
+    text = str(name)
+    cut = f"... ({len(text):,} characters)" if len(text) > longest else ""
+    return "".join(_shown(sign) for sign in text[:longest]) + cut
+
+
+def short(name: object, longest: int = 60) -> str:
+    """A name for where room is scarce: its beginning and its end, which tell most."""
+    text = visible(name)
+    if len(text) <= longest:
+        return text
+    tail = longest // 3
+    return f"{text[: longest - tail - 1]}\u2026{text[-tail:]}"
+
+
+def embedded_json(text: str) -> str:
+    """JSON that can stand inside a script element: no character of it can end that element or begin a comment."""
+    return text.translate(_JSON_ESCAPES)
+
+
+def markdown(text: object) -> str:
+    """Text that Markdown shows as it is."""
+    return _MARKDOWN_SIGNS.sub(r"\\\1", visible(text))
+
+
+def markdown_code(text: object) -> str:
+    """A name as code in a table's cell, where neither back-ticks nor bars may end it."""
+    shown = visible(text)
+    if "|" in shown or "`" in shown:  # a code span cannot hold them in every dialect
+        return f"<code>{html.escape(shown).replace('|', '&#124;').replace('`', '&#96;')}</code>"
+    return f"`{shown}`" if shown else ""
+
+
+def time_text(us: float | None, signed: bool = False) -> str:
+    """A time with its unit, to three or four digits: microseconds up to 100 000, then milliseconds or seconds."""
+    if us is None or not math.isfinite(us):
+        return "unknown"
+    size = abs(us)
+    if size >= 1e7:
+        return f"{_number(us / 1e6, signed)} s"
+    return f"{_number(us / 1e3, signed)} ms" if size >= 1e5 else f"{_number(us, signed)} \u00b5s"
+
+
+def us_text(us: float | None) -> str:
+    """A time in microseconds without its unit, for columns that name it."""
+    return "" if us is None or not math.isfinite(us) else _number(us)
+
+
+def share_text(share: float | None) -> str:
+    """A share as a percentage."""
+    return "" if share is None or not math.isfinite(share) else f"{100 * share:.1f}%"
+
+
+def ratio_text(ratio: float) -> str:
+    """How many times as long or as fast."""
+    return f"{ratio:.2f}\u00d7" if ratio < 9.995 else f"{ratio:,.1f}\u00d7" if ratio < 99.95 else f"{ratio:,.0f}\u00d7"
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes in decimal units, as bandwidths are given."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count:.0f} B"
+
+
+def flattened(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    """Nested values as rows of label and text."""
+    rows: dict[str, str] = {}
+    for key, value in values.items():
+        label = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            rows.update(flattened(value, f"{label} "))
+        elif isinstance(value, (list, tuple)):
+            rows[label] = ", ".join(map(str, value))
+        elif value is not None:
+            rows[label] = str(value)
+    return rows
+
+
+def _number(value: float, signed: bool = False) -> str:
+    size = abs(value)
+    digits = 0 if size >= 999.5 else 1 if size >= 9.95 else 2 if size >= 0.095 or size == 0 else 3
+    text = f"{value:{'+' if signed else ''},.{digits}f}"
+    return text.replace("-", "\u2212")
+
+
+def _shown(sign: str) -> str:
+    if sign == " " or unicodedata.category(sign) not in _HIDDEN_CATEGORIES:
+        return sign
+    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
