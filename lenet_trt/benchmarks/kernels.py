@@ -93,7 +93,7 @@ def _workloads(options: Options) -> Iterator[Workload]:
     yield from made.lenet5(batches, autotune)
     yield from made.matmul(autotune)
     yield from made.conv(autotune)
-    yield from made.layers(options.batches or (QUICK_LAYERS if options.quick else made.BATCHES))
+    yield from made.layers(options.batches or (QUICK_LAYERS if options.quick else made.BATCHES), options.quick)
 
 
 def columns(record: Record) -> list[Column]:

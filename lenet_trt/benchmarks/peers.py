@@ -8,6 +8,7 @@ from typing import TypeAlias
 import torch
 
 from lenet_trt.benchmarks.workload import Call, Contender, Inputs, Mode
+from lenet_trt.errors import LenetTrtError
 
 Function: TypeAlias = Callable[..., torch.Tensor]
 
@@ -42,14 +43,22 @@ def compiled(name: str, function: Function, modes: tuple[Mode, ...], autotune: b
     return Contender(name, False, lambda inputs: _bound(made, inputs), modes, {"mode": mode})
 
 
-def network_peers(function: Function, autotune: bool) -> list[Contender]:
-    """The three ways in which a network is usually run."""
+def network_peers(function: Function, autotune: bool, quick: bool = False) -> list[Contender]:
+    """The three ways in which a network is usually run; a quick run does not wait for the compiler."""
     torch.compiler.reset()  # other layers have other sizes: they must not become variables of this one
+    name = "torch.compile, CUDA graph"
     return [
         direct("torch eager", function, ("eager",)),
         direct("torch, CUDA graph", function, ("graph",)),
-        compiled("torch.compile, CUDA graph", function, ("graph",), autotune),
+        _left_out(name) if quick else compiled(name, function, ("graph",), autotune),
     ]
+
+
+def _left_out(name: str) -> Contender:
+    def refuse(inputs: Inputs) -> Call:
+        raise LenetTrtError("left out of a quick run: compiling takes longest")
+
+    return Contender(name, False, refuse, ("graph",))
 
 
 def _bound(function: Function, inputs: Inputs) -> Call:

@@ -139,11 +139,11 @@ def conv(autotune: bool = True) -> Iterator[Workload]:
             yield _layer("conv", layer, CONV["n"], precision, f"{kernel_name} {precision}", title, tail, LAUNCHES)
 
 
-def layers(batches: Sequence[int] = BATCHES) -> Iterator[Workload]:
+def layers(batches: Sequence[int] = BATCHES, quick: bool = False) -> Iterator[Workload]:
     """LeNet-5's layers, each alone."""
     for layer in LAYERS:
         for precision in PRECISIONS:
-            tail = peers.network_peers(layer.function, autotune=False)
+            tail = peers.network_peers(layer.function, autotune=False, quick=quick)
             for n in batches:
                 name = f"{layer.name} {precision} n={n}"
                 title = f"{layer.name}, {precision}, n = {n}"
