@@ -75,6 +75,8 @@ _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _BACK, _INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
 _GRID, _FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
 _PANEL_INCHES = (6.2, 4.4)
+# More panels beside each other would be too small on a page; they go into rows.
+_MOST_ACROSS = 2
 _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
 # As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
@@ -84,7 +86,7 @@ _TEXT_SHARE = 0.22
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:
-    """Draw the charts side by side, as "svg" or "png"; the same charts give the same bytes.
+    """Draw the charts, two beside each other, as "svg" or "png"; the same charts give the same bytes.
 
     An SVG is drawn in the light look, and turns dark where the reader prefers that.
 
@@ -104,16 +106,18 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
     settings: Any = _settings()
     looks = _looks([series for chart in charts for series in chart.series])
     with matplotlib.rc_context(settings):
-        width, height = _PANEL_INCHES[0] * len(charts), max(map(_height, charts))
+        across = min(len(charts), _MOST_ACROSS)
+        heights = [max(map(_height, charts[start : start + across])) for start in range(0, len(charts), across)]
         labels = _labels(charts)
-        columns = _legend_columns(labels, width)
-        height += _LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
-        figure: Any = Figure(figsize=(width, height), layout="constrained")
+        columns = _legend_columns(labels, _PANEL_INCHES[0] * across)
+        legend = _LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
+        figure: Any = Figure(figsize=(_PANEL_INCHES[0] * across, sum(heights) + legend), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
+        grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
         panels: list[Axes] = []
         for index, chart in enumerate(charts):
             same = index > 0 and _lines_of(chart) and _lines_of(chart) == _lines_of(charts[0])
-            panels.append(figure.add_subplot(1, len(charts), index + 1, sharey=panels[0] if same else None))
+            panels.append(figure.add_subplot(grid[divmod(index, across)], sharey=panels[0] if same else None))
         for axes, chart in zip(panels, charts, strict=True):
             _draw(axes, chart, looks)
         _legend(figure, panels, labels, columns)

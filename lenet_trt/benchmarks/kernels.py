@@ -54,20 +54,18 @@ def obstacle() -> str | None:
 
 def run_all(found_workloads: Iterable[Workload], found: Recording, options: Options) -> None:
     """Time the workloads one after the other, against the ceilings of this GPU."""
-    from dataclasses import asdict
-
     import torch
 
     from lenet_trt.benchmarks import peers
     from lenet_trt.benchmarks.workload import run
-    from lenet_trt.ceilings import measured_ceilings
+    from lenet_trt.ceilings import ceilings_json, measured_ceilings
     from lenet_trt.compile import source_sha256
     from lenet_trt.device import context_lost
     from lenet_trt.environment import environment
     from lenet_trt.registry import kernels
 
     ceilings = measured_ceilings()
-    found.details["ceilings"] = asdict(ceilings)
+    found.details["ceilings"] = ceilings_json(ceilings)
     found.details["kernels"] = {
         name: {"version": kernel.version, "source_sha256": source_sha256(kernel)} for name, kernel in kernels().items()
     }
