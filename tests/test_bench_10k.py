@@ -103,7 +103,7 @@ def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch CPU", "torch CPU, 1 thread"):
         assert why[name] is not None
         assert why[name].startswith("torch is not installed (")
-        assert why[name].endswith("pip install 'lenet-trt[gpu]'")
+        assert why[name].endswith("pip install torch")
 
 
 def test_images_start_again_where_there_are_no_more() -> None:

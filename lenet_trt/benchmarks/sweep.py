@@ -30,7 +30,8 @@ QUICK_LIMIT_S = 0.3
 # Seconds of timing that a slow backend gets at each batch.
 _BUDGET_S = 0.5
 # More than a picture shows apart; the table has them.
-_NOT_DRAWN = (f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
+_NOT_DRAWN = ("torch CPU, 1 thread", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
+_EMPHASIZED = "lenet5 kernel"
 
 
 def measure(options: Options) -> Record:
@@ -122,8 +123,11 @@ def columns(record: Record) -> list[Column]:
 def charts(record: Record) -> list[Chart]:
     """Microseconds an image over the batch: what a caller waits in fp32, and what the GPU alone takes."""
     where = record.gpu or record.environment.get("cpu")
-    waiting = [name for name in _names(record) if name not in _NOT_DRAWN and _precision(record, name) == "fp32"]
-    busy = [name for name in _names(record, "gpu_alone") if name not in _NOT_DRAWN]
+    about = {row.backend: row.extra for row in record.timed if row.backend not in _NOT_DRAWN}
+    # Those of the GPU first, so that they look alike in both.
+    names = sorted(about, key=lambda name: str(about[name]["place"]) == "CPU")
+    waiting = [name for name in names if about[name]["precision"] == "fp32"]
+    busy = [name for name in names if "gpu_alone" in about[name] and not name.startswith(OURS[0])]
     panels = [
         ("LeNet-5 in fp32: what a caller waits", [_series(record, name) for name in waiting], "the host's clock"),
         ("LeNet-5: what the GPU takes", [_series(record, name, alone=True) for name in busy], "CUDA events"),
@@ -142,7 +146,7 @@ def _series(record: Record, name: str, alone: bool = False) -> Series:
         name,
         [batch for batch, _ in found],
         [figures["median_us"] / batch for batch, figures in found],
-        emphasis=name.startswith(OURS),
+        emphasis=name.startswith(_EMPHASIZED),
         low=[figures["low_us"] / batch for batch, figures in found],
         high=[figures["high_us"] / batch for batch, figures in found],
     )
@@ -150,15 +154,6 @@ def _series(record: Record, name: str, alone: bool = False) -> Series:
 
 def _figures(row: Row) -> dict[str, float]:
     return {} if row.stats is None else row.stats.as_json()
-
-
-def _names(record: Record, key: str = "error") -> list[str]:
-    """The backends of which a row has this figure."""
-    return list(dict.fromkeys(row.backend for row in record.timed if key in row.extra))
-
-
-def _precision(record: Record, name: str) -> str:
-    return next(str(row.extra["precision"]) for row in record.timed if row.backend == name)
 
 
 def _median(row: Row) -> float:

@@ -119,7 +119,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise LenetTrtError(f"torch is not installed ({error}): pip install 'lenet-trt[gpu]'") from error
+        raise LenetTrtError(f"torch is not installed ({error}): pip install torch") from error
     return torch
 
 
