@@ -21,6 +21,7 @@ VERBS = {
     "run": ("lenet_trt.run", "classify images with an engine, an ONNX or a fused ONNX file"),
     "bench": ("lenet_trt.bench", "measure kernels, networks and backends: tables, records and pictures"),
     "report": ("lenet_trt.report", "say on one page where the time of a traced run went"),
+    "optimize": ("lenet_trt.optimize", "put plugins in the place of layers that lose time, and prove it"),
     "plugins": ("lenet_trt.plugins.__main__", "list the kernels: what each replaces, its types, targets and gain"),
     "check": ("lenet_trt.check", "say whether a kernel is what its declaration says"),
     "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),

@@ -61,7 +61,7 @@ def _small(case: Case) -> _Small:
     durations = []
     count = len(case.used)
     for activities, exposed, parts in zip(case.activities, case.exposed, case.slices, strict=True):
-        kernels = [entry for entry in activities if entry.kind in ("kernel", "layer")]
+        kernels = [entry for entry in activities if entry.kind == "kernel"]
         small = [entry for entry in kernels if entry.us <= case.small_us]
         durations += [entry.us for entry in small]
         for entry in small[1:]:  # one kernel has to remain

@@ -1,0 +1,215 @@
+"""The workbench that measures: writes each plan's model, loads it into the runtime, traces, checks and times it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from lenet_trt.accounting.layers import floor_of
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.evaluate import is_digit_classifier
+from lenet_trt.files import write_atomic
+from lenet_trt.findings import findings
+from lenet_trt.ledger import Ledger, ledger
+from lenet_trt.optimizing import gate, timed
+from lenet_trt.optimizing.records import Accuracy, Observation, ObservedRow
+from lenet_trt.optimizing.settings import Settings
+from lenet_trt.optimizing.space import Plan, Space
+from lenet_trt.precision import kinds_of
+from lenet_trt.predictions import Score
+from lenet_trt.profile import profile_model
+from lenet_trt.recorders.inputs import arrays_for, shapes_of
+from lenet_trt.recorders.request import Request
+from lenet_trt.run import classify, image_size, load
+from lenet_trt.runtimes.network import Network
+from lenet_trt.runtimes.protocol import ports
+from lenet_trt.stats import Stats
+
+if TYPE_CHECKING:
+    from lenet_trt.floors import Ceilings
+    from lenet_trt.work import NodeWork
+
+PLAIN = Plan()
+
+
+class Bench:
+    """Measures plans of one model; ``folder`` takes the models that are tried."""
+
+    def __init__(
+        self, space: Space, settings: Settings, folder: Path, log: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._space, self._settings, self._folder, self._log = space, settings, folder, log
+        self._ceilings: Ceilings | None = None
+        self._ceilings_asked = False
+        self._inputs: tuple[int | None, list[NDArray[Any]]] | None = None
+        self._wanted: tuple[int | None, str, list[NDArray[Any]], float | None] | None = None
+        self._works: dict[tuple[str, int | None], Sequence[NodeWork] | None] = {}
+        self._scores: dict[tuple[str, int | None], Score] = {}
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """What the GPU can do, measured once (and cached on disk); None where that is not possible."""
+        if not self._ceilings_asked:
+            self._ceilings_asked = True
+            try:
+                from lenet_trt.ceilings import measured_ceilings
+
+                self._ceilings = measured_ceilings()
+            except LenetTrtError as error:
+                self._log(f"floors are not known: {error}")
+        return self._ceilings
+
+    def observe(self, plan: Plan, batch: int | None) -> Observation:
+        """Trace a plan's model in a process of its own, and account for its time.
+
+        Where nothing can trace it here, the answer has no rows, and says why.
+        """
+        path = self._file(plan, batch)
+        try:
+            trace = profile_model(
+                path, self._settings.runtime, batch=batch, recorder=self._settings.recorder, trust=True
+            )
+        except LenetTrtError as error:
+            (stats,) = self.compare((plan,), batch)
+            self._log(f"not traced ({error}): every candidate is tried")
+            return Observation(stats.median_us, (), why=str(error))
+        nodes = self._work(plan, batch)
+        books = ledger(trace, nodes, self.ceilings)
+        found = findings(trace, books, nodes, self.ceilings)
+        return Observation(
+            books.end_to_end_us,
+            tuple(_rows(books)),
+            books.as_dict(),
+            tuple(entry.as_dict() for entry in found),
+            trace.source,
+        )
+
+    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+        """Compare a plan's outputs with the reference, and count right answers where there are labels."""
+        arrays = self._arrays(batch)
+        reference, wanted, plain_error = self._reference(batch)
+        with self._loaded(plan, batch) as network:
+            error = gate.worst_error(_outputs(network, arrays), wanted)
+        tolerance = gate.tolerance_of(kinds_of(self._space.model), self._settings.tolerance)
+        found = Accuracy(reference, error, plain_error, tolerance)
+        if self._labelled:
+            score, before = self._score(plan, batch), self._score(PLAIN, batch)
+            if before.labelled:
+                found = Accuracy(
+                    reference, error, plain_error, tolerance, score.correct, before.correct, before.labelled
+                )
+        problem = gate.problem(found, self._settings.max_drop)
+        return found if problem is None else Accuracy(**{**found.as_dict(), "problem": problem})
+
+    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        """Time plans in turns, in one run."""
+        arrays = self._arrays(batch)
+        with ExitStack() as stack:
+            networks = [stack.enter_context(self._loaded(plan, batch)) for plan in plans]
+            return tuple(timed.in_turns(networks, arrays, self._settings.timing))
+
+    def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
+        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+        held = [entry for entry in self._work(PLAIN, batch) or () if entry.node in nodes]
+        return floor_of(held, self.ceilings) if held and self.ceilings is not None else 0.0
+
+    def _file(self, plan: Plan, batch: int | None) -> Path:
+        """The plan's model on disk: ONNX, or the engine built of it."""
+        path = self._folder / f"{plan.key}.onnx"
+        if not path.is_file():
+            write_atomic(path, self._space.fitted(plan).model.SerializeToString())
+        return path if self._settings.runtime != "tensorrt" else self._engine(path, plan, batch)
+
+    def _engine(self, path: Path, plan: Plan, batch: int | None) -> Path:
+        from lenet_trt.build import build
+        from lenet_trt.request import Request as BuildRequest
+
+        name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
+        self._log(f"building {name}")
+        request = BuildRequest(
+            onnx=path,
+            batch=None if batch is None else str(batch),
+            flavor=self._settings.flavor,
+            sms=("current",),
+            output=self._folder / name,
+        )
+        return build(request).engine
+
+    def _loaded(self, plan: Plan, batch: int | None) -> closing[Network]:
+        return closing(load(self._file(plan, batch), self._settings.runtime, trust=True))
+
+    def _arrays(self, batch: int | None) -> list[NDArray[Any]]:
+        if self._inputs is None or self._inputs[0] != batch:
+            with self._loaded(PLAIN, batch) as network:
+                shapes, _ = shapes_of(network.inputs, Request(model="", batch=batch))
+                self._inputs = batch, arrays_for(network.inputs, shapes)
+        return self._inputs[1]
+
+    def _reference(self, batch: int | None) -> tuple[str, list[NDArray[Any]], float | None]:
+        if self._wanted is None or self._wanted[0] != batch:
+            arrays = self._arrays(batch)
+            with self._loaded(PLAIN, batch) as network:
+                plain = _outputs(network, arrays)
+            try:
+                exact = gate.reference(self._space.model, arrays)
+                self._wanted = batch, gate.FLOAT64, exact, gate.worst_error(plain, exact)
+            except LenetTrtError as error:
+                self._log(f"no float64 reference ({error}): held against the model as it is")
+                self._wanted = batch, gate.PLAIN, plain, None
+        return self._wanted[1:]
+
+    @property
+    def _labelled(self) -> bool:
+        given = bool(self._settings.images or self._settings.labels)
+        return given or is_digit_classifier(self._space.model)
+
+    def _score(self, plan: Plan, batch: int | None) -> Score:
+        from lenet_trt.images import batches
+
+        if (plan.key, batch) not in self._scores:
+            score = Score()
+            with self._loaded(plan, batch) as network:
+                fixed = network.inputs[0].axes[0]
+                count = fixed if isinstance(fixed, int) else batch or 1
+                for each in batches(list(self._settings.images), image_size(network), count, self._settings.labels):
+                    score.add(each.labels, classify(network, each))
+            self._scores[plan.key, batch] = score
+        return self._scores[plan.key, batch]
+
+    def _work(self, plan: Plan, batch: int | None) -> Sequence[NodeWork] | None:
+        """What the nodes of a plan's model have to do; None where that is not known."""
+        from lenet_trt.work import work_of
+
+        if (plan.key, batch) not in self._works:
+            model = self._space.fitted(plan).model
+            self._works[plan.key, batch] = None
+            with suppress(LenetTrtError):
+                _, sizes = shapes_of(ports(model)[0], Request(model="", batch=batch))
+                self._works[plan.key, batch] = work_of(model, sizes)
+        return self._works[plan.key, batch]
+
+
+def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    found = network(*arrays)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _rows(books: Ledger) -> list[ObservedRow]:
+    rows = []
+    for row in books.rows:
+        cost = row.terms.kernel_us + row.terms.copies_us + row.terms.launch_gaps_us
+        rows.append(ObservedRow(row.node, row.nodes or ((row.node,) if row.node else ()), cost, row.terms.floor_us))
+    return rows
+
+
+def sources(space: Space) -> Mapping[str, str]:
+    """The kernels that could be used, and the hash of each one's source."""
+    from lenet_trt.compile import source_sha256
+    from lenet_trt.registry import kernel
+
+    names = {piece.kernel for plan in space.candidates for piece in plan.pieces}
+    return {name: source_sha256(kernel(name)) for name in sorted(names)}

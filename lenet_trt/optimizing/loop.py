@@ -1,0 +1,92 @@
+"""The loop: look, rank, try the most promising candidate, keep it if it is right and faster, look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.optimizing.decide import attempt, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimizing.records import Accuracy, BatchOutcome, Observation, Trial
+from lenet_trt.optimizing.space import Plan, Space
+from lenet_trt.stats import Stats
+
+
+class Workbench(Protocol):
+    """What measures."""
+
+    def observe(self, plan: Plan, batch: int | None) -> Observation:
+        """Profile a plan's model, and account for its time."""
+
+    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+        """Say how exact a plan is.
+
+        Raises:
+            LenetTrtError: it does not run.
+        """
+
+    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        """Time plans in turns, in one run.
+
+        Raises:
+            LenetTrtError: one does not run.
+        """
+
+    def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
+        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+
+
+def optimize_at(
+    batch: int | None, space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
+) -> BatchOutcome:
+    """Find the plan for one batch size.
+
+    Raises:
+        LenetTrtError: the model as it is cannot be run or timed.
+    """
+    current = Plan()
+    (stats,) = bench.compare((current,), batch)
+    noise = noise_us(stats)
+    log(f"as it is: {stats.median_us:,.2f} us; less than {noise:,.2f} us could be noise")
+    plain = seen = bench.observe(current, batch)
+    observed = [(current, seen)]
+    trials: list[Trial] = []
+    tried = set()
+    while True:
+        names = space.fitted(current).nodes
+        promises = {
+            candidate: promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch))
+            for candidate in space.candidates
+            if attempt(candidate, current) not in tried and current.with_candidate(candidate) != current
+        }
+        order = ranked(promises, noise)
+        if not order.worth:
+            return BatchOutcome(batch, current, noise, tuple(trials), order.below, tuple(observed))
+        candidate, promise = order.worth[0]
+        tried.add(attempt(candidate, current))
+        log(f"trying {candidate}: the ledger promises up to {promise:,.2f} us")
+        trial = _try(candidate, current, promise, noise, bench, batch)
+        trials.append(trial)
+        log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
+        if trial.kept and trial.new is not None:
+            current, noise = trial.after, noise_us(trial.new)
+            seen = bench.observe(current, batch)
+            observed.append((current, seen))
+
+
+def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:
+    after = current.with_candidate(candidate)
+
+    def trial(kept: bool, reason: str, accuracy: Accuracy | None = None, times: tuple[Stats, ...] = ()) -> Trial:
+        old, new = times if times else (None, None)
+        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, old, new)
+
+    try:
+        accuracy = bench.check(after, batch)
+        if accuracy.problem is not None:
+            return trial(False, accuracy.problem, accuracy)
+        old, new = bench.compare((current, after), batch)
+    except LenetTrtError as error:
+        return trial(False, f"it does not run here: {error}")
+    decided = verdict(old, new)
+    return trial(decided.kept, decided.reason, accuracy, (old, new))
