@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -45,7 +45,7 @@ class Cupti:
         kind = cupti.ActivityKind
         self._kinds = (kind.CONCURRENT_KERNEL, kind.MEMCPY, kind.MEMSET, kind.RUNTIME, kind.DRIVER)
         self._activities: list[Activity] = []
-        self._calls: list[tuple[bool, ApiCall]] = []
+        self._calls: list[ApiCall] = []
         self._ranges: list[HostRange] = []
 
     def start(self) -> None:
@@ -80,7 +80,7 @@ class Cupti:
         cupti.activity_flush_all(_FORCED)
         for kind in self._kinds:
             cupti.activity_disable(kind)
-        return Recorded(self.version, self._activities, _outer(self._calls), self._ranges)
+        return Recorded(self.version, self._activities, self._calls, self._ranges)
 
     def _completed(self, records: Sequence[Any]) -> None:
         """Take a buffer's records; they are not valid after this returns."""
@@ -97,7 +97,7 @@ class Cupti:
             elif which in (kind.RUNTIME, kind.DRIVER):
                 runtime = which == kind.RUNTIME
                 names = self._cupti.runtime_api_trace_cbid if runtime else self._cupti.driver_api_trace_cbid
-                self._calls.append((runtime, _call(record, names)))
+                self._calls.append(_call(record, names))
 
 
 @dataclass(frozen=True)
@@ -180,20 +180,7 @@ def _memset(record: Any) -> Activity:
 
 def _call(record: Any, names: Any) -> ApiCall:
     try:
-        name = re.sub(r"_v\d+$", "", names(record.cbid).name)
+        name = re.sub(r"_v\d{4,}$", "", names(record.cbid).name)
     except ValueError:  # newer than the binding
         name = f"CUDA call {record.cbid}"
     return ApiCall(name, record.start / _NS, record.end / _NS, record.thread_id, record.correlation_id)
-
-
-def _outer(calls: Sequence[tuple[bool, ApiCall]]) -> list[ApiCall]:
-    """The calls that the program made: not the driver's functions that the runtime calls inside one of its own."""
-    runtime: Mapping[tuple[int, int | None], ApiCall] = {
-        (call.thread, call.correlation): call for is_runtime, call in calls if is_runtime
-    }
-    kept = []
-    for is_runtime, call in calls:
-        outer = None if is_runtime else runtime.get((call.thread, call.correlation))
-        if outer is None or not (outer.start_us <= call.start_us and call.end_us <= outer.end_us):
-            kept.append(call)
-    return kept

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.device import Pinned, Stream, ask, driver
@@ -37,20 +38,22 @@ class OnDevice:
         inputs = [own_array(array.shape, array.dtype.name) for array in arrays]
         for memory, array in zip(inputs, arrays, strict=True):
             memory.owner.write(array.reshape(-1))
-        self.call: Call = runtime.prepare(inputs)
-        self._inputs = inputs
+        self._runtime, self._inputs, self._transfers = runtime, inputs, transfers
         self._stream = Stream()
-        self._up: list[tuple[int, Pinned, int]] = []
-        self._down: list[tuple[Pinned, int, int]] = []
-        if transfers:
-            import numpy as np
+        self._up = (
+            [(memory.pointer, Pinned(array), array.nbytes) for memory, array in zip(inputs, arrays, strict=True)]
+            if transfers
+            else []
+        )
+        self.prepare()
 
-            self._up = [
-                (memory.pointer, Pinned(array), array.nbytes) for memory, array in zip(inputs, arrays, strict=True)
-            ]
-            for output in self.call.outputs:
-                room = Pinned(np.zeros(output.shape, numpy_dtype(output.dtype)))
-                self._down.append((room, output.pointer, output.nbytes))
+    def prepare(self) -> None:
+        """Make the call ready, once more where there is one already."""
+        self.call: Call = self._runtime.prepare(self._inputs)
+        self._down = [
+            (Pinned(np.zeros(output.shape, numpy_dtype(output.dtype))), output.pointer, output.nbytes)
+            for output in (self.call.outputs if self._transfers else ())
+        ]
 
     def __call__(self) -> None:
         """Run once, and wait for the result."""

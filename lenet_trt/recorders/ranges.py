@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from lenet_trt.recorders.request import RecorderError
 
@@ -12,7 +12,7 @@ from lenet_trt.recorders.request import RecorderError
 DOMAIN = "lenet_trt"
 _ITERATION = "iteration "
 
-Ranges: TypeAlias = Callable[[str], AbstractContextManager[Any]]
+Ranges: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 
 def iteration(number: int) -> str:

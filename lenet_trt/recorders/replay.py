@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.device import ask, driver
+from lenet_trt.recorders.ranges import Ranges, silent
 from lenet_trt.timeline import Activity, Timeline
 
 if TYPE_CHECKING:
@@ -34,9 +36,13 @@ class Part:
 
 
 class ReplayLog:
-    """Told of each node while a stream is captured; ``parts`` are what they put into the graph, in order."""
+    """Told of each node while a stream is captured; ``parts`` are what they put into the graph, in order.
+
+    ``mark`` names nodes to a tracer that listens, in the capture and in the run node by node before it.
+    """
 
     def __init__(self) -> None:
+        self.mark: Ranges = silent
         self.parts: list[Part] = []
         self._stream = 0
         self._seen: set[int] = set()
@@ -47,9 +53,16 @@ class ReplayLog:
         self.parts.clear()
         self._seen.clear()
 
-    def node(self, node: Node) -> None:
-        """This node has put its work into the stream."""
-        self._add(node.name or node.outputs[0])
+    def named(self, node: Node) -> AbstractContextManager[None]:
+        """Around the computation of a node."""
+        return self.mark(_name(node))
+
+    @contextmanager
+    def captured(self, node: Node) -> Iterator[None]:
+        """Around the capture of a node."""
+        with self.named(node):
+            yield
+        self._add(_name(node))
 
     def end(self) -> None:
         """All nodes are captured: what came after the last belongs to none."""
@@ -76,6 +89,10 @@ class ReplayLog:
                 if name is not None:
                     found[name] += 1
         return found
+
+
+def _name(node: Node) -> str:
+    return node.name or node.outputs[0]
 
 
 def _nodes(stream: int) -> Sequence[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -17,6 +17,7 @@ from lenet_trt.runtimes.libraries import TORCH
 
 if TYPE_CHECKING:
     from lenet_trt.recorders.replay import ReplayLog
+    from lenet_trt.runtimes.torch_node import Node
 
 
 class GraphRuntime:
@@ -67,7 +68,7 @@ class GraphRuntime:
                 self._stale_memory = False
                 torch.cuda.empty_cache()
             with torch.cuda.stream(self._stream):
-                outputs = self._program.run(tensors, moved, after=lambda _: self._stream.synchronize())
+                outputs = self._program.run(tensors, moved, around=self._finished)
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
                 del outputs
@@ -89,9 +90,16 @@ class GraphRuntime:
         if log is None:
             return self._program.run(tensors, moved)
         log.begin(self._stream.cuda_stream)
-        outputs = self._program.run(tensors, moved, after=log.node)
+        outputs = self._program.run(tensors, moved, around=log.captured)
         log.end()
         return outputs
+
+    @contextmanager
+    def _finished(self, node: Node) -> Iterator[None]:
+        """Wait for the node, so that its failure is not the next one's."""
+        with nullcontext() if self.log is None else self.log.named(node):
+            yield
+            self._stream.synchronize()
 
     def _freed(self) -> None:
         self._stale_memory = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,12 +72,12 @@ class TorchProgram:
         self,
         inputs: Sequence[Tensor],
         moved: dict[tuple[int, int], Tensor],
-        after: Callable[[Node], None] | None = None,
+        around: Callable[[Node], AbstractContextManager[None]] | None = None,
     ) -> list[Tensor]:
         """Compute the outputs: dense tensors of their own on the device.
 
         ``moved`` remembers what was copied there from the host, so that a second run with inputs of the same shapes
-        copies nothing. ``after`` is called after each node.
+        copies nothing. Each node is computed inside of ``around(node)``, where given.
 
         Raises:
             LenetTrtError: a node failed; names it.
@@ -86,10 +87,9 @@ class TorchProgram:
             values[port.name] = self._pixels(port, tensor)
         for index, step in enumerate(self.steps):
             try:
-                arguments = list(self._arguments(index, step, values, moved))
-                result = step.operator(step.node, *arguments)
-                if after is not None:
-                    after(step.node)
+                with nullcontext() if around is None else around(step.node):
+                    arguments = list(self._arguments(index, step, values, moved))
+                    result = step.operator(step.node, *arguments)
             except LenetTrtError as error:
                 raise LenetTrtError(f"{step.node}: {error}") from error
             except torch.OutOfMemoryError as error:
