@@ -174,6 +174,12 @@ def test_tables_add_up(entries: list[tuple[str, int, int]]) -> None:
             "std::enable_if<!T7, void>::type internal::gemvx::kernel<int, float, (int)7, cublasGemvParamsEx<int>>(T13)",
             "internal::gemvx::kernel<int, float, 7, cublasGemvParamsEx>",
         ),
+        (
+            "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast<at::native::"
+            "CUDAFunctor_add<float>>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance 1)]>(int, T3)",
+            "at::native::elementwise_kernel<128, 2, CUDAFunctor_add>",
+        ),
+        ("void sgemm_largek_lds64<(bool)1, (bool)0, (int)5>(float *)", "sgemm_largek_lds64<true, false, 5>"),
         ("conv1 + relu1", "conv1 + relu1"),
         ("PWN(PWN(a), b)", "PWN(PWN(a), b)"),
         ("{ForeignNode[/a.../b]}", "{ForeignNode[/a.../b]}"),

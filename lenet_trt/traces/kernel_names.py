@@ -13,6 +13,9 @@ _LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}(?:::operator\(\)(?:\([^()]*\))?(
 _CLONE = re.compile(r"\s*(?:\[clone [^\]]*\]|\.(?:kernel|constprop|isra|part)\.\d+)$")
 _CAST = re.compile(r"^\((?:unsigned )?(?:int|bool|long|short|char|\w+::\w+)\)")
 _MOST_ARGUMENT = 12
+_BOOL = re.compile(r"^\(bool\)([01])$")
+# What torch puts around the function that a kernel applies to each element.
+_WRAPPERS = ("gpu_kernel_impl", "gpu_kernel_impl_nocast", "BinaryFunctor", "BUnaryFunctor", "AUnaryFunctor")
 _CONTAINERS = ("array", "tuple", "pair")
 
 
@@ -39,16 +42,26 @@ def short_name(name: str) -> str:
 def _shortened(arguments: list[str]) -> list[str]:
     kept = []
     for number, argument in enumerate(arguments):
+        argument = _BOOL.sub(lambda found: "true" if found[1] == "1" else "false", argument)
         argument = _CAST.sub("", argument)
         if len(argument) <= _MOST_ARGUMENT and "<" not in argument:
             kept.append(argument)
             continue
-        name = re.split(r"[(<\[{ ]", argument, maxsplit=1)[0].rpartition("::")[2]
-        kept.append(name if name and name not in _CONTAINERS else "...")
+        kept.append(_own_name(argument) or "...")
         if number + 1 < len(arguments) and kept[-1] != "...":
             kept.append("...")
         break
     return kept
+
+
+def _own_name(argument: str) -> str:
+    """The name of a long argument, without what it is in; of a wrapper, that of what it wraps."""
+    argument = argument.removeprefix("void ")
+    name, mark, inner = re.split(r"([(<\[{ ]|$)", argument, maxsplit=1)
+    name = name.rpartition("::")[2]
+    if name in _WRAPPERS and mark == "<":
+        return _own_name(inner)
+    return "" if name in _CONTAINERS else name
 
 
 def _without_arguments(text: str) -> str:

@@ -30,7 +30,7 @@ from lenet_trt.traces.nsys_rows import (
 from lenet_trt.traces.nvtx import Innermost, iterations, node_name, node_ranges
 
 # Events in memory; of a longer trace the first inferences are read, as many as fit.
-MOST_EVENTS = 2_000_000
+MOST_EVENTS = 1_000_000
 
 Moment: TypeAlias = tuple[int, int]  # thread, nanoseconds
 Launches: TypeAlias = dict[tuple[int, "int | None"], Call]
@@ -81,10 +81,11 @@ class _Reading:
             return (moment - zero) / 1e3
 
         activities = [replace(entry, start_us=us(entry.start_us), end_us=us(entry.end_us)) for entry in activities]
-        self._say()
+        self._say(spans)
         return Timeline(
             f"nsys {self._rows.version()}",
             environment=self._rows.environment(),
+            command=self._rows.command(),
             notes=tuple(self._notes),
             iterations=tuple(Iteration(index, us(start), us(end)) for index, (start, end) in enumerate(spans)),
             activities=tuple(sorted(activities, key=lambda entry: (entry.start_us, entry.end_us))),
@@ -138,6 +139,7 @@ class _Reading:
         graphs = any(entry.graph_node is not None for entry in self._work)
         captured = _captured(self._rows) if graphs else {}
         starts = [entry.start for entry in self._marked]
+        began = min((call.start for call in self._calls), default=0)
         placed = []
         outside = 0
         for entry in self._work:
@@ -145,8 +147,9 @@ class _Reading:
             asked = (launch.thread, launch.start) if launch else None
             if entry.graph_node is not None:
                 asked = captured.get((entry.process, entry.graph_node))
-                outside += asked is None
             node = nodes.at(*asked) if asked else None
+            # Graphs are noted from the program's start on, ranges from that of the capture range.
+            outside += entry.graph_node is not None and node is None and (asked is None or asked[1] < began)
             when = launch.start if launch else int(entry.activity.start_us)
             iteration = self._iteration(starts, when)
             placed.append(replace(entry.activity, node=node_name(node) if node else None, iteration=iteration))
@@ -175,7 +178,7 @@ class _Reading:
         ends = [call.end for call in self._calls] + [int(entry.end_us) for entry in activities]
         return [(min(starts), max(ends))] if starts else []
 
-    def _say(self) -> None:
+    def _say(self, spans: Sequence[tuple[int, int]]) -> None:
         """Note what a reader of the numbers should know."""
         notes = self._notes
         if not self._marked:
@@ -193,9 +196,10 @@ class _Reading:
         devices = self._rows.devices()
         if len(devices) > 1:
             notes.append(f"Work of {len(devices)} GPUs is in the trace; their streams are not told apart.")
-        overhead_us = self._rows.overhead_us()
+        moments = [moment for start, end in spans for moment in (start, end)] or [0]
+        overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:
-            notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us while it traced.")
+            notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us of the time shown.")
         notes.extend(warnings(self._rows.database))
 
 
@@ -209,24 +213,25 @@ def _profiler_window(rows: Rows) -> tuple[int, int]:
 
 
 def _captured(rows: Rows) -> dict[tuple[int, int], Moment]:
-    """Where each node of a CUDA graph was first made: instantiation copies nodes, and copies can be copied."""
+    """Where each node of a CUDA graph was first made.
+
+    Instantiation clones a graph, perhaps several times: of a copy there is a row for its making and one for its origin.
+    """
     made: dict[tuple[int, int], Moment] = {}
-    copied: dict[tuple[int, int], int] = {}
+    copied: dict[tuple[int, int], tuple[int, int]] = {}
     for entry in rows.graph_nodes():
-        key = (process_of(entry.thread), entry.node)
+        process = process_of(entry.thread)
         if entry.original is None:
-            made.setdefault(key, (entry.thread, entry.start))
+            made.setdefault((process, entry.node), (entry.thread, entry.start))
         else:
-            copied[key] = entry.original
-    found = dict(made)
-    for process, node in copied:
-        origin = node
+            copied[process, entry.node] = (process, entry.original)
+    found = {}
+    for key in {*made, *copied}:
+        origin = key
         passed = {origin}
-        while (process, origin) not in made and (process, origin) in copied:
-            origin = copied[process, origin]
-            if origin in passed:
-                break
+        while origin in copied and copied[origin] not in passed:
+            origin = copied[origin]
             passed.add(origin)
-        if (process, origin) in made:
-            found[process, node] = made[process, origin]
+        if origin in made:
+            found[key] = made[origin]
     return found

@@ -7,8 +7,10 @@ Synchronisation is in the API calls too, so its own table is not read. Source: t
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError
@@ -35,7 +37,10 @@ _DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD",
 _DIRECTIONS |= {10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}
 _VERSION = re.compile(r"_v\d{4,}$")  # cudaMalloc_v3020: the version in which a call came, which nobody writes
 _MOST_WARNINGS = 5
-_WARNING = 2
+_WARNINGS = (2, 3)  # warnings and errors; 1 is for information, 4 for details
+# Said of every capture range, at its end, also when nothing is missing.
+_ALWAYS_SAID = re.compile(r"Not all (?:NVTX|CUDA) events might have been collected\.")
+_RANGED = "Profiling started due to cudaProfilerStart"
 
 _COMMON = ("start", "end", "streamId", "correlationId")
 _WHO = ("globalPid", "graphNodeId")
@@ -156,9 +161,18 @@ class Rows:
             found.update(device for (device,) in self.database.rows(table, (), ("deviceId",)) if device is not None)
         return found
 
-    def overhead_us(self) -> float:
-        """How long Nsight Systems kept the host busy."""
-        return sum(end - start for start, end in self.database.rows("PROFILER_OVERHEAD", ("start", "end"))) / 1e3
+    def overhead_us(self, begin: int, end: int) -> float:
+        """How long Nsight Systems itself kept the host busy in this time."""
+        rows = self.database.rows("PROFILER_OVERHEAD", ("start", "end"))
+        return sum(max(0, min(last, end) - max(first, begin)) for first, last in rows) / 1e3
+
+    def command(self) -> str | None:
+        """The command line that was profiled."""
+        found = dict(self.database.rows("META_DATA_CAPTURE", ("name", "value")))
+        arguments = [found.get("PROCESS_0:COMMAND")]
+        while arguments[-1] is not None:
+            arguments.append(found.get(f"PROCESS_0:ARGUMENT_{len(arguments) - 1}"))
+        return shlex.join(map(str, arguments[:-1])) or None
 
     def version(self) -> str:
         """The version that exported the file."""
@@ -177,8 +191,9 @@ class Rows:
             capability = None if major is None else f"{major}.{minor}"
             found = {"gpu": name, "compute_capability": capability, "multiprocessors": count, "memory_bytes": memory}
         system = dict(self.database.rows("TARGET_INFO_SYSTEM_ENV", ("name", "value")))
-        for name, key in (("NvDriverVersion", "driver"), ("CudaVersion", "cuda")):
-            found[key] = system.get(name)
+        found["driver"] = system.get("NvDriverVersion")
+        cuda = str(system.get("CudaDriverVersion") or "")
+        found["cuda_driver"] = f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}" if cuda.isdecimal() else None
         return {key: value for key, value in found.items() if value}
 
     def _rows(self, table: str, since: int, needed: Sequence[str], optional: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -216,9 +231,11 @@ def thread_of(thread: int) -> int:
 
 def warnings(database: Database) -> list[str]:
     """What Nsight Systems warned of, the same warning once."""
-    rows = database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity",))
-    said = (" ".join(str(text).split()) for text, severity in rows if severity is None or severity >= _WARNING)
-    return [f"Nsight Systems: {text}" for text in list(dict.fromkeys(said))[:_MOST_WARNINGS]]
+    rows = list(database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity",)))
+    ranged = any(_RANGED in str(text) for text, _ in rows)
+    said = (" ".join(str(text).split()) for text, severity in rows if severity is None or severity in _WARNINGS)
+    kept = (text for text in dict.fromkeys(said) if not (ranged and _ALWAYS_SAID.fullmatch(text)))
+    return [f"Nsight Systems: {text}" for text in islice(kept, _MOST_WARNINGS)]
 
 
 def _work(kind: Kind, name: str, row: dict[str, Any], **more: Any) -> Work:

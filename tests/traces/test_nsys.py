@@ -167,12 +167,18 @@ def test_our_inferences_count_more_than_ranges_of_the_same_name_elsewhere(tmp_pa
 
 
 def test_a_graph_launch_finds_the_node_that_was_open_when_the_work_was_captured(tmp_path: Path) -> None:
-    """Capture makes graph node 5, a clone makes 6 of it, instantiation 7 of that: the replay says 7."""
+    """Capture makes graph node 5, a clone makes 6 of it, instantiation 7 of that: the replay says 7.
+
+    Of each copy there are two rows, one of which does not say where it is from.
+    """
     file = NsysFile(tmp_path / "a.sqlite")
     file.range("conv1", 10 * US, 20 * US)
     file.range("fc1", 20 * US, 30 * US)
     name = file.string("Graph Node Creation")
-    events = ((12, 5, None), (22, 8, None), (40, 6, 5), (41, 9, 8), (42, 7, 6), (43, 10, 9))
+    events = [(12, 5, None), (22, 8, None)]
+    for at, node, original in ((40, 6, 5), (42, 9, 8), (44, 7, 6), (46, 10, 9)):
+        events += [(at, node, None), (at + 1, node, original)]
+    file.call("cudaStreamBeginCapture_v10000", 5 * US, 6 * US)
     for at, node, original in events:
         file.row(
             "CUDA_GRAPH_NODE_EVENTS",
@@ -273,11 +279,31 @@ def test_what_nsight_systems_warned_of_is_passed_on(tmp_path: Path) -> None:
     file.row("DIAGNOSTIC_EVENT", severity=1, text="started")
     file.row("DIAGNOSTIC_EVENT", severity=2, text="Not all  events\nwere collected")
     file.row("DIAGNOSTIC_EVENT", severity=2, text="Not all events were collected")
-    file.row("PROFILER_OVERHEAD", start=0, end=1500 * US)
+    file.row("DIAGNOSTIC_EVENT", severity=4, text="a detail")
+    file.row("PROFILER_OVERHEAD", start=0, end=10_005 * US)
+    file.row("PROFILER_OVERHEAD", start=10_020 * US, end=10_021 * US)
     timeline = timeline_from(file.done())
     assert "Nsight Systems: Not all events were collected" in timeline.notes
-    assert "Nsight Systems itself kept the host busy for 1500 us while it traced." in timeline.notes
-    assert not any("started" in note for note in timeline.notes)
+    assert "Nsight Systems itself kept the host busy for 6 us of the time shown." in timeline.notes
+    assert len(timeline.notes) == 2
+
+
+def test_what_is_said_of_every_capture_range_is_not(tmp_path: Path) -> None:
+    file = two_inferences(tmp_path / "a.sqlite")
+    file.row("DIAGNOSTIC_EVENT", severity=2, text="Not all CUDA events might have been collected.")
+    file.row("DIAGNOSTIC_EVENT", severity=1, text="Profiling started due to cudaProfilerStart API invoked.")
+    file.row("DIAGNOSTIC_EVENT", severity=3, text="Buffers were dropped")
+    assert timeline_from(file.done()).notes == ("Nsight Systems: Buffers were dropped",)
+
+
+def test_the_command_is_put_together(tmp_path: Path) -> None:
+    file = two_inferences(tmp_path / "a.sqlite")
+    for name, value in (("COMMAND", "python3"), ("ARGUMENT_1", "a b"), ("ARGUMENT_0", "run.py"), ("PID", "0")):
+        file.row("META_DATA_CAPTURE", name=f"PROCESS_0:{name}", value=value)
+    file.row("TARGET_INFO_SYSTEM_ENV", name="CudaDriverVersion", value="13000")
+    timeline = timeline_from(file.done())
+    assert timeline.command == "python3 run.py 'a b'"
+    assert timeline.environment == {"cuda_driver": "13.0"}
 
 
 def test_several_processes_and_gpus_are_told(tmp_path: Path) -> None:
