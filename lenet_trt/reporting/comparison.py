@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lenet_trt.reporting.content import Change, Content, headline
-from lenet_trt.reporting.elements import Markup, element
+from lenet_trt.reporting.elements import Markup, element, node_name
 from lenet_trt.reporting.figures import stacked_bar
 from lenet_trt.reporting.grids import Cell, Column, grid
 from lenet_trt.reporting.sections import section
@@ -27,9 +27,9 @@ def comparison(content: Content) -> Markup | None:
         stacked_bar(old, "Before", longest),
         element("h3", f"After: {content.run.label}, {time_text(new.end_to_end_us)}"),
         stacked_bar(new, "After", longest),
-        _changes("Terms before and after", "Term", content.term_changes(), code=False),
+        _changes("Terms before and after", "Term", content.term_changes()),
         element("h3", "By node"),
-        _changes("Nodes before and after", "Node", content.node_changes(), code=True),
+        _changes("Nodes before and after", "Node", content.node_changes(), nodes=True),
         _warning(content),
     )
 
@@ -45,8 +45,8 @@ def verdict(content: Content) -> str:
     return f"{time_text(old)} before, {time_text(new)} now: {factor} as {'fast' if word == 'faster' else 'long'}."
 
 
-def _changes(caption: str, first: str, changes: Sequence[Change], code: bool) -> Markup:
-    columns = [Column(first, head=True, name=code), Column("Before (\u00b5s)", True), Column("Now (\u00b5s)", True)]
+def _changes(caption: str, first: str, changes: Sequence[Change], nodes: bool = False) -> Markup:
+    columns = [Column(first, head=True, name=nodes), Column("Before (\u00b5s)", True), Column("Now (\u00b5s)", True)]
     columns += [Column("Difference", True), Column("Change", True)]
     rows = []
     for change in changes:
@@ -54,7 +54,7 @@ def _changes(caption: str, first: str, changes: Sequence[Change], code: bool) ->
         share = change.difference_us / change.before_us if change.before_us else None
         rows.append(
             [
-                Cell(element("code", change.name) if code else change.name),
+                Cell(node_name(change.name) if nodes else change.name),
                 Cell(us_text(change.before_us), change.before_us),
                 Cell(us_text(change.now_us), change.now_us),
                 Cell(
@@ -63,7 +63,9 @@ def _changes(caption: str, first: str, changes: Sequence[Change], code: bool) ->
                 Cell(_share(share), share),
             ]
         )
-    return grid(caption, columns, rows)
+    if nodes:
+        return grid(caption, columns, rows)
+    return grid(caption, columns, rows[:-1], total=rows[-1])
 
 
 def _share(share: float | None) -> str:

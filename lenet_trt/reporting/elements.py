@@ -6,7 +6,9 @@ import html
 import sys
 from collections.abc import Iterable
 
-from lenet_trt.reporting.text import visible
+from lenet_trt.reporting.text import short, visible
+
+_LONGEST_NODE_NAME = 110
 
 _VOID = {"br", "meta", "link", "input", "wbr", "hr", "col", "img"}
 
@@ -31,6 +33,25 @@ def element(tag: str, /, *children: object, **attributes: object) -> Markup:
 def joined(children: Iterable[object]) -> Markup:
     """Children one after another: markup as it is, other values as visible, escaped text."""
     return Markup("".join(map(_child, children)))
+
+
+def node_name(name: str) -> Markup:
+    """A node's name as code; one that is too long for a table is shown by its ends, and whole when pointed at."""
+    shown = short(name, _LONGEST_NODE_NAME)
+    return element("code", shown, title=None if shown == visible(name) else visible(name))
+
+
+def kernel_name(name: str, whole: str) -> Markup:
+    """A kernel's short name; the whole one takes its place where the reader asks for it."""
+    told = short(name, _LONGEST_NODE_NAME)
+    if told == visible(whole):
+        return element("span", told, class_="kernel-name")
+    return joined(
+        [
+            element("span", told, class_="kernel-name in-short", title=visible(whole)),
+            element("span", whole, class_="kernel-name in-full"),
+        ]
+    )
 
 
 def _child(child: object) -> str:

@@ -119,7 +119,7 @@ def _events(timeline: Timeline) -> Iterable[Activity | ApiCall | HostRange]:
 
 
 def _rows(timeline: Timeline) -> Iterable[tuple[str, str, list[Bar]]]:
-    threads = sorted({one.thread for one in (*timeline.ranges, *timeline.api_calls)})
+    threads = sorted({one.thread for one in timeline.ranges} | {one.thread for one in timeline.api_calls})
     for thread in threads:
         said = f", thread {thread}" if len(threads) > 1 else ""
         yield f"Ranges (NVTX){said}", "range", [_range_bar(one) for one in timeline.ranges if one.thread == thread]

@@ -80,10 +80,8 @@ class _Axes:
         xs = [point.intensity for point in points] + bends
         ys = [rate for point in points for rate in (point.flops / point.taken_us * 1e6, roof_rate(point))]
         ys += [ceilings.rate(a) for a in _arithmetics(points)]
-        self.low_x, self.high_x = 10 ** math.floor(math.log10(min(xs)) - 0.15), 10 ** math.ceil(math.log10(max(xs)))
-        self.low_y, self.high_y = 10 ** math.floor(math.log10(min(ys)) - 0.1), 10 ** math.ceil(math.log10(max(ys)))
-        if self.high_x < 3 * max(bends):
-            self.high_x *= 10
+        self.low_x, self.high_x = min(xs) / 2.5, max(xs) * 4
+        self.low_y, self.high_y = min(ys) / 2, max(ys) * 2.5
 
     def x(self, intensity: float) -> float:
         share = math.log10(intensity / self.low_x) / math.log10(self.high_x / self.low_x)
@@ -186,9 +184,9 @@ def _roofs(axes: _Axes, points: Sequence[RooflinePoint], ceilings: Ceilings) -> 
 
 def _points(axes: _Axes, points: Sequence[RooflinePoint]) -> list[Markup]:
     parts, labels = [], []
-    taken: list[tuple[float, float]] = []
-    for point in sorted(points, key=lambda one: -one.taken_us):
-        x, y = axes.x(point.intensity), axes.y(point.flops / point.taken_us * 1e6)
+    places = [(axes.x(point.intensity), axes.y(point.flops / point.taken_us * 1e6)) for point in points]
+    taken = [(x - 6, x + 6, y) for x, y in places]
+    for point, (x, y) in sorted(zip(points, places, strict=True), key=lambda pair: -pair[0].taken_us):
         roof = axes.y(roof_rate(point))
         title = (
             f"{point.node}: took {time_text(point.taken_us)}, needs {time_text(point.needed_us)}, "
@@ -199,15 +197,23 @@ def _points(axes: _Axes, points: Sequence[RooflinePoint]) -> list[Markup]:
         near = " near" if point.reached >= _NEAR else ""
         circle = element("circle", element("title", title), cx=f"{x:.1f}", cy=f"{y:.1f}", r=6, class_=f"point{near}")
         parts.append(circle)
-        left = x > _WIDTH * 0.72
-        if all(abs(x - a) > 130 or abs(y - b) > 15 for a, b in taken):
-            taken.append((x, y))
-            labels.append(
-                element("text", short(point.node, 26), x=f"{x + (-11 if left else 11):.1f}", y=f"{y + 4.5:.1f}",
-                        text_anchor="end" if left else "start", class_="label halo-text")
-            )  # fmt: skip
+        labels += _label(short(point.node, 26), x, y, taken)
     return [*parts, *labels]
 
 
+def _label(text: str, x: float, y: float, taken: list[tuple[float, float, float]]) -> list[Markup]:
+    """The name beside its point, where it hides neither a point nor another name; none where there is no room."""
+    width = 7.4 * len(text)
+    for anchor, low in (("start", x + 11), ("end", x - 11 - width)):
+        high = low + width
+        free = all(high < left or low > right or abs(y - other) > 15 for left, right, other in taken)
+        if free and low > _LEFT and high < _WIDTH:
+            taken.append((low, high, y))
+            at = low if anchor == "start" else high
+            place = {"x": f"{at:.1f}", "y": f"{y + 4.5:.1f}", "text_anchor": anchor}
+            return [element("text", text, class_="label halo-text", **place)]
+    return []
+
+
 def _powers(low: float, high: float) -> range:
-    return range(round(math.log10(low)), round(math.log10(high)) + 1)
+    return range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)

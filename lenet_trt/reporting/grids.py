@@ -35,10 +35,12 @@ def grid(
     sorted_by: int | None = None,
     sortable: bool = True,
     ident: str | None = None,
+    wide: bool = False,
 ) -> Markup:
     """A table that scrolls sideways by itself where the page is narrow.
 
     ``sorted_by`` is the column that the rows are in falling order of already; ``total`` stays the last row.
+    ``wide``: names have room.
     """
     heads = [
         element(
@@ -53,12 +55,13 @@ def grid(
     body = [element("tr", [_cell(*pair) for pair in zip(columns, row, strict=True)]) for row in rows]
     if total is not None:
         body.append(element("tr", [_cell(*pair) for pair in zip(columns, total, strict=True)], class_="sum"))
+    names = " ".join(name for name, on in (("sortable", sortable), ("wide", wide)) if on)
     table = element(
         "table",
         element("caption", caption),
         element("thead", element("tr", heads)),
         element("tbody", body),
-        class_="sortable" if sortable else None,
+        class_=names or None,
         id=ident,
     )
     # A part that scrolls must be reachable with the keyboard, and then has to say what it is.

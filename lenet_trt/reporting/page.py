@@ -11,13 +11,14 @@ from lenet_trt import __version__
 from lenet_trt.reporting import sections
 from lenet_trt.reporting.comparison import comparison
 from lenet_trt.reporting.content import Content
-from lenet_trt.reporting.elements import Markup, element, joined
+from lenet_trt.reporting.elements import Markup, element, joined, node_name
 from lenet_trt.reporting.events import embedded, typical_iteration
 from lenet_trt.reporting.figures import swatch
 from lenet_trt.reporting.grids import Cell, Column, grid
 from lenet_trt.reporting.optimized import optimized
-from lenet_trt.reporting.text import embedded_json, us_text
+from lenet_trt.reporting.text import embedded_json, us_text, visible
 from lenet_trt.timeline import Timeline
+from lenet_trt.traces.kernel_names import short_name
 
 # A table of more rows than these is no alternative to a picture.
 _MOST_LISTED = 400
@@ -29,7 +30,14 @@ _LEGEND = {
     "k-wait": "CUDA call that waits",
     "k-range": "range",
 }
-_BUTTONS = {"in": "Zoom in", "out": "Zoom out", "left": "Earlier", "right": "Later", "one": "One inference", "whole": "Whole trace"}  # fmt: skip  # noqa: E501
+_BUTTONS = {
+    "in": "Zoom in",
+    "out": "Zoom out",
+    "left": "Earlier",
+    "right": "Later",
+    "one": "One inference",
+    "whole": "Whole trace",
+}
 _KEYS = {
     "\u2190 \u2192": "move the view",
     "+ \u2212": "zoom in and out",
@@ -110,7 +118,6 @@ def timeline_section(timeline: Timeline) -> Markup:
         element(
             "div",
             [element("button", text, type="button", data_act=act) for act, text in _BUTTONS.items()],
-            element("span", _MOUSE, class_="hint"),
             class_="tools",
         ),
         element("div", canvas, element("div", class_="tip", hidden=True), class_="timeline", id="timeline-view"),
@@ -118,7 +125,8 @@ def timeline_section(timeline: Timeline) -> Markup:
         element("ul", [element("li", swatch(colour), text) for colour, text in _LEGEND.items()], class_="legend"),
         element(
             "details",
-            element("summary", "Keys"),
+            element("summary", "Mouse, touch and keys"),
+            element("p", _MOUSE),
             element(
                 "dl",
                 [
@@ -177,8 +185,8 @@ def _listed(timeline: Timeline) -> Markup:
             Cell(us_text(one.us), one.us),
             Cell(one.kind),
             Cell(str(one.stream), one.stream),
-            Cell(one.node or ""),
-            Cell(element("span", one.name, class_="kernel-name", title=one.name)),
+            Cell(node_name(one.node) if one.node else ""),
+            Cell(element("span", short_name(one.name), class_="kernel-name", title=visible(one.name))),
         ]
         for one in inside[:_MOST_LISTED]
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lenet_trt.ledger import TERMS
 from lenet_trt.reporting.content import Content, Run, headline, shown_terms, sizes_text
-from lenet_trt.reporting.elements import Markup, element, joined
+from lenet_trt.reporting.elements import Markup, element, joined, kernel_name, node_name
 from lenet_trt.reporting.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
 from lenet_trt.reporting.grids import Cell, Column, grid
 from lenet_trt.reporting.text import (
@@ -16,6 +16,7 @@ from lenet_trt.reporting.text import (
     share_text,
     time_text,
     us_text,
+    visible,
 )
 from lenet_trt.tables import Table
 
@@ -96,7 +97,7 @@ def findings(content: Content) -> Markup:
             ),
             element(
                 "dl",
-                (element("dt", "Where"), element("dd", element("code", entry.node))) if entry.node else None,
+                (element("dt", "Where"), element("dd", node_name(entry.node))) if entry.node else None,
                 element("dt", "Evidence"),
                 element("dd", [element("div", line) for line in entry.evidence]),
                 element("dt", "Do"),
@@ -140,6 +141,15 @@ def _terms_table(content: Content) -> Markup:
     return grid("Terms of one inference", columns, rows, total=total, sortable=False)
 
 
+_HEADS = {
+    "floor_us": "Floor",
+    "inefficiency_us": "Inefficiency",
+    "unjudged_us": "No floor",
+    "copies_us": "Copies",
+    "launch_gaps_us": "Gaps",
+    "host_enqueue_us": "Host",
+    "residual_us": "Residual",
+}
 _MEANING = {
     "floor_us": "what the hardware needs for the kernels' work",
     "inefficiency_us": "what the kernels took beyond that",
@@ -161,17 +171,17 @@ def _reasons(run: Run) -> Markup | None:
 def _nodes_table(run: Run) -> Markup:
     terms = shown_terms([run])
     columns = [Column("Node", head=True, name=True), Column("Operator"), Column("Time (\u00b5s)", True)]
-    columns += [Column(TERMS[term].capitalize(), True) for term in terms]
+    columns += [Column(_HEADS[term], True) for term in terms]
     columns += [Column("Launches", True), Column("Kernels", name=True)]
     rows = []
     for row in run.ledger.rows:
-        node = element("code", row.node) if row.node is not None else "no node"
+        node = node_name(row.node) if row.node is not None else "no node"
         cells = [Cell(node), Cell(row.op), Cell(us_text(row.terms.total_us), row.terms.total_us)]
         cells += [
             Cell(us_text(value) if value else "", value) for term in terms for value in [getattr(row.terms, term)]
         ]
         cells += [Cell(f"{row.launches:.3g}" if row.launches else "", row.launches)]
-        rows.append([*cells, Cell(joined(_kernel_name(name) for name in row.kernels[:3]))])
+        rows.append([*cells, Cell(joined(_kernels(row.kernels)))])
     total = [Cell("sum"), Cell(""), Cell(us_text(run.ledger.end_to_end_us), run.ledger.end_to_end_us)]
     total += [Cell(us_text(value), value) for term in terms for value in [getattr(run.ledger.total, term)]]
     return grid(
@@ -179,10 +189,11 @@ def _nodes_table(run: Run) -> Markup:
     )
 
 
-def _kernel_name(name: str) -> Markup:
+def _kernels(names: Sequence[str]) -> list[Markup]:
     from lenet_trt.traces.kernel_names import short_name
 
-    return element("span", short_name(name), class_="kernel-name", title=name)
+    shown = [element("span", short_name(name), class_="kernel-name", title=visible(name)) for name in names[:3]]
+    return [*shown, element("span", f"and {len(names) - 3} more")] if len(names) > 3 else shown
 
 
 def roofline(content: Content) -> Markup:
@@ -197,7 +208,7 @@ def roofline(content: Content) -> Markup:
     columns += [Column("Took (\u00b5s)", True), Column("Times the floor", True), Column("Bound by")]
     rows = [
         [
-            Cell(element("code", point.node)),
+            Cell(node_name(point.node)),
             Cell(point.op),
             Cell(point.arithmetic),
             Cell(bytes_text(point.bytes), point.bytes),
@@ -254,14 +265,15 @@ def _activity_table(table: Table, ident: str) -> Markup:
             Cell(us_text(row.total_us), row.total_us),
             Cell(f"{row.calls:,}", row.calls),
             *(Cell(us_text(us), us) for us in (row.average_us, row.minimum_us, row.maximum_us)),
-            Cell(element("span", row.name, class_="kernel-name", title=row.full_name)),
+            Cell(kernel_name(row.name, row.full_name)),
         ]
         for row in table.rows
     ]
+    long = any(row.name != row.full_name or len(row.name) > 60 for row in table.rows)
     button = element("button", "Whole names", type="button", data_whole=ident, aria_pressed="false", hidden=True)
-    caption = f"{table.title}: {len(table.rows):,} names, {us_text(table.total_us)} \u00b5s in all"
-    shown = grid(caption, columns, rows, sorted_by=1, ident=ident)
-    return joined([element("h3", table.title), element("div", button, class_="tools"), shown])
+    caption = f"{len(table.rows):,} names, {us_text(table.total_us)} \u00b5s in all"
+    shown = grid(caption, columns, rows, sorted_by=1, ident=ident, wide=True)
+    return joined([element("h3", table.title), element("div", button, class_="tools") if long else None, shown])
 
 
 def environment(content: Content) -> Markup:

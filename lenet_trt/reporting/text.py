@@ -8,7 +8,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-LONGEST_NAME = 4000
+# Longer names are cut: nobody reads them, and a page of them hides everything else.
+LONGEST_NAME = 2000
 # Letters that write right to left are fine; characters that only turn the direction of their neighbours are not.
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 _JSON_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'\u2028\u2029"}
