@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.accounting.inferences import inferences, middle_half, note_what_is_outside
@@ -72,7 +73,8 @@ class Row:
 
     ``roof_us`` is what the hardware would need (None where it is not known); the floor is that, or the kernel time
     where the kernels took even less, as they can with data in the L2 cache. ``launches`` is the mean number of kernels
-    an inference, ``kernels`` are their names, those that took longest first. ``nodes`` are the model's nodes in it.
+    an inference, ``kernels`` are their names, those that took longest in all first; ``longest_us`` is one call of the
+    longest. ``nodes`` are the model's nodes in it.
     """
 
     node: str | None
@@ -82,6 +84,7 @@ class Row:
     arithmetic: str = ""
     roof_us: float | None = None
     launches: float = 0.0
+    longest_us: float = 0.0
     kernels: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
 
@@ -206,6 +209,7 @@ def _rows(
                 arithmetic=" + ".join(dict.fromkeys(entry.arithmetic for entry in held)),
                 roof_us=roof if computes else None,
                 launches=sum(map(len, calls.values())) / count,
+                longest_us=max(map(fmean, calls.values()), default=0.0),
                 kernels=tuple(sorted(calls, key=lambda kernel: -sum(calls[kernel]))),
                 nodes=tuple(entry.node for entry in held) if name is not None else (),
             )

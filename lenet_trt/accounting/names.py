@@ -21,11 +21,13 @@ _WORDS = {
 _SM = re.compile(r"(?<![a-z0-9])sm_?(\d{2,3})(?![0-9])")
 _WORD = re.compile(r"(?<![a-z])(" + "|".join(_WORDS) + r")(?![a-z])")
 
-# Kernels and layers that only put the same numbers into another order or type.
+# Kernels and layers that only put the same numbers into another order or type: by the function's own name, and by the
+# operation that torch instantiates its element-wise kernels with (what else stands there may say anything: nocast).
 _REFORMAT = re.compile(
     r"reformat|copynode|nchwto|nhwcto|tonchw|tonhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|"
-    r"copy_kernel|copypackedkernel|genericcopy|(?<!broad)cast(?!e)"
+    r"copy_kernel|copypackedkernel|genericcopy|(?<!broad)(?<!no)cast(?!e)"
 )
+_COPIES = re.compile(r"direct_copy_kernel|catarraybatchedcopy")
 # TensorRT's own compiler strings together what a kernel does: __myl_MoveCast_myl0_3.
 _COMPILED = re.compile(r"^__myl_(\w+?)_")
 _COMPILED_REFORMAT = re.compile(r"(Move|Cast|Tran|Resh|Copy)+")
@@ -54,7 +56,8 @@ def is_reformat(name: str) -> bool:
     compiled = _COMPILED.match(name)
     if compiled:
         return bool(_COMPILED_REFORMAT.fullmatch(compiled[1]))
-    return bool(_REFORMAT.search(name.lower())) and not is_gemm(name)
+    lower = name.lower()
+    return bool(_REFORMAT.search(bare(name).lower()) or _COPIES.search(lower)) and not is_gemm(name)
 
 
 def is_gemm(name: str) -> bool:
@@ -71,7 +74,23 @@ def uses_tensor_cores(name: str) -> bool | None:
     return True if _TENSOR_CORES.search(lower) else None
 
 
+def bare(name: str) -> str:
+    """A kernel's function without return type, template arguments and parameters; other names as they are."""
+    if "<" not in name and "(" not in name:
+        return name.removeprefix("void ")
+    kept, depth = [], 0
+    for letter in name:
+        depth -= letter == ">"
+        if letter == "(" and depth == 0 and kept:
+            break
+        if depth == 0 and letter != "<" and letter != ">":
+            kept.append(letter)
+        depth += letter == "<"
+    words = re.sub(r"(::){2,}", "::", "".join(kept)).split()
+    return words[-1] if words else name
+
+
 def short(name: str, width: int = 60) -> str:
-    """A kernel's name without template arguments and parameters, cut to ``width``."""
-    bare = re.sub(r"\(.*", "", re.sub(r"<.*", "", name.removeprefix("void "))).strip() or name
-    return bare if len(bare) <= width else bare[: width - 1] + "…"
+    """A kernel's function, or another name, cut to ``width``."""
+    function = bare(name)
+    return function if len(function) <= width else function[: width - 1] + "…"

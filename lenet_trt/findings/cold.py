@@ -25,9 +25,10 @@ def cold_start(case: Case) -> Iterator[Finding]:
     if not case.notable(added):
         return
     first = "the first inference" if cold == 1 else f"the first {cold} inferences"
+    state = "is cold" if cold == 1 else "are cold"
     yield Finding(
         "cold_start",
-        f"{first} of {len(times)} are cold and part of the measurement",
+        f"{first} of {len(times)} {state} and part of the measurement",
         None,
         min(added, case.ledger.end_to_end_us),
         (

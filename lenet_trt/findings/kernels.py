@@ -33,7 +33,7 @@ def far_kernels(case: Case) -> Iterator[Finding]:
         return
     for row in case.ledger.rows:
         far = row.roof_us is not None and row.terms.kernel_us >= FAR * row.roof_us
-        small = row.launches <= 0 or row.terms.kernel_us / row.launches <= case.small_us
+        small = row.longest_us <= case.small_us
         if not far or small or not case.notable(case.left("inefficiency_us", row.node)):
             continue
         faults = [fault for kind in _FAULTS if (fault := kind(case, row, case.ceilings)) is not None]
@@ -41,8 +41,13 @@ def far_kernels(case: Case) -> Iterator[Finding]:
             continue
         first, *others = faults
         claimed = case.claim("inefficiency_us", {row.node: first.recoverable_us})
+        own = _own_reformats(case, row)
+        if own:
+            claimed += case.claim("copies_us", {row.node: own})
         if case.notable(claimed):
             evidence = (*_figures(row), *first.evidence, *(f"also: {line}" for o in others for line in o.evidence))
+            if own:
+                evidence += (f"{own:,.1f} us more for putting its input into the layout that this kernel wants",)
             yield Finding(first.kind, first.title, row.node, claimed, evidence, first.advice)
 
 
@@ -120,7 +125,7 @@ def batch_too_small(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
         math.prod(activity.grid)
         for activities in case.activities
         for activity in activities
-        if activity.node == row.node and activity.grid and not case.slicer.is_copy(activity)
+        if activity.node == row.node and activity.grid and activity.name == row.kernels[0]
     ]
     if not blocks or not ceilings.multiprocessors:
         return None
@@ -162,6 +167,18 @@ def _product(case: Case, row: Row, more: tuple[str, ...] = ()) -> NodeWork | Non
     """The matrix product in a row; of several the one with most operations."""
     found = [entry for entry in case.members(row) if entry.op in (*_PRODUCTS, *more)]
     return max(found, key=lambda entry: entry.work.flops) if found else None
+
+
+def _own_reformats(case: Case, row: Row) -> float:
+    """What kernels of the same node take that only copy: the price of the kernel that was chosen."""
+    if row.node is None:
+        return 0.0
+    return sum(
+        exposed[id(entry)]
+        for activities, exposed in zip(case.activities, case.exposed, strict=True)
+        for entry in activities
+        if entry.node == row.node and case.slicer.is_reformat(entry)
+    ) / len(case.used)
 
 
 def _name(row: Row) -> str:

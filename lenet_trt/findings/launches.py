@@ -6,11 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean
 
 from lenet_trt.findings.case import Case, Finding
+from lenet_trt.timeline import ApiCall
 
-# So many small kernels an inference are many.
+# So many small kernels, or submissions, of one inference are many.
 _MANY = 4
 # What a kernel costs by being one of its own: it begins, waits for memory and drains. Fusing it saves that at most.
 _OWN_COST_US = 2.0
@@ -109,13 +111,9 @@ def sync_in_loop(case: Case) -> Iterator[Finding]:
 
 def host_bound(case: Case) -> Iterator[Finding]:
     """The GPU is idle because the host has not submitted the next work yet, launch by launch."""
-    submissions = [
-        {id(call): call for entry in activities if (call := case.slicer.submission(entry)) is not None}
-        for activities in case.activities
-    ]
-    calls = [call for found in submissions for call in found.values()]
+    calls = _submissions(case)
     count = len(calls) / len(case.used)
-    if count < 2:  # one is what even a CUDA graph takes
+    if count < _MANY:
         return
     one = max(fmean(call.us for call in calls), case.launch_us)
     wanted = case.left_in_all("host_enqueue_us") - one
@@ -135,9 +133,22 @@ def host_bound(case: Case) -> Iterator[Finding]:
     )
 
 
+def _submissions(case: Case) -> list[ApiCall]:
+    """The calls that submitted kernels: a launch each, or one for a whole CUDA graph."""
+    found: dict[int, ApiCall] = {}
+    for activities in case.activities:
+        for entry in activities:
+            call = case.slicer.submission(entry) if entry.kind == "kernel" else None
+            if call is not None:
+                found[id(call)] = call
+    return list(found.values())
+
+
 def gaps(case: Case) -> Iterator[Finding]:
     """The GPU is idle with work already submitted, for longer than one launch takes."""
-    wanted = case.left_in_all("launch_gaps_us") - case.launch_us
+    calls = {id(call) for entry in chain(*case.activities) if (call := case.slicer.submission(entry)) is not None}
+    waits = max(len(calls) / len(case.used), 1.0)
+    wanted = case.left_in_all("launch_gaps_us") - waits * case.launch_us
     if not case.notable(wanted, _GAP_SHARE):
         return
     parts = [part for found in case.slices for part in found if part.use == "gap"]
@@ -150,7 +161,7 @@ def gaps(case: Case) -> Iterator[Finding]:
         case.claim_share("launch_gaps_us", wanted),
         (
             f"{len(parts) / len(case.used):.1f} gaps an inference, {case.ledger.total.launch_gaps_us:,.1f} us in all; "
-            f"one launch takes {case.launch_us:.1f} us",
+            f"one launch takes {case.launch_us:.1f} us, and there are {waits:.0f} submissions",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
         "fewer and larger kernels (lenet-trt fuse), a CUDA graph, and no waiting for events of other streams",
