@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from lenet_trt.benchmarks import cold
-from lenet_trt.benchmarks.cold import STARTS, Start, started
+from lenet_trt.benchmarks.cold import NAMES, STARTS, Start, started
 from lenet_trt.benchmarks.cold_child import PHASES
-from lenet_trt.benchmarks.cold_tables import STEPS, charts, columns, explained, remedies
+from lenet_trt.benchmarks.cold_tables import OURS, OURS_GRAPH, STEPS, TORCH, charts, columns, explained, remedies
 from lenet_trt.benchmarks.record import Record, Row, as_json, parse
 from lenet_trt.benchmarks.suite import Options, Recording
 from lenet_trt.benchmarks.tables import table
@@ -33,10 +33,10 @@ def test_the_suite_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     record = parse((tmp_path / "cold.json").read_text(), "cold.json")
     assert {(row.backend, row.case["loading"], row.case["caches"]) for row in record.rows} == {
-        (start.backend, start.loading, start.caches) for start in STARTS if start.quick
+        (NAMES[start.backend], start.loading, start.caches) for start in STARTS if start.quick
     }
     (row,) = record.timed
-    assert (row.backend, row.case["batch"]) == ("ort-cpu", 3)
+    assert (row.backend, row.case["batch"]) == ("ONNX Runtime CPU", 3)
     assert row.stats is not None
     assert row.stats.count == 3
     assert row.extra["error"] < 1e-5
@@ -49,8 +49,8 @@ def test_the_suite_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert row.extra["steady_us"] < row.extra["ready_us"] < row.extra["preloaded_us"] < row.stats.median_us
     for other in record.rows:
         assert other is row or "it needs a CUDA GPU: no NVIDIA driver" in str(other.why)
-    assert "ort-cpu: " in said
-    assert "of ort-cpu's first answer: preload (imports and context before the request) saves" in said
+    assert "ONNX Runtime CPU: " in said
+    assert "of the first answer of ONNX Runtime CPU: preload (imports and context before the request) saves" in said
     assert {path.name for path in tmp_path.iterdir()} == {"cold.json", "cold.csv", "cold.svg"}
 
 
@@ -109,8 +109,8 @@ def test_a_configuration_that_fails_is_left_out_and_the_others_go_on(monkeypatch
     monkeypatch.setattr(cold, "started", maybe)
     record = cold.measure(Options(quick=True))
     assert [(row.backend, row.why, row.stats is None) for row in record.rows] == [
-        ("ours", "it does not start", True),
-        ("ort-cpu", None, False),
+        (OURS, "it does not start", True),
+        ("ONNX Runtime CPU", None, False),
     ]
 
 
@@ -158,16 +158,16 @@ def record() -> Record:
 
 def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record) -> None:
     found = {(remedy.remedy.partition(" (")[0], remedy.backend): remedy for remedy in remedies(record.rows)}
-    kept = found["keep compiled kernels on disk", "ours"]
+    kept = found["keep compiled kernels on disk", OURS]
     assert kept.sure
     assert kept.saves_us == pytest.approx(899_000, rel=0.05)
-    assert not found["load lazily", "ours"].sure
-    assert "no difference beyond the noise" in found["load lazily", "ours"].sentence()
-    assert found["load lazily", "torch"].saves_us == pytest.approx(1_350_000, rel=0.1)
-    preload = found["preload", "torch"]
+    assert not found["load lazily", OURS].sure
+    assert "no difference beyond the noise" in found["load lazily", OURS].sentence()
+    assert found["load lazily", TORCH].saves_us == pytest.approx(1_350_000, rel=0.1)
+    preload = found["preload", TORCH]
     assert preload.sure
     assert preload.with_it.median_us == pytest.approx(103_000, rel=0.05)  # network, weights and first run are left
-    later = found["CUDA graph, later answers", "ours"]
+    later = found["CUDA graph, later answers", OURS]
     assert later.saves_us == pytest.approx(10, rel=0.2)
     assert json.loads(json.dumps(kept.as_json()))["sure"] is True
 
@@ -178,17 +178,17 @@ def test_the_table_and_the_sentences(record: Record) -> None:
     assert text.count("520 MiB") == 6
     notes = " ".join(explained(record.rows))
     assert " s to the first answer (Python and imports 87%, context made 5%" in notes
-    assert "torch's first run, layer by layer: conv1 80.00 ms, relu1 300.0 us" in notes
+    assert "torch eager, the first run, layer by layer: conv1 80.00 ms, relu1 300.0 us" in notes
     assert {name for names in STEPS.values() for name in names} == set(PHASES), "a phase is in no picture"
 
 
 def test_the_pictures(record: Record) -> None:
     first, second = charts(parse(as_json(record), "a record"))
     assert first.horizontal
-    names = ["ours", "ours, caches empty", "ours, eager loading", "ours-graph", "torch", "torch, eager loading"]
+    names = [OURS, f"{OURS}, caches empty", f"{OURS}, eager loading", OURS_GRAPH, TORCH, f"{TORCH}, eager loading"]
     assert all(list(series.x) == names for series in first.series)
-    total = sum(dict(zip(series.x, series.y, strict=True))["ours"] or 0 for series in first.series)
-    row = record.find("ours", loading="lazy", caches="filled")
+    total = sum(dict(zip(series.x, series.y, strict=True))[OURS] or 0 for series in first.series)
+    row = record.find(OURS, loading="lazy", caches="filled")
     assert row is not None
     assert row.stats is not None
     assert total == pytest.approx(row.stats.median_us / 1e6, rel=0.02)

@@ -109,12 +109,12 @@ def test_why_there_are_no_counters(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_counters_belong_to_their_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text(LOG)
     ncu(tmp_path, monkeypatch, f"cat {tmp_path / 'log.csv'} > $LOG")
-    found = occupancy.counted_by_ncu(["ours, fp32", "torch", "torch, CUDA graph"], [1])
-    assert found["ours, fp32", 1]["kernel_us"] == 5.28
-    assert found["torch", 1]["kernels"] == 2
-    assert found["torch, CUDA graph", 1] == found["torch", 1]
+    found = occupancy.counted_by_ncu(["lenet5 kernel", "torch eager", "torch CUDA graph"], [1])
+    assert found["lenet5 kernel", 1]["kernel_us"] == 5.28
+    assert found["torch eager", 1]["kernels"] == 2
+    assert found["torch CUDA graph", 1] == found["torch eager", 1]
     with pytest.raises(LenetTrtError, match="ncu shows 2 of the 4 batches that were launched"):
-        occupancy.counted_by_ncu(["ours, fp32", "torch"], [1, 8])
+        occupancy.counted_by_ncu(["lenet5 kernel", "torch eager"], [1, 8])
     assert occupancy.counted_by_ncu([], [1]) == {}
 
 
@@ -139,8 +139,8 @@ def rows() -> list[Row]:
         facts |= {"multiprocessors_percent": shape.multiprocessors_percent, "threads_percent": shape.threads_percent}
         counters = {"kernel_us": us / 2, **dict.fromkeys(PERCENTAGES, active), "kernels": 1}
         extra = occupancy._figures(batch, stats, 4096e6 / 40.2, counters)
-        found.add(Row("ours, fp32", {"batch": batch}, stats, None, {**facts, **extra}))
-        found.cannot("torch, CUDA graph", {"batch": batch}, "torch is not installed")
+        found.add(Row("lenet5 kernel", {"batch": batch}, stats, None, {**facts, **extra}))
+        found.cannot("torch CUDA graph", {"batch": batch}, "torch is not installed")
     return found.rows
 
 
@@ -152,8 +152,8 @@ def test_table_sentences_and_picture(rows: list[Row]) -> None:
     assert text.count("torch is not installed") == 3
     first, about, missing = explained(rows, "ncu is not on PATH")
     assert first == (
-        "ours, fp32, batch 1: 5.03 us; its 8 blocks of 512 threads can be on 8 of the 132 multiprocessors at most and "
-        "hold 1.5% of the threads that fit; 1 kernel ran 50% of that time, with 5.5% of the multiprocessors active and "
+        "lenet5 kernel, batch 1: 5.03 us; its 8 blocks of 512 threads can be on 8 of the 132 multiprocessors at most "
+        "and hold 1.5% of the threads that fit; 1 kernel ran 50% of that time, with 5.5% of the multiprocessors active and "
         "their busiest unit at 5.5%; that is 0.20% of its largest throughput; 90% are reached at batch 4,096."
     )
     assert "kernels run:" in about

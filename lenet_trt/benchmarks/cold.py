@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.benchmarks.cold_child import PHASES
+from lenet_trt.benchmarks.cold_tables import GRAPH, OURS, OURS_GRAPH, TORCH, explained, remedies
 from lenet_trt.benchmarks.cold_tables import charts as charts
 from lenet_trt.benchmarks.cold_tables import columns as columns
-from lenet_trt.benchmarks.cold_tables import explained, remedies
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, Recording, recording
 from lenet_trt.cases import relative_error
@@ -61,6 +61,17 @@ class Start:
         return {"batch": batch, "loading": self.loading, "caches": self.caches}
 
 
+# What tables call the backends, as the other suites do.
+NAMES = {
+    "ours": OURS,
+    "ours-graph": OURS_GRAPH,
+    "graph-fused": "graph runtime, fused",
+    "graph": GRAPH,
+    "torch": TORCH,
+    "ort-cpu": "ONNX Runtime CPU",
+    "ort-cuda": "ONNX Runtime CUDA",
+    "tensorrt": "TensorRT",
+}
 STARTS = (
     Start("ours", quick=True),
     Start("ours", caches="empty", quick=True),
@@ -253,7 +264,7 @@ def started(start: Start, given: Given) -> Mapping[str, Any]:
 def _add(found: Recording, start: Start, batch: int, samples: Sequence[Mapping[str, Any]], why: str | None) -> None:
     """The row of a configuration; in microseconds."""
     if not samples:
-        found.cannot(start.backend, start.case(batch), why or "it was interrupted before it was timed")
+        found.cannot(NAMES[start.backend], start.case(batch), why or "it was interrupted before it was timed")
         return
     names = [name for name in PHASES if name in samples[0]["phases_ns"]]
     phases = {name: [sample["phases_ns"][name] / 1e3 for sample in samples] for name in names}
@@ -282,4 +293,4 @@ def _add(found: Recording, start: Start, batch: int, samples: Sequence[Mapping[s
         extra["first_by_layer_us"] = {name: float(np.median([e[name] for e in layers])) / 1e3 for name in layers[0]}
     if "variant" in facts[0]:
         extra["variant"] = facts[0]["variant"]
-    found.add(Row(start.backend, start.case(batch), summarize(totals), None, extra))
+    found.add(Row(NAMES[start.backend], start.case(batch), summarize(totals), None, extra))

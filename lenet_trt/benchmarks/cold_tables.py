@@ -12,6 +12,10 @@ from lenet_trt.benchmarks.tables import Column, duration
 from lenet_trt.charts import Chart, Series
 from lenet_trt.stats import Stats, differ
 
+OURS = "lenet5 kernel"
+OURS_GRAPH = "lenet5 kernel, CUDA graph"
+GRAPH = "graph runtime"
+TORCH = "torch eager"
 # The phases as pictures and tables show them, in order.
 STEPS = {
     "Python and imports": ("python", "import"),
@@ -124,7 +128,7 @@ def _remedies(rows: Sequence[Row]) -> Iterator[Remedy]:
             yield _remedy("keep compiled kernels on disk", row, row.stats, usual.stats)
         if row.case["loading"] == "eager":
             yield _remedy("load lazily (CUDA_MODULE_LOADING=LAZY)", row, row.stats, usual.stats)
-    for plain, graph in (("ours", "ours-graph"), ("torch", "graph")):
+    for plain, graph in ((OURS, OURS_GRAPH), (TORCH, GRAPH)):
         without, with_it = _usual(rows, plain), _usual(rows, graph)
         if without is not None and with_it is not None:
             for answer, before in (("later answers", "ran often"), ("the first answer", "nothing")):
@@ -149,19 +153,19 @@ def explained(rows: Sequence[Row]) -> list[str]:
     """What the figures mean, in sentences with the figures."""
     timed = [row for row in rows if row.stats is not None]
     notes = [_where_it_goes(row) for row in timed if row is _usual(timed, row.backend)]
-    torch = _usual(timed, "torch")
+    torch = _usual(timed, TORCH)
     if torch is not None and "first_by_layer_us" in torch.extra:
         layers = sorted(torch.extra["first_by_layer_us"].items(), key=lambda item: -item[1])
         told = ", ".join(f"{name} {duration(us)}" for name, us in layers[:4])
         notes.append(
-            f"torch's first run, layer by layer: {told}. CUDA loads a kernel's machine code, and a library makes its "
-            "handles and workspaces, when they are first used: that is paid once, and no later run shows it."
+            f"{TORCH}, the first run, layer by layer: {told}. CUDA loads a kernel's machine code, and a library makes "
+            "its handles and workspaces, when they are first used: that is paid once, and no later run shows it."
         )
     found = remedies(rows)
     for backend in dict.fromkeys(remedy.backend for remedy in found):
         savings = [f"{r.remedy} {r.saved()}" for r in found if r.stage and r.backend == backend]
         if savings:
-            notes.append(f"of {backend}'s first answer: {'; '.join(savings)}.")
+            notes.append(f"of the first answer of {backend}: {'; '.join(savings)}.")
     notes += [f"{remedy.sentence()}." for remedy in found if not remedy.stage]
     if timed:
         notes.append(
@@ -203,7 +207,7 @@ def charts(record: Record) -> list[Chart]:
                 row.backend,
                 list(STAGES),
                 [point.median_us / 1e3 for point in points],
-                emphasis=row.backend == "ours",
+                emphasis=row.backend == OURS,
                 low=[point.low_us / 1e3 for point in points],
                 high=[point.high_us / 1e3 for point in points],
             )

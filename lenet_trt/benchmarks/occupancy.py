@@ -33,7 +33,7 @@ SETS = 4
 CHECKED = 64
 MOST_ERROR = {"fp16": 5e-3, "": 1e-4}
 # The CUDA graph replays the kernels that the plain calls launch, so these are counted once.
-SAME_KERNELS = {"torch, CUDA graph": "torch"}
+SAME_KERNELS = {"torch CUDA graph": "torch eager"}
 
 Key = tuple[str, int]
 
@@ -104,7 +104,7 @@ def _time(
                 name: round(getattr(launch, name), 3)
                 for name in ("multiprocessors_percent", "threads_percent", "waves")
             }
-        contenders[backend] = Timed(made.calls, hold=backend != "torch")
+        contenders[backend] = Timed(made.calls, hold=backend != "torch eager")
     hold = memory_hold(maker.stream.handle)
     found = time_in_turns(contenders, maker.stream.handle, hold, options.plan)
     times.update({(backend, batch): stats for backend, stats in found.items()})

@@ -177,8 +177,8 @@ class Torch:
         return replay
 
 
-OURS = {"ours, fp32": "fp32", "ours, fp16": "fp16_io_fp32"}
-TORCH = {"torch": False, "torch, CUDA graph": True}
+OURS = {"lenet5 kernel": "fp32", "lenet5 kernel, fp16": "fp16_io_fp32"}
+TORCH = {"torch eager": False, "torch CUDA graph": True}
 BACKENDS = (*OURS, *TORCH)
 
 

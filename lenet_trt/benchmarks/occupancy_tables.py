@@ -20,7 +20,7 @@ _LINES = (
     ("multiprocessors_percent", "SMs with a block", False),
     ("threads_percent", "threads, of those that fit", False),
 )
-_PICTURED = ("ours, fp32", "ours, fp16", "torch, CUDA graph")
+_PICTURED = ("lenet5 kernel", "lenet5 kernel, fp16", "torch CUDA graph")
 
 
 def columns(record: Record) -> list[Column]:
@@ -102,7 +102,7 @@ def charts(record: Record) -> list[Chart]:
             if any(value is not None for value in values):
                 lines.append(Series(label, batches, values, emphasis=emphasis))
         if lines:
-            found.append(Chart(f"LeNet-5, {backend}", "batch (images)", "percent of the GPU", lines, x_log=True))
+            found.append(Chart(f"LeNet-5 by {backend}", "batch (images)", "percent of the GPU", lines, x_log=True))
     return found
 
 
