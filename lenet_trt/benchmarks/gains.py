@@ -92,3 +92,8 @@ def gains(record: Record) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def display_name(row: Row) -> str:
+    """The contender's name; of the product also which variant it is."""
+    return f"{PRODUCT} ({row.extra['variant']})" if row.backend == PRODUCT and "variant" in row.extra else row.backend

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
+from lenet_trt.benchmarks.gains import PRODUCT, Measured, display_name, workloads
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, Recording, recording
 from lenet_trt.benchmarks.tables import Column, duration, standard_columns
@@ -110,7 +110,11 @@ def columns(record: Record) -> list[Column]:
         peer = workload.best_peer if workload else None
         return f"{peer.stats.median_us / row.stats.median_us:.2f}" if row.stats and peer and peer.stats else "-"
 
-    return [*standard_columns(record), Column("x floor", times_floor), Column("best peer / it", times_faster)]
+    return [
+        *standard_columns(record, display_name),
+        Column("x floor", times_floor),
+        Column("best peer / it", times_faster),
+    ]
 
 
 def charts(record: Record) -> list[Chart]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
+from lenet_trt.benchmarks.gains import PRODUCT, Measured, display_name, workloads
 from lenet_trt.benchmarks.kernels import obstacle, run_all
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, recording
@@ -58,7 +58,7 @@ def columns(record: Record) -> list[Column]:
         slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0) if workload else 0.0
         return f"{slowest / row.stats.median_us:.1f}x" if row.stats and slowest else "-"
 
-    return [*standard_columns(record), Column("x floor", times_floor), Column("gain", gain)]
+    return [*standard_columns(record, display_name), Column("x floor", times_floor), Column("gain", gain)]
 
 
 def charts(record: Record) -> list[Chart]:

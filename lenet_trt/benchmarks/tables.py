@@ -36,11 +36,11 @@ def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 99.995 else f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
 
 
-def standard_columns(record: Record) -> list[Column]:
+def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row: row.backend) -> list[Column]:
     """The case, the backend, the median with its interval and spread; accuracy and error where there are any."""
     names = list(dict.fromkeys(name for row in record.rows for name in row.case))
     columns = [Column(name, _of_case(name), _is_text(record, name)) for name in names]
-    columns.append(Column("backend", lambda row: row.backend, left=True))
+    columns.append(Column("backend", name_of, left=True))
     columns += [
         Column("median", _of(lambda s: duration(s.median_us))),
         Column("95% interval", _of(lambda s: f"{duration(s.low_us)} to {duration(s.high_us)}")),

@@ -1,0 +1,274 @@
+"""The page that a folder of records makes: nothing is in it that is not in the records.
+
+python -m lenet_trt.benchmarks.page docs/results/h200 -o docs/results.md --pictures docs/images
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lenet_trt.bench import SUITES, suite
+from lenet_trt.benchmarks.gains import Measured, display_name, workloads
+from lenet_trt.benchmarks.goals import GOALS, GPU_OF_GOALS, QUOTED, RUNTIME_US, Goal, Where
+from lenet_trt.benchmarks.prose import METHOD, TEXTS
+from lenet_trt.benchmarks.record import Record, Row, load
+from lenet_trt.benchmarks.tables import duration, markdown, standard_columns, warnings
+from lenet_trt.charts import render
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import write_atomic
+
+# As a page tells them: first what a reader came for.
+ORDER = ("10k", "sweep", "kernels", "ladder", "cold", "occupancy")
+# The README shows this one first.
+PICTURES = {"sweep": "lenet5_sweep.svg"}
+# Longer tables are folded up.
+_LONG = 30
+
+Records = Mapping[str, Record]
+
+
+def read(folder: Path) -> dict[str, Record]:
+    """The records of a folder by suite, in the page's order.
+
+    Raises:
+        LenetTrtError: there is none, one is damaged, or they are from different machines.
+    """
+    found = {name: load(folder / f"{name}.json") for name in ORDER if (folder / f"{name}.json").is_file()}
+    if not found:
+        raise LenetTrtError(f"{folder} has no record of {', '.join(ORDER)}: lenet-trt bench all -o {folder}")
+    machines = {str(record.gpu or record.environment.get("cpu")) for record in found.values()}
+    if len(machines) > 1:
+        raise LenetTrtError(f"{folder} has records from {' and '.join(sorted(machines))}: a page is about one machine")
+    return found
+
+
+def pictures(records: Records) -> dict[str, bytes]:
+    """The pictures by file name; suites without a point have none."""
+    made = {}
+    for name, record in records.items():
+        charts = suite(name).charts(record)
+        if charts:
+            made[picture_of(name)] = render(charts, "svg")
+    return made
+
+
+def picture_of(name: str) -> str:
+    """The file that a suite's picture is in."""
+    return PICTURES.get(name, f"bench_{name}.svg")
+
+
+def page(records: Records, drawn: Sequence[str], command: str, images: str) -> str:
+    """The page in Markdown. ``drawn`` are the pictures that there are, ``images`` is the folder that they are in."""
+    first = next(iter(records.values()))
+    lines = [
+        f"# Measured on one {first.gpu or first.environment.get('cpu')}",
+        "",
+        "All suites of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure in it are "
+        "made from the records; edit none by hand.",
+        "",
+        "```console gpu",
+        *dict.fromkeys(f"$ {record.command}" for record in records.values()),
+        f"$ {command}",
+        "```",
+        "",
+        *_machine(records),
+        "",
+        *_goals(records),
+        *_write_ups(records),
+        "## How times are taken",
+        "",
+        *METHOD.format(**{"rounds": 0, "burst": 0, **first.plan}).splitlines(),
+        "",
+    ]
+    for name, record in records.items():
+        lines += _section(name, record, f"{images}/{picture_of(name)}" if picture_of(name) in drawn else None)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _machine(records: Records) -> Iterator[str]:
+    here = next(iter(records.values())).environment
+    if here.get("gpu"):
+        yield (
+            f"- {here['gpu']} (sm_{here['sm']}, {here['multiprocessors']} multiprocessors, "
+            f"{here['l2_bytes'] / 2**20:.0f} MiB L2), driver {here['driver']} (CUDA {here['driver_cuda']}), "
+            f"NVRTC {here['nvrtc']}."
+        )
+    yield f"- {here['cpu']}, {here['cpus']} processors; Python {here['python']}."
+    packages = {name: version for r in records.values() for name, version in r.environment["packages"].items()}
+    yield f"- {', '.join(f'{name} {version}' for name, version in packages.items())}."
+    clocks = [sample["sm_mhz"] for record in records.values() for sample in record.clocks[1:]]
+    if clocks:
+        span = f"{min(clocks):.0f}" if min(clocks) == max(clocks) else f"{min(clocks):.0f} to {max(clocks):.0f}"
+        yield f"- The GPU's clock, read between the timings and set by nobody: {span} MHz."
+    for name, record in records.items():
+        told = f"commit `{record.commit}`" if record.commit else "not in a git checkout"
+        yield f"- {name}: {record.date}, {told}, {record.seconds:.0f} s."
+
+
+def _goals(records: Records) -> Iterator[str]:
+    """What was to be reached, and what was."""
+    if "kernels" not in records:
+        return
+    measured = {workload.name: workload for workload in workloads(records["kernels"])}
+    rows = [(goal, measured[goal.workload]) for goal in GOALS if goal.workload in measured]
+    if not rows:
+        return
+    yield "## In short"
+    yield ""
+    yield f"The goals are those set for an {GPU_OF_GOALS} before the kernels were written; the floor is the least time "
+    yield "that bytes, arithmetic and launch allow; error is relative to float64."
+    yield ""
+    yield "| workload | floor | ours | goal | best of torch | faster | goal | error |"
+    yield "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |"
+    for goal, workload in rows:
+        yield _goal_line(goal, workload)
+    yield ""
+    yield from _runtime(records, measured)
+
+
+def _goal_line(goal: Goal, workload: Measured) -> str:
+    ours = workload.product
+    peer = workload.best_peer
+    asked = peer if goal.peer is None else next((row for row in workload.main if row.backend == goal.peer), None)
+    if ours is None or ours.stats is None:
+        return f"| {workload.title} | {duration(workload.floor_us)} | - | {duration(goal.us)} | - | - | - | - |"
+    us = ours.stats.median_us
+    named = f"{peer.backend}: {duration(peer.stats.median_us)}" if peer and peer.stats else "-"
+    times, wanted = "-", f"{goal.times:g}x"
+    if asked is not None and asked.stats is not None:
+        factor = asked.stats.median_us / us
+        times = _reached(f"{factor:.2f}x", factor >= goal.times)
+    if goal.peer is not None:
+        wanted += f" {goal.peer}"
+    error = ours.extra.get("error")
+    return (
+        f"| {workload.title} | {duration(workload.floor_us)} | {_reached(duration(us), us <= goal.us)} "
+        f"| {duration(goal.us)} | {named} | {times} | {wanted} | {'-' if error is None else f'{error:.1e}'} |"
+    )
+
+
+def _reached(text: str, reached: bool) -> str:
+    return f"**{text}**" if reached else f"{text} (missed)"
+
+
+def _runtime(records: Records, measured: Mapping[str, Measured]) -> Iterator[str]:
+    """The goal for a network inside the runtime."""
+    kernel = measured["lenet5 fp32 n=1"].product if "lenet5 fp32 n=1" in measured else None
+    row = records["sweep"].find("lenet5 kernel", batch=1) if "sweep" in records else None
+    alone = row.extra.get("gpu_alone") if row else None
+    if kernel is None or kernel.stats is None or not alone:
+        return
+    more = alone["median_us"] - kernel.stats.median_us
+    verdict = "within" if more <= RUNTIME_US else "not within"
+    yield (
+        f"One image inside the `graph` runtime takes the GPU {duration(alone['median_us'])} (the sweep), the bare "
+        f"kernel's replay {duration(kernel.stats.median_us)} (the kernels): {verdict} the {RUNTIME_US} us that were "
+        "the goal for what the runtime adds."
+    )
+    yield ""
+
+
+def _write_ups(records: Records) -> Iterator[str]:
+    """The write-ups' figures beside those of today."""
+    rows = [(quoted, _row(records, quoted.same), _row(records, quoted.ours)) for quoted in QUOTED]
+    if not any(same or ours for _, same, ours in rows):
+        return
+    yield "## Beside the write-ups"
+    yield ""
+    yield "The figures of the write-ups that this project began with are quoted, not measured here, and come from"
+    yield "other machines: they say where the story starts."
+    yield ""
+    yield "| write-up | what | its time | its GPU | the same here | ours |"
+    yield "| ---: | --- | ---: | --- | --- | --- |"
+    for quoted, same, ours in rows:
+        yield (
+            f"| {quoted.write_up} | {quoted.what} | {duration(quoted.us)} | {quoted.gpu} "
+            f"| {_cell(same)} | {_cell(ours)} |"
+        )
+    yield ""
+
+
+def _row(records: Records, where: Where) -> Row | None:
+    return records[where.suite].find(where.backend, **dict(where.case)) if where.suite in records else None
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "-"
+    return f"{row.backend.partition(': ')[2] or row.backend}: " + (
+        duration(row.stats.median_us) if row.stats else "no time"
+    )
+
+
+def _section(name: str, record: Record, picture: str | None) -> Iterator[str]:
+    title, text = TEXTS[name]
+    yield f"## {title}"
+    yield ""
+    yield from text.strip().splitlines()
+    yield ""
+    if picture:
+        yield f"![{title}: {SUITES[name][1]}]({picture})"
+        yield ""
+    for note in record.notes:
+        yield f"- {note}"
+    for warning in warnings(record):
+        yield f"- Take care: {warning}."
+    if record.notes or warnings(record):
+        yield ""
+    module = suite(name)
+    columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)
+    rows = [row for row in record.rows if row.stats is not None]
+    lines = markdown(rows, columns) if rows else []
+    if len(rows) > _LONG:
+        yield from ("<details>", f"<summary>All {len(rows)} rows</summary>", "", *lines, "", "</details>")
+    else:
+        yield from lines
+    yield ""
+    missing: dict[str, list[str]] = {}
+    for row in record.rows:
+        if row.stats is None:
+            case = " ".join(str(value) for value in row.case.values())
+            missing.setdefault(row.why or "", []).append(f"{display_name(row)} ({case})" if case else display_name(row))
+    if missing:
+        yield "Without a time:"
+        yield ""
+        yield from (f"- {', '.join(named)}: {why}" for why, named in missing.items())
+        yield ""
+
+
+def files(folder: Path, output: Path, image_folder: Path, command: str) -> dict[Path, bytes]:
+    """Everything that is made from a folder of records, and what is in it."""
+    records = read(folder)
+    drawn = pictures(records)
+    images = os.path.relpath(image_folder, output.parent)
+    text = page(records, list(drawn), command, images)
+    return {output: text.encode(), **{image_folder / name: content for name, content in drawn.items()}}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page and its pictures, and print their paths."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where lenet-trt bench -o put its records")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="the page (default: DIR/README.md)")
+    parser.add_argument("--pictures", type=Path, metavar="DIR", help="the pictures' folder (default: the page's)")
+    chosen = parser.parse_args(arguments)
+    output = chosen.output or chosen.folder / "README.md"
+    words = sys.argv[1:] if arguments is None else arguments
+    command = shlex.join(["python", "-m", "lenet_trt.benchmarks.page", *words])
+    try:
+        for path, content in files(chosen.folder, output, chosen.pictures or output.parent, command).items():
+            write_atomic(path, content)
+            print(path)
+    except LenetTrtError as error:
+        print(f"lenet_trt.benchmarks.page: error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
