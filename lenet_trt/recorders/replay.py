@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from lenet_trt.runtimes.torch_node import Node
 
 
+# In the names of the calls that launch one, of the driver and of the runtime.
+_LAUNCH = "GraphLaunch"
+
+
 @dataclass(frozen=True)
 class Part:
     """What one node put into a graph: how many of each kind; node None is what surrounds the nodes."""
@@ -124,20 +128,21 @@ def with_nodes(timeline: Timeline, parts: Sequence[Part]) -> Timeline:
     if not parts:
         return timeline
     wanted = sum(part.total for part in parts)
+    # An inference may copy its inputs and results besides.
+    launches = {call.correlation for call in timeline.api_calls if _LAUNCH in call.name}
     by_iteration: dict[int, list[int]] = defaultdict(list)
     for at, activity in enumerate(timeline.activities):
-        if activity.iteration is not None and activity.kind != "layer":
+        if activity.iteration is not None and activity.correlation in launches:
             by_iteration[activity.iteration].append(at)
     activities = list(timeline.activities)
     unmatched = []
     for iteration, positions in sorted(by_iteration.items()):
         positions.sort(key=lambda at: activities[at].start_us)
-        replayed = _of_replay(positions, activities, wanted)
-        nodes = _nodes_in_order([activities[at] for at in replayed], parts)
+        nodes = _nodes_in_order([activities[at] for at in positions], parts)
         if nodes is None:
             unmatched.append((iteration, len(positions)))
             continue
-        for at, node in zip(replayed, nodes, strict=True):
+        for at, node in zip(positions, nodes, strict=True):
             activities[at] = replace(activities[at], node=node)
     notes = timeline.notes
     if unmatched:
@@ -147,16 +152,6 @@ def with_nodes(timeline: Timeline, parts: Sequence[Part]) -> Timeline:
             f"activities, captured: {wanted}); their kernels name no node",
         )
     return replace(timeline, activities=tuple(activities), notes=notes)
-
-
-def _of_replay(positions: list[int], activities: list[Activity], wanted: int) -> list[int]:
-    """Those that one launch asked for, where the inference has others besides (copies of inputs and results)."""
-    if len(positions) == wanted:
-        return positions
-    by_launch: dict[int | None, list[int]] = defaultdict(list)
-    for at in positions:
-        by_launch[activities[at].correlation].append(at)
-    return next((group for launch, group in by_launch.items() if launch is not None and len(group) == wanted), [])
 
 
 def _nodes_in_order(activities: Sequence[Activity], parts: Sequence[Part]) -> list[str | None] | None:
