@@ -154,7 +154,8 @@ def test_table_sentences_and_picture(rows: list[Row]) -> None:
     assert first == (
         "lenet5 kernel, batch 1: 5.03 us; its 8 blocks of 512 threads can be on 8 of the 132 multiprocessors at most "
         "and hold 1.5% of the threads that fit; 1 kernel ran 50% of that time, with 5.5% of the multiprocessors "
-        "active and their busiest unit at 5.5%; that is 0.20% of its largest throughput; 90% are reached at batch 4,096."
+        "active and their busiest unit at 5.5%; that is 0.20% of its largest throughput; 90% are reached at "
+        "batch 4,096."
     )
     assert "kernels run:" in about
     assert missing == "SM active, SM throughput and DRAM are missing: ncu is not on PATH."
