@@ -13,7 +13,8 @@ from typing import Any
 
 from onnx import ModelProto, TensorProto
 
-from lenet_trt.files import sha256_file
+from lenet_trt.errors import UsageError
+from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.model import described_tensors, load_model
 from lenet_trt.precision import kinds_of
 from lenet_trt.sidecar import read_sidecar, sidecar_path
@@ -68,11 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("file", type=Path, metavar="FILE", help="an engine or an ONNX file")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--svg", action="store_true", help="draw the graph of an ONNX file")
+    parser.add_argument("--timeline", type=Path, metavar="T.json", help="with --svg: the time that each node took")
+    parser.add_argument("-o", "--output", type=Path, metavar="GRAPH.svg", help="with --svg; default: beside the model")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Print what is in the file."""
     path: Path = arguments.file
+    if arguments.svg:
+        return _draw(path, arguments.timeline, arguments.output)
+    if arguments.timeline or arguments.output:
+        raise UsageError("--timeline and -o are of the picture: give --svg as well")
     if path.suffix != ".onnx":
         found = inspect_engine(path)
         text = table([*engine_rows(path, read_sidecar(sidecar_path(path))), ("content", "as its sidecar says")])
@@ -80,6 +88,19 @@ def command(arguments: argparse.Namespace) -> int:
         found = inspect_onnx(path)
         text = table(_onnx_rows(path, found))
     print(json.dumps(found, indent=2) if arguments.json else text)
+    return 0
+
+
+def _draw(path: Path, traced: Path | None, output: Path | None) -> int:
+    from lenet_trt.graph_svg import graph_svg
+    from lenet_trt.timeline import load
+
+    if path.suffix != ".onnx":
+        raise UsageError(f"--svg draws ONNX files, and {path.name} is none: give the model that it was built from")
+    model = load_model(path)
+    target = output or path.with_suffix(".svg")
+    write_atomic(target, graph_svg(model, load(traced) if traced else None, path.name).encode("utf-8"))
+    print(f"graph  {target}")
     return 0
 
 
