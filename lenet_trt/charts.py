@@ -77,6 +77,7 @@ _GRID, _FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
 _PANEL_INCHES = (6.2, 4.4)
 # More panels beside each other would be too small on a page; they go into rows.
 _MOST_ACROSS = 2
+_ALONE_INCHES = 8.4
 _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
 # As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
@@ -109,9 +110,10 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
         across = min(len(charts), _MOST_ACROSS)
         heights = [max(map(_height, charts[start : start + across])) for start in range(0, len(charts), across)]
         labels = _labels(charts)
-        columns = _legend_columns(labels, _PANEL_INCHES[0] * across)
+        width = _PANEL_INCHES[0] * across if across > 1 else _ALONE_INCHES
+        columns = _legend_columns(labels, width)
         legend = _LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
-        figure: Any = Figure(figsize=(_PANEL_INCHES[0] * across, sum(heights) + legend), layout="constrained")
+        figure: Any = Figure(figsize=(width, sum(heights) + legend), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
         grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
         panels: list[Axes] = []
@@ -273,11 +275,12 @@ def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[
         across(chart.limit[1], color=_FLOOR[0], linestyle="--", linewidth=1.4, label=chart.limit[0])
     if chart.horizontal:
         axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.4, -0.6)
         axes.grid(False, axis="y")
         axes.tick_params(axis="y", length=0)
     else:
         axes.set_xticks(range(len(names)), names)
+        axes.set_xlim(-0.6, len(names) - 0.4)
         axes.grid(False, axis="x")
         axes.tick_params(axis="x", length=0)
 
