@@ -11,6 +11,8 @@ from lenet_trt.errors import LenetTrtError
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+# Columns that hold texts; all others that are read hold whole numbers.
+_TEXTS = frozenset({"name", "text", "value"})
 
 
 class Database:
@@ -27,9 +29,9 @@ class Database:
             self._connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
             self._connection.text_factory = _text
             tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-            self._tables = {str(name): self._columns(str(name)) for (name,) in tables}
-        except sqlite3.Error as error:
-            raise self._damaged(error) from error
+            self._tables = {str(name): self._read_columns(str(name)) for (name,) in tables}
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self.damaged(str(error)) from error
 
     def __enter__(self) -> Database:
         return self
@@ -43,6 +45,10 @@ class Database:
     def tables(self) -> frozenset[str]:
         """The names of its tables."""
         return frozenset(self._tables)
+
+    def columns(self, table: str) -> frozenset[str]:
+        """The names of a table's columns; none where it is missing."""
+        return self._tables.get(table, frozenset())
 
     def count(self, table: str) -> int:
         """How many rows a table has; 0 where it is missing."""
@@ -61,7 +67,8 @@ class Database:
         """The columns ``needed`` and ``optional`` of every row, None for an optional one that the table lacks.
 
         Raises:
-            LenetTrtError: a needed column is missing (another version wrote the file), or a page is damaged.
+            LenetTrtError: a needed column is missing (another version wrote the file), a page is damaged, or a value
+                is not of its column's kind, which only damage makes.
         """
         columns = self._tables.get(table)
         if columns is None:
@@ -75,19 +82,24 @@ class Database:
             )
         chosen = [_quoted(name) if name in columns else "NULL" for name in (*needed, *optional)]
         condition = f" WHERE {where}" if where else ""
-        yield from self._rows(f"SELECT {', '.join(chosen)} FROM {_quoted(table)}{condition}", values)
+        kinds = [str if name in _TEXTS else int for name in (*needed, *optional)]
+        for row in self._rows(f"SELECT {', '.join(chosen)} FROM {_quoted(table)}{condition}", values):
+            if not all(value is None or type(value) is kind for value, kind in zip(row, kinds, strict=True)):
+                raise self.damaged(f"a row of {table} has values of the wrong kind")
+            yield row
 
     def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(query, values)
-        except sqlite3.Error as error:
-            raise self._damaged(error) from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self.damaged(str(error)) from error
 
-    def _columns(self, table: str) -> frozenset[str]:
+    def _read_columns(self, table: str) -> frozenset[str]:
         return frozenset(str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})"))
 
-    def _damaged(self, error: sqlite3.Error) -> LenetTrtError:
-        return LenetTrtError(f"{self.path} is a damaged SQLite file ({error}): copy it or export the report again")
+    def damaged(self, why: str) -> LenetTrtError:
+        """The error for a file that is not what was written."""
+        return LenetTrtError(f"{self.path} is a damaged SQLite file ({why}): copy it or export the report again")
 
 
 def _check_size(path: Path) -> None:

@@ -44,6 +44,11 @@ def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
             longer than fits into memory; says which and what to do.
     """
     with Database(path) as database:
+        if "StringTable" in database.tables():
+            raise LenetTrtError(
+                f"{path} is a profile of nvprof or the Visual Profiler, which are no more and are not read here: record "
+                "with Nsight Systems, nsys profile -t cuda,nvtx"
+            )
         if not is_export(database.tables()):
             raise LenetTrtError(
                 f"{path} is an SQLite file, but no export of Nsight Systems (its tables: "

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.timeline import Activity, Kind
 from lenet_trt.traces.database import Database
 from lenet_trt.traces.nvtx import Range
@@ -25,7 +24,7 @@ GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 EVENTS = (KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME)
 NVTX = "NVTX_EVENTS"
-GRAPH_NODES = "CUDA_GRAPH_NODE_EVENTS"
+GRAPH_NODES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
 # Any of these makes a file an export of Nsight Systems.
 _KNOWN = frozenset({*EVENTS, NVTX, "StringIds", "META_DATA_EXPORT", "TARGET_INFO_GPU"})
 
@@ -83,7 +82,7 @@ class Rows:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._strings = {int(key): str(value) for key, value in database.rows("StringIds", ("id", "value"))}
+        self._strings = {key: str(value or "") for key, value in database.rows("StringIds", ("id", "value"))}
 
     def ranges(self) -> Iterator[Range]:
         """The NVTX ranges; one that was still open ends with the last that is known."""
@@ -93,7 +92,7 @@ class Rows:
         for row in self.database.rows(NVTX, columns, ("textId", "domainId")):
             start, end, kind, text, thread, text_id, domain = row
             name = str(text or self._strings.get(text_id) or "")
-            self._check(NVTX, start, end or start, thread or 0)
+            self._check(NVTX, start, start if end is None else end)
             if kind == _DOMAIN:
                 domains[process_of(thread), domain] = name
             elif kind in (_PUSH_POP, _START_END):
@@ -109,7 +108,7 @@ class Rows:
         for start, end, thread, name, correlation in self.database.rows(
             RUNTIME, columns, ("correlationId",), where, window
         ):
-            self._check(RUNTIME, start, end, thread or 0)
+            self._check(RUNTIME, start, end)
             yield Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, correlation or None)
 
     def calls_named(self, pattern: str) -> list[Call]:
@@ -119,7 +118,7 @@ class Rows:
         found = []
         for key in keys:
             for start, end, thread, name in self.database.rows(RUNTIME, columns, where="nameId = ?", values=(key,)):
-                self._check(RUNTIME, start, end, thread or 0)
+                self._check(RUNTIME, start, end)
                 found.append(Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, None))
         return sorted(found, key=lambda call: call.start)
 
@@ -150,8 +149,10 @@ class Rows:
     def graph_nodes(self) -> Iterator[GraphNode]:
         """When and by which thread nodes were put into CUDA graphs."""
         columns = ("start", "globalTid", "graphNodeId")
-        for start, thread, node, original in self.database.rows(GRAPH_NODES, columns, ("originalGraphNodeId",)):
-            self._check(GRAPH_NODES, start, thread or 0, node)
+        # Until 2022 they were in the table that is now of graphs alone.
+        table = next((name for name in GRAPH_NODES if "graphNodeId" in self.database.columns(name)), GRAPH_NODES[0])
+        for start, thread, node, original in self.database.rows(table, columns, ("originalGraphNodeId",)):
+            self._check(table, start, start if node is not None else None)
             yield GraphNode(start, thread or 0, node, original or None)
 
     def devices(self) -> set[int]:
@@ -164,7 +165,7 @@ class Rows:
     def overhead_us(self, begin: int, end: int) -> float:
         """How long Nsight Systems itself kept the host busy in this time."""
         rows = self.database.rows("PROFILER_OVERHEAD", ("start", "end"))
-        return sum(max(0, min(last, end) - max(first, begin)) for first, last in rows) / 1e3
+        return sum(max(0, min(last or 0, end) - max(first or 0, begin)) for first, last in rows) / 1e3
 
     def command(self) -> str | None:
         """The command line that was profiled."""
@@ -200,15 +201,13 @@ class Rows:
         needed = (*_COMMON, *needed)
         optional = (*_WHO, *optional)
         for row in self.database.rows(table, needed, optional, "start >= ?", (since,)):
-            self._check(table, row[0], row[1], row[2] or 0, row[3] or 0, row[len(needed)] or 0)
+            self._check(table, row[0], row[1])
             yield dict(zip((*needed, *optional), row, strict=True))
 
-    def _check(self, table: str, *numbers: object) -> None:
+    def _check(self, table: str, start: int | None, end: int | None) -> None:
         """Refuse what only damage makes: a page that was overwritten may still be read as rows."""
-        if not all(isinstance(number, int) for number in numbers):
-            raise LenetTrtError(
-                f"{self.database.path} is damaged: a row of {table} has no times; copy it or export the report again"
-            )
+        if start is None or end is None or end < start:
+            raise self.database.damaged(f"a row of {table} is from {start} to {end}")
 
     def _string(self, key: int | None) -> str:
         return self._strings.get(key or 0) or f"(name {key})"

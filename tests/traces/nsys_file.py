@@ -36,6 +36,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "CUDA_GRAPH_NODE_EVENTS": dict.fromkeys(
         ("start", "end", "nameId", "globalTid", "graphNodeId", "originalGraphNodeId"), "INT"
     ),
+    "CUDA_GRAPH_EVENTS": dict.fromkeys(("start", "end", "globalTid", "graphNodeId", "originalGraphNodeId"), "INT"),
     "TARGET_INFO_GPU": {
         **dict.fromkeys(("id", "computeMajor", "computeMinor", "smCount", "totalMemory"), "INT"),
         "name": "TEXT",

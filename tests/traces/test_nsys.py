@@ -166,7 +166,8 @@ def test_our_inferences_count_more_than_ranges_of_the_same_name_elsewhere(tmp_pa
     assert len(timeline_from(file.done()).iterations) == 2
 
 
-def test_a_graph_launch_finds_the_node_that_was_open_when_the_work_was_captured(tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", ["CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS"])  # the second until 2022
+def test_a_graph_launch_finds_the_node_that_was_open_when_the_work_was_captured(tmp_path: Path, table: str) -> None:
     """Capture makes graph node 5, a clone makes 6 of it, instantiation 7 of that: the replay says 7.
 
     Of each copy there are two rows, one of which does not say where it is from.
@@ -174,17 +175,15 @@ def test_a_graph_launch_finds_the_node_that_was_open_when_the_work_was_captured(
     file = NsysFile(tmp_path / "a.sqlite")
     file.range("conv1", 10 * US, 20 * US)
     file.range("fc1", 20 * US, 30 * US)
-    name = file.string("Graph Node Creation")
     events = [(12, 5, None), (22, 8, None)]
     for at, node, original in ((40, 6, 5), (42, 9, 8), (44, 7, 6), (46, 10, 9)):
         events += [(at, node, None), (at + 1, node, original)]
     file.call("cudaStreamBeginCapture_v10000", 5 * US, 6 * US)
     for at, node, original in events:
         file.row(
-            "CUDA_GRAPH_NODE_EVENTS",
+            table,
             start=at * US,
             end=at * US + 10,
-            nameId=name,
             globalTid=THREAD,
             graphNodeId=node,
             originalGraphNodeId=original,
@@ -347,6 +346,16 @@ def test_another_sqlite_file_is_no_export(tmp_path: Path) -> None:
         timeline_from(path)
 
 
+def test_a_profile_of_nvprof_is_known_and_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.nvvp"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE StringTable (_id_ INTEGER, value TEXT)")
+        connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (_id_ INTEGER, start INT, end INT, name INT)")
+    connection.close()
+    with pytest.raises(LenetTrtError, match=r"is a profile of nvprof .* record with Nsight Systems"):
+        timeline_from(path)
+
+
 def test_a_file_that_was_cut_off_is_told_from_its_length(tmp_path: Path) -> None:
     path = two_inferences(tmp_path / "a.sqlite").done()
     data = path.read_bytes()
@@ -374,10 +383,17 @@ def test_damage_anywhere_is_an_error_or_changes_nothing_else(tmp_path: Path) -> 
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.sqlite"]
 
 
-def test_rows_without_times_are_damage(tmp_path: Path) -> None:
+def test_rows_that_end_before_they_begin_are_damage(tmp_path: Path) -> None:
     file = two_inferences(tmp_path / "a.sqlite")
-    file.kernel("k", 10_020 * US, None, 5)  # type: ignore[arg-type]
-    with pytest.raises(LenetTrtError, match=r"a row of CUPTI_ACTIVITY_KIND_KERNEL has no times"):
+    file.kernel("k", 10_020 * US, 10_010 * US, 5)
+    with pytest.raises(LenetTrtError, match=r"a row of CUPTI_ACTIVITY_KIND_KERNEL is from 10020000 to 10010000"):
+        timeline_from(file.done())
+
+
+def test_texts_where_numbers_belong_are_damage(tmp_path: Path) -> None:
+    file = two_inferences(tmp_path / "a.sqlite")
+    file.kernel("k", 10_020 * US, 10_030 * US, 5, streamId="seven")
+    with pytest.raises(LenetTrtError, match=r"a row of CUPTI_ACTIVITY_KIND_KERNEL has values of the wrong kind"):
         timeline_from(file.done())
 
 

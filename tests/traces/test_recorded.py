@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import random
 import re
 from pathlib import Path
 
@@ -147,8 +148,24 @@ def test_a_program_without_marks_is_one_inference_between_the_profilers_calls() 
 
 
 def test_a_recorded_trace_that_was_cut_off_or_changed(tmp_path: Path) -> None:
+    """Bytes overwritten anywhere: an error that names the file, or a timeline; never anything else."""
     data = gzip.decompress((HERE / "fused_inside.sqlite.gz").read_bytes())
     path = tmp_path / "t.sqlite"
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(LenetTrtError, match="was cut off"):
         timeline_from(path)
+    noise = random.Random(7)
+    read: list[Timeline | str] = []
+    for _ in range(100):
+        changed = bytearray(data)
+        start = noise.randrange(100, len(data))
+        count = noise.choice([1, 8, 500, 5000])
+        changed[start : start + count] = noise.choice([noise.randbytes(count), bytes(count)])[: len(data) - start]
+        path.write_bytes(changed)
+        try:
+            read.append(timeline_from(path))
+        except LenetTrtError as error:
+            read.append(str(error))
+    errors = [entry for entry in read if isinstance(entry, str)]
+    assert len(errors) > 20
+    assert all("t.sqlite" in error for error in errors)
