@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.bind import Bound
 from lenet_trt.compile import compile_variant, target_for
-from lenet_trt.device import Buffer, Stream, ask, current_context, driver
+from lenet_trt.device import Buffer, Graph, Stream, ask, current_context, driver
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.weights import load_weights
 from lenet_trt.kernel import Variant
@@ -97,7 +97,7 @@ class Ours:
         self._output = Buffer(len(sets[0]) * CLASSES * 4)
         self._stream = stream
         self._keep: list[Any] = [placed]
-        self.calls: list[Callable[[], object]] = []
+        self._graphs: list[Graph] = []
         pointers = []
         for images in sets:
             given = _on_gpu(images)
@@ -105,16 +105,29 @@ class Ours:
             launcher(pointers[-1], stream.handle)
             with stream.capture() as graph:
                 launcher(pointers[-1], stream.handle)
-            self._keep.append((given, graph))
-            self.calls.append(partial(graph.replay, stream))
-        self.run: Callable[[], object] = partial(launcher, pointers[0], stream.handle)
+            self._keep.append(given)
+            self._graphs.append(graph)
+        self._launch = partial(launcher, pointers[0], stream.handle)
+
+    @property
+    def calls(self) -> list[Callable[[], object]]:
+        """A call for each input set; whoever has one keeps the memory that it reads."""
+        # Not kept here: a circle would be freed by the garbage collector, at a moment when a capture may not have it.
+        return [partial(self._replay, index) for index in range(len(self._graphs))]
+
+    def run(self) -> None:
+        """Launch the kernel, outside of any graph."""
+        self._launch()
 
     def answer(self, count: int) -> NDArray[np.float64]:
         """The first logits of the first input set."""
-        self.run()
+        self._launch()
         self._stream.synchronize()
         found = self._output.read().view(np.float32).reshape(-1, CLASSES)
         return found[:count].astype(np.float64)
+
+    def _replay(self, index: int) -> None:
+        self._graphs[index].replay(self._stream)
 
 
 def _on_gpu(array: NDArray[Any]) -> Buffer:
@@ -135,11 +148,19 @@ class Torch:
         self._network, self._stream = network, torch.cuda.ExternalStream(stream.handle)
         with torch.cuda.stream(self._stream):
             self._inputs = [torch.from_numpy(images).cuda() for images in sets]
-        self._keep: list[Any] = []
-        self.run: Callable[[], object] = lambda: self._forward(self._inputs[0])
         self.run()
         self._stream.synchronize()
-        self.calls = [self._captured(x) if graph else self._eager(x) for x in self._inputs]
+        self._graphs = [self._captured(x) for x in self._inputs] if graph else []
+
+    @property
+    def calls(self) -> list[Callable[[], object]]:
+        """A call for each input set; whoever has one keeps the memory that it reads."""
+        # Not kept here: a circle would be freed by the garbage collector, at a moment when a capture may not have it.
+        return [partial(self._call, index) for index in range(len(self._inputs))]
+
+    def run(self) -> None:
+        """Launch the kernels, outside of any graph."""
+        self._forward(self._inputs[0])
 
     def answer(self, count: int) -> NDArray[np.float64]:
         """The first logits of the first input set."""
@@ -154,10 +175,17 @@ class Torch:
             found: torch.Tensor = self._network(x)
             return found
 
-    def _eager(self, x: torch.Tensor) -> Callable[[], object]:
-        return lambda: self._forward(x)
+    def _call(self, index: int) -> None:
+        import torch
 
-    def _captured(self, x: torch.Tensor) -> Callable[[], object]:
+        if not self._graphs:
+            self._forward(self._inputs[index])
+            return
+        with torch.cuda.stream(self._stream):
+            self._graphs[index][0].replay()
+
+    def _captured(self, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        """The graph and its result, whose memory it writes."""
         import torch
 
         self._forward(x)
@@ -166,15 +194,10 @@ class Torch:
         with torch.cuda.stream(self._stream), torch.inference_mode():
             graph.capture_begin(capture_error_mode="thread_local")
             try:
-                self._keep.append((graph, self._network(x)))
+                result: torch.Tensor = self._network(x)
             finally:
                 graph.capture_end()
-
-        def replay() -> None:
-            with torch.cuda.stream(self._stream):
-                graph.replay()
-
-        return replay
+        return graph, result
 
 
 OURS = {"lenet5 kernel": "fp32", "lenet5 kernel, fp16": "fp16_io_fp32"}
