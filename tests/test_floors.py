@@ -34,6 +34,11 @@ def test_what_a_gpu_has_no_rate_for_runs_as_multiply_adds() -> None:
     assert old.rate("bf16") == old.rate("tf32") == old.rate("split") == 8e12
 
 
+def test_floats_are_split_only_where_that_is_faster() -> None:
+    assert CEILINGS.rate("split") == pytest.approx(1000e12 / 3)
+    assert replace(CEILINGS, flop_per_s={"fp32": 82.6e12, "fp16": 165.2e12}).rate("split") == 82.6e12
+
+
 def test_the_floor_is_the_longer_time_after_the_launch() -> None:
     work = Work(5_000_000, 5_000_000, 1_000_000_000)  # 10 us to move, 10 / 3 / 1 us to compute
     assert floor_us(work, "fp16", CEILINGS, launch=False) == pytest.approx(10)
