@@ -149,7 +149,7 @@ class Rows:
     def graph_nodes(self) -> Iterator[GraphNode]:
         """When and by which thread nodes were put into CUDA graphs."""
         columns = ("start", "globalTid", "graphNodeId")
-        # Until 2022 they were in the table that is now of graphs alone.
+        # Older versions have them in the table that is now of graphs alone.
         table = next((name for name in GRAPH_NODES if "graphNodeId" in self.database.columns(name)), GRAPH_NODES[0])
         for start, thread, node, original in self.database.rows(table, columns, ("originalGraphNodeId",)):
             self._check(table, start, start if node is not None else None)

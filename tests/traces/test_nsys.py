@@ -166,7 +166,7 @@ def test_our_inferences_count_more_than_ranges_of_the_same_name_elsewhere(tmp_pa
     assert len(timeline_from(file.done()).iterations) == 2
 
 
-@pytest.mark.parametrize("table", ["CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS"])  # the second until 2022
+@pytest.mark.parametrize("table", ["CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS"])  # the second in older versions
 def test_a_graph_launch_finds_the_node_that_was_open_when_the_work_was_captured(tmp_path: Path, table: str) -> None:
     """Capture makes graph node 5, a clone makes 6 of it, instantiation 7 of that: the replay says 7.
 
