@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from onnx import ModelProto, NodeProto, TypeProto, shape_inference
 
+from lenet_trt.counting.shapes import node_name
 from lenet_trt.graph_layout import Box, layout
 from lenet_trt.reporting.elements import Markup, element
 from lenet_trt.reporting.text import share_text, short, time_text
@@ -137,7 +138,7 @@ def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]
     from lenet_trt.floors import Work
     from lenet_trt.work import NodeWork
 
-    names = [_node_name(node, place) for place, node in enumerate(model.graph.node)]
+    names = [node_name(node) for node in model.graph.node]
     places = {name: place for place, name in enumerate(names)}
     entries = [NodeWork(name, "", Work(0, 0, 0), "fp32", "", ()) for name in names]
     found = {}
@@ -192,7 +193,7 @@ def _node_item(
     node: NodeProto, place: int, shapes: Mapping[str, str], known: str | None, times: Mapping[str, NodeTime]
 ) -> _Item:
     plugin = node.domain not in _ONNX_DOMAINS
-    name = _node_name(node, place)
+    name = node_name(node)
     time = times.get(known) if known is not None else None
     operator = f"{node.domain}::{node.op_type}" if plugin else node.op_type
     lines = [("op", short(operator, _LONGEST_LABEL))]
@@ -212,10 +213,6 @@ def _node_item(
 def _end_item(kind: str, name: str, shape: str) -> _Item:
     lines = [("op", short(name, _LONGEST_LABEL)), ("soft", short(f"{kind} {shape}".strip(), _LONGEST_LABEL))]
     return _Item(tuple(lines), f"{kind} {name} {shape}", "io")
-
-
-def _node_name(node: NodeProto, place: int) -> str:
-    return node.name or next((name for name in node.output if name), f"#{place}")
 
 
 def _shapes(model: ModelProto) -> dict[str, str]:
