@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lenet_trt import charts
+from lenet_trt import charts, panels
 from lenet_trt.charts import Chart, Series, render
 from lenet_trt.errors import LenetTrtError, UsageError
 
@@ -75,11 +75,11 @@ def test_every_colour_has_a_dark_look_and_both_can_be_read() -> None:
     rules = dict(re.findall(r'\[style\*="((?:fill|stroke): #[0-9a-f]{6})"\] \{ (?:fill|stroke): (#[0-9a-f]{6})', svg))
     for kind, colour in used:
         assert f"{kind}: {colour}" in rules, f"{kind} {colour} stays light in the dark"
-    backs = {"light": charts._BACK[0], "dark": charts._BACK[1]}
-    for light, dark in (*charts._EMPHASIS, *charts._COLOURS, charts._FLOOR, charts._INK):
+    backs = {"light": panels.BACK[0], "dark": panels.BACK[1]}
+    for light, dark in (*panels.EMPHASIS, *panels.COLOURS, panels.FLOOR, panels.INK):
         assert _contrast(light, backs["light"]) >= 3, light
         assert _contrast(dark, backs["dark"]) >= 3, dark
-    assert _contrast(*(pair[0] for pair in (charts._INK, charts._BACK))) >= 7
+    assert _contrast(*(pair[0] for pair in (panels.INK, panels.BACK))) >= 7
 
 
 def test_lower_is_faster_and_gaps_stay_gaps() -> None:
@@ -89,7 +89,7 @@ def test_lower_is_faster_and_gaps_stay_gaps() -> None:
     def line_of(colour: str) -> str:
         return max((d for style, d in lines if f"stroke: {colour}" in style and "fill: none" in style), key=len)
 
-    ours, torch = line_of(charts._EMPHASIS[0][0]), line_of(charts._COLOURS[0][0])
+    ours, torch = line_of(panels.EMPHASIS[0][0]), line_of(panels.COLOURS[0][0])
     heights = [float(y) for _, y in re.findall(r"[ML] ([\d.]+) ([\d.]+)", ours)]
     assert all(a < b for a, b in pairwise(heights)), "SVG counts downwards"
     assert torch.count("M") == 2, "a point that is missing interrupts the line"
@@ -97,7 +97,7 @@ def test_lower_is_faster_and_gaps_stay_gaps() -> None:
 
 def test_bars_of_a_group_are_stacked() -> None:
     root = ET.fromstring(render([BARS], "svg"))
-    colours = [f"fill: {light}" for light, _ in charts._COLOURS[:2]]
+    colours = [f"fill: {light}" for light, _ in panels.COLOURS[:2]]
     filled = [
         node
         for node in root.iter(f"{SVG}path")
@@ -115,14 +115,14 @@ def test_a_png_can_be_opened_and_has_the_colours_of_its_series() -> None:
     picture = Image.open(io.BytesIO(render([LINES], "png")))
     pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
     assert picture.width > picture.height > 300
-    for colour in (charts._EMPHASIS[0][0], charts._COLOURS[0][0], charts._BACK[0]):
+    for colour in (panels.EMPHASIS[0][0], panels.COLOURS[0][0], panels.BACK[0]):
         wanted = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
         assert (np.abs(pixels.astype(int) - wanted).max(axis=1) <= 2).sum() > 50, f"no {colour} in the picture"
 
 
 def test_a_label_looks_the_same_in_every_panel() -> None:
     fewer = replace(LINES, series=[LINES.series[2], LINES.series[1]])
-    looks = charts._looks([*LINES.series, *fewer.series])
+    looks = panels.looks([*LINES.series, *fewer.series])
     assert len(looks) == 3
     root = ET.fromstring(render([LINES, fewer], "svg"))
     said = ["".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")]
@@ -131,7 +131,7 @@ def test_a_label_looks_the_same_in_every_panel() -> None:
 
 def test_many_series_are_all_told_apart() -> None:
     many = Chart("t", "x", "y", [Series(f"s{i}", N, [float(i + j) for j in range(4)]) for i in range(12)])
-    looks = charts._looks(many.series)
+    looks = panels.looks(many.series)
     assert len(set(looks.values())) == len(looks) == 12
     assert render([many], "svg")
 

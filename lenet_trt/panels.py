@@ -1,0 +1,211 @@
+"""One panel of a picture: colours, lines, bars, axes, and what the legend says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from lenet_trt.charts import Chart, Series
+
+# matplotlib's types change from one release to the next.
+Axes: TypeAlias = Any
+
+# Each colour in its light and its dark look. Emphasised series take the first; the others follow in order, chosen so
+# that neighbours differ for people who see no red or green as well (and by their marks).
+EMPHASIS = (("#4b8500", "#95d826"), ("#b8860b", "#ffd166"))
+COLOURS = (
+    ("#1f6fd1", "#6cb6ff"),
+    ("#c2410c", "#ff9e64"),
+    ("#7c3aed", "#c4a7ff"),
+    ("#0f8a8a", "#5fd7d7"),
+    ("#be185d", "#ff8fc7"),
+    ("#57606a", "#b1bac4"),
+    ("#8a6d00", "#e3c34d"),
+    ("#2e5f8a", "#8fbfe8"),
+)
+FLOOR = ("#6e7781", "#9aa4b0")
+# One fewer than colours, so that both together repeat late.
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+BACK, INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
+GRID, FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
+PANEL_INCHES = (6.2, 4.4)
+# More panels beside each other would be too small on a page; they go into rows.
+MOST_ACROSS = 2
+ALONE_INCHES = 8.4
+_BAR_INCHES = 0.34
+_AROUND_BARS_INCHES = 1.5
+# As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
+_LETTER_INCHES, _HANDLE_INCHES, LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
+_MARGIN = 0.05
+_TEXT_SHARE = 0.22
+
+
+def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
+    """Put a chart into its axes; ``looks`` has a colour and a mark for each label."""
+    bars = [series for series in chart.series if series.style == "bars"]
+    if bars:
+        _draw_bars(axes, chart, bars, looks)
+    for series in chart.series:
+        if series.style != "bars":
+            _draw_line(axes, series, *looks[series.label])
+    axes.set_title(chart.title, pad=10)
+    axes.set_xlabel("\n".join([chart.x_label, *chart.notes]))
+    axes.set_ylabel(chart.y_label)
+    _scale(axes, chart)
+
+
+def lines_of(chart: Chart) -> tuple[str, bool] | None:
+    """What two panels have in common that can be compared by eye: label and kind of the y axis; None for bars."""
+    return None if any(series.style == "bars" for series in chart.series) else (chart.y_label, chart.y_log)
+
+
+def height(chart: Chart) -> float:
+    """Inches; more where there are many bars below each other."""
+    bars = [series for series in chart.series if series.style == "bars"]
+    if not bars or not chart.horizontal:
+        return PANEL_INCHES[1]
+    names = {str(name) for series in bars for name in series.x}
+    groups = {series.group or series.label for series in bars}
+    return _AROUND_BARS_INCHES + _BAR_INCHES * len(names) * max(len(groups), 1.2)
+
+
+def labels(charts: Sequence[Chart]) -> list[str]:
+    """What the legend names; where a panel has one series alone, its title says enough."""
+    labels = [each.label for chart in charts if len(chart.series) > 1 for each in chart.series]
+    return list(dict.fromkeys(filter(None, [*labels, *(chart.limit[0] for chart in charts if chart.limit)])))
+
+
+def legend_columns(labels: Sequence[str], inches: float) -> int:
+    """As many columns as fit; entries fill one column after the other."""
+    widths = [_HANDLE_INCHES + _LETTER_INCHES * len(label) for label in labels]
+    for columns in range(len(labels), 1, -1):
+        rows = -(-len(labels) // columns)
+        if sum(max(widths[start : start + rows]) for start in range(0, len(labels), rows)) <= inches:
+            return columns
+    return 1
+
+
+def legend(figure: Any, panels: Sequence[Axes], labels: Sequence[str], columns: int) -> None:
+    """One legend for all panels, above them."""
+    handles: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(label, handle)
+    if labels:
+        figure.legend([handles[label] for label in labels], labels, loc="outside upper left", ncols=columns)
+
+
+def looks(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
+    """A colour and a mark for each label: a label looks the same in all panels."""
+    emphasised, others = itertools.cycle(EMPHASIS), itertools.cycle(COLOURS)
+    marks = itertools.cycle(MARKS)
+    looks: dict[str, tuple[str, str]] = {}
+    for each in series:
+        if each.label in looks:
+            continue
+        if each.style == "dashed":
+            looks[each.label] = FLOOR[0], ""
+        else:
+            looks[each.label] = next(emphasised if each.emphasis else others)[0], next(marks)
+    return looks
+
+
+def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
+    points = [(x, math.nan if y is None else y) for x, y in zip(series.x, series.y, strict=True)]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
+    width = 3.0 if series.emphasis else 1.7
+    line = {"line": "-", "dashed": "--", "points": "none"}[series.style]
+    axes.plot(
+        xs,
+        ys,
+        linestyle=line,
+        linewidth=1.4 if series.style == "dashed" else width,
+        marker=mark,
+        markersize=6.5 if series.emphasis else 4.5,
+        color=colour,
+        label=series.label,
+        zorder=3 if series.emphasis else 2,
+    )
+    if series.low is not None and series.high is not None:
+        axes.fill_between(xs, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+
+
+def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
+    names = list(dict.fromkeys(str(name) for series in bars for name in series.x))
+    groups = list(dict.fromkeys(series.group or series.label for series in bars))
+    share = 0.8 / len(groups)
+    filled = {group: [0.0] * len(names) for group in groups}
+    for series in bars:
+        group = series.group or series.label
+        values = {str(x): y for x, y in zip(series.x, series.y, strict=True)}
+        texts = dict(zip(map(str, series.x), series.texts, strict=False))
+        lengths = [values.get(name) or 0.0 for name in names]
+        places = [i + (groups.index(group) - (len(groups) - 1) / 2) * share for i in range(len(names))]
+        draw = axes.barh if chart.horizontal else axes.bar
+        start = {"left" if chart.horizontal else "bottom": list(filled[group])}
+        size = {"height" if chart.horizontal else "width": share * 0.92}
+        # The edge in the paper's colour parts stacked bars.
+        edge = {"edgecolor": BACK[0], "linewidth": 0.8}
+        made = draw(places, lengths, label=series.label, color=looks[series.label][0], **start, **size, **edge)
+        if texts:
+            said = [texts.get(name, "") if values.get(name) else "" for name in names]
+            axes.bar_label(made, said, padding=4, color=INK[0], fontsize=10)
+        filled[group] = [a + b for a, b in zip(filled[group], lengths, strict=True)]
+    if chart.limit is not None:
+        across = axes.axvline if chart.horizontal else axes.axhline
+        across(chart.limit[1], color=FLOOR[0], linestyle="--", linewidth=1.4, label=chart.limit[0])
+    if chart.horizontal:
+        axes.set_yticks(range(len(names)), names)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.grid(False, axis="y")
+        axes.tick_params(axis="y", length=0)
+    else:
+        axes.set_xticks(range(len(names)), names)
+        axes.set_xlim(-0.6, len(names) - 0.4)
+        axes.grid(False, axis="x")
+        axes.tick_params(axis="x", length=0)
+
+
+def _scale(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for log, axis, which in ((chart.x_log, axes.xaxis, "x"), (chart.y_log, axes.yaxis, "y")):
+        if not log:
+            continue
+        # Batches are powers of two, all else is read in powers of ten.
+        base = 2 if which == "x" and not chart.horizontal else 10
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
+        axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 6))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
+        axis.set_minor_formatter(NullFormatter())
+    bars = [series for series in chart.series if series.style == "bars"]
+    if not bars:
+        axes.margins(_MARGIN)
+        return
+    log = chart.x_log if chart.horizontal else chart.y_log
+    (axes.set_xlim if chart.horizontal else axes.set_ylim)(*_bar_limits(chart, bars, log))
+
+
+def _bar_limits(chart: Chart, bars: Sequence[Series], log: bool) -> tuple[float, float]:
+    """From where to where bars go: room for the texts at their ends, and where zero is far away, some bar for each."""
+    sums: dict[tuple[str, str], float] = {}
+    for series in bars:
+        for name, value in zip(series.x, series.y, strict=True):
+            key = (series.group or series.label, str(name))
+            sums[key] = sums.get(key, 0.0) + (value or 0.0)
+    lengths = [*filter(None, sums.values()), *([chart.limit[1]] if chart.limit else [])]
+    room = _TEXT_SHARE if any(series.texts for series in bars) else _MARGIN
+    if not log:
+        return 0.0, max(lengths) * (1 + room)
+    low = 10 ** math.floor(math.log10(0.6 * min(lengths)))
+    return low, max(lengths) * (max(lengths) / low) ** room
+
+
+def _plain(value: float) -> str:
+    """A number on an axis: 0.01, 1, 16, 1,024, 10 M."""
+    if value >= 1e6:
+        return f"{value / 1e6:g} M"
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
