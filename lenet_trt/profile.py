@@ -20,6 +20,7 @@ from lenet_trt.recorders import trtexec
 from lenet_trt.recorders.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS, Request
 from lenet_trt.recorders.session import traced
 from lenet_trt.run import RUNTIMES
+from lenet_trt.sidecar import sidecar_path
 from lenet_trt.timeline import Timeline, save
 from lenet_trt.traces import timeline_from
 
@@ -137,6 +138,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Trace, write the timeline and print its tables."""
     output = _output(arguments.output)
+    if arguments.model is not None and output == sidecar_path(arguments.model):
+        raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     before = report.stat().st_mtime_ns if report.is_file() else None
     timeline = replace(_timeline(arguments, output, report), command=shlex.join(arguments.command_line))

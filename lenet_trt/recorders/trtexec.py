@@ -102,10 +102,12 @@ def find(chosen: str | None = None) -> Trtexec:
 
 def _version(said: str) -> tuple[int, int, int] | None:
     """The version in ``[TensorRT v8601]`` or ``[TensorRT v101300]``: two digits each but for the old short form."""
-    match = re.search(r"TensorRT\S* v(\d{4,6})\b", said)
+    match = re.search(r"TensorRT\S* v(?:(\d+)\.(\d+)\.(\d+)|(\d{4,6})\b)", said)
     if match is None:
         return None
-    digits = match[1]
+    if match[1]:
+        return int(match[1]), int(match[2]), int(match[3])
+    digits = match[4]
     if len(digits) == 4:  # 8.6.1
         return int(digits[0]), int(digits[1]), int(digits[2:])
     return int(digits[:-4]), int(digits[-4:-2]), int(digits[-2:])
