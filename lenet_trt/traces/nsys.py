@@ -46,7 +46,7 @@ def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
     with Database(path) as database:
         if "StringTable" in database.tables():
             raise LenetTrtError(
-                f"{path} is a profile of nvprof or of the Visual Profiler, the tools before Nsight Systems, which is not "
+                f"{path} is a profile of nvprof or of the Visual Profiler, which came before Nsight Systems and is not "
                 "read here: record with Nsight Systems, nsys profile -t cuda,nvtx"
             )
         if not is_export(database.tables()):

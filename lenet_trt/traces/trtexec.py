@@ -134,10 +134,9 @@ def _from_profile(
     profile: Exports, layers: Sequence[Layer], times: Sequence[Inference], source: str, environment: dict[str, Any]
 ) -> Timeline:
     known = _by_name(layers)
-    h2d_us, d2h_us, enqueue_us = (
-        median(getattr(time, part) for time in times) * 1e3 if times else 0.0
-        for part in ("h2d_ms", "d2h_ms", "enqueue_ms")
-    )
+    h2d_us = median(time.h2d_ms for time in times) * 1e3 if times else 0.0
+    d2h_us = median(time.d2h_ms for time in times) * 1e3 if times else 0.0
+    enqueue_us = median(time.enqueue_ms for time in _exact(times)) * 1e3 if times else 0.0
     activities: list[Activity] = []
     at = 0.0
 
@@ -177,6 +176,7 @@ def _from_profile(
             f"The layers add up to {sum_us:.1f} us; the timed runs took {compute_us:.1f} us on the GPU (median). "
             "Before TensorRT 11 these are of one and the same run, unless --separateProfileRun was given."
         )
+        notes += _rounded(_exact(times))
     return Timeline(
         source,
         runtime="tensorrt",
@@ -211,8 +211,7 @@ def _from_times(times: Sequence[Inference], source: str, environment: Mapping[st
         calls.append(ApiCall("enqueue", enqueue, enqueue + time.enqueue_ms * 1e3))
         iterations.append(Iteration(index, start, end))
     notes = ["--exportTimes has no layers: only copies, the computation as a whole, and the host's enqueue."]
-    if any(time.start_ms > _SIX_DIGITS_MS for time in times):
-        notes.append("trtexec writes six digits: after the first second, positions are rounded to 10 us or more.")
+    notes += _rounded(times)
     return Timeline(
         source,
         runtime="tensorrt",
@@ -306,6 +305,20 @@ def _inference(row: Mapping[str, Any], name: str) -> Inference:
 
 def _dialect(row: Mapping[str, Any]) -> str | None:
     return "8" if "endToEndMs" in row else None
+
+
+def _exact(times: Sequence[Inference]) -> Sequence[Inference]:
+    """Those whose moments are written to the microsecond, where there are any: durations made of two of them."""
+    return [time for time in times if time.start_ms < _SIX_DIGITS_MS] or times
+
+
+def _rounded(times: Sequence[Inference]) -> list[str]:
+    if all(time.start_ms < _SIX_DIGITS_MS for time in times):
+        return []
+    return [
+        "trtexec writes six digits: after the first second, positions and the time of the enqueue are rounded to 10 us "
+        "or more."
+    ]
 
 
 def _by_name(layers: Iterable[Layer]) -> dict[str, list[Layer]]:

@@ -131,6 +131,15 @@ def test_positions_are_rounded_after_the_first_second(tmp_path: Path) -> None:
     assert any("six digits" in note for note in timeline.notes)
 
 
+def test_the_enqueue_is_taken_from_the_first_second_where_it_is_exact(tmp_path: Path) -> None:
+    rows = [RUNS[0], *({**RUNS[0], "start": 1234.0 + index, "enqueue": 0.104} for index in range(5))]
+    timeline = timeline_from(*made(tmp_path, times=times(rows), profile=profile(LAYERS)))
+    assert timeline.api_calls[0].us == pytest.approx(100.0)
+    assert not any("six digits" in note for note in timeline.notes)
+    timeline = timeline_from(*made(tmp_path, times=times(rows[1:]), profile=profile(LAYERS)))
+    assert any("six digits" in note for note in timeline.notes)
+
+
 def test_profile_and_times_give_one_inference_with_both(tmp_path: Path) -> None:
     timeline = timeline_from(*made(tmp_path, times=times(RUNS), profile=profile(LAYERS), layers=CASK_10))
     assert [entry.direction for entry in timeline.activities] == ["HtoD", None, None, None, "DtoH"]
