@@ -41,14 +41,14 @@ def call(start: float, end: float, name: str = "cudaLaunchKernel") -> ApiCall:
     return ApiCall(name, start, end)
 
 
-def timeline(inferences: Sequence[tuple[float, Sequence[Any]]], **more: Any) -> Timeline:
-    """Inferences of (how long, what happens), one after another every ``PERIOD_US``.
+def timeline(inferences: Sequence[tuple[float, Sequence[Any]]], period: float = PERIOD_US, **more: Any) -> Timeline:
+    """Inferences of (how long, what happens), one after another every ``period`` microseconds.
 
     The n-th call of an inference submits the activities whose ``call`` is n.
     """
     iterations, activities, calls = [], [], []
     for index, (length, happens) in enumerate(inferences):
-        begin = index * PERIOD_US
+        begin = index * period
         iterations.append(Iteration(index, begin, begin + length))
         made = [entry for entry in happens if isinstance(entry, ApiCall)]
         for number, entry in enumerate(made):

@@ -78,7 +78,8 @@ def bare(name: str) -> str:
     """A kernel's function without return type, template arguments and parameters; other names as they are."""
     if "<" not in name and "(" not in name:
         return name.removeprefix("void ")
-    kept, depth = [], 0
+    kept: list[str] = []
+    depth = 0
     for letter in name:
         depth -= letter == ">"
         if letter == "(" and depth == 0 and kept:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from lenet_trt.accounting.layers import floor_of
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.evaluate import is_digit_classifier
 from lenet_trt.files import write_atomic
 from lenet_trt.findings import findings
-from lenet_trt.ledger import Ledger, ledger
+from lenet_trt.floors import floor_us
+from lenet_trt.ledger import ledger
 from lenet_trt.optimizing import gate, timed
 from lenet_trt.optimizing.records import Accuracy, Observation, ObservedRow
 from lenet_trt.optimizing.settings import Settings
@@ -28,9 +28,12 @@ from lenet_trt.run import classify, image_size, load
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import ports
 from lenet_trt.stats import Stats
+from lenet_trt.work import Network as WorkNetwork
+from lenet_trt.work import network_of
 
 if TYPE_CHECKING:
     from lenet_trt.floors import Ceilings
+    from lenet_trt.timeline import Timeline
     from lenet_trt.work import NodeWork
 
 PLAIN = Plan()
@@ -47,7 +50,7 @@ class Bench:
         self._ceilings_asked = False
         self._inputs: tuple[int | None, list[NDArray[Any]]] | None = None
         self._wanted: tuple[int | None, str, list[NDArray[Any]], float | None] | None = None
-        self._works: dict[tuple[str, int | None], Sequence[NodeWork] | None] = {}
+        self._networks: dict[tuple[str, int | None], WorkNetwork | None] = {}
         self._scores: dict[tuple[str, int | None], Score] = {}
 
     @property
@@ -78,15 +81,7 @@ class Bench:
             self._log(f"not traced ({error}): every candidate is tried")
             return Observation(stats.median_us, (), why=str(error))
         nodes = self._work(plan, batch)
-        books = ledger(trace, nodes, self.ceilings)
-        found = findings(trace, books, nodes, self.ceilings)
-        return Observation(
-            books.end_to_end_us,
-            tuple(_rows(books)),
-            books.as_dict(),
-            tuple(entry.as_dict() for entry in found),
-            trace.source,
-        )
+        return observation(trace, nodes, self.ceilings)
 
     def check(self, plan: Plan, batch: int | None) -> Accuracy:
         """Compare a plan's outputs with the reference, and count right answers where there are labels."""
@@ -114,8 +109,16 @@ class Bench:
 
     def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
         """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
-        held = [entry for entry in self._work(PLAIN, batch) or () if entry.node in nodes]
-        return floor_of(held, self.ceilings) if held and self.ceilings is not None else 0.0
+        network = self._network(PLAIN, batch)
+        if network is None or self.ceilings is None:
+            return 0.0
+        there = [entry.node for entry in network.nodes if entry.node in nodes]  # not what is constant
+        if not there:
+            return 0.0
+        together = network.fused(there, "together", "")
+        # A kernel may well get the accuracy of fp32 out of tensor cores.
+        arithmetic = "split" if together.arithmetic == "fp32" else together.arithmetic
+        return floor_us(together.work, arithmetic, self.ceilings, launch=False)
 
     def _file(self, plan: Plan, batch: int | None) -> Path:
         """The plan's model on disk: ONNX, or the engine built of it."""
@@ -182,15 +185,20 @@ class Bench:
 
     def _work(self, plan: Plan, batch: int | None) -> Sequence[NodeWork] | None:
         """What the nodes of a plan's model have to do; None where that is not known."""
-        from lenet_trt.work import work_of
+        network = self._network(plan, batch)
+        return None if network is None else network.nodes
 
-        if (plan.key, batch) not in self._works:
+    def _network(self, plan: Plan, batch: int | None) -> WorkNetwork | None:
+        if (plan.key, batch) not in self._networks:
             model = self._space.fitted(plan).model
-            self._works[plan.key, batch] = None
-            with suppress(LenetTrtError):
+            found = None
+            try:
                 _, sizes = shapes_of(ports(model)[0], Request(model="", batch=batch))
-                self._works[plan.key, batch] = work_of(model, sizes)
-        return self._works[plan.key, batch]
+                found = network_of(model, sizes)
+            except LenetTrtError as error:
+                self._log(f"the work is not known: {error}")
+            self._networks[plan.key, batch] = found
+        return self._networks[plan.key, batch]
 
 
 def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
@@ -198,12 +206,20 @@ def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[A
     return list(found) if isinstance(found, tuple) else [found]
 
 
-def _rows(books: Ledger) -> list[ObservedRow]:
-    rows = []
-    for row in books.rows:
-        cost = row.terms.kernel_us + row.terms.copies_us + row.terms.launch_gaps_us
-        rows.append(ObservedRow(row.node, row.nodes or ((row.node,) if row.node else ()), cost, row.terms.floor_us))
-    return rows
+def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:
+    """The ledger and the findings of a trace, as the loop wants them."""
+    books = ledger(trace, nodes, ceilings)
+    rows = [
+        ObservedRow(
+            row.node,
+            row.nodes or ((row.node,) if row.node else ()),
+            row.terms.kernel_us + row.terms.copies_us + row.terms.launch_gaps_us,
+            row.terms.floor_us,
+        )
+        for row in books.rows
+    ]
+    found = tuple(entry.as_dict() for entry in findings(trace, books, nodes, ceilings))
+    return Observation(books.end_to_end_us, tuple(rows), books.as_dict(), found, trace.source)
 
 
 def sources(space: Space) -> Mapping[str, str]:

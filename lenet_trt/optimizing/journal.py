@@ -51,7 +51,7 @@ class Journal:
         if name in self._steps:
             self.reused += 1
         else:
-            self._steps[name] = do()
+            self._steps[name] = json.loads(json.dumps(do()))  # the same values now and when they are read back
             data = {"schema": SCHEMA, "key": self._key, "steps": self._steps}
             write_atomic(self._path, json.dumps(data, separators=(",", ":")).encode())
         return self._steps[name]
