@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -96,6 +97,11 @@ def capture_safe() -> Iterator[None]:
         ask(cuda.cuThreadExchangeStreamCaptureMode(previous), "cannot change the capture mode")
 
 
+def freed_with(owner: object, free: Callable[..., object], *handles: object) -> None:
+    """Call ``free(*handles)`` when ``owner`` goes; not when the interpreter ends, which frees everything anyway."""
+    weakref.finalize(owner, free, *handles).atexit = False
+
+
 class Buffer:
     """Device memory of a fixed size; freed with the object."""
 
@@ -104,10 +110,7 @@ class Buffer:
         current_context()
         handle = ask(driver().cuMemAlloc(max(size_bytes, 1)), f"cannot allocate {size_bytes} bytes on the GPU")
         self.pointer = int(handle)
-
-    def __del__(self) -> None:
-        if hasattr(self, "pointer"):
-            driver().cuMemFree(self.pointer)
+        freed_with(self, driver().cuMemFree, self.pointer)
 
     def write(self, array: np.ndarray, offset: int = 0) -> None:
         """Copy a contiguous array to ``offset`` bytes from the start, and wait until it is there."""
@@ -141,10 +144,7 @@ class Pinned:
         memory = (ctypes.c_uint8 * like.nbytes).from_address(self.pointer)
         self.array: np.ndarray = np.ctypeslib.as_array(memory).view(like.dtype).reshape(like.shape)
         self.array[...] = like
-
-    def __del__(self) -> None:
-        if hasattr(self, "pointer"):
-            driver().cuMemFreeHost(self.pointer)
+        freed_with(self, driver().cuMemFreeHost, self.pointer)
 
 
 class Stream:
@@ -155,10 +155,7 @@ class Stream:
         flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
         self._stream = ask(driver().cuStreamCreate(flag), "cannot make a stream")
         self.handle = int(self._stream)
-
-    def __del__(self) -> None:
-        if hasattr(self, "_stream"):
-            driver().cuStreamDestroy(self._stream)
+        freed_with(self, driver().cuStreamDestroy, self._stream)
 
     def synchronize(self) -> None:
         """Wait for everything in the stream.
@@ -201,11 +198,8 @@ class Graph:
         kinds = [ask(cuda.cuGraphNodeGetType(node), "cannot read a graph node") for node in nodes]
         self.nodes, self.kernel_nodes = len(kinds), sum(kind == kernel for kind in kinds)
         self._executable = ask(cuda.cuGraphInstantiate(graph, 0), "cannot instantiate the graph")
+        freed_with(self, cuda.cuGraphExecDestroy, self._executable)
         ask(cuda.cuGraphDestroy(graph), "cannot destroy a graph")
-
-    def __del__(self) -> None:
-        if getattr(self, "_executable", None) is not None:
-            driver().cuGraphExecDestroy(self._executable)
 
     def replay(self, stream: Stream) -> None:
         """Put the recorded work into ``stream``."""

@@ -245,7 +245,7 @@ def test_bound_memory_is_read_and_written_each_time(lenet5: Path, digits: tuple[
     network = OrtCpu(onnx.load(lenet5))
     pixels = network_input(digits[0][:20])
     array = DeviceArray(pixels.ctypes.data, pixels.shape, "float32", pixels)
-    call = _BoundCall(network._session, network.inputs, network.outputs, [array], None, device="cpu")
+    call = _BoundCall(network._session, network.inputs, network.outputs, [array], None, None, device="cpu")
     (output,) = call.outputs
     memory = np.ctypeslib.as_array((ctypes.c_float * 200).from_address(output.pointer)).reshape(output.shape)
     for _ in range(3):

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.device import Stream, ask, current_context, driver
+from lenet_trt.device import Stream, ask, current_context, driver, freed_with
 from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.arrays import ONE_CONTEXT, DeviceArray, check_memory, own_array, raw_stream
@@ -48,6 +48,12 @@ class Prepared:
         self._call(self.stream)
 
 
+def _wait_and_destroy(event: Any) -> None:
+    """Memory of the call may be in use until the event."""
+    driver().cuEventSynchronize(event)
+    driver().cuEventDestroy(event)
+
+
 class _Ordered:
     """A call that several streams take turns in: each waits for the one before."""
 
@@ -57,6 +63,7 @@ class _Ordered:
         self.inputs = [(own.pointer, own.nbytes) for own in inputs]
         self.outputs = [(output, output.pointer, output.nbytes) for output in call.outputs]
         self._done = ask(driver().cuEventCreate(driver().CUevent_flags.CU_EVENT_DISABLE_TIMING), "cannot make an event")
+        freed_with(self, _wait_and_destroy, self._done)
         self._record = driver().cuEventRecord
         self._stream: int | None = None
         self.last_used = 0
@@ -71,11 +78,6 @@ class _Ordered:
         (status,) = self._record(self._done, stream)
         if status != 0:
             ask((status,), "cannot record an event")
-
-    def __del__(self) -> None:
-        if hasattr(self, "_done"):
-            driver().cuEventSynchronize(self._done)  # its memory may be in use until here
-            driver().cuEventDestroy(self._done)
 
 
 class OnDevice:

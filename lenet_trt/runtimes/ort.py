@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from lenet_trt.device import ask, driver
+from lenet_trt.device import Stream, ask, driver, freed_with
 from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.precision import emulated, kinds_of
@@ -23,6 +25,7 @@ from lenet_trt.runtimes.protocol import ports
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
+_FATAL = 4  # the least that it says on stderr: its errors come as exceptions too
 # What ONNX Runtime puts before the words that matter.
 _PREFIX = "[ONNXRuntimeError] : "
 # ONNX Runtime runs twice before it captures a CUDA graph, and once to capture it.
@@ -50,7 +53,7 @@ class OrtCpu:
     def __init__(self, model: ModelProto, *, profile: Path | None = None) -> None:
         self.inputs, self.outputs = ports(model)
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # its errors come as exceptions too
+        options.log_severity_level = _FATAL
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
@@ -85,7 +88,7 @@ class OrtCpu:
 class OrtCuda:
     """ONNX Runtime on the GPU, with its inputs and outputs bound to GPU memory; ``cuda_graph`` captures each call.
 
-    Computes on a stream of its own: a call waits for the caller's stream, and returns when it is done.
+    Computes on a stream of its own, before and after which the caller's stream and it wait for each other.
 
     Raises:
         LenetTrtError: the package has no CUDA provider, or cannot run the model there.
@@ -103,11 +106,18 @@ class OrtCuda:
             )
         self.inputs, self.outputs = ports(model)
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
+        options.log_severity_level = _FATAL
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
+        _load_libraries()
+        self._stream = Stream()
         # Without TF32 its fp32 is fp32, as in every other runtime here.
-        cuda = {"device_id": 0, "use_tf32": 0, "enable_cuda_graph": int(cuda_graph)}
+        cuda = {
+            "device_id": 0,
+            "use_tf32": 0,
+            "enable_cuda_graph": int(cuda_graph),
+            "user_compute_stream": str(self._stream.handle),
+        }
         self._session = _session(model, options, [(_CUDA, cuda), _CPU])
         if _CUDA not in self._session.get_providers():
             raise LenetTrtError(f"{self.where}: the provider does not start (its CUDA or cuDNN libraries are missing)")
@@ -116,7 +126,7 @@ class OrtCuda:
     def prepare(self, inputs: Sequence[DeviceArray]) -> _BoundCall:
         """Bind these addresses, and outputs of ONNX Runtime's own, which keep theirs."""
         number = None if self._graph_ids is None else next(self._graph_ids)
-        return _BoundCall(self._session, self.inputs, self.outputs, inputs, number)
+        return _BoundCall(self._session, self.inputs, self.outputs, inputs, number, self._stream)
 
     def close(self) -> None:
         """Let go of the session."""
@@ -131,18 +141,19 @@ class _BoundCall:
         outputs: Sequence[Any],
         arrays: Sequence[DeviceArray],
         graph: int | None,
+        own_stream: Stream | None,
         device: str = "cuda",
     ) -> None:
         self._session = session
-        self._options = onnxruntime.RunOptions()
+        self._order = None if own_stream is None else _Order(own_stream)
+        self._options = _run_options("-1")  # not captured: the outputs' shapes come from it
         self._binding = session.io_binding()
         for port, array in zip(inputs, arrays, strict=True):
             kind = onnx.helper.np_dtype_to_tensor_dtype(numpy_dtype(port.dtype))
             self._binding.bind_input(port.name, device, 0, kind, array.shape, array.pointer)
         for port in outputs:
             self._binding.bind_output(port.name, device, 0)
-        self._options.add_run_config_entry("gpu_graph_id", "-1")  # not captured: the outputs' shapes come from it
-        self._run()
+        self._run_and_wait()
         values = self._binding.get_outputs()
         for port, value in zip(outputs, values, strict=True):
             self._binding.bind_ortvalue_output(port.name, value)
@@ -151,17 +162,60 @@ class _BoundCall:
             for port, value in zip(outputs, values, strict=True)
         )
         if graph is not None:
-            self._options.add_run_config_entry("gpu_graph_id", str(graph))
+            self._options = _run_options(str(graph))
             for _ in range(_RUNS_TO_CAPTURE):
-                self._run()
+                self._run_and_wait()
 
     def __call__(self, stream: int) -> None:
-        ask(driver().cuStreamSynchronize(stream), "the caller's work before this failed")
+        if self._order is None:
+            self._run()
+            return
+        self._order.after(stream)
         self._run()
+        self._order.before(stream)
 
     def _run(self) -> None:
         _told(lambda: self._session.run_with_iobinding(self._binding, self._options))
+
+    def _run_and_wait(self) -> None:
+        self._run()
         self._binding.synchronize_outputs()
+
+
+class _Order:
+    """Puts the work of one stream between what others have and what they get."""
+
+    def __init__(self, own: Stream) -> None:
+        self._own = own
+        flag = driver().CUevent_flags.CU_EVENT_DISABLE_TIMING
+        self._event = ask(driver().cuEventCreate(flag), "cannot make an event")
+        freed_with(self, driver().cuEventDestroy, self._event)
+
+    def after(self, stream: int) -> None:
+        self._wait(self._own.handle, stream)
+
+    def before(self, stream: int) -> None:
+        self._wait(stream, self._own.handle)
+
+    def _wait(self, waiting: int, running: int) -> None:
+        ask(driver().cuEventRecord(self._event, running), "cannot record an event")
+        ask(driver().cuStreamWaitEvent(waiting, self._event, 0), "cannot wait in a stream")
+
+
+def _run_options(graph: str) -> Any:
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = _FATAL
+    options.add_run_config_entry("gpu_graph_id", graph)
+    # The caller waits, where it has to.
+    options.add_run_config_entry("disable_synchronize_execution_providers", "1")
+    return options
+
+
+def _load_libraries() -> None:
+    """Let ONNX Runtime find the CUDA and cuDNN that come as Python packages; what it says of it goes to stderr."""
+    if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
+        with redirect_stdout(sys.stderr):
+            onnxruntime.preload_dlls()
 
 
 def runner(model: ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[NDArray[Any]]]:
