@@ -145,6 +145,8 @@ def command(arguments: argparse.Namespace) -> int:
     timeline = replace(_timeline(arguments, output, report), command=shlex.join(arguments.command_line))
     save(timeline, output)
     kept = report if report.is_file() and report.stat().st_mtime_ns != before else None
+    if arguments.trtexec or arguments.trtexec_path:
+        kept = _exports(output)
     if arguments.json:
         print(json.dumps(_facts(timeline, output, kept) | tables.as_dict(tables.tables(timeline)), indent=2))
         return 0
@@ -164,6 +166,11 @@ def _output(path: Path | None) -> Path:
     return path if path.suffix == ".json" and not path.is_dir() else path / DEFAULT_OUTPUT
 
 
+def _exports(output: Path) -> Path:
+    """The folder for what trtexec leaves."""
+    return output.with_suffix("")
+
+
 def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Timeline:
     model: Path | None = arguments.model
     if arguments.traces:
@@ -176,7 +183,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
     if arguments.trtexec or arguments.trtexec_path:
         if arguments.batch is not None:
             raise UsageError("--batch: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")
-        exports = output.with_suffix("")
+        exports = _exports(output)
         run = trtexec.Run(_existing(model), shapes, arguments.iterations, arguments.transfers, arguments.trust, exports)
         return _of_model(trtexec.traced(run, trtexec.find(arguments.trtexec_path)), model)
     if not gpus().devices:

@@ -231,7 +231,9 @@ def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.Captu
     vouch(engine)
     output = tmp_path / "t" / "timeline.json"
     assert main(["profile", str(engine), "--trtexec", "--iterations", "7", "-o", str(tmp_path / "t")]) == 0
-    assert "net.engine on" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "net.engine on" in printed
+    assert printed.splitlines()[-2:] == [str(output), str(tmp_path / "t" / "timeline")]
     timeline = load(output)
     assert timeline.source == "trtexec 11.4.0"
     assert timeline.model == "net.engine"
