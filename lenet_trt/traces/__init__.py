@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.timeline import Timeline, load
-from lenet_trt.traces import nsys, trtexec
+from lenet_trt.traces import nsys, trtexec, trtexec_exports
 from lenet_trt.traces.database import MAGIC
 from lenet_trt.traces.nsys_tool import exported
 
@@ -63,7 +63,7 @@ def _exports(paths: list[Path]) -> Timeline:
         start = _start(path)
         if not _is_json(start):
             raise LenetTrtError(f"{path} is no export of trtexec; several files are read together only when all are")
-        found = trtexec.read(_text(path), str(path))
+        found = trtexec_exports.read(_text(path), str(path))
         if found is None:
             raise LenetTrtError(f"{path} is JSON, but no trace that is known here: {WANTED}")
         kind, part = found

@@ -27,7 +27,7 @@ from lenet_trt.traces.nsys_rows import (
     thread_of,
     warnings,
 )
-from lenet_trt.traces.nvtx import Innermost, iterations, node_name, node_ranges
+from lenet_trt.traces.nvtx import Innermost, Range, iterations, node_name, node_ranges
 
 # Events in memory; of a longer trace the first inferences are read, as many as fit.
 MOST_EVENTS = 1_000_000
@@ -143,7 +143,7 @@ class _Reading:
         nodes = Innermost(node_ranges(self._ranges))
         graphs = any(entry.graph_node is not None for entry in self._work)
         captured = _captured(self._rows) if graphs else {}
-        starts = [entry.start for entry in self._marked]
+        inference = _Inferences(self._marked)
         began = min((call.start for call in self._calls), default=0)
         placed = []
         outside = 0
@@ -155,8 +155,8 @@ class _Reading:
             node = nodes.at(*asked) if asked else None
             # Graphs are noted from the program's start on, ranges from that of the capture range.
             outside += entry.graph_node is not None and node is None and (asked is None or asked[1] < began)
-            when = launch.start if launch else int(entry.activity.start_us)
-            iteration = self._iteration(starts, when)
+            moment = (launch.thread, launch.start) if launch else (0, int(entry.activity.start_us))
+            iteration = inference.at(*moment) if self._marked else 0
             placed.append(replace(entry.activity, node=node_name(node) if node else None, iteration=iteration))
         if outside:
             self._notes.append(
@@ -164,12 +164,6 @@ class _Reading:
                 "unknown. Let the capture range begin before the graph is made, or profile node by node."
             )
         return placed
-
-    def _iteration(self, starts: Sequence[int], when: int) -> int | None:
-        if not self._marked:
-            return 0
-        index = bisect_right(starts, when) - 1
-        return index if index >= 0 and when < self._marked[index].end else None
 
     def _spans(self, activities: Sequence[Activity]) -> list[tuple[int, int]]:
         """Start and end of each inference; it is over when the last work that it asked for is."""
@@ -206,6 +200,24 @@ class _Reading:
         if overhead_us:
             notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us of the time shown.")
         notes.extend(warnings(self._rows.database))
+
+
+class _Inferences:
+    """The ranges of inferences; several threads may run some at the same time."""
+
+    def __init__(self, marked: Sequence[Range]) -> None:
+        self._marked = marked
+        self._starts = [entry.start for entry in marked]
+        self._numbers = {entry: index for index, entry in enumerate(marked)}
+        self._innermost = Innermost(marked)
+
+    def at(self, thread: int, moment: int) -> int | None:
+        """The inference that this thread is in, else the last one that began before, where it is not over."""
+        own = self._innermost.at(thread, moment)
+        if own is not None:
+            return self._numbers[own]
+        index = bisect_right(self._starts, moment) - 1
+        return index if index >= 0 and moment < self._marked[index].end else None
 
 
 def _profiler_window(rows: Rows) -> tuple[int, int]:

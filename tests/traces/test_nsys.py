@@ -138,6 +138,18 @@ def test_the_innermost_range_counts_and_only_on_the_thread_that_launched(tmp_pat
     }
 
 
+def test_two_threads_run_inferences_at_the_same_time(tmp_path: Path) -> None:
+    file = NsysFile(tmp_path / "a.sqlite")
+    file.range("iteration 0", 0, 50 * US)
+    file.range("iteration 0", 10 * US, 60 * US, thread=OTHER_THREAD)
+    file.launch("a", 25 * US, 26 * US, 20 * US)
+    file.launch("b", 27 * US, 70 * US, 22 * US, thread=OTHER_THREAD)
+    file.launch("c", 71 * US, 72 * US, 23 * US, thread=PROCESS | 77)  # a helper of whichever
+    timeline = timeline_from(file.done())
+    assert {entry.name: entry.iteration for entry in timeline.activities} == {"a": 0, "b": 1, "c": 1}
+    assert timeline.iterations == (Iteration(0, 0.0, 50.0), Iteration(1, 10.0, 72.0))
+
+
 def test_the_layers_of_tensorrt_are_nodes_and_its_calls_are_not(tmp_path: Path) -> None:
     file = NsysFile(tmp_path / "a.sqlite")
     file.range("ExecutionContext::enqueue", 0, 50 * US, domain="TensorRT")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.timeline import Timeline, load, save
 from lenet_trt.traces import timeline_from
-from lenet_trt.traces.trtexec import read
+from lenet_trt.traces.trtexec_exports import read
 from traces.trtexec_files import CASK_10, NAMES_ONLY, PLUGIN_11, profile, times
 
 LAYERS = [
