@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lenet_trt.benchmarks.gains import gains
+from lenet_trt.benchmarks.record import load
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
 from lenet_trt.registry import kernels, plugins_dir
 
-# Records of measurements, written by scripts that run on a GPU; they are in the repository, not in the package.
+# Records of `lenet-trt bench kernels`, a folder a GPU; they are in the repository, not in the package.
 RESULTS = "docs/results"
+RECORD = "kernels.json"
 _LONG_CONDITION = 60
 
 
@@ -44,23 +47,17 @@ def describe(kernel: Kernel) -> dict[str, Any]:
 
 
 def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
-    """The records of a kernel's measurements: time, peer, peer's time, GPU, one for each workload.
+    """What the records tell of a kernel: its time, the best peer and its time, the GPU, one for each workload.
 
-    They are the ``rows`` whose ``kernel`` is ``name`` in the folder's JSON files; without the folder there are none.
+    Records are the ``kernels.json`` in the folder's folders; without any there are none.
 
     Raises:
-        LenetTrtError: a file is not JSON.
+        LenetTrtError: a record is damaged.
     """
     rows: list[dict[str, Any]] = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise LenetTrtError(
-                f"{path} is not JSON ({error}): write it again with its script, or delete it"
-            ) from error
-        found = content.get("rows", []) if isinstance(content, Mapping) else []
-        rows += [{**row, "record": path.name} for row in found if row.get("kernel") == name]
+    for path in sorted(folder.glob(f"*/{RECORD}")):
+        found = gains(load(path))
+        rows += [{**row, "record": f"{path.parent.name}/{path.name}"} for row in found if row["kernel"] == name]
     return rows
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from bench_data import record, stats
 from lenet_trt import registry
+from lenet_trt.benchmarks.record import Row, as_json
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.plugins.__main__ import measurements
@@ -38,11 +40,24 @@ def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]
 
 
 def test_measurements_are_read_from_the_records(tmp_path: Path) -> None:
-    row = {"kernel": "maxpool2", "workload": "w", "us": 2.0, "peer": "torch", "peer_us": 5.0, "gpu": "G"}
-    (tmp_path / "a.json").write_text(json.dumps({"rows": [row, {**row, "kernel": "other"}]}))
-    (tmp_path / "b.json").write_text(json.dumps([1, 2]))
-    assert measurements("maxpool2", tmp_path) == [{**row, "record": "a.json"}]
+    rows = [
+        Row(name, {"workload": "w", "mode": "graph"}, stats(us), None, {"ours": ours, "error": 0.0})
+        for name, us, ours in (("product", 2, True), ("torch", 5, False))
+    ]
+    facts = {"title": "W", "kernel": "maxpool2", "mode": "graph", "floors_us": {"fp32": 1.0}}
+    made = record(*rows, suite="kernels", details={"workloads": {"w": facts}})
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "kernels.json").write_text(as_json(made))
+    (found,) = measurements("maxpool2", tmp_path)
+    assert (found["workload"], found["peer"], found["gpu"], found["record"]) == (
+        "W",
+        "torch",
+        "GPU X",
+        "x/kernels.json",
+    )
+    assert found["us"] == pytest.approx(stats(2).median_us, rel=1e-4)
+    assert measurements("lenet5", tmp_path) == []
     assert measurements("maxpool2", tmp_path / "none") == []
-    (tmp_path / "c.json").write_text("{")
-    with pytest.raises(LenetTrtError, match=r"c\.json is not JSON"):
+    (tmp_path / "x" / "kernels.json").write_text("{")
+    with pytest.raises(LenetTrtError, match=r"kernels\.json is not JSON"):
         measurements("maxpool2", tmp_path)
