@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +18,8 @@ from hypothesis import strategies as st
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.profile import profile_model
-from lenet_trt.recorders import nsys, session
-from lenet_trt.recorders.cupti import Recorded
+from lenet_trt.recorders import nsys, ranges, session, workload
+from lenet_trt.recorders.cupti import Cupti, Recorded
 from lenet_trt.recorders.demangle import demangled
 from lenet_trt.recorders.replay import Part, with_nodes, write_parts
 from lenet_trt.recorders.request import (
@@ -29,6 +31,7 @@ from lenet_trt.recorders.request import (
     read_request,
     write_failure,
 )
+from lenet_trt.runtimes import tensorrt
 from lenet_trt.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, save
 from traces.nsys_file import NsysFile
 
@@ -323,3 +326,65 @@ def test_kinds_must_match_too() -> None:
     found = with_nodes(timeline, [Part("a", {"memset": 1}), Part("b", {"kernel": 1})])
     assert [activity.node for activity in found.activities] == [None, None]
     assert found.notes
+
+
+# What a runtime tells of itself
+
+
+def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
+    class Times:
+        def layer_times(self, call: object) -> list[tuple[str, float]]:
+            assert call == "the call"
+            return times
+
+    times: list[tuple[str, float]] = []
+
+    def infer() -> None:
+        times.extend([("conv", 0.5), ("gemm", 0.25)])
+
+    request = Request("net.engine", "tensorrt", "own", iterations=2)
+    found = workload._layers(request, Times(), infer, "the call")  # type: ignore[arg-type]
+    assert [(a.kind, a.node, a.start_us, a.end_us, a.iteration) for a in found.activities] == [
+        ("layer", "conv", 0, 500, 0),
+        ("layer", "gemm", 500, 750, 0),
+        ("layer", "conv", 750, 1250, 1),
+        ("layer", "gemm", 1250, 1500, 1),
+    ]
+    assert found.iterations == (Iteration(0, 0, 750), Iteration(1, 750, 1500))
+    with pytest.raises(RecorderError, match="told no layer times"):
+        workload._layers(request, Times(), times.clear, "the call")  # type: ignore[arg-type]
+
+
+def test_tensorrt_takes_our_profiler() -> None:
+    trt = pytest.importorskip("tensorrt_rtx")
+    times: list[tuple[str, float]] = []
+    profiler = tensorrt._reporter(trt, times)
+    assert isinstance(profiler, trt.IProfiler)
+    profiler.report_layer_time("conv", 0.5)
+    assert times == [("conv", 0.5)]
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvtx", None)
+    with pytest.raises(RecorderError, match=r"the package nvtx is missing .*pip install 'lenet-trt\[profile\]'"):
+        ranges.nvtx()
+    monkeypatch.setitem(sys.modules, "cupti", None)
+    with pytest.raises(RecorderError, match=r"CUPTI's binding cannot be imported .*pip install 'lenet-trt\[profile\]'"):
+        Cupti()
+
+
+def test_nodes_are_told_around_their_computation() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from lenet_trt.runtimes.torch_program import TorchProgram
+
+    model = onnx.load(SHIPPED)
+    told: list[str] = []
+
+    @contextmanager
+    def around(node: object) -> Iterator[None]:
+        told.append(f"{node.name} begins")  # type: ignore[attr-defined]
+        yield
+        told.append(f"{node.name} ends")  # type: ignore[attr-defined]
+
+    TorchProgram(model, torch.device("cpu")).run([torch.zeros(2, 1, 28, 28)], {}, around)
+    assert told == [f"{node.name} {what}" for node in model.graph.node for what in ("begins", "ends")]
