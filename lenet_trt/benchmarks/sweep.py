@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, OURS
-from lenet_trt.benchmarks.backends.measure import about, opened
+from lenet_trt.benchmarks.backends.measure import about, not_quick, opened
 from lenet_trt.benchmarks.backends.measure import measure as measure_batch
 from lenet_trt.benchmarks.backends.protocol import Backend, mnist
 from lenet_trt.benchmarks.crossovers import Crossover, crossovers
@@ -45,14 +45,21 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
     batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
     # What somebody asked for is measured, however long it takes.
     limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
-    with recording("sweep", options) as found, opened(backends, found) as ready:
+    left_out = not_quick(backends) if options.quick else {}
+    with recording("sweep", options) as found, opened(backends, found, left_out) as ready:
         running = [each for each in ready if each.session is not None]
         try:
             for each in ready:
                 if each.session is None:  # one row says it for all batches
                     found.cannot(each.backend.name, {"batch": "any"}, each.problem or "", **about(each.backend))
+                elif each.backend.batches and not options.batches:
+                    why = (
+                        f"measured at {', '.join(map(str, each.backend.batches))} alone: it takes some seconds for each"
+                    )
+                    found.cannot(each.backend.name, {"batch": "other"}, why, **about(each.backend))
             for batch in batches:
-                measure_batch(found, running, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
+                at = [e for e in running if options.batches or not e.backend.batches or batch in e.backend.batches]
+                measure_batch(found, at, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
         finally:  # also what an interruption leaves
             crossed = crossovers(found.rows)
             found.details["crossovers"] = [each.as_json() for each in crossed]
@@ -99,10 +106,12 @@ def _told(crossed: Sequence[Crossover], rows: Sequence[Row]) -> list[Crossover]:
 
 
 def columns(record: Record) -> list[Column]:
-    """Batch, backend, time with its interval, time an image, the GPU's own time, and who is overtaken here."""
+    """Batch, backend, time with its interval, time an image, the GPU's own time, whom it overtakes in its precision."""
     overtaken: dict[tuple[str, int], list[str]] = {}
+    precisions = {row.backend: row.extra["precision"] for row in record.timed}
     for each in record.details.get("crossovers", []):
-        overtaken.setdefault((each["faster"], each["after"]), []).append(f"{each['slower']} at {each['at']:.0f}")
+        if precisions[each["faster"]] == precisions[each["slower"]]:
+            overtaken.setdefault((each["faster"], each["after"]), []).append(f"{each['slower']} at {each['at']:.0f}")
 
     def overtakes(row: Row) -> str:
         batch = row.case["batch"]

@@ -9,6 +9,9 @@ from lenet_trt.benchmarks.backends.protocol import Backend
 
 NAIVE = "naive CUDA program"
 OURS = ("our kernels", "lenet5 kernel")  # how the names of this toolkit's own begin
+# The compiler's default mode; tuning makes it faster, and takes some seconds for each batch size.
+COMPILED = ("torch.compile + graph", "torch.compile + graph, fp16")
+TUNED_BATCHES = (1, 8, 32, 256, 1024, 4096, 10_000, 16_384)
 
 BACKENDS: tuple[Backend, ...] = (
     Backend("torch CPU, 1 thread", "PyTorch on the CPU", "CPU", partial(with_torch.CpuSession, 1)),
@@ -27,18 +30,35 @@ BACKENDS: tuple[Backend, ...] = (
         host_too=True,
     ),
     Backend(
-        "torch.compile + graph",
-        "torch.compile, captured in a CUDA graph",
+        COMPILED[0],
+        "torch.compile for any batch, captured in a CUDA graph",
         "GPU",
-        partial(with_torch.GpuSession, captured=True, compiled=True),
-        host_too=True,
+        partial(with_torch.GpuSession, captured=True, compiled=with_torch.COMPILED),
     ),
     Backend(
-        "torch.compile + graph, fp16",
+        COMPILED[1],
         "the same in half precision",
         "GPU",
-        partial(with_torch.GpuSession, "fp16", captured=True, compiled=True),
+        partial(with_torch.GpuSession, "fp16", captured=True, compiled=with_torch.COMPILED),
         "fp16",
+    ),
+    Backend(
+        "torch.compile, tuned + graph",
+        "torch.compile with max-autotune for each batch, captured in a CUDA graph",
+        "GPU",
+        partial(with_torch.GpuSession, captured=True, compiled=with_torch.TUNED),
+        host_too=True,
+        batches=TUNED_BATCHES,
+        quick=False,
+    ),
+    Backend(
+        "torch.compile, tuned + graph, fp16",
+        "the same in half precision",
+        "GPU",
+        partial(with_torch.GpuSession, "fp16", captured=True, compiled=with_torch.TUNED),
+        "fp16",
+        batches=TUNED_BATCHES,
+        quick=False,
     ),
     Backend(
         "ONNX Runtime CUDA",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +47,21 @@ class _Prepared:
 
 
 @contextmanager
-def opened(backends: Sequence[Backend], found: Recording) -> Iterator[list[Opened]]:
-    """Open all, closing them in reverse order; one that cannot run here keeps its reason."""
+def opened(
+    backends: Sequence[Backend], found: Recording, left_out: Mapping[str, str] | None = None
+) -> Iterator[list[Opened]]:
+    """Open all, closing them in reverse order; one that cannot run here keeps its reason.
+
+    ``left_out`` has reasons not to open some of them.
+    """
     with ExitStack() as cleanup:
         made = []
         for backend in backends:
             if backend.place == "GPU" and not gpus().devices:
                 made.append(Opened(backend, None, f"needs a CUDA GPU: {gpus().problem}"))
+                continue
+            if left_out and backend.name in left_out:
+                made.append(Opened(backend, None, left_out[backend.name]))
                 continue
             found.say(f"opening {backend.name}")
             try:
@@ -176,6 +184,13 @@ def _figures(each: _Prepared, images: Images, stats: dict[str, Stats]) -> dict[s
         **each.extra,
         "us_per_image": float(f"{median_us / len(images):.4g}"),
         "images_per_s": round(len(images) / median_us * 1e6),
+    }
+
+
+def not_quick(backends: Sequence[Backend]) -> dict[str, str]:
+    """The backends that --quick leaves out, with the reason."""
+    return {
+        each.name: "left out by --quick: it takes some seconds for each batch" for each in backends if not each.quick
     }
 
 

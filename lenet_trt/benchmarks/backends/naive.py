@@ -97,14 +97,14 @@ class Naive(OnGpu):
         kept: Mapping[str, DeviceArray],
     ) -> None:
         self._layers, self._launches, self._synchronize, self._kept = layers, launches, synchronize, kept
-        self._output = own_array(images.exact.shape, "float32")
-        strides = images.device.nbytes // len(images), self._output.nbytes // len(images)
+        output = own_array(images.exact.shape, "float32")
+        strides = images.device.nbytes // len(images), output.nbytes // len(images)
         self._addresses = [
-            (images.device.pointer + index * strides[0], self._output.pointer + index * strides[1])
+            (images.device.pointer + index * strides[0], output.pointer + index * strides[1])
             for index in range(len(images))
         ]
         details = {"launches": len(images) * len(launches)}
-        super().__init__(images, self._run, lambda _: self._output, details, self_waiting=True)
+        super().__init__(images, self._run, output, details, self_waiting=True)
 
     def _run(self) -> None:
         launches, synchronize = self._launches, self._synchronize

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -12,26 +13,30 @@ from numpy.typing import NDArray
 from lenet_trt.benchmarks.backends.protocol import Images
 from lenet_trt.device import Pinned, Stream, ask, driver
 from lenet_trt.runtimes.arrays import DeviceArray
+from lenet_trt.runtimes.libraries import TORCH
 from lenet_trt.runtimes.protocol import DeviceRuntime
 
 
 @cache
 def stream() -> Stream:
     """The stream in which all backends of this process work."""
+    # A stream must be destroyed while the driver's bindings are still there.
+    atexit.register(stream.cache_clear)
     return Stream()
 
 
 class OnGpu:
-    """A batch that ``submit`` puts into the stream; what it returns, ``result`` turns into the logits' memory.
+    """A batch that ``submit`` puts into the stream.
 
-    ``self_waiting``: it waits for the GPU by itself, so that its work cannot be timed on the GPU alone.
+    ``output`` is where the logits lie; None: in the torch tensor that ``submit`` returns. ``self_waiting``: it waits
+    for the GPU by itself, so that its work cannot be timed on the GPU alone.
     """
 
     def __init__(
         self,
         images: Images,
         submit: Callable[[], Any],
-        result: Callable[[Any], DeviceArray],
+        output: DeviceArray | None,
         details: Mapping[str, Any] | None = None,
         self_waiting: bool = False,
     ) -> None:
@@ -39,7 +44,7 @@ class OnGpu:
         self.submit = submit
         self.self_waiting = self_waiting
         self._images = images
-        self._result = result
+        self._output = output
         self._wait = stream().synchronize
 
     def __call__(self) -> None:
@@ -49,12 +54,14 @@ class OnGpu:
 
     def logits(self) -> NDArray[np.float32]:
         """Fill the logits with NaN, compute them and copy them to the host."""
-        before = self._result(self.submit())
-        self._wait()
+        before = self._output
+        if before is None:  # torch most often takes the same memory again
+            before = TORCH.view(self.submit())
+            self._wait()
         ask(driver().cuMemsetD8(before.pointer, 0xFF, before.nbytes), "cannot fill memory")
         ask(driver().cuCtxSynchronize(), "cannot fill memory")
         del before
-        output = self._result(self.submit())
+        output = self._logits_of(self.submit())
         self._wait()
         found = np.empty(output.shape, np.dtype(output.dtype))
         ask(driver().cuMemcpyDtoH(found.ctypes.data, output.pointer, found.nbytes), "cannot copy from the GPU")
@@ -69,12 +76,15 @@ class OnGpu:
         def call() -> None:
             answer = cuda.cuMemcpyHtoDAsync(device.pointer, given.pointer, device.nbytes, handle)
             ask(answer, "cannot copy to the GPU")
-            output = self._result(self.submit())
+            output = self._logits_of(self.submit())
             answer = cuda.cuMemcpyDtoHAsync(taken.pointer, output.pointer, output.nbytes, handle)
             ask(answer, "cannot copy from the GPU")
             self._wait()
 
         return call
+
+    def _logits_of(self, submitted: Any) -> DeviceArray:
+        return TORCH.view(submitted) if self._output is None else self._output
 
 
 class RuntimeSession:
@@ -92,7 +102,7 @@ class RuntimeSession:
         call = self._runtime.prepare([images.device])
         outputs: Sequence[DeviceArray] = call.outputs
         handle = stream().handle
-        return OnGpu(images, lambda: call(handle), lambda _: outputs[0], self._details, self._self_waiting)
+        return OnGpu(images, lambda: call(handle), outputs[0], self._details, self._self_waiting)
 
     def close(self) -> None:
         """Let go of the runtime."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -102,7 +102,8 @@ class Backend:
     """A way to run the network.
 
     ``what`` says in a line how it is done; ``open`` readies it, or raises what says why it cannot run here;
-    ``host_too``: on the GPU, and worth timing with images that lie in host memory as well.
+    ``host_too``: on the GPU, and worth timing with images that lie in host memory as well; ``batches``: what it is made
+    ready for without being asked, where that takes long; ``quick``: whether --quick takes it.
     """
 
     name: str
@@ -111,4 +112,5 @@ class Backend:
     open: Callable[[], Session]
     precision: Precision = "fp32"
     host_too: bool = False
-    details: Mapping[str, Any] = field(default_factory=dict)
+    batches: tuple[int, ...] | None = None
+    quick: bool = True

@@ -54,8 +54,11 @@ class _OrtCpu:
 
 def ort_cuda(precision: Precision, cuda_graph: bool) -> RuntimeSession:
     """ONNX Runtime on the GPU, reading and writing GPU memory."""
+    import onnxruntime
+
     from lenet_trt.runtimes.ort import OrtCuda
 
+    onnxruntime.set_default_logger_severity(3)  # it warns of what does it no harm
     return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
 
 

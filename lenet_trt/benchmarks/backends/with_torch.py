@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
     Function: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
-COMPILE_MODE = "default"
+# Both without torch.compile's own CUDA graphs: the whole is captured here, as for every other backend.
+COMPILED = "default"
+TUNED = "max-autotune-no-cudagraphs"
 
 
 class CpuSession:
@@ -67,10 +71,11 @@ class OnCpu:
 class GpuSession:
     """The network on the GPU.
 
-    ``captured``: as a CUDA graph; ``compiled``: through torch.compile, by default once for every batch size.
+    ``captured``: as a CUDA graph; ``compiled``: through torch.compile in this mode, by default once for all batches
+    of more than one image, tuned for each batch.
     """
 
-    def __init__(self, precision: Precision = "fp32", *, captured: bool = False, compiled: bool = False) -> None:
+    def __init__(self, precision: Precision = "fp32", *, captured: bool = False, compiled: str | None = None) -> None:
         torch = _torch()
         if not torch.cuda.is_available():
             raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
@@ -87,8 +92,9 @@ class GpuSession:
         self._details: dict[str, Any] = {}
         self._captured = captured
         if compiled:
-            function = torch.compile(function, dynamic=True, fullgraph=True, mode=COMPILE_MODE)
-            self._details["mode"] = f"{COMPILE_MODE}, dynamic batch"
+            _quiet()
+            function = torch.compile(function, dynamic=compiled == COMPILED, fullgraph=True, mode=compiled)
+            self._details["mode"] = f"{compiled}, {'any' if compiled == COMPILED else 'this'} batch"
         self._function = function
 
     def prepare(self, images: Images) -> OnGpu:
@@ -104,8 +110,8 @@ class GpuSession:
         if self._captured:
             from lenet_trt.benchmarks.workload import captured
 
-            return OnGpu(images, captured(submit, self._stream), TORCH.view, self._details)
-        return OnGpu(images, submit, TORCH.view, self._details)
+            return OnGpu(images, captured(submit, self._stream), None, self._details)
+        return OnGpu(images, submit, None, self._details)
 
     def close(self) -> None:
         """Let go of the network and of the memory of its graphs."""
@@ -113,6 +119,12 @@ class GpuSession:
         self._torch.cuda.synchronize()
         self._torch.cuda.set_stream(self._before)
         self._torch.cuda.empty_cache()
+
+
+def _quiet() -> None:
+    """Keep the compiler from telling what nobody can act on."""
+    logging.getLogger("torch.utils._sympy.interp").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32", UserWarning)
 
 
 def _torch() -> Any:
