@@ -132,7 +132,7 @@ def load(path: Path) -> Timeline:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LenetTrtError(f"{path} is not JSON ({error}); wanted what lenet-trt profile writes") from error
     seen = data.get("schema") if isinstance(data, dict) else None
     if seen != SCHEMA:

@@ -130,6 +130,6 @@ def _is_timeline(text: str) -> bool:
         return False
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return '"schema"' in text[:64]
     return isinstance(data, dict) and "schema" in data

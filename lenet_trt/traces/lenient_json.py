@@ -21,14 +21,21 @@ def loads(text: str) -> Any:
         ValueError: it is not JSON, even so; the message is about the text as it is.
     """
     try:
-        return json.loads(text, strict=False)  # control characters in strings are taken as they are
+        return _parsed(text)
     except json.JSONDecodeError as error:
         for repair in (_numbers, _strings):
             try:
-                return json.loads(repair(text), strict=False)
+                return _parsed(repair(text))
             except json.JSONDecodeError:
                 continue
         raise error
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)  # control characters in strings are taken as they are
+    except RecursionError:
+        raise ValueError("brackets within brackets without end") from None
 
 
 def _numbers(text: str) -> str:

@@ -67,6 +67,8 @@ def test_a_compressed_trace_is_unpacked_and_the_copy_removed(tmp_path: Path, mon
         (b"{", "is not JSON"),
         (b'{"schema": 1, "source": "x"', "is not JSON"),
         (b'{"schema": 2}', r"no timeline of schema 1 \(its schema: 2\)"),
+        (b"[" * 100_000, "is not JSON .brackets within brackets"),
+        (b'{"schema": ' + b"[" * 100_000, "is not JSON"),
         (b'{"traceEvents": []}', "is JSON, but no trace that is known here"),
         (b"SQLite format 3\0", "was cut off"),
     ],
