@@ -93,7 +93,8 @@ class Case:
     @property
     def launch_us(self) -> float:
         """What a launch costs at least."""
-        return self.ceilings.launch_us if self.ceilings else _USUAL_LAUNCH_US
+        measured = self.ceilings.launch_us if self.ceilings else 0.0  # a data sheet does not say
+        return measured or _USUAL_LAUNCH_US
 
     @property
     def small_us(self) -> float:
@@ -106,7 +107,10 @@ class Case:
         if self.ceilings is not None and self.ceilings.sm:
             return self.ceilings.sm
         seen = self.timeline.environment.get("sm")
-        return seen if isinstance(seen, int) else None
+        if isinstance(seen, int):
+            return seen
+        major, _, minor = str(self.timeline.environment.get("compute_capability", "")).partition(".")
+        return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None
 
     def notable(self, us: float, share: float = _LEAST_SHARE) -> bool:
         """Whether it is worth telling: at least a microsecond, and a fiftieth (or ``share``) of the inference."""

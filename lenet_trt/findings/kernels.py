@@ -190,4 +190,5 @@ def _figures(row: Row) -> tuple[str, ...]:
     taken = row.terms.kernel_us
     times = f", {taken / row.roof_us:,.1f} times that" if row.roof_us else ""
     kernel = f" ({short(row.kernels[0])})" if row.kernels else ""
-    return (f"kernel time {taken:,.1f} us{kernel}; the hardware needs {row.roof_us:,.1f} us{times}",)
+    needed = f"{row.roof_us:,.1f}" if row.roof_us >= 1 else f"{row.roof_us:.2g}"
+    return (f"kernel time {taken:,.1f} us{kernel}; the hardware needs {needed} us{times}",)
