@@ -20,8 +20,8 @@ class Series:
     """What belongs together in a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
 
     ``emphasis`` draws it stronger: it is what the picture is about. Bars: ``x`` are names; series of the same
-    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends. ``low`` and ``high`` are an
-    interval around each y.
+    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends, or beside the points. ``low`` and
+    ``high`` are an interval around each y.
     """
 
     label: str
@@ -39,7 +39,8 @@ class Series:
 class Chart:
     """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left.
 
-    ``limit``: a name and a value on the axis of the measured, drawn across the bars.
+    ``limit``: a name and a value on the axis of the measured, drawn across the bars. ``x_base``: of what the x axis
+    shows powers, where it is logarithmic (batches are powers of two).
     """
 
     title: str
@@ -51,6 +52,7 @@ class Chart:
     notes: Sequence[str] = field(default_factory=tuple)
     horizontal: bool = False
     limit: tuple[str, float] | None = None
+    x_base: int = 2
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:

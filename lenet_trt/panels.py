@@ -131,6 +131,17 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
     )
     if series.low is not None and series.high is not None:
         axes.fill_between(xs, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
+    for x, y, text in zip(xs, ys, series.texts, strict=False):
+        last = series.style != "points" and x == max(xs)
+        axes.annotate(
+            text,
+            (x, y),
+            (-2, 4) if last else (6, 3),
+            textcoords="offset points",
+            ha="right" if last else "left",
+            color=INK[0],
+            fontsize=9,
+        )
 
 
 def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
@@ -176,7 +187,7 @@ def _scale(axes: Axes, chart: Chart) -> None:
         if not log:
             continue
         # Batches are powers of two, all else is read in powers of ten.
-        base = 2 if which == "x" and not chart.horizontal else 10
+        base = chart.x_base if which == "x" and not chart.horizontal else 10
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
         axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 6))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
