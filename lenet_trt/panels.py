@@ -132,7 +132,7 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
     if series.low is not None and series.high is not None:
         axes.fill_between(xs, series.low, series.high, color=colour, alpha=0.2, linewidth=0)
     for x, y, text in zip(xs, ys, series.texts, strict=False):
-        last = series.style != "points" and x == max(xs)
+        last = series.style != "points" and x == xs[-1]
         axes.annotate(
             text,
             (x, y),
