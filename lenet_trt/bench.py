@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
     parser.add_argument("--batch", type=int, nargs="+", metavar="N", help="these batch sizes (default: the suite's)")
     parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="of kernels and ladder, workloads with this in their name"
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
     )
     parser.add_argument("--png", action="store_true", help="with -o: pictures as PNG instead of SVG")
@@ -47,12 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OLD",
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
     )
+    parser.add_argument("--commit", metavar="ID", help="the commit that is measured, where git cannot tell")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Measure the suites one after the other."""
     from lenet_trt.benchmarks.record import load
-    from lenet_trt.benchmarks.suite import Options
+    from lenet_trt.benchmarks.suite import STOPPED, Options
 
     if arguments.batch and min(arguments.batch) < 1:
         raise UsageError(f"--batch {min(arguments.batch)}: wanted at least 1")
@@ -60,17 +64,40 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--png says how to write pictures: name a folder with -o")
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
     old = {name: load(path) for name, path in _old_records(arguments.compare, names).items()}
+    if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
+        raise UsageError(f"--only is for kernels and ladder, and {deaf[0]} is measured as well")
     options = Options(
         quick=arguments.quick,
         batches=tuple(arguments.batch) if arguments.batch else None,
-        command=shlex.join(getattr(arguments, "command_line", ["lenet-trt", "bench", *names])),
+        command=_command(arguments, names),
+        only=tuple(arguments.only),
+        commit=arguments.commit,
     )
+    status = 0
     for name in names:
-        record = _measure(name, options)
-        _show(name, record, arguments, old.get(name))
-        if record.interrupted:
+        try:
+            record = _measure(name, options)
+            _show(name, record, arguments, old.get(name))
+        except UsageError:
+            raise
+        except LenetTrtError as error:  # the other suites may work
+            print(f"lenet-trt bench: {name}: error: {error}", file=sys.stderr)
+            status = error.exit_code
+            continue
+        if STOPPED in record.details:
+            status = 1
+        elif record.interrupted:
             return INTERRUPTED
-    return 0
+    return status
+
+
+def _command(arguments: argparse.Namespace, names: Sequence[str]) -> str:
+    """What to type to measure the same again."""
+    words = list(getattr(arguments, "command_line", ["lenet-trt", "bench", *names]))
+    if arguments.commit and arguments.commit in words:  # says what was measured, not how
+        at = words.index(arguments.commit)
+        del words[at - 1 : at + 1]
+    return shlex.join(words)
 
 
 def suite(name: str) -> ModuleType:

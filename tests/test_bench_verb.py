@@ -91,9 +91,31 @@ def test_an_interruption_keeps_what_was_measured(capsys: pytest.CaptureFixture[s
     assert "rows are missing" in capsys.readouterr().err
 
 
+def test_a_failure_keeps_what_was_measured_and_the_other_suites_go_on(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_data, "max", lambda values: 1 // (len(values) - 60), raising=False)
+    assert main(["bench", "sorting", "kernels", "--quick", "--batch", "50", "60", "70", "-o", str(tmp_path)]) == 1
+    record = load(tmp_path / "sorting.json")
+    assert {row.case["n"] for row in record.timed} == {50}
+    assert record.interrupted
+    said = capsys.readouterr().err
+    assert "the run stopped (ZeroDivisionError" in said
+    assert "Traceback" in said, "an error of the program itself is not hidden"
+    assert load(tmp_path / "kernels.json").rows
+
+
+def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -> None:
+    assert main(["bench", "sorting", "--quick", "--commit", "abc123", "--batch", "9", "-o", str(tmp_path)]) == 0
+    record = load(tmp_path / "sorting.json")
+    assert record.commit == "abc123"
+    assert record.command == f"lenet-trt bench sorting --quick --batch 9 -o {tmp_path}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["kernels", "sorting", "--only", "conv"], "--only is for kernels and ladder, and sorting"),
         (["sorting", "--batch", "0"], "--batch 0: wanted at least 1"),
         (["sorting", "--png"], "name a folder with -o"),
         (["sorting", "kernels", "--compare", "old.json"], "2 suites are measured: name a folder"),

@@ -14,6 +14,7 @@ from lenet_trt.charts import Chart, Series
 if TYPE_CHECKING:
     from lenet_trt.benchmarks.workload import Workload
 
+TAKES_ONLY = True
 # torch.compile tries many templates for each size, which takes a minute; a quick run takes the first.
 QUICK_BATCHES = (1, 1024)
 # Of LeNet-5's layers a quick run takes this batch alone.
@@ -73,6 +74,8 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
     stream = torch.cuda.Stream()
     l2_bytes = int(str(environment()["l2_bytes"]))
     for workload in found_workloads:
+        if options.only and not any(text in workload.name for text in options.only):
+            continue
         try:
             run(workload, found, ceilings, l2_bytes, stream, options.plan)
             torch.cuda.empty_cache()

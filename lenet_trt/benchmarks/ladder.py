@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lenet_trt.benchmarks.workload import Call, Contender, Inputs, Workload
     from lenet_trt.bind import Bound
 
+TAKES_ONLY = True
 QUICK_BATCHES = (1, 10_000)
 CONV = "conv5x5_bias"
 
@@ -31,7 +32,9 @@ def measure(options: Options) -> Record:
     from lenet_trt.benchmarks.step_tables import LADDERS
 
     with recording("ladder", options) as found:
-        found.add(cpu_loop.row(_case(f"{CONV} fp32"), options.plan))
+        if not options.only or any(text in f"ladder {CONV} fp32" for text in options.only):
+            found.say("the loop on the CPU")
+            found.add(cpu_loop.row(_case(f"{CONV} fp32"), options.plan))
         problem = obstacle()
         if problem is None:
             run_all(_workloads(options), found, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,6 +18,9 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.gpu import gpus
 from lenet_trt.timing import Plan
 
+# The checkout, where this is one and not an installed copy.
+_ROOT = Path(__file__).resolve().parents[2]
+STOPPED = "stopped"
 QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 
@@ -24,12 +28,15 @@ QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
 class Options:
     """What a suite is asked for. ``batches`` None: the suite's own; ``quick``: few timings and cases.
 
-    ``command``: what to type for the same again.
+    ``only``: the workloads whose name has one of these in it, for suites that have ``TAKES_ONLY``. ``command``: what
+    to type for the same again. ``commit`` is the one that is measured, where git cannot tell.
     """
 
     quick: bool = False
     batches: tuple[int, ...] | None = None
     command: str = ""
+    only: tuple[str, ...] = ()
+    commit: str | None = None
 
     @property
     def plan(self) -> Plan:
@@ -85,7 +92,7 @@ class Recording:
             suite=self._suite,
             command=self._options.command,
             date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            commit=commit(Path(__file__).resolve().parents[2]),
+            commit=self._options.commit or (commit(_ROOT) if (_ROOT / "pyproject.toml").is_file() else None),
             environment=self._environment,
             plan=asdict(self._options.plan),
             rows=tuple(self.rows),
@@ -99,7 +106,7 @@ class Recording:
 
 @contextmanager
 def recording(suite: str, options: Options) -> Iterator[Recording]:
-    """Record a suite: Ctrl-C ends the block, and what was measured until then stays.
+    """Record a suite: Ctrl-C or a failure ends the block, and what was measured until then stays.
 
     >>> with recording("sweep", options) as found:
     ...     found.add(Row("ours", {"batch": 1}, stats))
@@ -112,4 +119,12 @@ def recording(suite: str, options: Options) -> Iterator[Recording]:
     except KeyboardInterrupt:
         found.interrupted = True
         found.say("interrupted: what was measured until here is kept")
+    except Exception as problem:
+        if not found.rows:
+            raise
+        found.interrupted = True
+        found.details[STOPPED] = f"{type(problem).__name__}: {problem}"
+        found.say(f"stopped ({found.details[STOPPED]}): what was measured until here is kept")
+        if not isinstance(problem, LenetTrtError):
+            traceback.print_exc()
     found.sample_clocks()

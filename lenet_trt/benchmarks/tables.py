@@ -117,7 +117,8 @@ def warnings(record: Record) -> list[str]:
     """What makes the figures less sure than they look."""
     found = []
     if record.interrupted:
-        found.append("the run was interrupted: rows are missing")
+        why = f"stopped ({record.details['stopped']})" if "stopped" in record.details else "was interrupted"
+        found.append(f"the run {why}: rows are missing")
     noisy = [row for row in record.timed if row.stats and row.stats.noisy]
     if noisy:
         share = f"{NOISY_SPREAD:.0%}"
