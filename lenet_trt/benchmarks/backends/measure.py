@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from lenet_trt.timing import Plan, Timed, time_in_turns, time_on_host_in_turns
 
 HOST = "host memory"
 DEVICE = "GPU memory"
+# Until threads of the CPU's libraries that wait for work have gone to sleep.
+_QUIET_S = 0.05
 
 
 @dataclass
@@ -87,38 +90,48 @@ def measure(
     """Add a row for each backend: how long a caller waits for the logits, by the host's clock.
 
     Images lie in GPU memory for backends on the GPU, in host memory for the others; ``where`` says so in the case,
-    and adds rows for backends on the GPU that are worth timing from host memory. CPU and GPU take turns among
-    themselves, since threads of the CPU's libraries go on spinning for a while after a call. What a GPU takes alone,
-    by CUDA events, is in ``extra``. A call that would take longer than ``limit_s``, as the batch before tells, is left
-    out with a reason.
+    and adds rows for backends on the GPU that are worth timing from host memory. Those on the GPU take turns; those on
+    the CPU are timed one after the other, since each library's threads go on spinning for a while after a call and
+    would be in the next one's way. What a GPU takes alone, by CUDA events, is in ``extra``. A call that would take
+    longer than ``limit_s``, as the batch before tells, is left out with a reason.
     """
     with _no_collection():
         prepared = [_prepare(each, images, limit_s, found) for each in backends]
-        calls: dict[str, dict[str, Callable[[], object]]] = {"CPU": {}, "GPU": {}}
-        alone: dict[str, Timed] = {}
-        copying: dict[str, Callable[[], object]] = {}
-        for each in prepared:
-            name, place = each.opened.backend.name, each.opened.backend.place
-            if each.ready is None:
-                continue
-            calls[place][name] = each.ready
-            if isinstance(each.ready, OnGpu):
-                if not each.ready.self_waiting:
-                    alone[name] = Timed([each.ready.submit])
-                if where and each.opened.backend.host_too:
-                    copying[name] = each.ready.from_host()
         found.say(f"timing {_text(case)}")
-        stats = {**time_on_host_in_turns(calls["CPU"], plan), **time_on_host_in_turns(calls["GPU"], plan)}
-        from_host = time_on_host_in_turns(copying, plan)
-        gpu_alone = _alone(alone, plan)
+        times = _times(prepared, plan, where)
     for each in prepared:
         memory = {"images": HOST if each.opened.backend.place == "CPU" else DEVICE} if where else {}
-        _add(found, each, images, {**case, **memory}, stats, gpu_alone)
+        _add(found, each, images, {**case, **memory}, times)
     for each in prepared:
         name = each.opened.backend.name
-        if name in from_host:
-            found.add(Row(name, {**case, "images": HOST}, from_host[name], None, _figures(each, images, from_host)))
+        if name in times.from_host:
+            figures = _figures(each, images, times.from_host[name])
+            found.add(Row(name, {**case, "images": HOST}, times.from_host[name], None, figures))
     found.sample_clocks()
+
+
+@dataclass(frozen=True)
+class _Times:
+    """By backend: what a caller waits, the same from host memory, and what the GPU alone takes."""
+
+    waiting: Mapping[str, Stats]
+    from_host: Mapping[str, Stats]
+    alone: Mapping[str, Stats]
+
+
+def _times(prepared: Sequence[_Prepared], plan: Plan, from_host: bool) -> _Times:
+    ready = [(each.opened.backend, each.ready) for each in prepared if each.ready is not None]
+    waiting: dict[str, Stats] = {}
+    for backend, call in ready:
+        if backend.place == "CPU":
+            time.sleep(_QUIET_S)
+            waiting.update(time_on_host_in_turns({backend.name: call}, plan))
+    time.sleep(_QUIET_S if waiting else 0)
+    on_gpu = [(backend, call) for backend, call in ready if isinstance(call, OnGpu)]
+    waiting.update(time_on_host_in_turns({backend.name: call for backend, call in on_gpu}, plan))
+    copying = {backend.name: call.from_host() for backend, call in on_gpu if from_host and backend.host_too}
+    alone = {backend.name: Timed([call.submit]) for backend, call in on_gpu if not call.self_waiting}
+    return _Times(waiting, time_on_host_in_turns(copying, plan), _alone(alone, plan))
 
 
 def _prepare(each: Opened, images: Images, limit_s: float, found: Recording) -> _Prepared:
@@ -160,30 +173,25 @@ def _quality(logits: NDArray[np.float32], images: Images) -> dict[str, Any]:
     }
 
 
-def _add(
-    found: Recording, each: _Prepared, images: Images, case: Case, stats: dict[str, Stats], alone: dict[str, Stats]
-) -> None:
+def _add(found: Recording, each: _Prepared, images: Images, case: Case, times: _Times) -> None:
     backend = each.opened.backend
     if each.ready is None:
-        found.cannot(
-            backend.name, case, each.problem or "", precision=backend.precision, place=backend.place, what=backend.what
-        )
+        found.cannot(backend.name, case, each.problem or "", **about(backend))
         return
+    stats = times.waiting[backend.name]
     extra = _figures(each, images, stats)
-    if backend.name in alone:
-        extra["gpu_alone"] = alone[backend.name].without_samples().as_json()
-    each.opened.seen = len(images), stats[backend.name].median_us * 1e-6
-    found.add(Row(backend.name, case, stats[backend.name], None, extra))
+    if backend.name in times.alone:
+        extra["gpu_alone"] = times.alone[backend.name].without_samples().as_json()
+    each.opened.seen = len(images), stats.median_us * 1e-6
+    found.add(Row(backend.name, case, stats, None, extra))
 
 
-def _figures(each: _Prepared, images: Images, stats: dict[str, Stats]) -> dict[str, Any]:
-    backend = each.opened.backend
-    median_us = stats[backend.name].median_us
+def _figures(each: _Prepared, images: Images, stats: Stats) -> dict[str, Any]:
     return {
-        **about(backend),
+        **about(each.opened.backend),
         **each.extra,
-        "us_per_image": float(f"{median_us / len(images):.4g}"),
-        "images_per_s": round(len(images) / median_us * 1e6),
+        "us_per_image": float(f"{stats.median_us / len(images):.4g}"),
+        "images_per_s": round(len(images) / stats.median_us * 1e6),
     }
 
 
