@@ -19,7 +19,6 @@ from lenet_trt.benchmarks.record import Case, Row, Stats
 from lenet_trt.benchmarks.suite import Recording
 from lenet_trt.benchmarks.tables import duration
 from lenet_trt.cases import relative_error
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.gpu import gpus
 from lenet_trt.timing import Plan, Timed, time_in_turns, time_on_host_in_turns
 
@@ -215,10 +214,7 @@ def _alone(timed: dict[str, Timed], plan: Plan) -> dict[str, Stats]:
         from lenet_trt.benchmarks.workload import hold
     except ImportError:
         return {}
-    try:
-        return time_in_turns(timed, stream().handle, hold, plan)
-    except LenetTrtError:
-        return {}
+    return time_in_turns(timed, stream().handle, hold, plan)
 
 
 def _text(case: Case) -> str:
