@@ -136,7 +136,7 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
         axes.annotate(
             text,
             (x, y),
-            (-2, 4) if last else (6, 3),
+            (-2, 4) if last else (7, -11),
             textcoords="offset points",
             ha="right" if last else "left",
             color=INK[0],
