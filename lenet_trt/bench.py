@@ -7,6 +7,7 @@ import importlib
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -69,14 +70,13 @@ def command(arguments: argparse.Namespace) -> int:
     options = Options(
         quick=arguments.quick,
         batches=tuple(arguments.batch) if arguments.batch else None,
-        command=_command(arguments, names),
         only=tuple(arguments.only),
         commit=arguments.commit,
     )
     status = 0
     for name in names:
         try:
-            record = _measure(name, options)
+            record = _measure(name, replace(options, command=_command(name, arguments)))
             _show(name, record, arguments, old.get(name))
         except UsageError:
             raise
@@ -91,12 +91,12 @@ def command(arguments: argparse.Namespace) -> int:
     return status
 
 
-def _command(arguments: argparse.Namespace, names: Sequence[str]) -> str:
-    """What to type to measure the same again."""
-    words = list(getattr(arguments, "command_line", ["lenet-trt", "bench", *names]))
-    if arguments.commit and arguments.commit in words:  # says what was measured, not how
-        at = words.index(arguments.commit)
-        del words[at - 1 : at + 1]
+def _command(name: str, arguments: argparse.Namespace) -> str:
+    """What to type to measure this suite again: what was done with the figures is left out."""
+    words = ["lenet-trt", "bench", name]
+    words += ["--quick"] if arguments.quick else []
+    for option, values in (("--batch", arguments.batch), ("--only", arguments.only)):
+        words += [option, *map(str, values)] if values else []
     return shlex.join(words)
 
 

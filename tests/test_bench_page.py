@@ -129,6 +129,12 @@ def test_the_write_ups_stand_beside_todays_figures(folder: Path) -> None:
     assert f"product: {duration(stats(320).median_us)}" in loops
 
 
+def test_the_page_says_what_to_type(folder: Path) -> None:
+    assert f"\n$ lenet-trt bench kernels ladder -o {folder}\n$ the command\n```" in _text(folder)
+    (folder / "ladder.json").write_text(as_json(replace(_ladder(), command="lenet-trt bench ladder --quick")))
+    assert f"$ lenet-trt bench kernels -o {folder}\n$ lenet-trt bench ladder --quick -o {folder}\n" in _text(folder)
+
+
 def test_a_record_that_is_interrupted_or_noisy_says_so(folder: Path) -> None:
     noisy = replace(_kernels(), interrupted=True)
     (folder / "kernels.json").write_text(as_json(noisy))

@@ -33,7 +33,7 @@ def records() -> dict[str, Record]:
 
 
 def test_the_committed_page_is_what_the_committed_records_make(records: dict[str, Record]) -> None:
-    made = page.page(records, list(page.pictures(records)), COMMAND, "images")
+    made = page.page(records, list(page.pictures(records)), "docs/results/h200", COMMAND, "images")
     assert (DOCS / "results.md").read_text(encoding="utf-8") == made, f"run `{COMMAND}`"
 
 

@@ -62,8 +62,12 @@ def picture_of(name: str) -> str:
     return PICTURES.get(name, f"bench_{name}.svg")
 
 
-def page(records: Records, drawn: Sequence[str], command: str, images: str) -> str:
-    """The page in Markdown. ``drawn`` are the pictures that there are, ``images`` is the folder that they are in."""
+def page(records: Records, drawn: Sequence[str], folder: str, command: str, images: str) -> str:
+    """The page in Markdown.
+
+    ``folder`` has the records, ``command`` makes the page from them; ``drawn`` are the pictures that there are, and
+    ``images`` is the folder that they are in, as seen from the page.
+    """
     first = next(iter(records.values()))
     lines = [
         f"# Measured on one {first.gpu or first.environment.get('cpu')}",
@@ -72,7 +76,7 @@ def page(records: Records, drawn: Sequence[str], command: str, images: str) -> s
         "made from the records; edit none by hand.",
         "",
         "```console gpu",
-        *dict.fromkeys(f"$ {record.command}" for record in records.values()),
+        *(f"$ {typed} -o {folder}" for typed in _commands(records)),
         f"$ {command}",
         "```",
         "",
@@ -88,6 +92,15 @@ def page(records: Records, drawn: Sequence[str], command: str, images: str) -> s
     for name, record in records.items():
         lines += _section(name, record, f"{images}/{picture_of(name)}" if picture_of(name) in drawn else None)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _commands(records: Records) -> Iterator[str]:
+    """What was typed; suites that were measured with the same options in one command."""
+    by_options: dict[str, list[str]] = {}
+    for name, record in records.items():
+        by_options.setdefault(record.command.replace(f" {name}", " {}", 1), []).append(name)
+    for typed, names in by_options.items():
+        yield typed.replace("{}", " ".join(names))
 
 
 def _machine(records: Records) -> Iterator[str]:
@@ -231,7 +244,7 @@ def _section(name: str, record: Record, picture: str | None) -> Iterator[str]:
     yield ""
     missing: dict[str, list[str]] = {}
     for row in record.rows:
-        if row.stats is None:
+        if row.stats is None and "source" not in row.extra:  # what a write-up says is shown beside today's figures
             case = " ".join(str(value) for value in row.case.values())
             missing.setdefault(row.why or "", []).append(f"{display_name(row)} ({case})" if case else display_name(row))
     if missing:
@@ -246,7 +259,7 @@ def files(folder: Path, output: Path, image_folder: Path, command: str) -> dict[
     records = read(folder)
     drawn = pictures(records)
     images = os.path.relpath(image_folder, output.parent)
-    text = page(records, list(drawn), command, images)
+    text = page(records, list(drawn), folder.as_posix(), command, images)
     return {output: text.encode(), **{image_folder / name: content for name, content in drawn.items()}}
 
 
