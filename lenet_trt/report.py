@@ -7,10 +7,11 @@ import json
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.reporting.content import Content, Run, headline
 from lenet_trt.timeline import Timeline, load
@@ -64,6 +65,7 @@ def content_of(
         optimized=optimized,
         commands=tuple(dict.fromkeys(command for command in made if command)),
         missing=reasons,
+        model_file=None if model is None else str(model),
     )
 
 
@@ -81,7 +83,12 @@ def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], 
         if model is None:
             return (), f"{path.name} has changed since the trace was made: give the model with --model"
         print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
-    return work_of(load_model(path), timeline.sizes), ""
+    loaded = load_model(path)
+    open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
+    unknown = sorted(open_axes - set(timeline.sizes) - {""})
+    if unknown:
+        return (), f"the trace does not say how large {', '.join(unknown)} was: give it with --sizes {unknown[0]}=N"
+    return work_of(loaded, timeline.sizes), ""
 
 
 def ceilings_of(timeline: Timeline, name: str | None) -> tuple[Ceilings | None, str]:
@@ -105,6 +112,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="what lenet-trt profile wrote")
     parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace cannot find it")
+    parser.add_argument(
+        "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
+    )
     parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
     parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
     parser.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
@@ -119,7 +129,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Write the report, or print it."""
     from lenet_trt.reporting.document import document
 
-    timeline = load(arguments.timeline)
+    timeline = _with_sizes(load(arguments.timeline), arguments.sizes)
     ceilings, problem = ceilings_of(timeline, arguments.datasheet)
     content = content_of(
         timeline,
@@ -147,6 +157,16 @@ def command(arguments: argparse.Namespace) -> int:
             print("\n".join(f"not known: {why}" for why in content.missing.values()))
         print(f"report  {output}")
     return 0
+
+
+def _with_sizes(timeline: Timeline, given: str) -> Timeline:
+    sizes = dict(timeline.sizes)
+    for part in filter(None, given.split(",")):
+        name, _, value = part.partition("=")
+        if not name or not value.isdigit():
+            raise UsageError(f"--sizes has {part!r}; wanted NAME=N, such as n=32")
+        sizes[name] = int(value)
+    return replace(timeline, sizes=sizes)
 
 
 def _rendered(content: Content, suffix: str) -> bytes:

@@ -75,7 +75,8 @@ class Change:
 class Content:
     """A run, what it is compared with, and why something cannot be said.
 
-    ``missing`` has a reason for each part that is not there: "roofline", "model".
+    ``missing`` has a reason for each part that is not there: "roofline". ``model_file`` is the model that was given for
+    a trace that names none.
     """
 
     run: Run
@@ -85,11 +86,12 @@ class Content:
     optimized: Mapping[str, Any] | None = None
     commands: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    model_file: str | None = None
 
     @property
     def model(self) -> str:
         """The model's file name."""
-        named = self.run.timeline.model
+        named = self.run.timeline.model or self.model_file
         return named.replace("\\", "/").rpartition("/")[2] if named else "a traced run"
 
     @property
@@ -152,7 +154,7 @@ class Content:
         timeline = self.run.timeline
         return {
             "schema": SCHEMA,
-            "model": timeline.model,
+            "model": timeline.model or self.model_file,
             "gpu": self.gpu,
             "end_to_end_us": self.run.ledger.end_to_end_us,
             "floor_us": self.floor_us,

@@ -124,7 +124,10 @@ def _rows(timeline: Timeline) -> Iterable[tuple[str, str, list[Bar]]]:
         said = f", thread {thread}" if len(threads) > 1 else ""
         yield f"Ranges (NVTX){said}", "range", [_range_bar(one) for one in timeline.ranges if one.thread == thread]
         yield f"Host: CUDA calls{said}", "host", [_call_bar(one) for one in timeline.api_calls if one.thread == thread]
-    for stream in sorted({one.stream for one in timeline.activities}):
+    busy: dict[int, float] = {}
+    for one in timeline.activities:
+        busy[one.stream] = busy.get(one.stream, 0.0) + one.us
+    for stream in sorted(busy, key=lambda stream: (-busy[stream], stream)):
         bars = [_activity_bar(one) for one in timeline.activities if one.stream == stream]
         yield f"GPU: stream {stream}", "gpu", bars
 
