@@ -54,7 +54,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Optimize one model; print what was chosen and the paths written."""
     from lenet_trt.model import load_model
     from lenet_trt.optimizing import written
-    from lenet_trt.optimizing.bench import Bench, sources
+    from lenet_trt.optimizing.bench import TRIED, Bench, sources
     from lenet_trt.optimizing.journal import Journal, Remembered
     from lenet_trt.optimizing.markdown import headline
     from lenet_trt.optimizing.result import optimize
@@ -78,15 +78,16 @@ def command(arguments: argparse.Namespace) -> int:
         "where": about["where"],
     }
     journal = Journal(folder / written.STATE, identity, restart=arguments.restart)
-    tried = folder / written.TRIED
     if journal.note:
         _log(journal.note)
     if not journal.resumes:
-        shutil.rmtree(tried, ignore_errors=True)  # models that other kernels were put into
-    bench = Remembered(Bench(space, settings, tried, _log), journal)
+        shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
+    bench = Remembered(Bench(space, settings, folder, _log), journal)
     optimized = optimize(settings.batches, space, bench, _log)
     paths, record = written.write(folder, path.stem, space, optimized, about)
-    shutil.rmtree(tried, ignore_errors=True)
+    if settings.runtime == "tensorrt":
+        paths += _engines(folder, record, settings)
+    shutil.rmtree(folder / TRIED, ignore_errors=True)
     if arguments.json:
         print(json.dumps({**record, "written": [str(each) for each in paths]}, indent=2))
     else:
@@ -121,7 +122,7 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     if arguments.labels and not arguments.images:
         raise UsageError("--labels needs --images")
     return Settings(
-        runtime=arguments.runtime,
+        runtime=_runtime(arguments.runtime, arguments.flavor),
         batches=batches,
         plugins=arguments.plugins,
         tolerance=arguments.tolerance,
@@ -131,6 +132,39 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
         recorder=arguments.recorder,
         flavor=arguments.flavor,
     )
+
+
+def _runtime(asked: str, flavor: str) -> str:
+    """With TensorRT installed, and a GPU that it takes, engines are what is optimized.
+
+    Raises:
+        LenetTrtError: engines were asked for, and there is nothing here to time them on.
+    """
+    from lenet_trt.flavor import installed, select
+    from lenet_trt.gpu import first_gpu, gpus
+
+    gpu = first_gpu()
+    if asked == "tensorrt" and gpu is None:
+        raise LenetTrtError(
+            f"--runtime tensorrt: engines are timed on a GPU, and there is none here ({gpus().problem}): "
+            "take --runtime ort-cpu to see what would be tried"
+        )
+    if asked != "auto" or gpu is None or not any(installed().values()):
+        return asked
+    return "tensorrt" if select(flavor).supports(gpu) else asked
+
+
+def _engines(folder: Path, record: dict[str, Any], settings: Settings) -> list[Path]:
+    """The engine of each model that was chosen, for each of its batch sizes."""
+    from lenet_trt.optimizing.bench import engine_of
+
+    made = []
+    for model in record["models"]:
+        source = folder / model["path"]
+        for batch in model["batches"]:
+            name = source.stem if batch is None or len(model["batches"]) == 1 else f"{source.stem}-n{batch}"
+            made.append(engine_of(source, folder / f"{name}.engine", batch, settings))
+    return made
 
 
 def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space: Space) -> dict[str, Any]:
@@ -145,8 +179,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
     if settings.runtime == "tensorrt":
         from lenet_trt.flavor import select
 
-        flavor = select(settings.flavor)
-        where, how = f"{flavor.product} {flavor.version}", HOW_ON_GPU
+        where, how = select(settings.flavor).product, HOW_ON_GPU
     else:
         with closing(load(path, settings.runtime)) as network:
             where, how = network.where, HOW_ON_GPU if network.on_device is not None else HOW_ON_HOST

@@ -12,17 +12,22 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from lenet_trt import timeline
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.evaluate import random_inputs
 from lenet_trt.export.cases import MatMulCase, matmul_onnx
+from lenet_trt.gpu import first_gpu
+from lenet_trt.ledger import ledger
 from lenet_trt.model import load_model
 from lenet_trt.optimizing import gate, written
+from lenet_trt.optimizing.bench import Bench
 from lenet_trt.optimizing.markdown import headline, report
 from lenet_trt.optimizing.records import Accuracy
 from lenet_trt.optimizing.result import optimize
+from lenet_trt.optimizing.settings import Settings
 from lenet_trt.runtimes.ort import runner
-from lenet_trt.sidecar import FileRecord
+from lenet_trt.sidecar import FileRecord, read_sidecar
 from test_optimize_rules import SLOW, Clock, lenet5_space
 
 ABOUT = {
@@ -98,6 +103,34 @@ def test_a_model_that_no_kernel_fits_is_left_as_it_is(tmp_path: Path, capsys: py
     assert (tmp_path / "out" / "optimize.md").is_file()
 
 
+def test_the_traces_stay_for_the_report(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run / "matmul.optimized"
+    record = json.loads((folder / "optimize.json").read_text())
+    (seen,) = record["batches"][-1]["observed"]
+    trace = timeline.load(folder / seen["timeline"])
+    assert ledger(trace).end_to_end_us == pytest.approx(seen["end_to_end_us"])
+    assert not (folder / "tried").exists()
+
+
+def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
+    """The same loop builds engines where TensorRT is: here for a GPU that is not here, so that they cannot be timed."""
+    plan = next(p for p in lenet5_space().candidates if [piece.kernel for piece in p.pieces] == ["lenet5"])
+    bench = Bench(lenet5_space(), Settings(runtime="tensorrt", batches=(4,), flavor="rtx", sms=("8.6",)), tmp_path)
+    engine = bench.file(plan, 4)
+    sidecar = read_sidecar(engine.with_suffix(".json"))
+    assert [entry["kernel"] for entry in sidecar.plugins] == ["lenet5"]
+    assert sidecar.tensors["images"]["profile"]["opt"] == [4, 1, 28, 28]
+    assert sidecar.mismatch(engine.parent) is None
+    assert bench.file(plan, 4) == engine
+
+
+def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if first_gpu() is not None:
+        pytest.skip("there is a GPU")
+    assert main(["optimize", str(lenet5), "--runtime", "tensorrt"]) == 1
+    assert "engines are timed on a GPU, and there is none here" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -130,7 +163,12 @@ def optimized(costs: dict[str, float], batches: tuple[int, ...], **more: Any) ->
 
 def test_the_fused_model_is_left_with_a_sidecar_that_vouches_for_it(tmp_path: Path, lenet5: Path) -> None:
     paths, record = written.write(tmp_path, "lenet5", lenet5_space(), optimized({"lenet5": 6}, (1, 8)), ABOUT)
-    assert [path.name for path in paths] == ["lenet5.fused.onnx", "lenet5.fused.json", "optimize.json", "optimize.md"]
+    assert [path.name for path in paths] == [
+        "lenet5.fused.onnx",
+        "lenet5.fused.onnx.json",
+        "optimize.json",
+        "optimize.md",
+    ]
     fused = load_model(paths[0])
     assert [node.op_type for node in fused.graph.node] == ["lenet5"]
     sidecar = json.loads(paths[1].read_text())

@@ -11,7 +11,7 @@ import pytest
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.model import load_model
 from lenet_trt.optimizing.bench import observation
-from lenet_trt.optimizing.decide import LEAST_GAIN, best, crossings, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimizing.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimizing.journal import Journal, Remembered
 from lenet_trt.optimizing.loop import optimize_at
 from lenet_trt.optimizing.records import Accuracy, Observation, ObservedRow
@@ -72,6 +72,17 @@ def test_a_trace_without_nodes_promises_all_there_is() -> None:
     blind = Observation(50, (ObservedRow(None, (), 40, 0),))
     assert promise_us(plan_of([B]), PLAIN, blind, blind, {}, no_floor) == 50
     assert promise_us(plan_of([B]), PLAIN, Observation(50, ()), blind, {}, no_floor) == 50
+
+
+def test_what_a_candidate_costs_elsewhere_is_told() -> None:
+    """The whole of a broken fusion: n3 was part of its neighbour, and now has a reformat before it."""
+    before = Observation(20, (ObservedRow("n1", ("n1",), 5, 0), ObservedRow("n2 + n3", ("n2", "n3"), 12, 0)))
+    candidate = plan_of([Piece("c", ("n1",))])
+    after = seen({"c": 1, "reformat": 3, "n2 + n3": 13})
+    assert elsewhere_us(candidate, before, after, {candidate.pieces[0]: "c"}, {}) == 4
+    assert elsewhere_us(candidate, Observation(20, ()), after, {candidate.pieces[0]: "c"}, {}) is None
+    instead = seen({"whole": 6, "n4": 2})
+    assert elsewhere_us(plan_of([A]), instead, seen({"a": 3, "n3": 1, "n4": 2}), {A: "a"}, {WHOLE: "whole"}) == 1
 
 
 def test_candidates_are_tried_most_promising_first_and_not_below_the_noise() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +29,22 @@ from lenet_trt.run import classify, image_size, load
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import ports
 from lenet_trt.stats import Stats
+from lenet_trt.timeline import Timeline, save
 from lenet_trt.work import Network as WorkNetwork
 from lenet_trt.work import network_of
 
 if TYPE_CHECKING:
     from lenet_trt.floors import Ceilings
-    from lenet_trt.timeline import Timeline
     from lenet_trt.work import NodeWork
 
 PLAIN = Plan()
+# In the output folder.
+TRIED = "tried"
+TIMELINES = "timelines"
 
 
 class Bench:
-    """Measures plans of one model; ``folder`` takes the models that are tried."""
+    """Measures plans of one model; ``folder`` takes the models that are tried, and the traces."""
 
     def __init__(
         self, space: Space, settings: Settings, folder: Path, log: Callable[[str], None] = lambda _: None
@@ -71,7 +75,7 @@ class Bench:
 
         Where nothing can trace it here, the answer has no rows, and says why.
         """
-        path = self._file(plan, batch)
+        path = self.file(plan, batch)
         try:
             trace = profile_model(
                 path, self._settings.runtime, batch=batch, recorder=self._settings.recorder, trust=True
@@ -81,7 +85,9 @@ class Bench:
             self._log(f"not traced ({error}): every candidate is tried")
             return Observation(stats.median_us, (), why=str(error))
         nodes = self._work(plan, batch)
-        return observation(trace, nodes, self.ceilings)
+        name = f"{TIMELINES}/{plan.key}.json" if batch is None else f"{TIMELINES}/{plan.key}-n{batch}.json"
+        save(trace, self._folder / name)
+        return replace(observation(trace, nodes, self.ceilings), timeline=name)
 
     def check(self, plan: Plan, batch: int | None) -> Accuracy:
         """Compare a plan's outputs with the reference, and count right answers where there are labels."""
@@ -120,30 +126,20 @@ class Bench:
         arithmetic = "split" if together.arithmetic == "fp32" else together.arithmetic
         return floor_us(together.work, arithmetic, self.ceilings, launch=False)
 
-    def _file(self, plan: Plan, batch: int | None) -> Path:
+    def file(self, plan: Plan, batch: int | None) -> Path:
         """The plan's model on disk: ONNX, or the engine built of it."""
-        path = self._folder / f"{plan.key}.onnx"
+        path = self._folder / TRIED / f"{plan.key}.onnx"
         if not path.is_file():
             write_atomic(path, self._space.fitted(plan).model.SerializeToString())
         return path if self._settings.runtime != "tensorrt" else self._engine(path, plan, batch)
 
     def _engine(self, path: Path, plan: Plan, batch: int | None) -> Path:
-        from lenet_trt.build import build
-        from lenet_trt.request import Request as BuildRequest
-
         name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
         self._log(f"building {name}")
-        request = BuildRequest(
-            onnx=path,
-            batch=None if batch is None else str(batch),
-            flavor=self._settings.flavor,
-            sms=("current",),
-            output=self._folder / name,
-        )
-        return build(request).engine
+        return engine_of(path, path.with_name(name), batch, self._settings)
 
     def _loaded(self, plan: Plan, batch: int | None) -> closing[Network]:
-        return closing(load(self._file(plan, batch), self._settings.runtime, trust=True))
+        return closing(load(self.file(plan, batch), self._settings.runtime, trust=True))
 
     def _arrays(self, batch: int | None) -> list[NDArray[Any]]:
         if self._inputs is None or self._inputs[0] != batch:
@@ -204,6 +200,16 @@ class Bench:
 def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     found = network(*arrays)
     return list(found) if isinstance(found, tuple) else [found]
+
+
+def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -> Path:
+    """Build an engine for one batch size and the GPU that is here (or those in the settings)."""
+    from lenet_trt.build import build
+    from lenet_trt.request import Request as BuildRequest
+
+    size = None if batch is None else str(batch)
+    request = BuildRequest(onnx=onnx, batch=size, flavor=settings.flavor, sms=settings.sms, output=engine)
+    return build(request).engine
 
 
 def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:

@@ -74,6 +74,23 @@ def promise_us(
     return cost - floor - returns
 
 
+def elsewhere_us(
+    candidate: Plan, before: Observation, after: Observation, new_nodes: Mapping[Piece, str], out: Mapping[Piece, str]
+) -> float | None:
+    """How much more the other nodes cost with the candidate than without it; None where one was not traced.
+
+    ``new_nodes`` are the plugin nodes with it, ``out`` those of the pieces that it pushed out. The time was measured
+    end to end, so a plugin pays for this in any case; here it is only told.
+    """
+    if not all(any(row.node is not None for row in seen.rows) for seen in (before, after)):
+        return None
+    covered = {node for piece in candidate.pieces for node in piece.nodes} | set(out.values())
+    own = {new_nodes[piece] for piece in candidate.pieces}
+    untouched = sum(row.cost_us for row in before.rows if row.node is not None and not covered & {row.node, *row.nodes})
+    now = sum(row.cost_us for row in after.rows if row.node is not None and not own & {row.node, *row.nodes})
+    return now - untouched
+
+
 def ranked(promises: Mapping[Plan, float], noise: float) -> Ranked:
     """Put candidates in order; of two that promise the same the one with more nodes first."""
 

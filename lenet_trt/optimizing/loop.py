@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.optimizing.decide import attempt, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimizing.decide import attempt, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimizing.records import Accuracy, BatchOutcome, Observation, Trial
 from lenet_trt.optimizing.space import Plan, Space
 from lenet_trt.stats import Stats
@@ -70,8 +71,11 @@ def optimize_at(
         log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
         if trial.kept and trial.new is not None:
             current, noise = trial.after, noise_us(trial.new)
-            seen = bench.observe(current, batch)
+            before, seen = seen, bench.observe(current, batch)
             observed.append((current, seen))
+            out = {piece: names[piece] for piece in trial.before.changed_by(candidate)}
+            cost = elsewhere_us(candidate, before, seen, space.fitted(current).nodes, out)
+            trials[-1] = replace(trial, elsewhere_us=cost)
 
 
 def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:

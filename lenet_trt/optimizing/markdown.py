@@ -87,7 +87,7 @@ def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
                 _interval(trial["old"]),
                 _interval(trial["new"]),
                 _accuracy(trial["accuracy"]),
-                ("kept: " if trial["kept"] else "not kept: ") + trial["reason"],
+                ("kept: " if trial["kept"] else "not kept: ") + trial["reason"] + _elsewhere(trial["elsewhere_us"]),
             ]
             for trial in outcome["trials"]
         ]
@@ -118,6 +118,9 @@ def _ledger(seen: Mapping[str, Any]) -> Iterator[str]:
     ]
     rows.append(["sum", *(f"{ledger['total'][term]:,.2f}" for term in shown), ""])
     yield from _table(["node", *(names[term] + ", us" for term in shown), "kernel"], rows)
+    if seen["timeline"]:
+        yield ""
+        yield f"The trace: `{_safe(seen['timeline'])}` (lenet-trt report shows it)."
     for note in ledger["notes"]:
         yield ""
         yield f"Note: {_safe(note)}."
@@ -138,6 +141,11 @@ def _accuracy(found: Mapping[str, Any] | None) -> str:
     if found["labelled"]:
         said += f", {found['correct']} of {found['labelled']} right (before {found['plain_correct']})"
     return said
+
+
+def _elsewhere(us: float | None) -> str:
+    """What the nodes that were not touched cost more: it is in the times, and said by itself."""
+    return "" if us is None else f"; the nodes around it cost {us:+,.2f} us"
 
 
 def _stats(entry: Mapping[str, Any], plan: object) -> Mapping[str, Any]:

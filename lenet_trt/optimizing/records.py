@@ -22,7 +22,10 @@ class ObservedRow:
 
 @dataclass(frozen=True)
 class Observation:
-    """Where a plan's time goes. Without ``rows`` nothing could be traced: ``why`` says so."""
+    """Where a plan's time goes. Without ``rows`` nothing could be traced: ``why`` says so.
+
+    ``timeline`` names the trace's file in the output folder, for ``lenet-trt report``.
+    """
 
     end_to_end_us: float
     rows: tuple[ObservedRow, ...]
@@ -30,6 +33,7 @@ class Observation:
     findings: tuple[Mapping[str, Any], ...] = ()
     source: str = ""
     why: str | None = None
+    timeline: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -74,7 +78,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate, tried on a plan: what was promised, and what came of it."""
+    """One candidate, tried on a plan: what was promised, and what came of it.
+
+    ``elsewhere_us`` is how much more the nodes cost that the candidate did not touch, where it was kept and traced:
+    fusion that it broke, reformats that it added.
+    """
 
     candidate: Plan
     before: Plan
@@ -86,6 +94,7 @@ class Trial:
     accuracy: Accuracy | None = None
     old: Stats | None = None
     new: Stats | None = None
+    elsewhere_us: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -100,6 +109,7 @@ class Trial:
             "accuracy": self.accuracy.as_dict() if self.accuracy else None,
             "old": self.old.as_json() if self.old else None,
             "new": self.new.as_json() if self.new else None,
+            "elsewhere_us": self.elsewhere_us,
         }
 
 

@@ -15,7 +15,7 @@ class Settings:
 
     ``batches`` are sizes of the first axis; empty for a model whose shapes are fixed. ``labels`` and ``images`` name
     labelled data; without them a classifier of MNIST's digits is held against the MNIST test set. ``recorder`` is what
-    traces (see ``lenet-trt profile``).
+    traces (see ``lenet-trt profile``). ``flavor`` and ``sms`` are of the engines, with the runtime "tensorrt".
     """
 
     runtime: str = "auto"
@@ -27,6 +27,7 @@ class Settings:
     labels: str | None = None
     recorder: str = "auto"
     flavor: str = "auto"
+    sms: tuple[str, ...] = ("current",)
     timing: TimingPlan = field(default_factory=lambda: TimingPlan(rounds=20, burst=8))
 
     def files(self) -> tuple[Path, ...]:

@@ -18,7 +18,6 @@ SCHEMA = 1
 RECORD = "optimize.json"
 REPORT = "optimize.md"
 STATE = "state.json"
-TRIED = "tried"
 
 
 def write(
@@ -49,7 +48,7 @@ def write(
             "times": _times(optimized, plan, batches),
             **about,
         }
-        contents[(folder / name).with_suffix(".json")] = _json(sidecar)
+        contents[folder / f"{name}.json"] = _json(sidecar)  # NAME.fused.json is an engine's
         models.append({"path": name, "batches": batches, "plan": plan.as_list()})
     record = {"schema": SCHEMA, **about, "models": models, **optimized.as_dict()}
     contents[folder / RECORD] = _json(record)
