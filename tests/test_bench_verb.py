@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 import bench_data
+from documents import ROOT, commands, fenced
 from lenet_trt import bench
 from lenet_trt.benchmarks.record import as_json, load
 from lenet_trt.cli import main
@@ -153,3 +157,19 @@ def test_every_suite_is_a_module_with_measure_and_charts() -> None:
         module = bench.suite(name)
         assert callable(module.measure)
         assert callable(module.charts)
+
+
+def test_the_commands_and_the_program_of_the_page_work(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "bench.md"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    lines = commands(page)
+    assert len(lines) == 3
+    (program,) = fenced(page, "python")
+    (tmp_path / "program.py").write_text(program)
+    for line in [*lines, f"{sys.executable} program.py"]:
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"$ {line}\n{done.stderr}"
+        assert done.stdout, f"$ {line} printed nothing"
+    assert (tmp_path / "bench" / "README.md").is_file()
+    for name in set(bench.SUITES) - {"sorting"}:
+        assert f"| `{name}` |" in page.read_text()
