@@ -149,7 +149,8 @@ def timeline_section(timeline: Timeline) -> Markup:
         "timeline",
         "Timeline",
         view,
-        element("noscript", sections.missing("The picture needs JavaScript; the table has the same of one inference.")),
+        # Not in a noscript element: the script may also be kept from running by a policy of the place that shows the page.
+        element("p", _NO_SCRIPT, class_="missing", id="timeline-missing"),
         element("details", element("summary", "One inference as a table"), _listed(timeline)),
         Markup(
             '<script type="application/json" id="timeline-data">'
@@ -159,6 +160,7 @@ def timeline_section(timeline: Timeline) -> Markup:
     )
 
 
+_NO_SCRIPT = "The picture needs JavaScript; the table has the same of one inference."
 _EMPTY = "Pick a bar to read of it here: click it, or press N in the picture."
 
 

@@ -357,6 +357,7 @@
     });
   }
   document.getElementById("timeline-part").hidden = false;
+  document.getElementById("timeline-missing").hidden = true;
   const recolour = () => { readColours(); draw(); };
   onTheme.push(recolour);
   for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", () => { readColours(); paint(); });
