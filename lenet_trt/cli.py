@@ -20,6 +20,7 @@ VERBS = {
     "profile": ("lenet_trt.profile", "trace a network, or read a trace: what the GPU and the host did, and when"),
     "run": ("lenet_trt.run", "classify images with an engine, an ONNX or a fused ONNX file"),
     "bench": ("lenet_trt.bench", "measure kernels, networks and backends: tables, records and pictures"),
+    "roofline": ("lenet_trt.roofline", "say what each node has to do and how long the hardware would need"),
     "report": ("lenet_trt.report", "say on one page where the time of a traced run went"),
     "optimize": ("lenet_trt.optimize", "put plugins in the place of layers that lose time, and prove it"),
     "plugins": ("lenet_trt.plugins.__main__", "list the kernels: what each replaces, its types, targets and gain"),
