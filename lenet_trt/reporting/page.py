@@ -149,7 +149,7 @@ def timeline_section(timeline: Timeline) -> Markup:
         "timeline",
         "Timeline",
         view,
-        # Not in a noscript element: the script may also be kept from running by a policy of the place that shows the page.
+        # Not in a noscript element: a policy of the place that shows the page may keep the script from running as well.
         element("p", _NO_SCRIPT, class_="missing", id="timeline-missing"),
         element("details", element("summary", "One inference as a table"), _listed(timeline)),
         Markup(
