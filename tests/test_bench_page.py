@@ -122,6 +122,16 @@ def test_goals_are_held_against_the_record(folder: Path) -> None:
     assert "23x torch.matmul" in matmul
 
 
+def test_what_the_runtime_and_the_host_add_is_held_against_its_goals(folder: Path) -> None:
+    for alone_us, waits_us, verdict in ((5.5, 9.0, "within"), (7.0, 30.0, "beyond")):
+        row = Row("lenet5 kernel", {"batch": 1}, stats(waits_us), None, _sweep_extra(alone_us))
+        (folder / "sweep.json").write_text(as_json(record(row, environment=HERE)))
+        (line,) = [line for line in _text(folder).splitlines() if "inside the `graph` runtime" in line]
+        assert f"{verdict} the 1.5 us" in line
+        assert f"{verdict} the 10 us" in line
+        assert duration(stats(waits_us).median_us) in line
+
+
 def test_the_write_ups_stand_beside_todays_figures(folder: Path) -> None:
     (loops,) = [line for line in _text(folder).splitlines() if "Conv of 10,000 images, loops" in line]
     assert "11.70 s" in loops
@@ -191,6 +201,11 @@ def test_goals_and_quotations_name_rows_that_suites_measure() -> None:
     assert len({goal.workload for goal in GOALS}) == len(GOALS)
     for goal in GOALS:
         assert re.fullmatch(r"lenet5 fp(16|32) n=\d+|(matmul|conv5x5_bias(_relu_pool2)?) fp(16|32)", goal.workload)
+
+
+def _sweep_extra(alone_us: float) -> dict[str, Any]:
+    alone = {"median_us": alone_us, "low_us": alone_us, "high_us": alone_us}
+    return {"precision": "fp32", "place": "GPU", "error": 1e-7, "us_per_image": 9.0, "gpu_alone": alone}
 
 
 def _text(folder: Path) -> str:
