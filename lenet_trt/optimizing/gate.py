@@ -66,13 +66,17 @@ def reference(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[ND
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     program = TorchProgram(in_float64(model), device)
     wide = [np.asarray(array, np.float64) if array.dtype.kind not in "iub" else array for array in arrays]
-    with torch.no_grad():
-        outputs = program.run([torch.from_numpy(array).to(device) for array in wide], {})
-        results = [output.cpu().numpy() for output in outputs]
-    del outputs, program
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-    return results
+    try:
+        with torch.no_grad():
+            outputs = program.run([torch.from_numpy(array).to(device) for array in wide], {})
+            return [output.cpu().numpy() for output in outputs]
+    except torch.OutOfMemoryError as error:
+        raise LenetTrtError("the GPU has not enough memory for float64") from error
+    finally:
+        outputs = []
+        del program
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:
