@@ -7,16 +7,20 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper, parser
 
+from lenet_trt.counting.operators import PRODUCTS
 from lenet_trt.counting.shapes import Tensor
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors import Work
 from lenet_trt.fuse import fuse
 from lenet_trt.model import load_lenet5
+from lenet_trt.profiles import inputs_of
+from lenet_trt.registry import kernels
 from lenet_trt.work import NodeWork, fused_work, network_of, work_of
+from networks import Network, model_of, networks
 
 LENET5_FLOPS = 563_280
 
@@ -223,6 +227,22 @@ def test_however_nodes_are_fused_operations_stay_and_bytes_never_grow(lenet5: on
     assert fused.flops == sum(entry.work.flops for entry in chosen)
     assert fused.read_bytes <= sum(entry.work.read_bytes for entry in chosen)
     assert fused.written_bytes <= sum(entry.work.written_bytes for entry in chosen)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(network=networks(), batch=st.sampled_from([1, 6]))
+def test_plugins_count_the_products_of_what_they_replace(network: Network, batch: int) -> None:
+    plain = model_of(network)
+    sizes = {axis: batch for axes in inputs_of(plain).values() for axis in axes if isinstance(axis, str)}
+    before, after = work_of(plain, sizes), work_of(fuse(plain, "auto").model, sizes)
+
+    def products(nodes: list[NodeWork]) -> int:
+        kinds = {*PRODUCTS, *(name for name in kernels() if name != "maxpool2")}
+        return sum(entry.work.flops for entry in nodes if entry.op in kinds)
+
+    assert products(after) == products(before)
+    zeros = 4 * 256  # a plugin reads a bias of zeros where the layer has none; all here have fewer than 256 channels
+    assert sum(e.work.total_bytes for e in after) <= sum(e.work.total_bytes for e in before) + zeros
 
 
 def test_types_have_their_sizes() -> None:
