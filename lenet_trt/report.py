@@ -55,7 +55,7 @@ def content_of(
     reasons = dict(missing or {})
     nodes, problem = _nodes(timeline, model)
     if problem:
-        reasons["roofline"] = problem
+        reasons["roofline"] = "; ".join(filter(None, (reasons.get("roofline"), problem)))
     made = [timeline.command, *(() if before is None else (before.command,)), *commands]
     return Content(
         run=run_of(timeline, label, nodes, ceilings),
@@ -98,11 +98,13 @@ def ceilings_of(timeline: Timeline, name: str | None) -> tuple[Ceilings | None, 
 
     if name is not None:
         return datasheet(name), ""
+    traced = timeline.environment.get("gpu")
+    if not traced and timeline.environment.get("cpu"):
+        return None, "the trace is of a CPU, and ceilings are of GPUs"
     advice = "name the GPU with --datasheet, or make the report on the machine of the trace"
     if not gpus().devices:
         return None, f"the ceilings of the GPU are not known here, where there is no GPU: {advice}"
     found = measured_ceilings()
-    traced = timeline.environment.get("gpu")
     if traced and traced != found.gpu:
         return None, f"the trace is of {traced}, and the GPU here is {found.gpu}: {advice}"
     return found, ""

@@ -327,6 +327,17 @@ def test_what_is_not_known_is_said(made: Path, capsys: pytest.CaptureFixture[str
     assert "give it with --model" in (made / "r.html").read_text("utf-8")
 
 
+def test_a_trace_of_a_cpu_is_held_against_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = (Activity("layer", "MatMul", 1, 9, iteration=0, node="matmul"),)
+    cpu = {"gpu": None, "cpu": "a CPU"}
+    save(Timeline("x", environment=cpu, iterations=(Iteration(0, 0, 10),), activities=layers), tmp_path / "t.json")
+    assert main(["report", str(tmp_path / "t.json"), "-o", str(tmp_path / "r.html")]) == 0
+    assert "ceilings are of GPUs" in capsys.readouterr().out
+    html = (tmp_path / "r.html").read_text("utf-8")
+    assert "a traced run on a CPU" in re.sub(r"</?bdi>", "", html)
+    assert [row["label"] for row in data_of(html)["rows"]] == ["Layers"]  # type: ignore[index,call-overload]
+
+
 def test_open_sizes_are_asked_for_and_taken(made: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(traced(names=("conv1",), model=None, sizes={}), made / "open.json")
     given = ["report", str(made / "open.json"), "--model", str(lenet5), "--datasheet", "H200", "-o", str(made / "r.md")]

@@ -96,8 +96,9 @@ class Content:
 
     @property
     def gpu(self) -> str:
-        """The GPU of the trace."""
-        return str(self.run.timeline.environment.get("gpu") or "a GPU that the trace does not name")
+        """The GPU of the trace; the CPU where it was that."""
+        said = self.run.timeline.environment
+        return str(said.get("gpu") or said.get("cpu") or "a GPU that the trace does not name")
 
     @property
     def floor_us(self) -> float | None:

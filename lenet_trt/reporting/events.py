@@ -129,7 +129,8 @@ def _rows(timeline: Timeline) -> Iterable[tuple[str, str, list[Bar]]]:
         busy[one.stream] = busy.get(one.stream, 0.0) + one.us
     for stream in sorted(busy, key=lambda stream: (-busy[stream], stream)):
         bars = [_activity_bar(one) for one in timeline.activities if one.stream == stream]
-        yield f"GPU: stream {stream}", "gpu", bars
+        layers = all(bar.kind == "layer" for bar in bars)
+        yield "Layers" if layers and len(busy) == 1 else f"GPU: stream {stream}", "gpu", bars
 
 
 def _range_bar(one: HostRange) -> Bar:

@@ -287,7 +287,7 @@ def environment(content: Content) -> Markup:
         "sizes": sizes_text(timeline.sizes),
         "runtime": timeline.runtime or "not said",
         "traced by": timeline.source,
-        **flattened(timeline.environment),
+        **_written_out(flattened(timeline.environment)),
     }
     return section(
         "environment",
@@ -298,6 +298,10 @@ def environment(content: Content) -> Markup:
         or missing("The trace does not say which command made it."),
         [element("p", note, class_="note") for note in timeline.notes],
     )
+
+
+def _written_out(facts: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", " "): value for name, value in facts.items()}
 
 
 def _facts(facts: dict[str, str]) -> Sequence[Markup]:
