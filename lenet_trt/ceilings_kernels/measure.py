@@ -38,17 +38,17 @@ def measure(gpu: str) -> Ceilings:
     hold = _holder(stream, context)
     buffers = Buffers(context)
     ways = {**bandwidths(buffers, stream), **rates(stream, context)}
-    products, why_not = libraries(stream)
-    for arithmetic, way in products.items():
-        if arithmetic in ways:
-            ways[arithmetic]["cuBLAS"] = way
+    others, why_not = libraries(stream)
+    for what, (name, way) in others.items():
+        if what in ways:
+            ways[what][name] = way
     tried = {what: _achieved(entries, stream, hold) for what, entries in ways.items()}
     origins = {what: max(achieved, key=achieved.__getitem__) for what, achieved in tried.items()}
     best = {what: achieved[origins[what]] for what, achieved in tried.items()}
     launches = _launches(buffers, stream, hold)
     h2d, d2h = _transfers(buffers, stream, hold)
     ways.clear()
-    products.clear()
+    others.clear()
     _release_torch()
     notes = [] if why_not is None else [_without_cublas(why_not, context.sm)]
     return Ceilings(

@@ -25,6 +25,7 @@ RANDOM_BYTES = 64 << 20
 # A multiprocessor's: enough to keep it busy for several rounds of blocks.
 FMA_THREADS, MMA_WARPS = 8 * 2048, 128
 MATRIX = 8192
+FILLED_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ def rates(stream: Stream, context: Context) -> dict[str, Ways]:
     return found
 
 
-def libraries(stream: Stream) -> tuple[dict[str, Way], str | None]:
-    """Large products by cuBLAS, through torch; or why not."""
+def libraries(stream: Stream) -> tuple[dict[str, tuple[str, Way]], str | None]:
+    """What torch does, by what it is for: large products by cuBLAS, and filling memory; or why not."""
     try:
         import torch
     except ImportError:
@@ -126,8 +127,16 @@ def libraries(stream: Stream) -> tuple[dict[str, Way], str | None]:
         "fp16": product(a.half(), b.half()),
         "bf16": product(a.bfloat16(), b.bfloat16()),
     }
+    found = {name: ("cuBLAS", Way(2 * MATRIX**3, call)) for name, call in calls.items()}
+    block = torch.empty(FILLED_BYTES // 4, device="cuda")
+
+    def fill() -> None:
+        with torch.cuda.stream(outer):
+            block.fill_(1.234)
+
+    found["write"] = ("torch's fill", Way(FILLED_BYTES, fill))
     torch.cuda.synchronize()
-    return {name: Way(2 * MATRIX**3, call) for name, call in calls.items()}, None
+    return found, None
 
 
 def _variants(bound: Bound, pointers: Sequence[int], stream: Stream, amount: float, prefix: str, keep: object) -> Ways:
