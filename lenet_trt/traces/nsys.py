@@ -199,7 +199,7 @@ class _Reading:
         overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:
             notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us of the time shown.")
-        notes.extend(warnings(self._rows.database))
+        notes.extend(warnings(self._rows.database, {process_of(call.thread) for call in self._calls}))
 
 
 class _Inferences:

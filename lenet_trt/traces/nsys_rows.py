@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -228,11 +228,16 @@ def thread_of(thread: int) -> int:
     return thread & _THREAD
 
 
-def warnings(database: Database) -> list[str]:
-    """What Nsight Systems warned of, the same warning once."""
-    rows = list(database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity",)))
-    ranged = any(_RANGED in str(text) for text, _ in rows)
-    said = (" ".join(str(text).split()) for text, severity in rows if severity is None or severity in _WARNINGS)
+def warnings(database: Database, processes: Set[int] = frozenset()) -> list[str]:
+    """What Nsight Systems warned of, the same warning once; of programs other than ``processes`` only where none is."""
+    rows = list(database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity", "globalPid")))
+    ranged = any(_RANGED in str(text) for text, _, _ in rows)
+    said = [
+        " ".join(str(text).split())
+        for text, severity, process in rows
+        if (severity is None or severity in _WARNINGS)
+        and (not processes or process is None or process <= 0 or process in processes)
+    ]
     kept = (text for text in dict.fromkeys(said) if not (ranged and _ALWAYS_SAID.fullmatch(text)))
     return [f"Nsight Systems: {text}" for text in islice(kept, _MOST_WARNINGS)]
 

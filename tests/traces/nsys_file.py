@@ -44,7 +44,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "TARGET_INFO_SYSTEM_ENV": {"name": "TEXT", "value": "TEXT"},
     "META_DATA_CAPTURE": {"name": "TEXT", "value": "TEXT"},
     "META_DATA_EXPORT": {"name": "TEXT", "value": "TEXT"},
-    "DIAGNOSTIC_EVENT": {"severity": "INT", "text": "TEXT"},
+    "DIAGNOSTIC_EVENT": {"severity": "INT", "globalPid": "INT", "text": "TEXT"},
     "PROFILER_OVERHEAD": {"start": "INT", "end": "INT"},
 }
 

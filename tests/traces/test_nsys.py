@@ -307,6 +307,14 @@ def test_what_is_said_of_every_capture_range_is_not(tmp_path: Path) -> None:
     assert timeline_from(file.done()).notes == ("Nsight Systems: Buffers were dropped",)
 
 
+def test_warnings_about_programs_that_used_no_gpu_are_not_about_this_trace(tmp_path: Path) -> None:
+    file = two_inferences(tmp_path / "a.sqlite")
+    file.row("DIAGNOSTIC_EVENT", severity=2, globalPid=9 << 24, text="No CUDA events collected.")
+    file.row("DIAGNOSTIC_EVENT", severity=2, globalPid=PROCESS, text="of ours")
+    file.row("DIAGNOSTIC_EVENT", severity=2, globalPid=-(1 << 57), text="of the machine")
+    assert timeline_from(file.done()).notes == ("Nsight Systems: of ours", "Nsight Systems: of the machine")
+
+
 def test_the_command_is_put_together(tmp_path: Path) -> None:
     file = two_inferences(tmp_path / "a.sqlite")
     for name, value in (("COMMAND", "python3"), ("ARGUMENT_1", "a b"), ("ARGUMENT_0", "run.py"), ("PID", "0")):

@@ -117,6 +117,37 @@ def test_graphs_of_before_the_capture_range_have_no_nodes_and_it_says_so() -> No
     assert timeline.notes[0].startswith("110 activities are of CUDA graphs that were captured outside the trace")
 
 
+def test_a_trace_from_the_programs_start_knows_the_nodes_of_graphs_that_it_saw_made() -> None:
+    """The program's cudaProfilerStart bounds what counts, and the ranges of the capture before it are in the trace."""
+    timeline = trace("lenet5_whole")
+    assert kernels(timeline, 0) == kernels(trace("lenet5_inside"), 0)
+    assert len(timeline.iterations) == 5
+    assert timeline.notes == ()  # Nsight Systems warns of helper programs that use no GPU
+
+
+def test_layers_that_torch_runs_one_by_one() -> None:
+    timeline = trace("eager")
+    for index in range(5):
+        found = kernels(timeline, index)
+        assert list(dict.fromkeys(node for node, _ in found)) == NODES
+        assert len(found) == 19
+    copies = [(entry.direction, entry.bytes, entry.node) for entry in timeline.activities if entry.kind == "memcpy"]
+    assert copies == [("HtoD", 32 * 784 * 4, None), ("DtoH", 32 * 10 * 4, None)] * 5
+
+
+def test_the_ranges_of_torchs_operators_name_nodes_by_the_innermost() -> None:
+    timeline = trace("operators")
+    assert [node for node, _ in kernels(timeline, 3)] == [node for node, _ in kernels(timeline, 1)]
+    assert {node for node, _ in kernels(timeline, 3)} == {
+        "aten::cudnn_convolution",
+        "aten::add_",
+        "aten::clamp_min",
+        "aten::max_pool2d_with_indices",
+        "aten::addmm",
+    }
+    assert {entry.node for entry in timeline.activities if entry.kind == "memcpy"} == {"aten::copy_"}
+
+
 def test_the_fused_network_is_one_kernel() -> None:
     for name, node in (("fused_inside", "lenet5"), ("fused_outside", None)):
         timeline = trace(name)
