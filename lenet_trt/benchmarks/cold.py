@@ -35,6 +35,8 @@ from lenet_trt.gpu import first_gpu, gpus
 from lenet_trt.stats import summarize
 
 BATCH = 1
+# At most so many of each count: a round of all takes half a minute on a GPU.
+PROCESSES = 6
 TIMEOUT_S = 300
 # The fp32 networks of all libraries agree far better than that with float64.
 MOST_ERROR = 1e-4
@@ -120,12 +122,13 @@ def measure(options: Options) -> Record:
         why = {start: obstacle(start.backend, given) for start in starts}
         samples: dict[Start, list[Mapping[str, Any]]] = {start: [] for start in starts if why[start] is None}
         try:
-            take_turns(samples, why, given, options.plan.rounds, found)
+            take_turns(samples, why, given, min(options.plan.rounds, PROCESSES), found)
         finally:  # also what an interruption leaves
             for start in starts:
                 _add(found, start, batch, samples.get(start, []), why[start])
             found.details = {
                 "phases": dict(PHASES),
+                "processes": min(options.plan.rounds, PROCESSES),
                 "remedies": [remedy.as_json() for remedy in remedies(found.rows)],
                 "files": "in the operating system's memory: a process of each configuration ran before",
             }

@@ -51,9 +51,10 @@ def explained(rows: Sequence[Row], no_counters: str | None) -> list[str]:
             notes.append(_why_idle(timed))
     if notes:
         notes.append(
-            "kernels run: how much of the time between two answers a kernel ran, by ncu's times of single kernels; SM "
-            "active, SM throughput and DRAM: while they ran, several kernels weighted by time. A CUDA graph launches "
-            "the kernels that torch launches without one, so these were counted once."
+            "kernels run: how much of the time between two answers a kernel ran, by ncu's times of single kernels, "
+            "which count the start and the end of each, so that many short ones seem to fill all of it. SM active, SM "
+            "throughput and DRAM: while they ran, several kernels weighted by time. A CUDA graph launches the kernels "
+            "that torch launches without one, so these were counted once."
         )
     if no_counters is not None:
         notes.append(f"SM active, SM throughput and DRAM are missing: {no_counters}.")
