@@ -20,7 +20,7 @@ WANTED = (
 )
 _GZIP = b"\x1f\x8b"
 _SUFFIXES = (".nsys-rep", ".qdrep")
-_REPORT_MAGIC = b"QDSTRM"
+_REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 # A JSON file of this size is no timeline and no export of trtexec; it would not fit into memory either.
 _LARGEST_JSON = 2 << 30
 
@@ -48,6 +48,11 @@ def _one(path: Path) -> Timeline:
     if _is_report(path, start):
         with exported(path) as sqlite:
             return nsys.read(sqlite)
+    if path.suffix == ".qdstrm":
+        raise LenetTrtError(
+            f"{path} is what nsys recorded before it made a report of it: run QdstrmImporter -i {path}, which comes with "
+            "Nsight Systems, and give the .nsys-rep"
+        )
     if _is_json(start):
         text = _text(path)
         if _is_timeline(text):

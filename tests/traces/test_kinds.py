@@ -13,7 +13,7 @@ import pytest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.timeline import Activity, Iteration, Timeline, save
-from lenet_trt.traces import timeline_from
+from lenet_trt.traces import nsys_tool, timeline_from
 from traces.nsys_file import NsysFile
 
 
@@ -97,7 +97,7 @@ def test_several_files_are_those_of_trtexec(tmp_path: Path) -> None:
 def report(tmp_path: Path) -> Path:
     """A report, which nsys alone can read."""
     path = tmp_path / "run 1.nsys-rep"
-    path.write_bytes(b"\x10\x00report")
+    path.write_bytes(b"NVIDIA Tegra Profiler Report 36398880.\n\x0b")
     return path
 
 
@@ -115,6 +115,18 @@ def test_a_report_without_nsys(report: Path, monkeypatch: pytest.MonkeyPatch) ->
         timeline_from(report)
 
 
+def test_a_report_is_known_by_its_first_words_and_a_stream_by_its_name(
+    report: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lenet_trt.traces.nsys_tool.find_nsys", lambda: None)
+    with pytest.raises(LenetTrtError, match="which nsys alone can read"):
+        timeline_from(report.rename(report.with_name("renamed")))
+    stream = report.with_name("a.qdstrm")
+    stream.write_bytes(b"\x10\x00")
+    with pytest.raises(LenetTrtError, match="run QdstrmImporter -i"):
+        timeline_from(stream)
+
+
 def test_a_report_is_exported_by_nsys(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The program here copies an export to where it is told; what it was asked is checked."""
     small(tmp_path / "made.sqlite")
@@ -126,6 +138,18 @@ def test_a_report_is_exported_by_nsys(report: Path, tmp_path: Path, monkeypatch:
     assert asked.startswith("export --type sqlite --force-overwrite true --output ")
     assert asked.endswith(f"{report}\n")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["asked", "bin", "made.sqlite", "run 1.nsys-rep"]
+
+
+def test_nsys_is_found_where_installers_put_it_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("2024.6.2", "2025.10.1", "2025.3.1"):
+        program(tmp_path / version, "exit 0")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(nsys_tool, "_PLACES", (str(tmp_path / "none" / "*"), str(tmp_path / "*" / "nsys")))
+    assert nsys_tool.find_nsys() == tmp_path / "2025.10.1" / "nsys"
+    monkeypatch.setattr(nsys_tool, "_PLACES", ())
+    assert nsys_tool.find_nsys() is None
+    monkeypatch.setenv("PATH", str(tmp_path / "2024.6.2"))
+    assert nsys_tool.find_nsys() == tmp_path / "2024.6.2" / "nsys"
 
 
 def test_a_report_that_nsys_refuses(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
