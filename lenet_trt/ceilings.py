@@ -10,7 +10,7 @@ import sys
 import uuid
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,12 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     path = _cache_path(identity)
     if not refresh:
         with contextlib.suppress(OSError, LenetTrtError):  # not measured yet, or damaged
-            return ceilings_from_json(json.loads(_read(path)), path)
+            return _kept(path)
     from lenet_trt.ceilings_kernels.measure import measure
 
     print(f"measuring what the {identity['gpu']} can do (once; some seconds)", file=sys.stderr, flush=True)
     found = measure(str(identity["gpu"]))
-    found = Ceilings(**{**_fields(found), "details": {**found.details, "identity": identity}})
+    found = replace(found, details={**found.details, "identity": identity})
     try:
         write_atomic(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode())
     except LenetTrtError as error:
@@ -80,17 +80,13 @@ def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
         raise LenetTrtError(f"{path} holds no ceilings ({error}): measure again with --refresh") from error
 
 
-def _read(path: Path) -> str:
-    text = path.read_text(encoding="utf-8")
+def _kept(path: Path) -> Ceilings:
+    text = path.read_bytes()
     try:
-        json.loads(text)
-    except ValueError as error:
+        data = json.loads(text)
+    except ValueError as error:  # not JSON, or not even text
         raise LenetTrtError(f"{path} is not JSON ({error})") from error
-    return text
-
-
-def _fields(ceilings: Ceilings) -> dict[str, Any]:
-    return dict(vars(ceilings))
+    return ceilings_from_json(data, path)
 
 
 def _identity() -> dict[str, Any]:
