@@ -41,6 +41,7 @@ def content_of(
     model: Path | None = None,
     ceilings: Ceilings | None = None,
     before: Timeline | None = None,
+    before_model: Path | None = None,
     optimized: Mapping[str, Any] | None = None,
     label: str = "now",
     before_label: str = "before",
@@ -61,7 +62,7 @@ def content_of(
         run=run_of(timeline, label, nodes, ceilings),
         nodes=tuple(nodes),
         ceilings=ceilings,
-        before=None if before is None else run_of(before, before_label, _nodes(before, None)[0], ceilings),
+        before=None if before is None else run_of(before, before_label, _nodes(before, before_model)[0], ceilings),
         optimized=optimized,
         commands=tuple(dict.fromkeys(command for command in made if command)),
         missing=reasons,
@@ -118,6 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
     )
     parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
+    parser.add_argument("--before-model", type=Path, metavar="MODEL.onnx", help="the model of that timeline")
     parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
     parser.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
     parser.add_argument(
@@ -131,13 +133,16 @@ def command(arguments: argparse.Namespace) -> int:
     """Write the report, or print it."""
     from lenet_trt.reporting.document import document
 
+    if arguments.before_model and not arguments.before:
+        raise UsageError("--before-model is the model of another timeline: give that with --before as well")
     timeline = _with_sizes(load(arguments.timeline), arguments.sizes)
     ceilings, problem = ceilings_of(timeline, arguments.datasheet)
     content = content_of(
         timeline,
         model=arguments.model,
         ceilings=ceilings,
-        before=None if arguments.before is None else load(arguments.before),
+        before=None if arguments.before is None else _with_sizes(load(arguments.before), arguments.sizes),
+        before_model=arguments.before_model,
         optimized=None if arguments.optimize is None else _record(arguments.optimize),
         label=arguments.timeline.name,
         before_label=arguments.before.name if arguments.before else "",

@@ -21,7 +21,8 @@ from lenet_trt.reporting.document import document
 from lenet_trt.reporting.events import MOST_LANES, embedded, shown_window, typical_iteration
 from lenet_trt.reporting.page import page
 from lenet_trt.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, save
-from reported import HOSTILE, LAYERS, content, traced
+from reported import HOSTILE, LAYERS, content, nodes, traced
+from traced import call, kernel, repeated
 
 VOID = {"meta", "link", "input", "br", "wbr", "hr", "col", "img"}
 
@@ -314,10 +315,56 @@ def test_the_output_says_what_is_written(made: Path, lenet5: Path, capsys: pytes
 def test_before_and_after(made: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(traced(names=("conv1", "relu1"), speed=3, model=None), made / "old.json")
     given = ["report", str(made / "t.json"), "--model", str(lenet5), "--before", str(made / "old.json")]
+    given += ["--before-model", str(lenet5)]
     assert main([*given, "--datasheet", "H200", "-o", str(made / "r.html")]) == 0
     words = " ".join(Page((made / "r.html").read_text("utf-8")).words)
     assert "Before: old.json, 244.0 \u00b5s" in words
     assert "244.0 \u00b5s before, 100.0 \u00b5s now: 2.44\u00d7 as fast." in words
+    assert main([*given, "--datasheet", "H200", "-o", str(made / "r.json")]) == 0
+    found = json.loads((made / "r.json").read_text())
+    assert found["before"]["ledger"]["total"]["floor_us"] > 0
+    assert main(["report", str(made / "t.json"), "--before-model", str(lenet5)]) == 2
+    assert "--before as well" in capsys.readouterr().err
+
+
+def test_a_fused_node_stands_beside_those_that_it_replaced() -> None:
+    from lenet_trt.report import run_of
+
+    made = content(before=traced())
+    now = repeated(40, [call(1, 4), kernel(6, 36, "fused")])
+    fused = replace(nodes()[0], node="fused", replaces=("/conv1/Conv", "/relu1/Relu"))
+    changes = replace(made, run=run_of(now, "now", [fused]), nodes=(fused,)).node_changes()
+    assert (changes[0].name, changes[0].before_us, changes[0].now_us) == (
+        "fused (before: /conv1/Conv, /relu1/Relu)", 16 + 5.5, 36
+    )  # fmt: skip
+    assert [change.name for change in changes[1:]][-1] == "no node"
+    assert "/conv2/Conv" in {change.name for change in changes}
+    assert sum(change.before_us for change in changes) == pytest.approx(100)
+
+
+def test_an_optimisation_stands_in_the_report() -> None:
+    def stats(us: float) -> dict[str, float]:
+        return {"median_us": us, "low_us": us - 1, "high_us": us + 1}
+
+    piece = {"kernel": "batched_matvec", "nodes": ["matmul"]}
+    trial = {"candidate": [piece], "promise_us": 90, "old": stats(100), "new": stats(9), "accuracy": None}
+    other = {**trial, "new": None, "kept": False, "reason": "its error is <b>0.3</b>"}
+    record = {
+        "model": "m.onnx",
+        "chosen": [{"batch": None, "plan": [piece], "times_faster": 11.1,
+                    "times": [{"plan": [], **stats(100)}, {"plan": [piece], **stats(9)}]}],
+        "crossings": [],
+        "batches": [{"batch": None, "trials": [{**trial, "kept": True, "reason": "faster"}, other]}],
+        "environment": {"gpu": "a GPU"}, "where": "here", "how": "by events", "command": "lenet-trt optimize m.onnx",
+    }  # fmt: skip
+    words = " ".join(Page(page(replace(content(), optimized=record))).words)
+    for wanted in (
+        "11.10 times faster",
+        "kept: faster",
+        "not kept: its error is <b>0.3</b>",
+        "lenet-trt optimize m.onnx",
+    ):
+        assert wanted in words
 
 
 def test_what_is_not_known_is_said(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -147,8 +147,16 @@ class Content:
             return []
         old = {row.node: row.terms.total_us for row in self.before.ledger.rows}
         new = {row.node: row.terms.total_us for row in self.run.ledger.rows}
-        names: list[str | None] = list(dict.fromkeys((*new, *old)))
-        return [Change(name or "no node", old.get(name, 0.0), new.get(name, 0.0)) for name in names]
+        changes = []
+        for entry in self.nodes:
+            # A fused node stands for those that it replaced.
+            stood_for = [name for name in entry.replaces if name in old and name not in new]
+            if entry.node in new and entry.node not in old and stood_for:
+                before = sum(old.pop(name) for name in stood_for)
+                changes.append(Change(f"{entry.node} (before: {', '.join(stood_for)})", before, new.pop(entry.node)))
+        names: list[str | None] = [name for name in dict.fromkeys((*new, *old)) if name is not None]
+        names += [None] if None in old or None in new else []
+        return changes + [Change(name or "no node", old.get(name, 0.0), new.get(name, 0.0)) for name in names]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -119,18 +119,21 @@ def _events(timeline: Timeline) -> Iterable[Activity | ApiCall | HostRange]:
 
 
 def _rows(timeline: Timeline) -> Iterable[tuple[str, str, list[Bar]]]:
-    threads = sorted({one.thread for one in timeline.ranges} | {one.thread for one in timeline.api_calls})
-    for thread in threads:
-        said = f", thread {thread}" if len(threads) > 1 else ""
-        yield f"Ranges (NVTX){said}", "range", [_range_bar(one) for one in timeline.ranges if one.thread == thread]
-        yield f"Host: CUDA calls{said}", "host", [_call_bar(one) for one in timeline.api_calls if one.thread == thread]
+    for label, group, bars in (
+        ("Ranges (NVTX)", "range", [(one.thread, _range_bar(one)) for one in timeline.ranges]),
+        ("Host: CUDA calls", "host", [(one.thread, _call_bar(one)) for one in timeline.api_calls]),
+    ):
+        threads = sorted({thread for thread, _ in bars})
+        for thread in threads:
+            said = f", thread {thread}" if len(threads) > 1 else ""
+            yield f"{label}{said}", group, [bar for other, bar in bars if other == thread]
     busy: dict[int, float] = {}
     for one in timeline.activities:
         busy[one.stream] = busy.get(one.stream, 0.0) + one.us
     for stream in sorted(busy, key=lambda stream: (-busy[stream], stream)):
-        bars = [_activity_bar(one) for one in timeline.activities if one.stream == stream]
-        layers = all(bar.kind == "layer" for bar in bars)
-        yield "Layers" if layers and len(busy) == 1 else f"GPU: stream {stream}", "gpu", bars
+        work = [_activity_bar(one) for one in timeline.activities if one.stream == stream]
+        layers = all(bar.kind == "layer" for bar in work)
+        yield "Layers" if layers and len(busy) == 1 else f"GPU: stream {stream}", "gpu", work
 
 
 def _range_bar(one: HostRange) -> Bar:
