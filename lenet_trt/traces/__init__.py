@@ -50,8 +50,8 @@ def _one(path: Path) -> Timeline:
             return nsys.read(sqlite)
     if path.suffix == ".qdstrm":
         raise LenetTrtError(
-            f"{path} is what nsys recorded before it made a report of it: run QdstrmImporter -i {path}, which comes with "
-            "Nsight Systems, and give the .nsys-rep"
+            f"{path} is what nsys recorded before it made a report of it: run QdstrmImporter -i {path}, which comes "
+            "with Nsight Systems, and give the .nsys-rep"
         )
     if _is_json(start):
         text = _text(path)
