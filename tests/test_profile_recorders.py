@@ -201,6 +201,14 @@ def test_a_recorder_that_fails_leaves_its_reason_and_the_next_is_taken(
         session.traced(Request(str(SHIPPED), "ort-cpu", iterations=2))
 
 
+def test_a_tracer_that_slows_the_network_down_is_told() -> None:
+    spans = tuple(Iteration(at, at * 100.0, at * 100.0 + 30) for at in range(3))
+    assert list(session._inflated(Timeline("x", iterations=spans, unprofiled_us=25.0))) == []
+    (note,) = session._inflated(Timeline("x", iterations=spans, unprofiled_us=10.0))
+    assert "3.0 times as long as untraced" in note
+    assert list(session._inflated(Timeline("x", iterations=spans))) == []
+
+
 def test_a_request_and_a_failure_travel(tmp_path: Path) -> None:
     request = Request("m.onnx", "graph", "cupti", 3, {"n": 2}, {"x": (1, 2)}, 4, 5, True, True, True)
     request.write(tmp_path / "r.json")

@@ -47,6 +47,7 @@ class Cupti:
         self._activities: list[Activity] = []
         self._calls: list[ApiCall] = []
         self._ranges: list[HostRange] = []
+        self._zero = 0  # nanoseconds since 1970 have too many digits for a float of microseconds
 
     def start(self) -> None:
         """Begin.
@@ -56,6 +57,7 @@ class Cupti:
         """
         cupti = self._cupti
         try:
+            self._zero = cupti.get_timestamp()
             cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._completed)
             for kind in self._kinds:
                 cupti.activity_enable(kind)
@@ -72,10 +74,13 @@ class Cupti:
         try:
             yield
         finally:
-            self._ranges.append(HostRange(name, begin / _NS, self._cupti.get_timestamp() / _NS))
+            self._ranges.append(HostRange(name, self._us(begin), self._us(self._cupti.get_timestamp())))
+
+    def _us(self, moment: int) -> float:
+        return (moment - self._zero) / _NS
 
     def stop(self) -> Recorded:
-        """End, and give what was recorded; times in microseconds of CUPTI's clock."""
+        """End, and give what was recorded; times in microseconds since ``start``."""
         cupti = self._cupti
         cupti.activity_flush_all(_FORCED)
         for kind in self._kinds:
@@ -87,17 +92,18 @@ class Cupti:
         kind = self._cupti.ActivityKind
         for record in records:
             which = record.kind
+            begin, end = self._us(record.start), self._us(record.end)
             if which == kind.CONCURRENT_KERNEL:
-                self._activities.append(_kernel(record))
+                self._activities.append(_kernel(record, begin, end))
             elif which == kind.MEMCPY:
                 direction = self._cupti.ActivityMemcpyKind(record.copy_kind).name
-                self._activities.append(_copy(record, _DIRECTIONS.get(direction)))
+                self._activities.append(_copy(record, begin, end, _DIRECTIONS.get(direction)))
             elif which == kind.MEMSET:
-                self._activities.append(_memset(record))
-            elif which in (kind.RUNTIME, kind.DRIVER):
+                self._activities.append(_memset(record, begin, end))
+            else:
                 runtime = which == kind.RUNTIME
                 names = self._cupti.runtime_api_trace_cbid if runtime else self._cupti.driver_api_trace_cbid
-                self._calls.append(_call(record, names))
+                self._calls.append(_call(record, begin, end, names))
 
 
 @dataclass(frozen=True)
@@ -138,12 +144,12 @@ def _from(zero: float, entry: Activity | ApiCall | HostRange) -> dict[str, Any]:
     return {"start_us": entry.start_us - zero, "end_us": entry.end_us - zero}
 
 
-def _kernel(record: Any) -> Activity:
+def _kernel(record: Any, begin: float, end: float) -> Activity:
     return Activity(
         "kernel",
         demangled(record.name),
-        record.start / _NS,
-        record.end / _NS,
+        begin,
+        end,
         stream=record.stream_id,
         correlation=record.correlation_id,
         grid=(record.grid_x, record.grid_y, record.grid_z),
@@ -153,12 +159,12 @@ def _kernel(record: Any) -> Activity:
     )
 
 
-def _copy(record: Any, direction: str | None) -> Activity:
+def _copy(record: Any, begin: float, end: float, direction: str | None) -> Activity:
     return Activity(
         "memcpy",
         f"[CUDA memcpy {direction or 'of an unknown kind'}]",
-        record.start / _NS,
-        record.end / _NS,
+        begin,
+        end,
         stream=record.stream_id,
         correlation=record.correlation_id,
         bytes=record.bytes,
@@ -166,21 +172,21 @@ def _copy(record: Any, direction: str | None) -> Activity:
     )
 
 
-def _memset(record: Any) -> Activity:
+def _memset(record: Any, begin: float, end: float) -> Activity:
     return Activity(
         "memset",
         "[CUDA memset]",
-        record.start / _NS,
-        record.end / _NS,
+        begin,
+        end,
         stream=record.stream_id,
         correlation=record.correlation_id,
         bytes=record.bytes,
     )
 
 
-def _call(record: Any, names: Any) -> ApiCall:
+def _call(record: Any, begin: float, end: float, names: Any) -> ApiCall:
     try:
         name = re.sub(r"_v\d{4,}$", "", names(record.cbid).name)
     except ValueError:  # newer than the binding
         name = f"CUDA call {record.cbid}"
-    return ApiCall(name, record.start / _NS, record.end / _NS, record.thread_id, record.correlation_id)
+    return ApiCall(name, begin, end, record.thread_id, record.correlation_id)

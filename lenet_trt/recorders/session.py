@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from lenet_trt.timeline import Timeline, load
 from lenet_trt.traces import timeline_from
 
 _SHOWN_LINES = 8
+_NOTABLY_SLOWER = 1.5
 
 
 def traced(request: Request, report: Path | None = None) -> Timeline:
@@ -47,8 +49,19 @@ def traced(request: Request, report: Path | None = None) -> Timeline:
         except RecorderError as error:
             notes.append(f"{recorder}: {error}")
             continue
-        return replace(found, notes=(*(f"Not traced by {note}" for note in notes), *found.notes))
+        return replace(found, notes=(*(f"Not traced by {note}" for note in notes), *_inflated(found), *found.notes))
     raise RecorderError("; ".join(notes) if len(notes) > 1 else notes[0].partition(": ")[2])
+
+
+def _inflated(timeline: Timeline) -> Iterator[str]:
+    """Say so where the tracer slowed the network down so much that gaps are the tracer's more than the network's."""
+    if timeline.unprofiled_us and timeline.iterations:
+        slower = statistics.median(entry.us for entry in timeline.iterations) / timeline.unprofiled_us
+        if slower > _NOTABLY_SLOWER:
+            yield (
+                f"Traced, an inference took {slower:.1f} times as long as untraced: the times of single kernels and "
+                "nodes hold, the gaps between them are the tracer's."
+            )
 
 
 def _recorders(request: Request) -> tuple[str, ...]:

@@ -100,6 +100,8 @@ def test_every_kernel_of_plain_lenet5_names_its_node(recorder: str) -> None:
     kernels = [activity for activity in timeline.activities if activity.kind == "kernel" and activity.iteration == 0]
     assert all(kernel.grid and kernel.block and kernel.registers for kernel in kernels)
     assert not any(kernel.name.startswith("_Z") for kernel in kernels)
+    # Times are of nanoseconds, not of what is left of nanoseconds since 1970 in a float of microseconds.
+    assert any(round(kernel.us * 1e3) % 250 for kernel in kernels)
 
 
 def test_the_fused_network_is_one_kernel(recorder: str, fused: Path) -> None:
