@@ -53,8 +53,8 @@ def explained(rows: Sequence[Row], no_counters: str | None) -> list[str]:
         notes.append(
             "kernels run: how much of the time between two answers a kernel ran, by ncu's times of single kernels, "
             "which count the start and the end of each, so that many short ones seem to fill all of it. SM active, SM "
-            "throughput and DRAM: while they ran, several kernels weighted by time. A CUDA graph launches the kernels "
-            "that torch launches without one, so these were counted once."
+            "throughput and DRAM: while they ran, several kernels weighted by time, inputs in L2 where they fit. A "
+            "CUDA graph launches the kernels that torch launches without one, so these were counted once."
         )
     if no_counters is not None:
         notes.append(f"SM active, SM throughput and DRAM are missing: {no_counters}.")
@@ -103,7 +103,9 @@ def charts(record: Record) -> list[Chart]:
             if any(value is not None for value in values):
                 lines.append(Series(label, batches, values, emphasis=emphasis))
         if lines:
-            found.append(Chart(f"LeNet-5 by {backend}", "batch (images)", "percent of the GPU", lines, x_log=True))
+            found.append(
+                Chart(f"How full the GPU is: {backend}", "batch (images)", "percent of the GPU", lines, x_log=True)
+            )
     return found
 
 
