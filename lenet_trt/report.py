@@ -92,17 +92,24 @@ def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], 
     return work_of(loaded, timeline.sizes), ""
 
 
-def ceilings_of(timeline: Timeline, name: str | None) -> tuple[Ceilings | None, str]:
-    """The ceilings of the trace's GPU: of the data sheet that was named, else measured here; or None and why."""
-    from lenet_trt.ceilings import datasheet, measured_ceilings
+def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None = None) -> tuple[Ceilings | None, str]:
+    """The ceilings of the trace's GPU: of the file or data sheet named, else measured here; or None and why.
+
+    Raises:
+        LenetTrtError: the file holds no ceilings, or there is no such data sheet.
+    """
+    from lenet_trt.ceilings import SCHEMA, ceilings_from_json, datasheet, measured_ceilings
     from lenet_trt.gpu import gpus
 
     if name is not None:
         return datasheet(name), ""
+    if file is not None:
+        data = _json(file, "what lenet-trt roofline --json prints")
+        return ceilings_from_json({"schema": SCHEMA, **data["ceilings"]} if "ceilings" in data else data, file), ""
     traced = timeline.environment.get("gpu")
     if not traced and timeline.environment.get("cpu"):
         return None, "the trace is of a CPU, and ceilings are of GPUs"
-    advice = "name the GPU with --datasheet, or make the report on the machine of the trace"
+    advice = "name the GPU with --datasheet, or make the report where the trace was made"
     if not gpus().devices:
         return None, f"the ceilings of the GPU are not known here, where there is no GPU: {advice}"
     found = measured_ceilings()
@@ -121,7 +128,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
     parser.add_argument("--before-model", type=Path, metavar="MODEL.onnx", help="the model of that timeline")
     parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
-    parser.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
+    source.add_argument(
+        "--ceilings", type=Path, metavar="FILE", help="take those that lenet-trt roofline --json printed elsewhere"
+    )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
     )
@@ -136,14 +147,14 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.before_model and not arguments.before:
         raise UsageError("--before-model is the model of another timeline: give that with --before as well")
     timeline = _with_sizes(load(arguments.timeline), arguments.sizes)
-    ceilings, problem = ceilings_of(timeline, arguments.datasheet)
+    ceilings, problem = ceilings_of(timeline, arguments.datasheet, arguments.ceilings)
     content = content_of(
         timeline,
         model=arguments.model,
         ceilings=ceilings,
         before=None if arguments.before is None else _with_sizes(load(arguments.before), arguments.sizes),
         before_model=arguments.before_model,
-        optimized=None if arguments.optimize is None else _record(arguments.optimize),
+        optimized=None if arguments.optimize is None else _json(arguments.optimize, "what lenet-trt optimize records"),
         label=arguments.timeline.name,
         before_label=arguments.before.name if arguments.before else "",
         commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
@@ -187,15 +198,15 @@ def _rendered(content: Content, suffix: str) -> bytes:
     return page(content).encode("utf-8")
 
 
-def _record(path: Path) -> Mapping[str, Any]:
+def _json(path: Path, wanted: str) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise LenetTrtError(f"{path} is not JSON ({error}); wanted what lenet-trt optimize records") from error
+        raise LenetTrtError(f"{path} is not JSON ({error}); wanted {wanted}") from error
     if not isinstance(found, dict):
-        raise LenetTrtError(f"{path} holds a {type(found).__name__}; wanted what lenet-trt optimize records")
+        raise LenetTrtError(f"{path} holds a {type(found).__name__}; wanted {wanted}")
     return found
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from documents import ROOT
+from lenet_trt.ceilings import ceilings_json
 from lenet_trt.cli import main
 from lenet_trt.ledger import TERMS
 from lenet_trt.reporting import text
@@ -22,7 +23,7 @@ from lenet_trt.reporting.events import MOST_LANES, embedded, shown_window, typic
 from lenet_trt.reporting.page import page
 from lenet_trt.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, save
 from reported import HOSTILE, LAYERS, content, nodes, traced
-from traced import call, kernel, repeated
+from traced import CEILINGS, call, kernel, repeated
 
 VOID = {"meta", "link", "input", "br", "wbr", "hr", "col", "img"}
 
@@ -310,6 +311,22 @@ def test_the_output_says_what_is_written(made: Path, lenet5: Path, capsys: pytes
     assert main([*given, "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("# lenet5.onnx on ")
     assert not (made / "report.html").exists()
+
+
+def test_ceilings_measured_elsewhere_are_taken(made: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["roofline", str(lenet5), "--batch", "32", "--datasheet", "H200", "--json"]) == 0
+    (made / "roofline.json").write_text(capsys.readouterr().out)
+    (made / "ceilings.json").write_text(json.dumps(ceilings_json(CEILINGS)))
+    given = ["report", str(made / "t.json"), "--model", str(lenet5), "-o", str(made / "r.json")]
+    floors = []
+    for name in ("roofline.json", "ceilings.json"):
+        assert main([*given, "--ceilings", str(made / name)]) == 0
+        floors.append(json.loads((made / "r.json").read_text())["floor_us"])
+    # 4.8 TB/s of the data sheet against 1 TB/s of round figures.
+    assert floors[0] < floors[1] / 3
+    (made / "ceilings.json").write_text("{}")
+    assert main([*given, "--ceilings", str(made / "ceilings.json")]) == 1
+    assert "holds no ceilings" in capsys.readouterr().err
 
 
 def test_before_and_after(made: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
