@@ -55,6 +55,10 @@ def test_the_nodes_of_a_fused_model_are_its_plugins(tmp_path: Path) -> None:
     assert nodes_of(timeline) == {node.name for node in model.graph.node} == {"lenet5"}
 
 
+def test_on_the_cpu_nothing_is_transferred() -> None:
+    assert any("--transfers" in note for note in profile_model(SHIPPED, "ort-cpu", iterations=1, transfers=True).notes)
+
+
 def test_several_inputs_of_several_types(tmp_path: Path) -> None:
     path = tmp_path / "two.onnx"
     nodes = [helper.make_node("Gather", ["a", "i"], ["g"]), helper.make_node("Relu", ["g"], ["y"], name="relu")]

@@ -155,7 +155,10 @@ def _on_cpu(request: Request, runtime: HostRuntime, arrays: Sequence[NDArray[Any
     for _ in range(request.warmup + request.iterations):
         infer()
     source = f"ONNX Runtime {onnxruntime.__version__}"
-    return ort.timeline(profiled.end_profile(), model, source, request.iterations)
+    found = ort.timeline(profiled.end_profile(), model, source, request.iterations)
+    if request.transfers:
+        found = replace(found, notes=(*found.notes, "On the CPU nothing is transferred: --transfers changes nothing."))
+    return found
 
 
 def _onnx_file(path: Path) -> Path:
