@@ -20,8 +20,8 @@ class Series:
     """What belongs together in a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
 
     ``emphasis`` draws it stronger: it is what the picture is about. Bars: ``x`` are names; series of the same
-    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends, or beside the points. ``low`` and
-    ``high`` are an interval around each y.
+    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends, or beside the points. ``low``
+    and ``high`` are an interval around each y.
     """
 
     label: str
@@ -90,7 +90,7 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
             same = index > 0 and panels.lines_of(chart) and panels.lines_of(chart) == panels.lines_of(charts[0])
             places.append(figure.add_subplot(grid[divmod(index, across)], sharey=places[0] if same else None))
         for axes, chart in zip(places, charts, strict=True):
-            panels.draw(axes, chart, looks)
+            panels.draw(axes, chart, looks, panels.title_inches(charts))
         panels.legend(figure, places, labels, columns)
         target = io.BytesIO()
         metadata: dict[str, Any] = {"Date": None, "Creator": None} if form == "svg" else {"Software": None}

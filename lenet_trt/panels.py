@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -39,22 +40,35 @@ _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
 # As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
 _LETTER_INCHES, _HANDLE_INCHES, LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
+_TITLE_LETTER_INCHES = 0.1
 _MARGIN = 0.05
 _TEXT_SHARE = 0.22
 
 
-def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
-    """Put a chart into its axes; ``looks`` has a colour and a mark for each label."""
+def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches: float) -> None:
+    """Put a chart into its axes; ``looks`` has a colour and a mark for each label, ``inches`` is the title's room."""
     bars = [series for series in chart.series if series.style == "bars"]
     if bars:
         _draw_bars(axes, chart, bars, looks)
     for series in chart.series:
         if series.style != "bars":
             _draw_line(axes, series, *looks[series.label])
-    axes.set_title(chart.title, pad=10)
+    axes.set_title(_title(chart, inches), pad=10)
     axes.set_xlabel("\n".join([chart.x_label, *chart.notes]))
     axes.set_ylabel(chart.y_label)
     _scale(axes, chart)
+
+
+def title_inches(charts: Sequence[Chart]) -> float:
+    """The room for a title: it begins where the axes do, after the names of horizontal bars in any panel."""
+    names = [str(name) for chart in charts if chart.horizontal for series in chart.series for name in series.x]
+    return (ALONE_INCHES if len(charts) == 1 else PANEL_INCHES[0]) - _LETTER_INCHES * max(map(len, names), default=8)
+
+
+def _title(chart: Chart, inches: float) -> str:
+    """The title in as many lines as it takes, none broken around an equals sign."""
+    kept = chart.title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return textwrap.fill(kept, max(int(inches / _TITLE_LETTER_INCHES), 24), break_on_hyphens=False)
 
 
 def lines_of(chart: Chart) -> tuple[str, bool] | None:
@@ -189,7 +203,7 @@ def _scale(axes: Axes, chart: Chart) -> None:
         # Batches are powers of two, all else is read in powers of ten.
         base = chart.x_base if which == "x" and not chart.horizontal else 10
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
-        axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 6))
+        axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 5))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
         axis.set_minor_formatter(NullFormatter())
     bars = [series for series in chart.series if series.style == "bars"]

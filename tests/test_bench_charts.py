@@ -129,6 +129,16 @@ def test_a_label_looks_the_same_in_every_panel() -> None:
     assert said.count("torch") == 1, "one legend for both panels"
 
 
+def test_a_long_title_is_broken_into_lines() -> None:
+    long = replace(BARS, title="Conv 10000x1x28x28, 50 filters 5x5, bias, ReLU, 2x2 max-pool, fp32")
+    root = ET.fromstring(render([long, BARS], "svg"))
+    lines = ["".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")]
+    parts = [line for line in lines if line and line in long.title and "x" in line]
+    assert len(parts) > 1
+    assert max(map(len, parts)) < 50
+    assert set(" ".join(parts).split()) == set(long.title.split())
+
+
 def test_many_series_are_all_told_apart() -> None:
     many = Chart("t", "x", "y", [Series(f"s{i}", N, [float(i + j) for j in range(4)]) for i in range(12)])
     looks = panels.looks(many.series)

@@ -26,6 +26,11 @@ class Measured:
         return str(self.facts["title"])
 
     @property
+    def short_title(self) -> str:
+        """The same without what all of its kind have in common."""
+        return self.title.replace(", 50 filters 5x5", "")
+
+    @property
     def floor_us(self) -> float:
         """The least time that any arithmetic of its precision allows."""
         return float(min(self.facts["floors_us"].values()))

@@ -125,7 +125,7 @@ def charts(record: Record) -> list[Chart]:
     chosen = [w for w in workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
     if not chosen:
         return []
-    names = [workload.title.replace(", 50 filters 5x5", "") for workload in chosen]
+    names = [workload.short_title for workload in chosen]
     series = [
         _bars("ours", names, [(workload, workload.product) for workload in chosen], emphasis=True),
         _bars("torch's best", names, [(workload, workload.best_peer) for workload in chosen]),

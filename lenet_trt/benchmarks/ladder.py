@@ -82,7 +82,7 @@ def _chart(workload: Measured) -> Chart:
         Series("product", names, product, "bars", emphasis=True, group="all", texts=texts),
     ]
     floor = ("floor", workload.floor_us)
-    return Chart(workload.title, "microseconds", "", stacked, x_log=True, horizontal=True, limit=floor)
+    return Chart(workload.short_title, "microseconds", "", stacked, x_log=True, horizontal=True, limit=floor)
 
 
 def _case(workload: str) -> dict[str, int | str]:

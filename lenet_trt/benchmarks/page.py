@@ -133,7 +133,7 @@ def _goals(records: Records) -> Iterator[str]:
         return
     yield "## In short"
     yield ""
-    yield f"The goals are those set for an {GPU_OF_GOALS} before the kernels were written; the floor is the least time "
+    yield f"The goals are those set for an {GPU_OF_GOALS} before the kernels were written; the floor is the least time"
     yield "that bytes, arithmetic and launch allow; error is relative to float64."
     yield ""
     yield "| workload | floor | ours | goal | best of torch | faster | goal | error |"
