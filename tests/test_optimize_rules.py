@@ -251,6 +251,25 @@ def test_a_kernel_that_does_not_run_is_passed_over() -> None:
     assert any("does not run here" in trial.reason for trial in outcome.trials)
 
 
+def test_what_a_second_run_does_not_confirm_is_not_kept() -> None:
+    class Lucky(Clock):
+        """The first timing of a candidate comes out as half of what it is."""
+
+        def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+            found = super().compare(plans, batch)
+            first = len(plans) == 2 and not plans[0].pieces
+            return (found[0], stats(found[1].median_us / 2)) if first else found
+
+    clock = Lucky(lenet5_space(), {**SLOW, "lenet5": 150})  # 120 without it
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert outcome.plan == PLAIN
+    trial = outcome.trials[0]
+    assert "a second run does not confirm" in trial.reason
+    assert trial.new is not None
+    assert trial.new_again is not None
+    assert trial.new_again.median_us == pytest.approx(2 * trial.new.median_us)
+
+
 def test_without_a_trace_every_candidate_is_tried() -> None:
     clock = Clock(lenet5_space(), {**SLOW, "maxpool2": 1}, traced=False)
     outcome = optimize_at(1, lenet5_space(), clock)

@@ -161,7 +161,7 @@ def gaps(case: Case) -> Iterator[Finding]:
         case.claim_share("launch_gaps_us", wanted),
         (
             f"{len(parts) / len(case.used):.1f} gaps an inference, {case.ledger.total.launch_gaps_us:,.1f} us in all; "
-            f"one launch takes {case.launch_us:.1f} us, and there are {waits:.0f} submissions",
+            f"one launch takes {case.launch_us:.1f} us, and of submissions there are {waits:.0f}",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
         "fewer and larger kernels (lenet-trt fuse), a CUDA graph, and no waiting for events of other streams",

@@ -81,16 +81,24 @@ def optimize_at(
 def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:
     after = current.with_candidate(candidate)
 
-    def trial(kept: bool, reason: str, accuracy: Accuracy | None = None, times: tuple[Stats, ...] = ()) -> Trial:
-        old, new = times if times else (None, None)
-        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, old, new)
+    def trial(kept: bool, reason: str, accuracy: Accuracy | None = None, *times: Stats) -> Trial:
+        named = dict(zip(("old", "new", "old_again", "new_again"), times, strict=False))
+        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, **named)
 
     try:
         accuracy = bench.check(after, batch)
         if accuracy.problem is not None:
             return trial(False, accuracy.problem, accuracy)
         old, new = bench.compare((current, after), batch)
+        decided = verdict(old, new)
+        if not decided.kept:
+            return trial(False, decided.reason, accuracy, old, new)
+        # What one run shows may be the place in memory where it was loaded: loaded anew, it must show again.
+        new_again, old_again = bench.compare((after, current), batch)
+        again = verdict(old_again, new_again)
+        reason = (
+            decided.reason if again.kept else f"{decided.reason}, which a second run does not confirm: {again.reason}"
+        )
+        return trial(again.kept, reason, accuracy, old, new, old_again, new_again)
     except LenetTrtError as error:
         return trial(False, f"it does not run here: {error}")
-    decided = verdict(old, new)
-    return trial(decided.kept, decided.reason, accuracy, (old, new))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lenet_trt.accounting.names import short
+
 _TERMS = ("floor_us", "inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us", "residual_us")
 
 
@@ -63,9 +65,9 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _facts(record: Mapping[str, Any]) -> Iterator[str]:
-    environment = record["environment"]
-    gpu = environment.get("gpu")
-    yield f"Measured on {_safe(gpu or environment.get('cpu'))}, {_safe(record['where'])}: {_safe(record['how'])}."
+    gpu, where = record["environment"].get("gpu"), record["where"]
+    machine = where if gpu is None or str(where).startswith(str(gpu)) else f"{gpu}, {where}"
+    yield f"Measured on {_safe(machine)}: {_safe(record['how'])}."
     yield f"Medians with their 95% bootstrap interval; command: `{_safe(record['command'])}`."
 
 
@@ -106,13 +108,16 @@ def _ledger(seen: Mapping[str, Any]) -> Iterator[str]:
     ledger = seen["ledger"]
     names = ledger["terms"]
     shown = [term for term in _TERMS if ledger["total"][term]]
-    yield f"End to end {ledger['end_to_end_us']:,.2f} us under the profiler ({_safe(seen['source'])})."
+    grown = ledger["inflation"]
+    without = f"; {grown['unprofiled_us']:,.2f} us without it" if grown else ""
+    said = f"End to end {ledger['end_to_end_us']:,.2f} us by the host's clock, traced by"
+    yield f"{said} {_safe(seen['source'])}{without}."
     yield ""
     rows = [
         [
             row["node"] or "(no node)",
             *(f"{row['terms'][term]:,.2f}" for term in shown),
-            (row["kernels"] or [""])[0][:60],
+            short((row["kernels"] or [""])[0]),
         ]
         for row in ledger["rows"]
     ]

@@ -80,6 +80,8 @@ class Accuracy:
 class Trial:
     """One candidate, tried on a plan: what was promised, and what came of it.
 
+    ``old_again`` and ``new_again`` are of a second run, which has to confirm the first where that was faster.
+
     ``elsewhere_us`` is how much more the nodes cost that the candidate did not touch, where it was kept and traced:
     fusion that it broke, reformats that it added.
     """
@@ -94,10 +96,13 @@ class Trial:
     accuracy: Accuracy | None = None
     old: Stats | None = None
     new: Stats | None = None
+    old_again: Stats | None = None
+    new_again: Stats | None = None
     elsewhere_us: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
+        times = {"old": self.old, "new": self.new, "old_again": self.old_again, "new_again": self.new_again}
         return {
             "candidate": self.candidate.as_list(),
             "before": self.before.as_list(),
@@ -107,8 +112,7 @@ class Trial:
             "kept": self.kept,
             "reason": self.reason,
             "accuracy": self.accuracy.as_dict() if self.accuracy else None,
-            "old": self.old.as_json() if self.old else None,
-            "new": self.new.as_json() if self.new else None,
+            **{name: found.as_json() if found else None for name, found in times.items()},
             "elsewhere_us": self.elsewhere_us,
         }
 
