@@ -81,9 +81,14 @@ def optimize_at(
 def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:
     after = current.with_candidate(candidate)
 
-    def trial(kept: bool, reason: str, accuracy: Accuracy | None = None, *times: Stats) -> Trial:
-        named = dict(zip(("old", "new", "old_again", "new_again"), times, strict=False))
-        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, **named)
+    def trial(
+        kept: bool,
+        reason: str,
+        accuracy: Accuracy | None = None,
+        first: tuple[Stats, Stats] | tuple[None, None] = (None, None),
+        second: tuple[Stats, Stats] | tuple[None, None] = (None, None),
+    ) -> Trial:
+        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, *first, *second)
 
     try:
         accuracy = bench.check(after, batch)
@@ -92,13 +97,13 @@ def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Wo
         old, new = bench.compare((current, after), batch)
         decided = verdict(old, new)
         if not decided.kept:
-            return trial(False, decided.reason, accuracy, old, new)
+            return trial(False, decided.reason, accuracy, (old, new))
         # What one run shows may be the place in memory where it was loaded: loaded anew, it must show again.
         new_again, old_again = bench.compare((after, current), batch)
         again = verdict(old_again, new_again)
         reason = (
             decided.reason if again.kept else f"{decided.reason}, which a second run does not confirm: {again.reason}"
         )
-        return trial(again.kept, reason, accuracy, old, new, old_again, new_again)
+        return trial(again.kept, reason, accuracy, (old, new), (old_again, new_again))
     except LenetTrtError as error:
         return trial(False, f"it does not run here: {error}")
