@@ -16,6 +16,7 @@ from lenet_trt import timeline
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.evaluate import random_inputs
+from lenet_trt.export import mnist
 from lenet_trt.export.cases import MatMulCase, matmul_onnx
 from lenet_trt.gpu import first_gpu
 from lenet_trt.ledger import ledger
@@ -26,6 +27,7 @@ from lenet_trt.optimizing.markdown import headline, report
 from lenet_trt.optimizing.records import Accuracy
 from lenet_trt.optimizing.result import optimize
 from lenet_trt.optimizing.settings import Settings
+from lenet_trt.optimizing.space import Fitted, Plan, Space
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.sidecar import FileRecord, read_sidecar
 from test_optimize_rules import SLOW, Clock, lenet5_space
@@ -228,6 +230,50 @@ def test_constants_and_casts_are_widened_too() -> None:
     onnx.checker.check_model(gate.in_float64(model), full_check=True)
     (found,) = gate.reference(model, [np.array([1.0], np.float32)])
     assert found[0] == float(np.float16(0.1)) + float(np.float32(0.1)) + 1
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> tuple[str, str]:
+    """Some test images as files of the user's."""
+    images, labels = mnist.test_set()
+    np.save(tmp_path / "images.npy", images[:60])
+    (tmp_path / "labels.txt").write_text("\n".join(map(str, labels[:60])))
+    return str(tmp_path / "images.npy"), str(tmp_path / "labels.txt")
+
+
+def settings_for(labelled: tuple[str, str]) -> Settings:
+    return Settings(runtime="ort-cpu", batches=(16,), images=(labelled[0],), labels=labelled[1])
+
+
+def test_a_plan_is_checked_on_labelled_data(tmp_path: Path, labelled: tuple[str, str]) -> None:
+    plan = lenet5_space().candidates[0]
+    found = Bench(lenet5_space(), settings_for(labelled), tmp_path).check(plan, 16)
+    assert found.problem is None
+    assert found.reference == "float64"
+    assert (found.labelled, found.correct) == (60, found.plain_correct)
+    assert found.correct is not None
+    assert found.correct >= 57
+
+
+def test_a_model_that_computes_something_else_does_not_pass(tmp_path: Path, labelled: tuple[str, str]) -> None:
+    class Spoiled(Space):
+        """Puts in the kernel, and another bias."""
+
+        def fitted(self, plan: Plan) -> Fitted:
+            whole = super().fitted(plan)
+            if plan.pieces:
+                bias = next(t for t in whole.model.graph.initializer if list(t.dims) == [10])
+                bias.CopyFrom(numpy_helper.from_array(100 * np.arange(10, dtype=np.float32), bias.name))
+            return whole
+
+    space = Spoiled(lenet5_space().model)
+    plan = next(p for p in space.candidates if [piece.kernel for piece in p.pieces] == ["maxpool2"])
+    found = Bench(space, settings_for(labelled), tmp_path).check(plan, 16)
+    assert "not accurate enough" in str(found.problem)
+    assert found.error > 0.1
+    lenient = Settings(**{**vars(settings_for(labelled)), "tolerance": 10.0})
+    again = Bench(space, lenient, tmp_path).check(plan, 16)
+    assert "points of accuracy lost" in str(again.problem)
 
 
 def test_the_gate() -> None:
