@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lenet_trt.reporting.content import Change, Content, headline
+from lenet_trt.reporting.content import Change, Content, verdict
 from lenet_trt.reporting.elements import Markup, element, node_name
 from lenet_trt.reporting.figures import stacked_bar
 from lenet_trt.reporting.grids import Cell, Column, grid
 from lenet_trt.reporting.sections import section
-from lenet_trt.reporting.text import ratio_text, share_text, time_text, us_text
+from lenet_trt.reporting.text import share_text, time_text, us_text
 
 
 def comparison(content: Content) -> Markup | None:
@@ -32,17 +32,6 @@ def comparison(content: Content) -> Markup | None:
         _changes("Nodes before and after", "Node", content.node_changes(), nodes=True),
         _warning(content),
     )
-
-
-def verdict(content: Content) -> str:
-    """Faster or slower, and by how much."""
-    assert content.before is not None
-    old, new = content.before.ledger.end_to_end_us, content.run.ledger.end_to_end_us
-    if not old or not new:
-        return headline(content)
-    word = "faster" if new <= old else "slower"
-    factor = ratio_text(old / new if new <= old else new / old)
-    return f"{time_text(old)} before, {time_text(new)} now: {factor} as {'fast' if word == 'faster' else 'long'}."
 
 
 def _changes(caption: str, first: str, changes: Sequence[Change], nodes: bool = False) -> Markup:

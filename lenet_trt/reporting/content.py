@@ -215,6 +215,19 @@ def headline(content: Content) -> str:
     return " ".join(sentences)
 
 
+def verdict(content: Content) -> str:
+    """Faster or slower, and by how much."""
+    from lenet_trt.reporting.text import ratio_text, time_text
+
+    assert content.before is not None
+    old, new = content.before.ledger.end_to_end_us, content.run.ledger.end_to_end_us
+    if not old or not new:
+        return ""
+    word = "faster" if new <= old else "slower"
+    factor = ratio_text(old / new if new <= old else new / old)
+    return f"{time_text(old)} before, {time_text(new)} now: {factor} as {'fast' if word == 'faster' else 'long'}."
+
+
 def _point_dict(point: RooflinePoint) -> dict[str, Any]:
     return {**vars(point), "intensity": point.intensity, "reached": point.reached}
 

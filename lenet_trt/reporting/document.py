@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from lenet_trt import tables as table_parts
 from lenet_trt.ledger import TERMS
-from lenet_trt.reporting.comparison import verdict
-from lenet_trt.reporting.content import Content, headline, shown_terms, sizes_text
+from lenet_trt.reporting.content import Content, headline, shown_terms, sizes_text, verdict
 from lenet_trt.reporting.text import (
     bytes_text,
     flattened,

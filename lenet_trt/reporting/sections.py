@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lenet_trt.ledger import TERMS
-from lenet_trt.reporting.content import Content, Run, headline, shown_terms, sizes_text
+from lenet_trt.reporting.content import Content, Run, headline, shown_terms, sizes_text, verdict
 from lenet_trt.reporting.elements import Markup, element, joined, kernel_name, node_name
 from lenet_trt.reporting.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
 from lenet_trt.reporting.grids import Cell, Column, grid
@@ -47,6 +47,7 @@ def top(content: Content) -> Markup:
         element("p", "Where the time goes", class_="eyebrow"),
         element("h1", element("bdi", content.model), " on ", element("bdi", content.gpu)),
         element("p", headline(content), class_="lead"),
+        element("p", verdict(content), class_="lead") if content.before else None,
         element("dl", _tiles(content), class_="tiles"),
         element("p", " \u00b7 ".join(str(fact) for fact in facts if fact), class_="visually-hidden"),
         class_="top wrap",
