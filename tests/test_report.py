@@ -374,7 +374,9 @@ def test_an_optimisation_stands_in_the_report() -> None:
         "batches": [{"batch": None, "trials": [{**trial, "kept": True, "reason": "faster"}, other]}],
         "environment": {"gpu": "a GPU"}, "where": "here", "how": "by events", "command": "lenet-trt optimize m.onnx",
     }  # fmt: skip
-    words = " ".join(Page(page(replace(content(), optimized=record))).words)
+    made = replace(content(), optimized=record)
+    words = " ".join(Page(page(made)).words)
+    assert "11.10 times faster" in document(made)
     for wanted in (
         "11.10 times faster",
         "kept: faster",
@@ -461,3 +463,19 @@ def test_real_traces_of_the_h200_make_reports(tmp_path: Path, lenet5: Path) -> N
     assert "sgemm_largek_lds64" in words
     for node in ("conv1", "pool2", "fc3"):
         assert node in words
+
+
+def test_text_on_bars_has_the_contrast_that_wcag_aa_asks_for() -> None:
+    """A browser cannot tell what lies behind text in a picture; the colours can."""
+    style = (ROOT / "lenet_trt" / "reporting" / "report.css").read_text("utf-8")
+    (ink,) = re.findall(r"\.bar text \{[^}]*fill: (#\w{6})", style)
+    for name in ("floor", "kernels", "unjudged", "copies", "gaps", "enqueue", "residual", "memset", "call", "wait"):
+        (pair,) = re.findall(rf"--{name}: light-dark\((#\w{{6}}), (#\w{{6}})\)", style)
+        for colour in pair:
+            assert (_light(colour) + 0.05) / (_light(ink) + 0.05) >= 4.5, (name, colour)
+
+
+def _light(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

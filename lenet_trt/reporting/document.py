@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from lenet_trt import tables as table_parts
 from lenet_trt.ledger import TERMS
 from lenet_trt.reporting.content import Content, headline, shown_terms, sizes_text, verdict
+from lenet_trt.reporting.optimized import summary
 from lenet_trt.reporting.text import (
     bytes_text,
     flattened,
@@ -33,6 +34,7 @@ def document(content: Content) -> str:
         "## Ledger",
         *_ledger(content),
         *_comparison(content),
+        *_optimized(content),
         "## Roofline",
         *_roofline(content),
         "## Kernels and calls",
@@ -105,6 +107,13 @@ def _comparison(content: Content) -> list[str]:
         )
     ]
     return ["## Before and after", markdown(verdict(content)), *tables]
+
+
+def _optimized(content: Content) -> list[str]:
+    if content.optimized is None:
+        return []
+    lines, said = summary(content.optimized)
+    return ["## Optimisation", "\n".join(f"- {markdown(line)}" for line in lines), markdown(said)]
 
 
 def _roofline(content: Content) -> list[str]:

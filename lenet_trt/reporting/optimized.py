@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError
@@ -21,15 +22,10 @@ def optimized(record: Mapping[str, Any] | None) -> Markup | None:
     """
     if record is None:
         return None
-    try:
-        lines = headline(record)
+    lines, said = summary(record)
+    with _as_recorded():
         tried = [_tried(outcome) for outcome in record["batches"]]
-        said = f"Measured on {record['environment'].get('gpu') or record['where']}: {record['how']}."
         command = str(record["command"])
-    except (KeyError, TypeError, AttributeError, StopIteration) as error:
-        raise LenetTrtError(
-            f"the record of the optimisation lacks {error}: wanted the optimize.json of this lenet-trt"
-        ) from error
     return section(
         "optimize",
         "Optimisation",
@@ -38,6 +34,27 @@ def optimized(record: Mapping[str, Any] | None) -> Markup | None:
         element("pre", element("code", command)),
         says=said,
     )
+
+
+def summary(record: Mapping[str, Any]) -> tuple[list[str], str]:
+    """What was chosen, a line for each batch size; and how it was measured.
+
+    Raises:
+        LenetTrtError: the record is not one of lenet-trt optimize.
+    """
+    with _as_recorded():
+        said = f"Measured on {record['environment'].get('gpu') or record['where']}: {record['how']}."
+        return headline(record), said
+
+
+@contextmanager
+def _as_recorded() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise LenetTrtError(
+            f"the record of the optimisation lacks {error}: wanted the optimize.json of this lenet-trt"
+        ) from error
 
 
 def _tried(outcome: Mapping[str, Any]) -> Markup | None:
