@@ -25,7 +25,7 @@ _ARGUMENTS = (
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Start the browser that is installed; skip, and say why, where there is none."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install playwright")
+    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'lenet-trt[browser]'")
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         pytest.skip("no Chromium here: apt-get install chromium")
