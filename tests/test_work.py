@@ -190,6 +190,15 @@ def test_a_plugin_is_counted_as_fused(lenet5: onnx.ModelProto) -> None:
     assert together.work.written_bytes == 32 * 10 * 4
 
 
+def test_plugins_whose_shapes_nobody_declares_are_known_by_their_kernels(lenet5: onnx.ModelProto) -> None:
+    fused = fuse(lenet5, ["conv5x5_bias_relu_pool2", "dense_bias_relu"]).model
+    declared = work_of(fused, {"n": 7})
+    del fused.functions[:]
+    del fused.graph.value_info[:]
+    assert work_of(fused, {"n": 7}) == declared
+    assert sum(entry.work.flops for entry in declared) == 7 * LENET5_FLOPS
+
+
 def test_fused_nodes_hand_on_what_nobody_else_needs() -> None:
     text = """(float[8] x) => (float[8] y, float[4,2] z) {
         a = Relu(x)

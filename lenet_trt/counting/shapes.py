@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from lenet_trt.bind import Bound
+from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import AttributeValue, Kernel
 from lenet_trt.pattern import DOMAIN
@@ -260,16 +261,9 @@ def _infer_plugins(model: ModelProto, tensors: Mapping[str, Tensor]) -> bool:
             continue
         bound = bound_plugin(node, [tensors[name] for name in node.input])
         for name, shape, dtype in zip(node.output, bound.output_shapes, bound.output_dtypes, strict=True):
-            from lenet_trt.dtypes import numpy_dtype
-
             elem_type = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
-            stale = [value for value in model.graph.value_info if value.name == name]
-            for value in stale:
-                model.graph.value_info.remove(value)
-            if all(value.name != name for value in model.graph.output):
-                model.graph.value_info.append(helper.make_tensor_value_info(name, elem_type, list(shape)))
-            else:
-                output = next(value for value in model.graph.output if value.name == name)
-                output.CopyFrom(helper.make_tensor_value_info(name, elem_type, list(shape)))
+            declared = [value for value in (*model.graph.value_info, *model.graph.output) if value.name == name]
+            for value in declared or [model.graph.value_info.add()]:
+                value.CopyFrom(helper.make_tensor_value_info(name, elem_type, list(shape)))
             new = True
     return new
