@@ -25,7 +25,8 @@ _ARGUMENTS = (
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Start the browser that is installed; skip, and say why, where there is none."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'lenet-trt[browser]'")
+    wanted = "playwright is not installed: pip install 'lenet-trt[browser]'"
+    sync = pytest.importorskip("playwright.sync_api", reason=wanted)
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         pytest.skip("no Chromium here: apt-get install chromium")
