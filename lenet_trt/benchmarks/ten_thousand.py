@@ -164,7 +164,7 @@ def charts(record: Record) -> list[Chart]:
         for group in (_WRITE_UP, "others", "ours")
         if any(of == group for _, _, of in shown)
     ]
-    where = f"measured on {record.gpu or record.environment.get('cpu')}"
+    where = f"measured on {record.gpu or record.environment.get('cpu')}; {_WRITE_UP} names no GPU"
     label = "milliseconds (less is better)"
     return [Chart("10,000 MNIST images", label, "", series, x_log=True, notes=(where,), horizontal=True)]
 
