@@ -145,7 +145,8 @@ def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record 
         comparison = compare(old, record)
         for warning in comparison.warnings:
             print(f"warning: {name}: {warning}", file=sys.stderr)
-        print("\n".join(["", f"{name}, since {old.date}:", *comparison.lines()]))
+        said = "\n".join(["", f"{name}, since {old.date}:", *comparison.lines()])
+        print(said, file=sys.stderr if arguments.json else sys.stdout)
 
 
 def text(name: str, record: Record) -> str:

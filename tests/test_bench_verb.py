@@ -54,6 +54,10 @@ def test_json_goes_to_standard_output_alone(capsys: pytest.CaptureFixture[str], 
     said = capsys.readouterr()
     assert json.loads(said.out)["suite"] == "sorting"
     assert str(tmp_path / "sorting.json") in said.err
+    assert main(["bench", "sorting", "--quick", "--json", "--compare", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["rows"]
+    assert "changed by more than the noise" in said.err
 
 
 def test_changes_since_an_old_record(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def _write_ups(records: Records) -> Iterator[str]:
     for quoted, same, ours in rows:
         yield (
             f"| {quoted.write_up} | {quoted.what} | {duration(quoted.us)} | {quoted.gpu} "
-            f"| {_cell(same)} | {_cell(ours)} |"
+            f"| {_cell(same)}{f'; {quoted.note}' if quoted.note else ''} | {_cell(ours)} |"
         )
     yield ""
 
