@@ -211,7 +211,8 @@ def headline(content: Content) -> str:
     value = getattr(ledger.total, largest)
     if ledger.end_to_end_us and value:
         share = share_text(value / ledger.end_to_end_us)
-        sentences.append(f"The largest other term is {TERMS[largest]}, {time_text(value)} ({share}).")
+        other = "other " if content.floor_us else ""
+        sentences.append(f"The largest {other}term is {TERMS[largest]}, {time_text(value)} ({share}).")
     return " ".join(sentences)
 
 

@@ -63,7 +63,7 @@ def _tiles(content: Content) -> list[Markup]:
         above = ledger.end_to_end_us - floor
         tiles.append(_tile("Distance", ratio_text(ledger.end_to_end_us / floor), f"{time_text(above)} above the floor"))
     else:
-        tiles.append(_tile("Floor of the hardware", "unknown", content.missing.get("roofline", "no node has a floor")))
+        tiles.append(_tile("Floor of the hardware", "unknown", "the section Roofline says why"))
     count = len(content.run.findings)
     won = f"{time_text(content.recoverable_us)} could be won back" if count else "nothing worth a change"
     tiles.append(_tile("Findings", str(count), won))
