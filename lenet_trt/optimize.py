@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from dataclasses import asdict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +172,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
     """What the record says of the run: the model, the machine, the way of measuring."""
     from contextlib import closing
 
-    from lenet_trt.environment import environment
+    from lenet_trt.environment import commit, environment
     from lenet_trt.model import fingerprint
     from lenet_trt.optimizing.timed import HOW_ON_GPU, HOW_ON_HOST
     from lenet_trt.run import load
@@ -190,6 +191,10 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
         "where": where,
         "how": how,
         "environment": environment(),
+        "made": {
+            "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "commit": commit(Path(__file__).resolve().parent),
+        },
         "refusals": [asdict(entry) for entry in space.refusals],
     }
 

@@ -37,7 +37,8 @@ ABOUT = {
     "command": "lenet-trt optimize lenet5.onnx",
     "where": "a clock",
     "how": "counted",
-    "environment": {"gpu": None, "cpu": "none"},
+    "environment": {"gpu": None, "cpu": "none", "lenet_trt": "0"},
+    "made": {"time": "2026-01-01T00:00:00+00:00", "commit": None},
     "refusals": [],
 }
 

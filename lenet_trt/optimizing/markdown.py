@@ -68,7 +68,19 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
     gpu, where = record["environment"].get("gpu"), record["where"]
     machine = where if gpu is None or str(where).startswith(str(gpu)) else f"{gpu}, {where}"
     yield f"Measured on {_safe(machine)}: {_safe(record['how'])}."
-    yield f"Medians with their 95% bootstrap interval; command: `{_safe(record['command'])}`."
+    yield f"Medians with their 95% bootstrap interval; command: `{_safe(record['command'])}`, {_safe(_made(record))}."
+
+
+def _made(record: Mapping[str, Any]) -> str:
+    """When, and with which versions of what decides a timing."""
+    environment, made = record["environment"], record["made"]
+    packages = environment.get("packages", {})
+    parts = [made["time"], f"lenet-trt {environment.get('lenet_trt')}"]
+    parts += [f"commit {made['commit'][:12]}"] if made["commit"] else []
+    parts += [f"driver {environment['driver']}"] if environment.get("driver") else []
+    shown = ("torch", "nvidia-cudnn-cu13", "nvidia-cublas", "onnxruntime", "tensorrt", "tensorrt-rtx")
+    parts += [f"{name} {packages[name]}" for name in shown if name in packages]
+    return ", ".join(parts)
 
 
 def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
