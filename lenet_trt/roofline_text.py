@@ -101,8 +101,13 @@ def _summary(found: Roofline) -> list[str]:
             "inputs and weights read once, outputs written, nothing between"
         )
     if ceilings.launch_us:
-        launches = "launch" if count == 1 else f"launches of {count} kernels"
-        out.append(f"besides, {launches}: {count} x {ceilings.launch_us:.2f} us where nothing hides them")
+        out.append(f"besides, {count} x {ceilings.launch_us:.2f} us for launches, where nothing hides them")
+        small = sum(0 < point.needed_us < ceilings.launch_us for point in found.points)
+        if small > 1:
+            out.append(
+                f"{small} of {count} need less than their launch takes: fewer kernels (fusion, a larger batch) help "
+                "them, faster ones do not"
+            )
     if found.taken_us is not None and found.end_to_end_us is not None:
         out.append(f"taken: {found.taken_us:,.2f} us in kernels, {found.end_to_end_us:,.2f} us end to end")
     return out

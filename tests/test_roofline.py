@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -91,6 +92,17 @@ def test_each_node_is_held_against_the_roof_that_bounds_it(lenet5: onnx.ModelPro
     assert one.bound == "arithmetic"  # 563 kFLOP for 3 KB an image
     assert one.needed_us == pytest.approx(10_000 * 563_280 / 82.6e12 * 1e6)
     assert one.needed_us < found.needed_us / 5
+
+
+def test_nodes_that_are_smaller_than_a_launch_are_counted(lenet5: onnx.ModelProto) -> None:
+    measured = replace(H200, source="measured", launch_us=2.5, h2d_bytes_per_s=50e9, d2h_bytes_per_s=51e9)
+    text = "\n".join(lines(roofline(network_of(lenet5, {"n": 64}), measured)))
+    assert "besides, 11 x 2.50 us for launches" in text
+    assert "11 of 11 need less than their launch takes" in text
+    assert "to the GPU 50 GB/s, from it 51 GB/s" in text
+    large = "\n".join(lines(roofline(network_of(lenet5, {"n": 10_000}), measured)))
+    assert "4 of 11 need less" in large  # relu3, fc2, relu4 and fc3
+    assert "launches" not in "\n".join(lines(roofline(network_of(lenet5, {"n": 64}), H200))).split("note:")[0]
 
 
 def test_floats_may_be_held_to_another_arithmetic(lenet5: onnx.ModelProto) -> None:
