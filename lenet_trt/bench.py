@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import shlex
+import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -64,40 +64,59 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.png and arguments.output is None:
         raise UsageError("--png says how to write pictures: name a folder with -o")
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
-    old = {name: load(path) for name, path in _old_records(arguments.compare, names).items()}
+    compared = _old_records(arguments.compare, names)
+    old = {name: load(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
         raise UsageError(f"--only is for kernels and ladder, and {deaf[0]} is measured as well")
+    if len(names) > 1:
+        return _each_alone(names, arguments, compared)
+    (name,) = names
     options = Options(
         quick=arguments.quick,
         batches=tuple(arguments.batch) if arguments.batch else None,
+        command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
         only=tuple(arguments.only),
         commit=arguments.commit,
     )
+    record = _measure(name, options)
+    _show(name, record, arguments, old.get(name))
+    return 1 if STOPPED in record.details else INTERRUPTED if record.interrupted else 0
+
+
+def _asked_for(arguments: argparse.Namespace) -> list[str]:
+    """The options that decide what is measured; what is done with the figures is left out."""
+    words = ["--quick"] if arguments.quick else []
+    for option, values in (("--batch", arguments.batch), ("--only", arguments.only)):
+        words += [option, *map(str, values)] if values else []
+    return words
+
+
+def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: Mapping[str, Path]) -> int:
+    """Measure each suite in a process of its own: what one sets, or leaves in the GPU's memory, is not in the next."""
+    common = _asked_for(arguments)
+    for option, value in (("--output", arguments.output), ("--commit", arguments.commit)):
+        common += [option, str(value)] if value is not None else []
+    common += [f"--{flag}" for flag in ("png", "json") if getattr(arguments, flag)]
+    safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []
     status = 0
     for name in names:
-        try:
-            record = _measure(name, replace(options, command=_command(name, arguments)))
-            _show(name, record, arguments, old.get(name))
-        except UsageError:
-            raise
-        except LenetTrtError as error:  # the other suites may work
-            print(f"lenet-trt bench: {name}: error: {error}", file=sys.stderr)
-            status = error.exit_code
-            continue
-        if STOPPED in record.details:
-            status = 1
-        elif record.interrupted:
-            return INTERRUPTED
+        against = ["--compare", str(compared[name])] if name in compared else []
+        words = [sys.executable, *safe_path, "-m", "lenet_trt.bench", name, *common, *against]
+        sys.stdout.flush()
+        answer = _finished(subprocess.Popen(words))
+        if answer == INTERRUPTED:
+            return answer
+        status = answer or status
     return status
 
 
-def _command(name: str, arguments: argparse.Namespace) -> str:
-    """What to type to measure this suite again: what was done with the figures is left out."""
-    words = ["lenet-trt", "bench", name]
-    words += ["--quick"] if arguments.quick else []
-    for option, values in (("--batch", arguments.batch), ("--only", arguments.only)):
-        words += [option, *map(str, values)] if values else []
-    return shlex.join(words)
+def _finished(process: subprocess.Popen[bytes]) -> int:
+    """Wait for it to end; on Ctrl-C, of which it hears as well, until it has kept what it measured."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def suite(name: str) -> ModuleType:

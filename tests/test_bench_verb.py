@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -17,6 +18,9 @@ from lenet_trt import bench
 from lenet_trt.benchmarks.record import as_json, load
 from lenet_trt.cli import main
 from lenet_trt.gpu import gpus
+
+# So many that a suite is in the middle of them when it is interrupted.
+BATCHES = [str(batch) for batch in range(1, 60)]
 
 
 @pytest.fixture(autouse=True)
@@ -99,18 +103,51 @@ def test_an_interruption_keeps_what_was_measured(capsys: pytest.CaptureFixture[s
     assert "rows are missing" in capsys.readouterr().err
 
 
-def test_a_failure_keeps_what_was_measured_and_the_other_suites_go_on(
+def test_a_failure_keeps_what_was_measured(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_data, "max", lambda values: 1 // (len(values) - 60), raising=False)
-    assert main(["bench", "sorting", "kernels", "--quick", "--batch", "50", "60", "70", "-o", str(tmp_path)]) == 1
+    assert main(["bench", "sorting", "--quick", "--batch", "50", "60", "70", "-o", str(tmp_path)]) == 1
     record = load(tmp_path / "sorting.json")
     assert {row.case["n"] for row in record.timed} == {50}
     assert record.interrupted
     said = capsys.readouterr().err
     assert "the run stopped (ZeroDivisionError" in said
     assert "Traceback" in said, "an error of the program itself is not hidden"
-    assert load(tmp_path / "kernels.json").rows
+
+
+def test_several_suites_are_measured_in_processes_of_their_own(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--commit", "abc", "-o", str(old)]) == 0
+    assert capfd.readouterr().out.splitlines()[-1] == str(old / "ladder.csv")
+    for name in ("kernels", "ladder"):
+        record = load(old / f"{name}.json")
+        assert record.command == f"lenet-trt bench {name} --quick --only maxpool"
+        assert record.commit == "abc"
+    (old / "ladder.json").unlink()
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--compare", str(old)]) == 0
+    assert capfd.readouterr().out.count("changed by more than the noise") == 1, "only one has an old record"
+    (old / "kernels.json").write_text(as_json(bench_data.record(suite="kernels")))
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--compare", str(old)]) == 2
+    said = capfd.readouterr()
+    assert "times of two machines" in said.err
+    assert "ladder:" in said.out, "the other suite goes on"
+
+
+def test_on_ctrl_c_a_suite_keeps_what_it_has_and_no_other_begins(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "lenet_trt.bench", "sweep", "10k", "--batch", *BATCHES, "-o", str(tmp_path)]
+    running = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "timing batch 2" in line:
+            break
+    os.killpg(running.pid, signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == bench.INTERRUPTED
+    assert load(tmp_path / "sweep.json").interrupted
+    assert not (tmp_path / "10k.json").exists()
 
 
 def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -> None:
