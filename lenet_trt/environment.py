@@ -33,12 +33,16 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Clocks:
-    """The GPU's state at one moment, as nvidia-smi tells it."""
+    """The GPU's state at one moment, as nvidia-smi tells it; None is what this GPU does not tell.
 
-    sm_mhz: int
-    memory_mhz: int
-    temperature_c: int
-    power_w: float
+    ``busy_percent``: how much of the moments before a kernel of any process ran.
+    """
+
+    sm_mhz: float
+    memory_mhz: float
+    temperature_c: float | None
+    power_w: float | None
+    busy_percent: float | None
 
 
 def environment() -> dict[str, object]:
@@ -97,8 +101,12 @@ def clocks(device: int = 0) -> Clocks:
     Raises:
         LenetTrtError: nvidia-smi is not there or does not answer.
     """
-    sm, memory, temperature, power = _nvidia_smi("clocks.sm,clocks.mem,temperature.gpu,power.draw", device)
-    return Clocks(int(sm), int(memory), int(temperature), float(power))
+    query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu"
+    answer = _nvidia_smi(query, device)
+    numbers = [_number(text) for text in answer]
+    if len(numbers) != len(query.split(",")) or numbers[0] is None or numbers[1] is None:
+        raise LenetTrtError(f"nvidia-smi answers {', '.join(answer)!r} when asked for {query}")
+    return Clocks(numbers[0], numbers[1], *numbers[2:])
 
 
 def commit(folder: Path) -> str | None:
@@ -115,6 +123,14 @@ def _package(name: str) -> tuple[str, str] | None:
     try:
         return name, metadata.version(name)
     except metadata.PackageNotFoundError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """A figure; None for "[N/A]" and the like."""
+    try:
+        return float(text)
+    except ValueError:
         return None
 
 

@@ -169,6 +169,8 @@ def test_a_reader_is_warned_of_what_makes_figures_unsure() -> None:
         assert part in said
     slowing = record(Row("ours", {}, stats(5)), clocks=[{"sm_mhz": mhz} for mhz in (300, 1980, 1700)])
     assert "1700 to 1980 MHz" in " ".join(warnings(slowing))
+    shared = record(Row("ours", {}, stats(5)), details={"shared": "the GPU was 80% busy before"})
+    assert warnings(shared) == ["the GPU was 80% busy before: another process used it"]
     idle_first = record(Row("ours", {}, stats(5)), clocks=[{"sm_mhz": mhz} for mhz in (300, 1980, 1975)])
     assert warnings(idle_first) == []
 

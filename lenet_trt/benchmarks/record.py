@@ -62,7 +62,7 @@ class Record:
     plan: Mapping[str, Any]
     rows: Sequence[Row]
     notes: Sequence[str] = ()
-    clocks: Sequence[Mapping[str, float]] = ()
+    clocks: Sequence[Mapping[str, Any]] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     interrupted: bool = False

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.benchmarks.record import Case, Record, Row
-from lenet_trt.environment import clocks, commit, environment
+from lenet_trt.environment import Clocks, clocks, commit, environment
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.gpu import gpus
 from lenet_trt.timing import Plan
 
 # The checkout, where this is one and not an installed copy.
 _ROOT = Path(__file__).resolve().parents[2]
-STOPPED = "stopped"
+STOPPED, SHARED = "stopped", "shared"
+# A GPU that is busier than this before a suite begins is somebody else's as well; its figure lags behind.
+BUSY_PERCENT = 5
+_SETTLING_S = 2.0
 QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 
@@ -56,7 +59,7 @@ class Recording:
         self._begin = time.monotonic()
         # Asked now: an error on the GPU while measuring must not take what was measured with it.
         self._environment = environment()
-        self._clocks: list[Mapping[str, float]] = []
+        self._clocks: list[Mapping[str, float | None]] = []
 
     def add(self, row: Row) -> None:
         """Keep a row, and say what it tells."""
@@ -78,13 +81,20 @@ class Recording:
 
     def sample_clocks(self) -> None:
         """Note the GPU's clocks now; nothing where there is no GPU or no nvidia-smi."""
-        if not gpus().devices:
-            return
-        try:
-            now = clocks()
-        except LenetTrtError:
-            return
-        self._clocks.append({"second": round(time.monotonic() - self._begin, 1), **asdict(now)})
+        now = _clocks()
+        if now is not None:
+            self._clocks.append({"second": round(time.monotonic() - self._begin, 1), **asdict(now)})
+
+    def begin(self) -> None:
+        """Note the clocks before anything runs, and whether somebody else uses the GPU."""
+        now = _clocks()
+        if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
+            time.sleep(_SETTLING_S)  # it may be what ran here just before
+            now = _clocks()
+        if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
+            self.details[SHARED] = f"the GPU was {now.busy_percent:.0f}% busy before anything of this ran"
+            self.say(f"{self.details[SHARED]}: another process shares it, and times are not what they would be")
+        self.sample_clocks()
 
     def finish(self) -> Record:
         """The record of what was measured until now."""
@@ -104,6 +114,13 @@ class Recording:
         )
 
 
+def _clocks() -> Clocks | None:
+    try:
+        return clocks() if gpus().devices else None
+    except LenetTrtError:
+        return None
+
+
 @contextmanager
 def recording(suite: str, options: Options) -> Iterator[Recording]:
     """Record a suite: Ctrl-C or a failure ends the block, and what was measured until then stays.
@@ -113,7 +130,7 @@ def recording(suite: str, options: Options) -> Iterator[Recording]:
     >>> return found.finish()
     """
     found = Recording(suite, options)
-    found.sample_clocks()
+    found.begin()
     try:
         yield found
     except KeyboardInterrupt:

@@ -119,6 +119,8 @@ def warnings(record: Record) -> list[str]:
     if record.interrupted:
         why = f"stopped ({record.details['stopped']})" if "stopped" in record.details else "was interrupted"
         found.append(f"the run {why}: rows are missing")
+    if "shared" in record.details:
+        found.append(f"{record.details['shared']}: another process used it")
     noisy = [row for row in record.timed if row.stats and row.stats.noisy]
     if noisy:
         share = f"{NOISY_SPREAD:.0%}"
