@@ -109,6 +109,8 @@ def _summary(found: Roofline) -> list[str]:
                 "them, faster ones do not"
             )
     if found.taken_us is not None and found.end_to_end_us is not None:
+        if cached := [point.work.node for point in found.points if point.ratio is not None and point.ratio < 1]:
+            out.append(f"quicker than device memory allows, so its data was in the L2 cache: {', '.join(cached)}")
         out.append(f"taken: {found.taken_us:,.2f} us in kernels, {found.end_to_end_us:,.2f} us end to end")
     return out
 

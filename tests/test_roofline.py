@@ -124,6 +124,9 @@ def test_a_trace_adds_what_was_taken(lenet5: onnx.ModelProto) -> None:
     text = "\n".join(lines(found))
     assert "ratio" in text
     assert "not in the trace" not in text
+    assert "L2" not in text
+    quick = roofline(network, H200, timeline=timeline_of(network, 0.8))
+    assert "in the L2 cache: conv1, relu1" in "\n".join(lines(quick))
 
 
 def test_nodes_that_ran_as_one_are_judged_as_one(lenet5: onnx.ModelProto) -> None:
