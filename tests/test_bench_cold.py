@@ -170,6 +170,8 @@ def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record
     later = found["CUDA graph, later answers", OURS]
     assert later.saves_us == pytest.approx(10, rel=0.2)
     assert json.loads(json.dumps(kept.as_json()))["sure"] is True
+    few = [replace(each, count=2, samples_us=each.samples_us[:2]) for each in (kept.without, kept.with_it)]
+    assert not replace(kept, without=few[0], with_it=few[1]).sure
 
 
 def test_the_table_and_the_sentences(record: Record) -> None:

@@ -41,6 +41,8 @@ _STAGE_REMEDIES = {
     "make ready (network, kernels and graph as well)": "made ready",
     "warm up (one run as well)": "ran once",
 }
+# Of fewer nothing is known of the spread.
+_LEAST_PROCESSES = 3
 _US_PER_S = 1e6
 
 
@@ -60,6 +62,8 @@ class Remedy:
 
     @property
     def sure(self) -> bool:
+        if min(self.without.count, self.with_it.count) < _LEAST_PROCESSES:
+            return False
         pairs = list(zip(self.without.samples_us, self.with_it.samples_us, strict=False))
         if not self.stage or not pairs:
             return differ(self.without, self.with_it)

@@ -40,14 +40,46 @@ def in_use() -> tuple[int, int]:
     return total - free, pages * resource.getpagesize()
 
 
-def check_growth(what: str, once: Callable[[], None], times: int) -> None:
-    """Run it so often; between the first tenth, which fills caches, and the end, nothing may grow."""
+@pytest.fixture(scope="module")
+def kept_a_capture() -> float:
+    """Host memory that torch keeps for each CUDA graph that it captured and freed, a graph of one kernel of its own.
+
+    Some 48 KB with torch 2.11, for an empty graph too; the same capture through the driver alone keeps nothing.
+    """
+    x = torch.rand(1, 1, 28, 28, device="cuda")
+    stream = torch.cuda.Stream()
+
+    def captured(times: int) -> int:
+        for _ in range(times):
+            with torch.cuda.stream(stream):
+                graph = torch.cuda.CUDAGraph()
+                graph.capture_begin(capture_error_mode="thread_local")
+                y = x * 2
+                graph.capture_end()
+                graph.replay()
+            stream.synchronize()
+            del graph, y
+            torch.cuda.empty_cache()
+        return in_use()[1]
+
+    before = captured(50)
+    found = max(0.0, (captured(250) - before) / 250)
+    print(f"torch keeps {found / 1024:.1f} KiB a capture")
+    return found
+
+
+def check_growth(what: str, once: Callable[[], None], times: int, allowed: float = 0.0) -> None:
+    """Run it so often; between the first tenth, which fills caches, and the end, nothing may grow.
+
+    ``allowed``: bytes of the host a time that are not ours.
+    """
     seen = []
     for _ in range(CHECKS):
         for _ in range(times // CHECKS):
             once()
         seen.append(in_use())
-    for index, (name, slack) in enumerate((("device", DEVICE_SLACK), ("host", HOST_SLACK))):
+    host_slack = HOST_SLACK + 1.5 * allowed * times
+    for index, (name, slack) in enumerate((("device", DEVICE_SLACK), ("host", host_slack))):
         values = [each[index] for each in seen]
         print(f"{what}, {times:,} times: {name} {', '.join(f'{value / 2**20:.1f}' for value in values)} MiB")
         grown = values[-1] - values[0]
@@ -77,7 +109,7 @@ def test_calls_on_the_same_and_on_changing_memory(fused: Path) -> None:
     network.close()
 
 
-def test_prepared_calls(fused: Path) -> None:
+def test_prepared_calls(fused: Path, kept_a_capture: float) -> None:
     network = load(fused, "graph")
     x = torch.rand(1, 1, 28, 28, device="cuda")
 
@@ -86,12 +118,12 @@ def test_prepared_calls(fused: Path) -> None:
         for _ in range(500):
             prepared()
 
-    check_growth("prepare() and 500 calls", once, CALLS // 500)
+    check_growth("prepare() and 500 calls", once, CALLS // 500, kept_a_capture)
     network.close()
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["fused", "plain"])
-def test_shapes_that_change_all_the_time(fused: Path, plain: bool) -> None:
+def test_shapes_that_change_all_the_time(fused: Path, plain: bool, kept_a_capture: float) -> None:
     network = load(SHIPPED if plain else fused, "graph")
     pixels, _ = mnist_test_set()
     sizes = iter(np.random.default_rng(1).integers(1, 200, 4096).tolist() * 10)  # far more than are kept
@@ -99,11 +131,11 @@ def test_shapes_that_change_all_the_time(fused: Path, plain: bool) -> None:
     def once() -> None:
         network(pixels[: next(sizes), None])
 
-    check_growth(f"a new shape, {'plain' if plain else 'fused'}", once, 600)
+    check_growth(f"a new shape, {'plain' if plain else 'fused'}", once, 600, kept_a_capture)
     network.close()
 
 
-def test_loading_and_closing(fused: Path) -> None:
+def test_loading_and_closing(fused: Path, kept_a_capture: float) -> None:
     images = network_input(mnist_test_set()[0][:16])
 
     def once() -> None:
@@ -111,7 +143,7 @@ def test_loading_and_closing(fused: Path) -> None:
         network(images)
         network.close()
 
-    check_growth("load, call and close", once, 200)
+    check_growth("load, call and close", once, 200, kept_a_capture)
 
 
 def test_streaming(fused: Path) -> None:
