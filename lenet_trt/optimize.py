@@ -84,7 +84,11 @@ def command(arguments: argparse.Namespace) -> int:
     if not journal.resumes:
         shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
     bench = Remembered(Bench(space, settings, folder, _log), journal)
-    optimized = optimize(settings.batches, space, bench, _log)
+    try:
+        optimized = optimize(settings.batches, space, bench, _log)
+    except KeyboardInterrupt:
+        _log(f"interrupted: the same command goes on from {folder / written.STATE}")
+        return 130
     paths, record = written.write(folder, path.stem, space, optimized, about)
     if settings.runtime == "tensorrt":
         paths += _engines(folder, record, settings)

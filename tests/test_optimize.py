@@ -90,6 +90,23 @@ def test_a_second_run_measures_nothing_again_and_restart_does(run: Path, capfd: 
     assert len(json.loads(state.read_text())["steps"]) < len(json.loads(before)["steps"])
 
 
+def test_an_interrupted_command_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    matmul_onnx(tmp_path / "m.onnx", MatMulCase(dims=(8, 4, 1, 1, 4)))
+    command = ["optimize", str(tmp_path / "m.onnx"), "--runtime", "ort-cpu"]
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lenet_trt.optimizing.bench.profile_model", interrupted)
+        assert main(command) == 130
+    assert "the same command goes on from" in capsys.readouterr().err
+    assert main(command) == 0
+    assert "going on: 1 steps were done before" in capsys.readouterr().err
+
+
 def test_a_model_that_no_kernel_fits_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value = helper.make_tensor_value_info
     graph = helper.make_graph(

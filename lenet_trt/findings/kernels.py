@@ -191,4 +191,5 @@ def _figures(row: Row) -> tuple[str, ...]:
     times = f", {taken / row.roof_us:,.1f} times that" if row.roof_us else ""
     kernel = f" ({short(row.kernels[0])})" if row.kernels else ""
     needed = f"{row.roof_us:,.1f}" if row.roof_us >= 1 else f"{row.roof_us:.2g}"
-    return (f"kernel time {taken:,.1f} us{kernel}; the hardware needs {needed} us{times}",)
+    calls = f" in {row.launches:.0f} launches" if row.launches >= 2 else ""
+    return (f"kernel time {taken:,.1f} us{calls}{kernel}; the hardware needs {needed} us{times}",)

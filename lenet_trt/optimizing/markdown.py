@@ -73,10 +73,11 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
 
 def _made(record: Mapping[str, Any]) -> str:
     """When, and with which versions of what decides a timing."""
-    environment, made = record["environment"], record["made"]
+    environment, made = record["environment"], record.get("made") or {}
     packages = environment.get("packages", {})
-    parts = [made["time"], f"lenet-trt {environment.get('lenet_trt')}"]
-    parts += [f"commit {made['commit'][:12]}"] if made["commit"] else []
+    parts = [made["time"]] if made.get("time") else []
+    parts.append(f"lenet-trt {environment.get('lenet_trt')}")
+    parts += [f"commit {made['commit'][:12]}"] if made.get("commit") else []
     parts += [f"driver {environment['driver']}"] if environment.get("driver") else []
     shown = ("torch", "nvidia-cudnn-cu13", "nvidia-cublas", "onnxruntime", "tensorrt", "tensorrt-rtx")
     parts += [f"{name} {packages[name]}" for name in shown if name in packages]
