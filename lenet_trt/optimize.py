@@ -83,7 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
         _log(journal.note)
     if not journal.resumes:
         shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
-    bench = Remembered(Bench(space, settings, folder, _log), journal)
+    bench = Remembered(Bench(space, settings, folder, _log, path), journal)
     try:
         optimized = optimize(settings.batches, space, bench, _log)
     except KeyboardInterrupt:

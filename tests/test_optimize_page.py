@@ -20,13 +20,17 @@ PAGE = ROOT / "docs" / "optimize.md"
 def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     typed = commands(PAGE)
-    assert len(typed) == 3
+    assert len(typed) == 4
     for line in typed:
-        program, *arguments = shlex.split(line.partition(">")[0])
+        command, _, target = line.partition(" > ")
+        program, *arguments = shlex.split(command)
         capsys.readouterr()
         assert program == "lenet-trt"
         assert main(arguments) == 0, line
-    record = json.loads(capsys.readouterr().out)
+        if target:
+            (tmp_path / target).write_text(capsys.readouterr().out)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert "batched_matvec" in (tmp_path / "report.html").read_text()
     assert [entry["batch"] for entry in record["chosen"]] == [1, 3, 8]
     assert {path.name for path in (tmp_path / "matmul.optimized").iterdir()} == {
         "optimize.md",

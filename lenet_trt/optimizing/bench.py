@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.evaluate import is_digit_classifier
-from lenet_trt.files import write_atomic
+from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.findings import findings
 from lenet_trt.floors import floor_us
 from lenet_trt.ledger import ledger
@@ -44,12 +44,20 @@ TIMELINES = "timelines"
 
 
 class Bench:
-    """Measures plans of one model; ``folder`` takes the models that are tried, and the traces."""
+    """Measures plans of one model; ``folder`` takes the models that are tried, and the traces.
+
+    ``source`` is the model's own file, which the trace of the model as it is names.
+    """
 
     def __init__(
-        self, space: Space, settings: Settings, folder: Path, log: Callable[[str], None] = lambda _: None
+        self,
+        space: Space,
+        settings: Settings,
+        folder: Path,
+        log: Callable[[str], None] = lambda _: None,
+        source: Path | None = None,
     ) -> None:
-        self._space, self._settings, self._folder, self._log = space, settings, folder, log
+        self._space, self._settings, self._folder, self._log, self._source = space, settings, folder, log, source
         self._ceilings: Ceilings | None = None
         self._ceilings_asked = False
         self._inputs: tuple[int | None, list[NDArray[Any]]] | None = None
@@ -86,6 +94,8 @@ class Bench:
             return Observation(stats.median_us, (), why=str(error))
         nodes = self._work(plan, batch)
         name = f"{TIMELINES}/{plan.key}.json" if batch is None else f"{TIMELINES}/{plan.key}-n{batch}.json"
+        if self._source is not None and not plan.pieces:
+            trace = replace(trace, model=self._source.name, model_sha256=sha256_file(self._source))
         save(trace, self._folder / name)
         return replace(observation(trace, nodes, self.ceilings), timeline=name)
 
