@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from documents import ROOT, commands, fenced
+from lenet_trt.cli import parser_for
 from lenet_trt.gpu import gpus
 from lenet_trt.reporting.text import ratio_text, time_text, us_text
 
@@ -112,6 +113,16 @@ def test_commands_that_need_a_gpu_say_so() -> None:
     every = re.findall(r"^```console.*\n", PAGE.read_text("utf-8"), re.MULTILINE)
     assert {block.strip() for block in every} == {"```console", "```console gpu", "```console geforce"}
     assert not any("--runtime graph" in line for line in commands(PAGE))
+
+
+def test_commands_for_a_geforce_are_written_as_the_tools_take_them() -> None:
+    """What can be checked of them without the GPU: the options, and that the scripts are there."""
+    (block,) = fenced(PAGE, "console geforce")
+    build, *scripts = [line.removeprefix("$ ").split() for line in block.splitlines()]
+    parsed = parser_for(build[1]).parse_args(build[2:])
+    assert (parsed.flavor, Path(parsed.output).name) == ("tensorrt", "matmul.engine")
+    assert len(scripts) == 3
+    assert all(os.access(ROOT / line[0], os.X_OK) for line in scripts)
 
 
 @pytest.mark.gpu
