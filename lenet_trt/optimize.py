@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.recorders.request import RECORDERS
 from lenet_trt.request import MAX_DROP_POINTS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", nargs="+", default=[], metavar="FILE", help="labelled images, as run takes them")
     parser.add_argument("--labels", metavar="FILE", help="the images' classes")
     parser.add_argument(
-        "--with", dest="recorder", default="auto", metavar="RECORDER", help="what traces, as profile has it"
+        "--with", dest="recorder", choices=RECORDERS, default="auto", help="what traces, as profile has it"
     )
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT, to build engines"

@@ -13,14 +13,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt import timeline
-from lenet_trt.cli import main
+from lenet_trt.cli import main, parser_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.evaluate import random_inputs
 from lenet_trt.export import mnist
 from lenet_trt.export.cases import MatMulCase, matmul_onnx
-from lenet_trt.gpu import first_gpu
+from lenet_trt.gpu import Gpu, first_gpu
 from lenet_trt.ledger import ledger
 from lenet_trt.model import load_model
+from lenet_trt.optimize import settings_from
 from lenet_trt.optimizing import gate, written
 from lenet_trt.optimizing.bench import Bench
 from lenet_trt.optimizing.markdown import headline, report
@@ -142,6 +143,18 @@ def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
     assert sidecar.tensors["images"]["profile"]["opt"] == [4, 1, 28, 28]
     assert sidecar.mismatch(engine.parent) is None
     assert bench.file(plan, 4) == engine
+
+
+@pytest.mark.parametrize(("sm", "runtime"), [("8.6", "tensorrt"), ("12.0", "tensorrt"), ("9.0", "auto")])
+def test_engines_are_taken_where_tensorrt_takes_the_gpu(
+    sm: str, runtime: str, monkeypatch: pytest.MonkeyPatch, lenet5: Path
+) -> None:
+    """TensorRT-RTX, which is installed with the toolkit, takes no data-centre GPU."""
+    monkeypatch.setattr("lenet_trt.gpu.first_gpu", lambda: Gpu(0, "a GPU", sm, 1 << 30))
+    arguments = parser_for("optimize").parse_args([str(lenet5), "--flavor", "rtx"])
+    assert settings_from(arguments, load_model(lenet5)).runtime == runtime
+    asked = parser_for("optimize").parse_args([str(lenet5), "--flavor", "rtx", "--runtime", "graph"])
+    assert settings_from(asked, load_model(lenet5)).runtime == "graph"
 
 
 def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
