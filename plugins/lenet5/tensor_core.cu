@@ -24,6 +24,9 @@
 // every gap), and the linear layers with their three barriers take 4 us instead of 2.
 // Tried and not kept: conv1's pooling under the next group's products (slower from n = 10,000 on), eight warps and two blocks (33 us),
 // 20 warps, conv2's weights in registers for good, cp.async where there is a bulk copy (four times the shared-memory writes).
+// Nor, old and new in turn (nvcc's code): two warps an image, each half of conv2's outputs and the rows of the map for them, where a block
+// has eight images or fewer (n = 1024 11.2 instead of 10.5: fc1's loads no longer hide behind idle warps); the first image before
+// the raw weights (10.7; 10,000 29.4 instead of 28.4).
 //
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
