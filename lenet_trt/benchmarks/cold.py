@@ -35,8 +35,8 @@ from lenet_trt.gpu import first_gpu, gpus
 from lenet_trt.stats import summarize
 
 BATCH = 1
-# At most so many of each count: a round of all takes half a minute on a GPU.
-PROCESSES = 6
+# So many of each count: a round of all takes half a minute on a GPU.
+PROCESSES = 3
 TIMEOUT_S = 300
 # The fp32 networks of all libraries agree far better than that with float64.
 MOST_ERROR = 1e-4
