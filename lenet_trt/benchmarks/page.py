@@ -72,8 +72,8 @@ def page(records: Records, drawn: Sequence[str], folder: str, command: str, imag
     lines = [
         f"# Measured on one {first.gpu or first.environment.get('cpu')}",
         "",
-        "All suites of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure in it are "
-        "made from the records; edit none by hand.",
+        f"{_which(records)} of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure in "
+        "it are made from the records; edit none by hand.",
         "",
         "```console gpu",
         *(f"$ {typed} -o {folder}" for typed in _commands(records)),
@@ -92,6 +92,11 @@ def page(records: Records, drawn: Sequence[str], folder: str, command: str, imag
     for name, record in records.items():
         lines += _section(name, record, f"{images}/{picture_of(name)}" if picture_of(name) in drawn else None)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _which(records: Records) -> str:
+    missing = [name for name in ORDER if name not in records]
+    return f"The suites {', '.join(records)} ({', '.join(missing)}: no record here)" if missing else "All suites"
 
 
 def _commands(records: Records) -> Iterator[str]:
