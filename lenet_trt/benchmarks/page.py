@@ -72,8 +72,8 @@ def page(records: Records, drawn: Sequence[str], folder: str, command: str, imag
     lines = [
         f"# Measured on one {first.gpu or first.environment.get('cpu')}",
         "",
-        f"{_which(records)} of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure in "
-        "it are made from the records; edit none by hand.",
+        f"{_which(records)} of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure "
+        "in it are made from the records; edit none by hand.",
         "",
         "```console gpu",
         *(f"$ {typed} -o {folder}" for typed in _commands(records)),
