@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from lenet_trt.errors import UsageError
 from lenet_trt.floors import Ceilings
 
-TURING = "NVIDIA Turing GPU Architecture whitepaper (WP-09183-001), appendix A"
+TURING = "NVIDIA Turing GPU Architecture whitepaper"
 A100_SHEET = "NVIDIA A100 Tensor Core GPU data sheet"
 A30_SHEET = "NVIDIA A30 Tensor Core GPU data sheet"
 A10_SHEET = "NVIDIA A10 Tensor Core GPU data sheet"
-GA102 = "NVIDIA Ampere GA102 GPU Architecture whitepaper V2.1, appendices A and C"
-ADA = "NVIDIA Ada GPU Architecture whitepaper V2.1, appendix A"
+GA102 = "NVIDIA Ampere GA102 GPU Architecture whitepaper"
+ADA = "NVIDIA Ada GPU Architecture whitepaper"
 L4_SHEET = "NVIDIA L4 Tensor Core GPU data sheet"
 L40S_SHEET = "NVIDIA L40S GPU data sheet"
-H100_PAPER = "NVIDIA H100 Tensor Core GPU Architecture whitepaper V1.04, table 2"
+H100_PAPER = "NVIDIA H100 Tensor Core GPU Architecture whitepaper"
 H200_SHEET = "NVIDIA H200 Tensor Core GPU data sheet"
-BLACKWELL_RTX = "NVIDIA RTX Blackwell GPU Architecture whitepaper V1.1, appendices"
-BLACKWELL = "NVIDIA Blackwell Architecture Technical Brief, HGX B200 (a GPU of it)"
+BLACKWELL_RTX = "NVIDIA RTX Blackwell GPU Architecture whitepaper"
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ ENTRIES = (
     Entry("H100 PCIe", 90, 114, 1755, 51.2, 378, 756, 756, 2000, H100_PAPER),
     Entry("H100 SXM", 90, 132, 1980, 66.9, 494.7, 989.4, 989.4, 3352, H100_PAPER, ("NVIDIA H100 80GB HBM3", "H100")),
     Entry("H200", 90, 132, 1980, 67, 494.5, 989.5, 989.5, 4800, H200_SHEET),
-    Entry("B200", 100, 148, 1965, 80, 1100, 2250, 2250, 8000, BLACKWELL),
     Entry("GeForce RTX 5070", 120, 48, 2512, 30.9, 30.9, 61.7, 61.7, 672, BLACKWELL_RTX),
     Entry("GeForce RTX 5070 Ti", 120, 70, 2452, 43.9, 43.9, 87.9, 87.9, 896, BLACKWELL_RTX),
     Entry("GeForce RTX 5080", 120, 84, 2617, 56.3, 56.3, 112.6, 112.6, 960, BLACKWELL_RTX),
