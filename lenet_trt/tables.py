@@ -64,10 +64,12 @@ def tables(timeline: Timeline, *, everything: bool = False) -> Tables:
     calls = list(timeline.api_calls) if everything else _in_iterations(timeline)
     left_out = len(timeline.activities) - len(activities) + len(timeline.api_calls) - len(calls)
     named = any(entry.node is not None for entry in activities)
+    # Tools that time layers alone, as ONNX Runtime on a CPU, tell of no GPU.
+    layers = bool(activities) and all(entry.kind == "layer" for entry in activities)
     return Tables(
         len(timeline.iterations),
         left_out,
-        _table("GPU activities", ((entry.name, entry.us) for entry in activities), short_name),
+        _table("Layers" if layers else "GPU activities", ((entry.name, entry.us) for entry in activities), short_name),
         _table("API calls", ((call.name, call.us) for call in calls), str),
         _nodes(activities) if named else Table("Nodes", ()),
     )
