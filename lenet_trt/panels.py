@@ -87,8 +87,9 @@ def height(chart: Chart) -> float:
 
 
 def labels(charts: Sequence[Chart]) -> list[str]:
-    """What the legend names; where a panel has one series alone, its title says enough."""
-    labels = [each.label for chart in charts if len(chart.series) > 1 for each in chart.series]
+    """What the legend names; where panels have one series each, their titles say enough."""
+    alone = len(charts) > 1
+    labels = [each.label for chart in charts if len(chart.series) > alone for each in chart.series]
     return list(dict.fromkeys(filter(None, [*labels, *(chart.limit[0] for chart in charts if chart.limit)])))
 
 

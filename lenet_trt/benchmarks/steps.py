@@ -5,16 +5,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
-
-from lenet_trt.benchmarks.workload import Call, Inputs
 from lenet_trt.bind import Bound
 from lenet_trt.compile import compile_variant, target_for
 from lenet_trt.device import ask, current_context, driver
 from lenet_trt.dims import DimLike, as_dim
 from lenet_trt.kernel import Launch, Variant
 from lenet_trt.launch import load_function
+
+if TYPE_CHECKING:
+    import torch
+
+    from lenet_trt.benchmarks.workload import Call, Inputs
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class Step:
 
 def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
     """What readies a step for an input set; ``weights`` are on the GPU, in its types. All sets share the buffers."""
+    import torch
+
     context = current_context()
     sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
     output = bound.kernel.outputs[0]
