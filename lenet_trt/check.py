@@ -17,6 +17,7 @@ import numpy as np
 
 from lenet_trt.bind import Specialized
 from lenet_trt.cases import bounds, cases
+from lenet_trt.child import child_environment
 from lenet_trt.compile import architectures, compile_variant, sm_of
 from lenet_trt.device import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -113,7 +114,7 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
         again = [sys.executable, "-m", "lenet_trt.check", kernel.name, "--only", "values", "--quick"]
         again += ["--case", case_filter] if case_filter else []
         command = [program, "--tool", tool, "--error-exitcode", str(_SANITIZER_FOUND), *again]
-        done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+        done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
         if done.returncode == 0:
             yield Outcome(kernel.name, name, "passed", "nothing found in the small examples")
         else:
@@ -286,11 +287,6 @@ def _choices(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
         if name not in known:
             raise UsageError(f"{option} takes {', '.join(known)}, not {name!r}")
     return chosen
-
-
-def _environment() -> dict[str, str]:
-    # The child finds the same packages as this process, installed or not.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lenet_trt.benchmarks.gains import PRODUCT, Measured, display_name, workloads
@@ -10,6 +10,7 @@ from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, Recording, recording
 from lenet_trt.benchmarks.tables import Column, duration, standard_columns
 from lenet_trt.charts import Chart, Series
+from lenet_trt.stats import Stats
 
 if TYPE_CHECKING:
     from lenet_trt.benchmarks.workload import Workload
@@ -99,24 +100,29 @@ def _workloads(options: Options) -> Iterator[Workload]:
 
 def columns(record: Record) -> list[Column]:
     """The usual ones, and how each row stands to the floor and to the best peer."""
+
+    def times_faster(stats: Stats, workload: Measured) -> str:
+        peer = workload.best_peer
+        return f"{peer.stats.median_us / stats.median_us:.2f}" if peer and peer.stats else "-"
+
+    return columns_with_floor(record, "best peer / it", times_faster)
+
+
+def columns_with_floor(record: Record, title: str, say: Callable[[Stats, Measured], str]) -> list[Column]:
+    """The usual ones, how each row stands to the floor, and what else is said of a row in its workload."""
     by_name = {workload.name: workload for workload in workloads(record)}
 
-    def of(row: Row) -> Measured | None:
-        return by_name.get(str(row.case.get("workload")))
+    def where_known(said: Callable[[Stats, Measured], str]) -> Callable[[Row], str]:
+        def cell(row: Row) -> str:
+            workload = by_name.get(str(row.case.get("workload")))
+            return said(row.stats, workload) if row.stats and workload else "-"
 
-    def times_floor(row: Row) -> str:
-        workload = of(row)
-        return f"{row.stats.median_us / workload.floor_us:.2f}" if row.stats and workload else "-"
-
-    def times_faster(row: Row) -> str:
-        workload = of(row)
-        peer = workload.best_peer if workload else None
-        return f"{peer.stats.median_us / row.stats.median_us:.2f}" if row.stats and peer and peer.stats else "-"
+        return cell
 
     return [
         *standard_columns(record, display_name),
-        Column("x floor", times_floor),
-        Column("best peer / it", times_faster),
+        Column("x floor", where_known(lambda stats, workload: f"{stats.median_us / workload.floor_us:.2f}")),
+        Column(title, where_known(say)),
     ]
 
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lenet_trt.benchmarks.gains import PRODUCT, Measured, display_name, workloads
-from lenet_trt.benchmarks.kernels import obstacle, run_all
-from lenet_trt.benchmarks.record import Record, Row
+from lenet_trt.benchmarks.gains import PRODUCT, Measured, workloads
+from lenet_trt.benchmarks.kernels import columns_with_floor, obstacle, run_all
+from lenet_trt.benchmarks.record import Record
 from lenet_trt.benchmarks.suite import Options, recording
-from lenet_trt.benchmarks.tables import Column, duration, standard_columns
+from lenet_trt.benchmarks.tables import Column, duration
 from lenet_trt.charts import Chart, Series
+from lenet_trt.stats import Stats
 
 if TYPE_CHECKING:
     import torch
@@ -47,21 +48,12 @@ def measure(options: Options) -> Record:
 
 def columns(record: Record) -> list[Column]:
     """The usual ones, and how each step stands to the floor and to the slowest one."""
-    by_name = {workload.name: workload for workload in workloads(record)}
 
-    def of(row: Row) -> Measured | None:
-        return by_name.get(str(row.case.get("workload")))
+    def gain(stats: Stats, workload: Measured) -> str:
+        slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0)
+        return f"{slowest / stats.median_us:.1f}x" if slowest else "-"
 
-    def times_floor(row: Row) -> str:
-        workload = of(row)
-        return f"{row.stats.median_us / workload.floor_us:.2f}" if row.stats and workload else "-"
-
-    def gain(row: Row) -> str:
-        workload = of(row)
-        slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0) if workload else 0.0
-        return f"{slowest / row.stats.median_us:.1f}x" if row.stats and slowest else "-"
-
-    return [*standard_columns(record, display_name), Column("x floor", times_floor), Column("gain", gain)]
+    return columns_with_floor(record, "gain", gain)
 
 
 def charts(record: Record) -> list[Chart]:

@@ -139,6 +139,13 @@ class Case:
             taken += got
         return taken
 
+    def claim_if_notable(self, term: str, wanted: Mapping[str | None, float]) -> float:
+        """Take it where it is worth telling; returns 0 where it is not, or too little of it is left."""
+        if not self.notable(sum(wanted.values())):
+            return 0.0
+        taken = self.claim(term, wanted)
+        return taken if self.notable(taken) else 0.0
+
     def claim_share(self, term: str, us: float) -> float:
         """Take so much of the term, from all rows in the ratio of what is left in them."""
         everything = self.left_in_all(term)

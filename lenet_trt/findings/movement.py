@@ -26,10 +26,8 @@ def reformat_pairs(case: Case) -> Iterator[Finding]:
             for entry in (before, after):
                 cost[entry.node] += exposed[id(entry)] / len(case.used)
             seen[f"{before.name} ... {after.name}"] += 1
-    if not case.notable(sum(cost.values())):
-        return
-    claimed = case.claim("copies_us", cost)
-    if not case.notable(claimed):
+    claimed = case.claim_if_notable("copies_us", cost)
+    if not claimed:
         return
     yield Finding(
         "reformat_pair",
@@ -88,10 +86,8 @@ def copies_that_could_stay(case: Case) -> Iterator[Finding]:
         if times:
             moved = f", {size / len(case.used):,.0f} bytes" if size else ""
             evidence.append(f"{times / len(case.used):.1f} copies an inference {reason}: {us:,.1f} us{moved}")
-    if not case.notable(sum(cost.values())):
-        return
-    claimed = case.claim("copies_us", cost)
-    if not case.notable(claimed):
+    claimed = case.claim_if_notable("copies_us", cost)
+    if not claimed:
         return
     yield Finding(
         "copies",

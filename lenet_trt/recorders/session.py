@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lenet_trt.child import child_environment
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import atomic_path
 from lenet_trt.gpu import gpus
@@ -84,7 +84,7 @@ def _by(request: Request, report: Path | None) -> Timeline:
 
 def _alone(program: Sequence[str], folder: Path) -> Timeline:
     done = subprocess.run(
-        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=_environment()
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=child_environment()
     )
     raise_failure(folder / FAILURE)
     if done.returncode != 0:
@@ -98,7 +98,7 @@ def _alone(program: Sequence[str], folder: Path) -> Timeline:
 def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Timeline:
     made = folder / "report.nsys-rep"
     try:
-        said = nsys.trace(nsys.find(), made, program, _environment())
+        said = nsys.trace(nsys.find(), made, program, child_environment())
     except RecorderError:
         raise_failure(folder / FAILURE)  # why the program did not come as far as the profiler's range
         if (told := _told(folder)) is not None and told.activities:
@@ -130,8 +130,3 @@ def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Ti
 def _told(folder: Path) -> Timeline | None:
     path = folder / TIMELINE
     return load(path) if path.is_file() else None
-
-
-def _environment() -> dict[str, str]:
-    # The child finds the same packages as this process, installed or not.
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
