@@ -136,7 +136,8 @@ def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE
         after = share + (1 - share) * random.beta(1, n - middle, RESAMPLES)
         medians = medians / 2 + _at(ordered, after) / 2
     tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(medians, [tail, 100 - tail])
+    # Rounding may carry a mean of two values past both of them.
+    low, high = np.clip(np.percentile(medians, [tail, 100 - tail]), ordered[0], ordered[-1])
     median = float(np.median(ordered))
     return min(float(low), median), max(float(high), median)
 
