@@ -10,7 +10,7 @@ import pytest
 from lenet_trt.benchmarks import sweep, ten_thousand
 from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, backend
 from lenet_trt.benchmarks.backends.naive import Naive
-from lenet_trt.benchmarks.backends.on_gpu import OnGpu
+from lenet_trt.benchmarks.backends.on_gpu import OnGpu, stream
 from lenet_trt.benchmarks.backends.protocol import TOLERANCES, Backend, Session, mnist
 from lenet_trt.benchmarks.suite import Options
 from lenet_trt.cases import relative_error
@@ -40,8 +40,27 @@ def test_logits_are_right(chosen: Backend) -> None:
             assert isinstance(ready, OnGpu)
             ready()
             assert relative_error(ready.logits(), images.exact) <= TOLERANCES[chosen.precision], count
-            ready.from_host()()
-            assert relative_error(ready.logits(), images.exact) <= TOLERANCES[chosen.precision], count
+            from_host = ready.from_host()
+            assert relative_error(from_host(), images.exact) <= TOLERANCES[chosen.precision], count
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_logits_in_padded_rows(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    images = mnist(7)
+    right = torch.from_numpy(images.exact).to(getattr(torch, dtype)).cuda()
+    torch.cuda.synchronize()
+
+    def submit() -> torch.Tensor:
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream().handle)):
+            wide = torch.full((7, 12), 5.0, dtype=right.dtype, device="cuda")
+            wide[:, :10] = right
+        return wide[:, :10]
+
+    ready = OnGpu(images, submit, None)
+    from_host = ready.from_host()
+    assert np.array_equal(ready.logits(), right.float().cpu().numpy())
+    assert np.array_equal(from_host(), right.cpu().numpy())
 
 
 @pytest.mark.parametrize("name", [NAIVE, f"{NAIVE}, PyCUDA"])

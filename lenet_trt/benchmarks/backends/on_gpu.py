@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.benchmarks.backends.protocol import Images
 from lenet_trt.device import Pinned, Stream, ask, driver
+from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.runtimes.arrays import DeviceArray
 from lenet_trt.runtimes.libraries import TORCH
 from lenet_trt.runtimes.protocol import DeviceRuntime
@@ -23,6 +25,42 @@ def stream() -> Stream:
     # A stream must be destroyed while the driver's bindings are still there.
     atexit.register(stream.cache_clear)
     return Stream()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Where an array of a library lies, from its first element to its last: its rows may be padded.
+
+    Units: ``strides`` and ``nbytes`` in bytes.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """From the first element to the end of the last, with what lies between rows."""
+        steps = zip(self.shape, self.strides, strict=True)
+        return sum((length - 1) * stride for length, stride in steps) + self.dtype.itemsize
+
+    def seen_in(self, copied: NDArray[np.uint8]) -> NDArray[Any]:
+        """The array in a copy of these bytes."""
+        return np.ndarray(self.shape, self.dtype, copied.data, strides=self.strides)
+
+
+def memory_of(array: Any) -> Memory:
+    """Where a torch tensor or our own array lies; max-autotune gives rows of 10 in memory for 12.
+
+    Nothing is copied: that would be one more kernel, which the tensor's maker does not need.
+    """
+    if isinstance(array, DeviceArray):
+        dense = np.empty(array.shape, numpy_dtype(array.dtype))
+        return Memory(array.pointer, array.shape, dense.strides, dense.dtype)
+    dtype = numpy_dtype(str(array.dtype).removeprefix("torch."))
+    strides = tuple(stride * dtype.itemsize for stride in array.stride())
+    return Memory(array.data_ptr(), tuple(array.shape), strides, dtype)
 
 
 class OnGpu:
@@ -56,35 +94,46 @@ class OnGpu:
         """Fill the logits with NaN, compute them and copy them to the host."""
         before = self._output
         if before is None:  # torch most often takes the same memory again
-            before = TORCH.view(self.submit())
+            before = self.submit()
             self._wait()
-        ask(driver().cuMemsetD8(before.pointer, 0xFF, before.nbytes), "cannot fill memory")
+        memory = memory_of(before)
+        ask(driver().cuMemsetD8(memory.pointer, 0xFF, memory.nbytes), "cannot fill memory")
         ask(driver().cuCtxSynchronize(), "cannot fill memory")
         del before
-        output = self._logits_of(self.submit())
+        output = self._output_of(self.submit())
         self._wait()
-        found = np.empty(output.shape, np.dtype(output.dtype))
-        ask(driver().cuMemcpyDtoH(found.ctypes.data, output.pointer, found.nbytes), "cannot copy from the GPU")
-        return found.astype(np.float32)
+        memory = memory_of(output)
+        copied = np.empty(memory.nbytes, np.uint8)
+        ask(driver().cuMemcpyDtoH(copied.ctypes.data, memory.pointer, memory.nbytes), "cannot copy from the GPU")
+        return memory.seen_in(copied).astype(np.float32)
 
-    def from_host(self) -> Callable[[], None]:
-        """The same, from images in pinned host memory to logits there: both copies and the wait are in the call."""
+    def from_host(self) -> Callable[[], NDArray[Any]]:
+        """The same, from images in pinned host memory to logits there: both copies and the wait are in the call.
+
+        What the call gives lies in that memory, for as long as the call is kept.
+        """
         given = Pinned(self._images.host)
-        taken = Pinned(np.empty(self._images.exact.shape, np.float32))
+        submit, output_of = self.submit, self._output_of
+        memory = memory_of(output_of(submit()))
+        self._wait()
+        taken = Pinned(np.empty(memory.nbytes, np.uint8))
+        logits = memory.seen_in(taken.array)
+        pointer_of = TORCH.pointer if self._output is None else lambda _: memory.pointer
         device, handle, cuda = self._images.device, stream().handle, driver()
 
-        def call() -> None:
+        def call() -> NDArray[Any]:
             answer = cuda.cuMemcpyHtoDAsync(device.pointer, given.pointer, device.nbytes, handle)
             ask(answer, "cannot copy to the GPU")
-            output = self._logits_of(self.submit())
-            answer = cuda.cuMemcpyDtoHAsync(taken.pointer, output.pointer, output.nbytes, handle)
+            output = submit()  # alive until all is done
+            answer = cuda.cuMemcpyDtoHAsync(taken.pointer, pointer_of(output), memory.nbytes, handle)
             ask(answer, "cannot copy from the GPU")
             self._wait()
+            return logits
 
         return call
 
-    def _logits_of(self, submitted: Any) -> DeviceArray:
-        return TORCH.view(submitted) if self._output is None else self._output
+    def _output_of(self, submitted: Any) -> Any:
+        return submitted if self._output is None else self._output
 
 
 class RuntimeSession:
