@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -177,33 +181,59 @@ def test_crossovers_are_printed_and_kept() -> None:
     assert line.split()[:3] == ["8", "lenet5", "kernel"]
 
 
-class Slow(OrtCpuSession):
-    """A tenth of a second for each image."""
+class Sleeping(OrtCpuSession):
+    """So many seconds for a call and for each image; the first call of each batch takes ``first`` more."""
+
+    def __init__(self, fixed: float, each: float, first: float = 0) -> None:
+        super().__init__()
+        self.fixed, self.each, self.first = fixed, each, first
 
     def prepare(self, images):
-        import time
-
-        ready = super().prepare(images)
-        inner = type(ready).__call__
+        ready, session = super().prepare(images), self
+        inner, left = type(ready).__call__, [self.first]
 
         class Waiting(type(ready)):
             def __call__(self) -> None:
-                time.sleep(0.01 * len(images))
+                time.sleep(session.fixed + session.each * len(images) + (left.pop() if left else 0))
                 inner(self)
 
         ready.__class__ = Waiting
         return ready
 
 
-def test_what_would_take_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "QUICK_BATCHES", (1, 4, 64))
-    chosen = [Backend("slow", "", "CPU", Slow), backend("ONNX Runtime CPU")]
-    found = sweep.measured(Options(quick=True), chosen)
-    assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [1, 4]
-    left = found.find("slow", batch=64)
-    assert str(left.why).startswith("left out: a batch of 4 takes ")
-    assert str(left.why).endswith("--batch 64 measures it")
-    assert found.find("ONNX Runtime CPU", batch=64).stats is not None
+def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], session: Callable[[], Sleeping]) -> Record:
+    monkeypatch.setattr(sweep, "QUICK_BATCHES", batches)
+    return sweep.measured(Options(quick=True), [Backend("slow", "", "CPU", session), backend("ONNX Runtime CPU")])
+
+
+@pytest.mark.parametrize(
+    ("batches", "why"),
+    [
+        ((1, 8, 32), "left out: a batch of 8 takes 8.* ms, so this would take 3.* ms; --batch 32 measures it"),
+        # Eight times as many cannot be foretold, but that four times as many take too long can.
+        ((1, 8, 64), "left out: a batch of 8 takes 8.* ms, so one of 32 would take 3.* ms; --batch 64 measures it"),
+        ((1, 4, 64), "left out: a call takes 6.* ms; --batch 64 measures it"),
+    ],
+)
+def test_what_would_take_too_long_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], why: str
+) -> None:
+    found = swept(monkeypatch, batches, partial(Sleeping, 0, 0.01))
+    assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [*batches[:-1]]
+    left = found.find("slow", batch=batches[-1])
+    assert re.fullmatch(why, str(left.why))
+    assert found.find("ONNX Runtime CPU", batch=batches[-1]).stats is not None
+
+
+def test_a_small_batch_does_not_condemn_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 0.02 s for one image would be 1.3 s for 64 if each took as long, and is 0.02 s.
+    found = swept(monkeypatch, (1, 64), partial(Sleeping, 0.02, 0))
+    assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [1, 64]
+
+
+def test_a_slow_first_call_does_not_condemn_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = swept(monkeypatch, (1,), partial(Sleeping, 0, 0, first=0.5))
+    assert found.find("slow", batch=1).stats is not None
 
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:

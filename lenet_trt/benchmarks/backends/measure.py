@@ -26,11 +26,13 @@ HOST = "host memory"
 DEVICE = "GPU memory"
 # Until threads of the CPU's libraries that wait for work have gone to sleep.
 _QUIET_S = 0.05
+# What a batch takes says what one up to so many times as large would: a GPU that is not full takes no longer for more.
+_FORESEEN = 4
 
 
 @dataclass
 class Opened:
-    """A backend that was opened, or why it could not be; ``seen``: its last batch and the seconds that took."""
+    """A backend that was opened, or why it could not be; ``seen``: the last batch timed, and its seconds."""
 
     backend: Backend
     session: Session | None
@@ -91,8 +93,9 @@ def measure(
     Images lie in GPU memory for backends on the GPU, in host memory for the others; ``where`` says so in the case,
     and adds rows for backends on the GPU that are worth timing from host memory. Those on the GPU take turns; those on
     the CPU are timed one after the other, since each library's threads go on spinning for a while after a call and
-    would be in the next one's way. What a GPU takes alone, by CUDA events, is in ``extra``. A call that would take
-    longer than ``limit_s``, as the batch before tells, is left out with a reason.
+    would be in the next one's way. What a GPU takes alone, by CUDA events, is in ``extra``. A call that takes longer
+    than ``limit_s`` is left out with a reason: as the batch before foretells, where it is not much smaller, else as
+    a trial shows.
     """
     with _no_collection():
         prepared = [_prepare(each, images, limit_s, found) for each in backends]
@@ -138,17 +141,17 @@ def _prepare(each: Opened, images: Images, limit_s: float, found: Recording) -> 
     backend, count = each.backend, len(images)
     if each.session is None:
         return _Prepared(each, problem=each.problem)
-    if each.seen is not None:
-        batch, seconds = each.seen
-        if seconds * count / batch > limit_s:
-            why = (
-                f"left out: a batch of {batch} takes {duration(seconds * 1e6)}, so this would take "
-                f"{duration(seconds * 1e6 * count / batch)}; --batch {count} measures it"
-            )
-            return _Prepared(each, problem=why)
+    foretold = _foretold(each.seen, count, limit_s) if each.seen is not None else None
+    if foretold is not None:
+        return _Prepared(each, problem=foretold)
     found.say(f"{backend.name}, {count} images")
     try:
         ready = each.session.prepare(images)
+        if limit_s < math.inf and (each.seen is None or count > _FORESEEN * each.seen[0]):
+            seconds = _tried(ready, limit_s)
+            if seconds > limit_s:
+                why = f"left out: a call takes {duration(seconds * 1e6)}; --batch {count} measures it"
+                return _Prepared(each, problem=why)
         logits = ready.logits()
         error = relative_error(logits, images.exact)
     except Exception as problem:
@@ -158,6 +161,32 @@ def _prepare(each: Opened, images: Images, limit_s: float, found: Recording) -> 
             each, problem=f"gives wrong logits: relative error {error:.1e}, at most {TOLERANCES[backend.precision]:.0e}"
         )
     return _Prepared(each, ready, None, {**_quality(logits, images), "error": float(f"{error:.3g}"), **ready.details})
+
+
+def _foretold(seen: tuple[int, float], count: int, limit_s: float) -> str | None:
+    """Why a batch would take too long, as far as the one before tells; None where it does not."""
+    batch, seconds = seen
+    told = min(count, _FORESEEN * batch)
+    expected = seconds * told / batch
+    if expected <= limit_s:
+        return None
+    this = "this" if told == count else f"one of {told}"
+    return (
+        f"left out: a batch of {batch} takes {duration(seconds * 1e6)}, so {this} would take "
+        f"{duration(expected * 1e6)}; --batch {count} measures it"
+    )
+
+
+def _tried(call: Ready, limit_s: float) -> float:
+    """The seconds of a call; of two, where the first takes too long: it may have readied what later ones find."""
+    taken = math.inf
+    for _ in range(2):
+        begin = time.perf_counter()
+        call()
+        taken = min(taken, time.perf_counter() - begin)
+        if taken <= limit_s:
+            break
+    return taken
 
 
 def _quality(logits: NDArray[np.float32], images: Images) -> dict[str, Any]:
