@@ -1,6 +1,7 @@
 """Kernels compiled by NVRTC, for any architecture, on any machine: no GPU, driver or nvcc is needed.
 
-What is compiled once is kept in ``files.cache_dir()/kernels`` under a hash of all that went into it.
+What is compiled once is kept in ``files.cache_dir()/kernels`` under a hash of all that went into it, and found again
+without loading the compiler.
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from lenet_trt.dims import Constant
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
 from lenet_trt.kernel import Kernel, Variant
+from lenet_trt.nvrtc import INSTALL, Compiler, ask, bindings, check, compiler, loaded_compiler
 from lenet_trt.registry import plugins_dir
-
-_INSTALL = "pip install 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'"
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,14 @@ def sm_of(target: str) -> int:
     return int(number)
 
 
-@cache
 def architectures() -> tuple[int, ...]:
     """The architectures that the NVRTC installed here compiles for, oldest first."""
-    return tuple(_ask(_nvrtc().nvrtcGetSupportedArchs()))
+    return compiler().architectures
 
 
-@cache
 def nvrtc_version() -> str:
     """The compiler's version, "13.0"."""
-    nvrtc = _nvrtc()
-    status, major, minor = nvrtc.nvrtcVersion()
-    _check(status)
-    return f"{major}.{minor}"
+    return compiler().version
 
 
 def target_for(sm: int) -> str:
@@ -125,7 +120,7 @@ def cuda_include_dir() -> Path:
     for folder in _include_candidates():
         if (folder / "cuda_fp16.h").is_file() and (folder / "crt" / "host_defines.h").is_file():
             return folder
-    raise LenetTrtError(f"the CUDA headers (cuda_fp16.h, crt/host_defines.h) are not here: {_INSTALL}")
+    raise LenetTrtError(f"the CUDA headers (cuda_fp16.h, crt/host_defines.h) are not here: {INSTALL}")
 
 
 def _include_candidates() -> Iterator[Path]:
@@ -159,18 +154,34 @@ def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
     options = _options(specialized, variant, target)
-    identity = "\n".join((source_sha256(kernel, variant), entry, nvrtc_version(), *options))
-    key = hashlib.sha256(identity.encode()).hexdigest()
-    suffix = "ptx" if target.startswith("compute_") else "cubin"
-    path = cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
-    with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
-        return Module(path.read_bytes(), target, entry, options)
-    image = _run_nvrtc(kernel, variant, options, suffix)
+    for chosen in (compiler, loaded_compiler):  # which differ where a library brought a compiler of its own
+        path = _kept_at(specialized, variant, target, options, chosen())
+        with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
+            return Module(path.read_bytes(), target, entry, options)
+    image = _run_nvrtc(kernel, variant, options, path.suffix)
     try:
         write_atomic(path, image)
     except LenetTrtError as error:
         warnings.warn(f"compiled kernels are not kept: {error}", RuntimeWarning, stacklevel=4)
     return Module(image, target, entry, options)
+
+
+def _kept_at(
+    specialized: Specialized, variant: Variant, target: str, options: tuple[str, ...], compiled_by: Compiler
+) -> Path:
+    """Where the module is kept: a name of its own for all that decides what is in it."""
+    kernel = specialized.kernel
+    headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # stands for the package that it came with
+    parts = (
+        source_sha256(kernel, variant),
+        kernel.entry(variant),
+        compiled_by.identity,
+        f"{headers.st_size} {int(headers.st_mtime)}",
+        *options,
+    )
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    suffix = "ptx" if target.startswith("compute_") else "cubin"
+    return cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
 
 
 def _options(specialized: Specialized, variant: Variant, target: str) -> tuple[str, ...]:
@@ -196,9 +207,9 @@ def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
 
 
 def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:
-    nvrtc = _nvrtc()
+    nvrtc = bindings()
     source = kernel.source_dir / variant.source
-    program = _ask(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
+    program = ask(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
     try:
         encoded = [option.encode() for option in options]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
@@ -209,44 +220,20 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
                 f"{' '.join(o for o in options if not o.startswith('--include-path'))}):\n"
                 + log.decode(errors="replace").rstrip("\0\n ")
             )
-        if suffix == "ptx":
+        if suffix == ".ptx":
             image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
         else:
             image = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
     entry = kernel.entry(variant)
-    marker = f".entry {entry}(" if suffix == "ptx" else f".text.{entry}\0"
+    marker = f".entry {entry}(" if suffix == ".ptx" else f".text.{entry}\0"
     if marker.encode() not in image:
         raise LenetTrtError(f'{source} defines no extern "C" __global__ function {entry}')
     return image
 
 
 def _text(size: Any, get: Any, program: Any) -> bytes:
-    buffer = bytes(int(_ask(size(program))))
-    _check(*get(program, buffer))  # writes into the buffer
+    buffer = bytes(int(ask(size(program))))
+    check(*get(program, buffer))  # writes into the buffer
     return buffer
-
-
-@cache
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc
-
-        nvrtc.nvrtcVersion()  # loads the library
-    except (ImportError, RuntimeError) as error:
-        raise LenetTrtError(
-            f"NVRTC, the compiler, cannot be used ({error}): pip install cuda-bindings; {_INSTALL}"
-        ) from error
-    return nvrtc
-
-
-def _ask(answer: tuple[Any, Any]) -> Any:
-    status, value = answer
-    _check(status)
-    return value
-
-
-def _check(status: Any) -> None:
-    if int(status) != 0:
-        raise LenetTrtError(f"NVRTC answers {status.name}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +35,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises:
         LenetTrtError: the folder cannot be written, or the disk is full; ``path`` is as it was.
     """
+    import tempfile  # with all that it brings, which programs that only read do not need
+
     path = Path(path)
     temporary: Path | None = None
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import os
@@ -37,6 +36,8 @@ def kernel(name: str) -> Kernel:
     """
     folders = _folders()
     if name not in folders:
+        import difflib
+
         close = difflib.get_close_matches(name, folders, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise LenetTrtError(

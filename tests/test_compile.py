@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt import compile as compiling
-from lenet_trt import registry
+from lenet_trt import nvrtc, registry
 from lenet_trt.bind import Specialized
 from lenet_trt.cases import bounds
 from lenet_trt.compile import architectures, compile_variant, source_sha256, target_for
@@ -76,6 +77,100 @@ def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: p
     compiling._compile.cache_clear()
     monkeypatch.setattr(compiling, "_run_nvrtc", lambda *_: pytest.fail("was compiled again"))
     assert compile_variant(specialized, variant, "sm_86").image == image
+
+
+def test_a_kernel_that_is_kept_is_found_without_loading_the_compiler() -> None:
+    program = (
+        "import sys; from lenet_trt import registry; from lenet_trt.cases import bounds;"
+        "from lenet_trt.compile import *; k = registry.kernel('maxpool2'); s = next(bounds(k)).specialized;"
+        "compile_variant(s, k.variants[-1], target_for(89));"
+        "print('cuda.bindings.nvrtc' in sys.modules, 'libnvrtc' in open('/proc/self/maps').read())"
+    )
+    answers = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert answers[1] == ["False", "False"], answers
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of which NVRTC is taken to be loaded, to be replaced as an upgrade does."""
+    monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path / "cache"))
+    site = tmp_path / "site-packages"
+    library = site / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"x" * 100)
+    os.utime(library, (1000, 1000.25))
+    (site / "nvidia_cuda_nvrtc-13.0.48.dist-info").mkdir()
+    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: library)
+    return library
+
+
+def as_a_new_process() -> None:
+    for each in (compiling._compile, source_sha256, nvrtc.loaded_compiler, nvrtc._kept, nvrtc.bindings):
+        each.cache_clear()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "change", ["nothing", "part of a second", "size", "time", "distribution", "gone", "another", "linker", "broken"]
+)
+def test_another_compiler_in_its_place_compiles_again(
+    change: str, scale: Kernel, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specialized, variant = first_of(scale)
+    as_a_new_process()
+    compile_variant(specialized, variant, "sm_86")
+    before = set((tmp_path / "cache" / "kernels").iterdir())
+    if change == "size":
+        stand_in.write_bytes(b"y" * 101)
+        os.utime(stand_in, (1000, 1000))
+    elif change == "time":
+        os.utime(stand_in, (1000, 1001))
+    elif change == "part of a second":  # which is lost where images of containers are packed
+        os.utime(stand_in, (1000, 1000))
+    elif change == "distribution":
+        next(stand_in.parents[3].glob("*.dist-info")).rename(
+            stand_in.parents[3] / "nvidia_cuda_nvrtc-13.0.88.dist-info"
+        )
+    elif change == "gone":
+        elsewhere = stand_in.rename(tmp_path / "libnvrtc.so.13")
+        monkeypatch.setattr(nvrtc, "_loaded_library", lambda: elsewhere)
+    elif change == "another":
+        (tmp_path / "libnvrtc.so.13").write_bytes(b"z")
+        monkeypatch.setattr(nvrtc, "_loaded_library", lambda: tmp_path / "libnvrtc.so.13")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    elif change == "linker":
+        monkeypatch.setattr(nvrtc, "_LINKER_CACHE", tmp_path)  # as if ldconfig had been run: asked again, same answer
+    elif change == "broken":
+        for answers in (tmp_path / "cache" / "nvrtc").iterdir():
+            answers.write_text("{")
+    as_a_new_process()
+    compile_variant(specialized, variant, "sm_86")
+    assert bool(nvrtc.loaded_compiler.cache_info().currsize) == (change not in ("nothing", "part of a second"))
+    as_a_new_process()
+    again = change in ("size", "time", "distribution", "gone", "another")
+    assert len(set((tmp_path / "cache" / "kernels").iterdir()) - before) == again
+
+
+def test_other_headers_compile_again(scale: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path / "cache"))
+    include = tmp_path / "include"
+    include.symlink_to(compiling.cuda_include_dir())
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    for path in include.iterdir():
+        (headers / path.name).symlink_to(path)
+    (headers / "cuda_fp16.h").unlink()
+    (headers / "cuda_fp16.h").write_bytes((include / "cuda_fp16.h").read_bytes())
+    monkeypatch.setattr(compiling, "cuda_include_dir", lambda: headers)
+    specialized, variant = first_of(scale)
+    for count in (1, 2):
+        os.utime(headers / "cuda_fp16.h", (count, count))
+        compiling._compile.cache_clear()
+        compile_variant(specialized, variant, "sm_86")
+        assert len(list((tmp_path / "cache" / "kernels").iterdir())) == count
+    compiling._compile.cache_clear()
 
 
 @pytest.mark.parametrize("change", ["source", "shared header", "macro", "target"])

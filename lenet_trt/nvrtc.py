@@ -1,0 +1,173 @@
+"""NVRTC, the compiler: which one there is and what it knows, without loading its 100 MB where that was asked before.
+
+What it answered is kept in ``files.cache_dir()/nvrtc``, and holds as long as its file is the same one and no other
+NVRTC came or went where one is looked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import cache_dir, write_atomic
+
+INSTALL = "pip install 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'"
+# Where cuda-bindings looks for it, besides where the dynamic linker does. Source: cuda.pathfinder 1.9.
+_IN_PACKAGES = ("cu13/lib", "cuda_nvrtc/lib")
+_IN_TOOLKITS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
+_TOOLKITS = ("CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX")
+_LINKER_FOLDERS = "LD_LIBRARY_PATH"
+_LINKER_CACHE = Path("/etc/ld.so.cache")
+_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """An NVRTC: ``identity`` is one for each that was ever installed; architectures oldest first."""
+
+    identity: str
+    version: str
+    architectures: tuple[int, ...]
+
+
+def compiler() -> Compiler:
+    """The NVRTC that is installed; it is loaded only if it was never asked before.
+
+    Raises:
+        LenetTrtError: it cannot be used.
+    """
+    if loaded_compiler.cache_info().currsize:
+        return loaded_compiler()
+    return _kept() or loaded_compiler()
+
+
+@cache
+def loaded_compiler() -> Compiler:
+    """The NVRTC that compiles in this process, which is another than the installed one where a library brought its own.
+
+    Raises:
+        LenetTrtError: it cannot be used.
+    """
+    nvrtc = bindings()
+    status, major, minor = nvrtc.nvrtcVersion()
+    check(status)
+    version, architectures = f"{major}.{minor}", tuple(ask(nvrtc.nvrtcGetSupportedArchs()))
+    library = _loaded_library()
+    if library is None:
+        return Compiler(version, version, architectures)
+    found = Compiler(identity(library), version, architectures)
+    kept = {"library": str(library), "identity": found.identity, "version": version, "architectures": architectures}
+    with contextlib.suppress(LenetTrtError):  # the cache cannot be written: it is asked again
+        write_atomic(_answers(), json.dumps(kept).encode())
+    return found
+
+
+def identity(library: Path) -> str:
+    """What changes with every installation of another NVRTC: the file, and the distributions of it beside it.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    library = library.resolve()
+    found = library.stat()
+    # .../site-packages/nvidia/cu13/lib/libnvrtc.so.13
+    beside = library.parents[3].glob("nvidia_cuda_nvrtc*.dist-info") if len(library.parents) > 3 else ()
+    return " ".join((str(library), _size_and_time(found), *sorted(path.name for path in beside)))
+
+
+@cache
+def bindings() -> Any:
+    """The compiler's functions, the library loaded.
+
+    Raises:
+        LenetTrtError: it cannot be used.
+    """
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()  # loads the library
+    except (ImportError, RuntimeError) as error:
+        raise LenetTrtError(
+            f"NVRTC, the compiler, cannot be used ({error}): pip install cuda-bindings; {INSTALL}"
+        ) from error
+    return nvrtc
+
+
+def ask(answer: tuple[Any, Any]) -> Any:
+    """Check what NVRTC returns and unpack its value.
+
+    Raises:
+        LenetTrtError: the call failed.
+    """
+    status, value = answer
+    check(status)
+    return value
+
+
+def check(status: Any) -> None:
+    """Raise where NVRTC answers that a call failed.
+
+    Raises:
+        LenetTrtError: it did.
+    """
+    if int(status) != 0:
+        raise LenetTrtError(f"NVRTC answers {status.name}")
+
+
+@cache
+def _kept() -> Compiler | None:
+    """What the installed one answered when it was asked, or None."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # never asked, gone, or the file is broken
+        kept = json.loads(_answers().read_text(encoding="utf-8"))
+        if kept["architectures"] and kept["identity"] == identity(Path(kept["library"])):
+            return Compiler(kept["identity"], str(kept["version"]), tuple(int(sm) for sm in kept["architectures"]))
+    return None
+
+
+def _answers() -> Path:
+    """Where the answers are kept: a name of its own for all that decides which NVRTC is found."""
+    decide = [identity(path) for path in _candidates()]
+    decide += [f"{name}={os.environ.get(name, '')}" for name in (_LINKER_FOLDERS, *_TOOLKITS)]
+    with contextlib.suppress(OSError):
+        decide.append(_size_and_time(_LINKER_CACHE.stat()))
+    return cache_dir() / "nvrtc" / f"{hashlib.sha256(chr(10).join(decide).encode()).hexdigest()[:24]}.json"
+
+
+def _candidates() -> Iterator[Path]:
+    """Every NVRTC in the folders where one is looked for, in any order."""
+    folders = [Path(folder) for folder in os.environ.get(_LINKER_FOLDERS, "").split(os.pathsep) if folder]
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        folders += [Path(root) / folder for folder in _IN_PACKAGES]
+    for variable in _TOOLKITS:
+        if os.environ.get(variable):
+            folders += [Path(os.environ[variable]) / folder for folder in _IN_TOOLKITS]
+    for folder in folders:
+        for name in _NAMES:
+            if (folder / name).is_file():
+                yield folder / name
+
+
+def _size_and_time(found: os.stat_result) -> str:
+    """In whole seconds, for images of containers keep no more."""
+    return f"{found.st_size} {int(found.st_mtime)}"
+
+
+def _loaded_library() -> Path | None:
+    """The file that the compiler was loaded from, where it can be told."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        path = load_nvidia_dynamic_lib("nvrtc").abs_path
+    except (ImportError, RuntimeError):
+        return None
+    return Path(path) if path and Path(path).is_file() else None
