@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from lenet_trt.benchmarks.record import Record
     from lenet_trt.benchmarks.suite import Options
 
-# suite -> (module with measure() and charts(), and columns() where the usual ones do not do; what it measures)
+# suite -> (module with measure() and charts(), columns() where the usual ones do not do, notes() where rows make them;
+# what it measures)
 SUITES = {
     "10k": ("lenet_trt.benchmarks.ten_thousand", "10,000 MNIST images, all right, by every backend"),
     "sweep": ("lenet_trt.benchmarks.sweep", "time an image over the batch size, by every backend"),
@@ -179,7 +180,14 @@ def text(name: str, record: Record) -> str:
     device = f"{record.gpu}, driver {here.get('driver')}" if record.gpu else f"{here.get('cpu')}, no GPU"
     with_torch = f", torch {packages['torch']}" if "torch" in packages else ""
     facts = f"{name}: {device}{with_torch}, {record.date}, {record.seconds:.0f} s"
-    return "\n".join([table(record.rows, columns), "", *record.notes, facts])
+    return "\n".join([table(record.rows, columns), "", *notes(name, record), facts])
+
+
+def notes(name: str, record: Record) -> Sequence[str]:
+    """What the figures tell: as the suite says it today where it needs the rows alone, else as it was recorded."""
+    module = suite(name)
+    made: Sequence[str] = module.notes(record.rows) if hasattr(module, "notes") else record.notes
+    return made
 
 
 def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:

@@ -6,7 +6,7 @@ import itertools
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
@@ -20,6 +20,7 @@ from lenet_trt.benchmarks.backends.listed import BACKENDS, backend
 from lenet_trt.benchmarks.backends.protocol import Backend
 from lenet_trt.benchmarks.backends.with_onnx import OrtCpuSession
 from lenet_trt.benchmarks.crossovers import crossovers, of_pair
+from lenet_trt.benchmarks.leads import leaders, sentences, where_faster
 from lenet_trt.benchmarks.record import Record, Row, as_json, parse
 from lenet_trt.benchmarks.suite import Options
 from lenet_trt.charts import render
@@ -59,7 +60,6 @@ def test_a_cheap_start_loses_to_a_cheap_image() -> None:
     assert (found.faster, found.slower) == ("device", "host")
     assert (found.before, found.after) == (8, 16)
     assert found.at == pytest.approx(10, rel=0.05)  # 1 + 10 n = 100 + 0.1 n
-    assert found.text == "device overtakes host at about 10 (between 8 and 16)"
 
 
 @given(costs, costs, costs, costs)
@@ -101,7 +101,7 @@ def test_nothing_is_missed(a: dict[int, Stats], b: dict[int, Stats]) -> None:
 @given(curves, curves)
 def test_the_order_of_two_does_not_matter(a: dict[int, Stats], b: dict[int, Stats]) -> None:
     one, other = of_pair("a", "b", a, b), of_pair("b", "a", b, a)
-    assert [each.text for each in one] == [each.text for each in other]
+    assert [each.as_json() for each in one] == [each.as_json() for each in other]
 
 
 @given(curves, curves, st.floats(0.1, 10))
@@ -169,16 +169,89 @@ def test_table_and_picture(record: Record) -> None:
     assert "ONNX Runtime CPU" in render([chart], "svg").decode()
 
 
-def test_crossovers_are_printed_and_kept() -> None:
-    extra = {"precision": "fp32", "error": 1e-7, "us_per_image": 1.0}
-    rows = [Row("torch CPU", {"batch": n}, s, None, {**extra, "place": "CPU"}) for n, s in straight(1, 10).items()]
-    rows += [Row("lenet5 kernel", {"batch": n}, s, None, {**extra, "place": "GPU"}) for n, s in straight(50, 1).items()]
-    crossed = crossovers(rows)
-    details = {"crossovers": [each.as_json() for each in crossed]}
-    made = Record("sweep", "", "", None, {}, {}, rows, details=details)
-    assert [each.text for each in sweep._told(crossed, rows)] == [each.text for each in crossed]
-    (line,) = [line for line in text("sweep", made).splitlines() if "torch CPU at 5" in line]
-    assert line.split()[:3] == ["8", "lenet5", "kernel"]
+# What is told of them.
+
+
+def row(backend: str, batch: int, stats: Stats, place: str, precision: str = "fp32") -> Row:
+    return Row(backend, {"batch": batch}, stats, None, {"place": place, "precision": precision})
+
+
+def rows_of(curves: Mapping[str, Mapping[int, Stats]]) -> list[Row]:
+    """Backends with CPU in their name are on it, those with fp16 in theirs have that precision."""
+    return [
+        row(name, n, s, "CPU" if "CPU" in name else "GPU", "fp16" if "fp16" in name else "fp32")
+        for name, curve in curves.items()
+        for n, s in curve.items()
+    ]
+
+
+def test_what_a_user_is_told() -> None:
+    spiked = {**straight(5, 0.1), 8: taken(500.0)}
+    found = sentences(
+        rows_of(
+            {
+                "torch CPU": straight(1, 10),
+                "ONNX Runtime CPU": straight(2, 5),
+                "naive": straight(0, 100),
+                "eager": straight(50, 0.1),
+                "graph, tuned": straight(1, 0.1),
+                "spiked": spiked,
+                "half, fp16": straight(1, 0.05),
+            }
+        )
+    )
+    assert list(found) == [
+        "Fastest in fp32: graph, tuned at batches 1 to 16384 (1.10 us to 1.64 ms).",
+        "Fastest in fp16: half, fp16 at batches 1 to 16384 (1.05 us to 820.2 us).",
+        "Fastest in fp32 on the CPU: ONNX Runtime CPU at batches 1 to 16384 (7.00 us to 81.92 ms).",
+        "On the GPU, faster than that at every batch: graph, tuned.",
+        "On the GPU, faster than that at every batch but 8: spiked.",
+        "On the GPU, faster than that from a batch of about 10 on: eager.",
+        "On the GPU, faster than that at no batch: naive.",
+    ]
+
+
+def test_without_a_gpu_nothing_is_compared_with_one() -> None:
+    found = list(sentences(rows_of({"torch CPU": straight(1, 10)})))
+    assert found == ["Fastest in fp32: torch CPU at batches 1 to 16384 (11.00 us to 163.8 ms)."]
+
+
+def test_noise_changes_no_lead() -> None:
+    even = {n: taken(100.0 + (1 if n in (2, 8, 64) else 0), 0.05) for n in BATCHES}
+    odd = {n: taken(100.5, 0.05) for n in BATCHES}
+    assert set(leaders({"even": even, "odd": odd}).values()) == {"even"}
+    sure = {**odd, 16: taken(50.0, 0.05), 32: taken(50.0, 0.05)}
+    # It keeps the lead until it loses it as surely.
+    assert leaders({"even": even, "sure": sure}) == {n: "sure" if n >= 16 else "even" for n in BATCHES}
+
+
+@given(st.dictionaries(st.sampled_from("abc"), curves, min_size=1))
+def test_a_leader_is_never_surely_beaten(found: dict[str, dict[int, Stats]]) -> None:
+    for batch, name in leaders(found).items():
+        best = min((curve[batch] for curve in found.values() if batch in curve), key=lambda s: s.median_us)
+        assert not best.high_us < found[name][batch].low_us
+
+
+@given(curves, curves)
+def test_where_it_is_faster_is_true(a: dict[int, Stats], b: dict[int, Stats]) -> None:
+    common = sorted(set(a) & set(b))
+    below = [n for n in common if a[n].high_us < b[n].low_us]
+    above = [n for n in common if b[n].high_us < a[n].low_us]
+    said = where_faster(a, b)
+    if said == "at every batch":
+        assert below == common != []
+    elif said == "at no batch":
+        assert not below
+    elif match := re.fullmatch(r"from a batch of about (\d+) on", said):
+        assert max(above) <= int(match[1]) <= min(below)
+    elif match := re.fullmatch(r"up to a batch of about (\d+)", said):
+        assert max(below) <= int(match[1]) <= min(above)
+    else:
+        names = [f"{n}" for n in common]
+        spans = re.findall(r"(\d+)(?: to (\d+))?", said)
+        told = {n for first, last in spans for n in common if int(first) <= n <= int(last or first)}
+        assert {f for span in spans for f in span if f} <= set(names)
+        assert told == (set(common) - set(below) if "but" in said else set(below))
 
 
 class Sleeping(OrtCpuSession):

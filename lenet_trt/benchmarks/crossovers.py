@@ -25,11 +25,6 @@ class Crossover:
     after: int
     at: float
 
-    @property
-    def text(self) -> str:
-        """In words."""
-        return f"{self.faster} overtakes {self.slower} at about {self.at:.0f} (between {self.before} and {self.after})"
-
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
         return {**asdict(self), "at": float(f"{self.at:.4g}")}
@@ -52,10 +47,10 @@ def of_pair(a: str, b: str, times_a: Mapping[int, Stats], times_b: Mapping[int, 
     found = []
     last: int | None = None  # the batch at which one was the faster beyond doubt
     for batch in batches:
-        now = _sign(times_a[batch], times_b[batch])
+        now = faster_of(times_a[batch], times_b[batch])
         if now == 0:
             continue
-        if last is not None and _sign(times_a[last], times_b[last]) == -now:
+        if last is not None and faster_of(times_a[last], times_b[last]) == -now:
             between = [each for each in batches if last <= each <= batch]
             at = _crossing(between, [times_a[n].median_us for n in between], [times_b[n].median_us for n in between])
             found.append(Crossover(*((a, b) if now < 0 else (b, a)), last, batch, at))
@@ -63,8 +58,8 @@ def of_pair(a: str, b: str, times_a: Mapping[int, Stats], times_b: Mapping[int, 
     return found
 
 
-def _sign(a: Stats, b: Stats) -> int:
-    """-1 where a is the faster one, 1 where b is, 0 where their intervals overlap."""
+def faster_of(a: Stats, b: Stats) -> int:
+    """-1 where a is the faster one, 1 where b is, 0 where their intervals overlap and nobody can tell."""
     return -1 if a.high_us < b.low_us else 1 if b.high_us < a.low_us else 0
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lenet_trt.bench import SUITES, suite
+from lenet_trt.bench import SUITES, notes, suite
 from lenet_trt.benchmarks.gains import Measured, display_name, workloads
 from lenet_trt.benchmarks.goals import GOALS, GPU_OF_GOALS, HOST_US, QUOTED, RUNTIME_US, Goal, Where
 from lenet_trt.benchmarks.prose import METHOD, TEXTS
@@ -237,11 +237,9 @@ def _section(name: str, record: Record, picture: str | None) -> Iterator[str]:
     if picture:
         yield f"![{title}: {SUITES[name][1]}]({picture})"
         yield ""
-    for note in record.notes:
-        yield f"- {note}"
-    for warning in warnings(record):
-        yield f"- Take care: {warning}."
-    if record.notes or warnings(record):
+    said = [*notes(name, record), *(f"Take care: {warning}." for warning in warnings(record))]
+    if said:
+        yield from (f"- {sentence}" for sentence in said)
         yield ""
     module = suite(name)
     columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)

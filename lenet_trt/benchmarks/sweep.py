@@ -1,4 +1,4 @@
-"""The suite ``sweep``: time an image over the batch size, by every backend, and where one overtakes another.
+"""The suite ``sweep``: time an image over the batch size, by every backend, and from which batch a GPU beats the CPU.
 
 A time is what a caller waits, by the host's clock, from the call to the last logit; images lie in GPU memory for
 backends on the GPU.
@@ -7,15 +7,15 @@ backends on the GPU.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
 
 from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, OURS
 from lenet_trt.benchmarks.backends.measure import about, not_quick, opened
 from lenet_trt.benchmarks.backends.measure import measure as measure_batch
 from lenet_trt.benchmarks.backends.protocol import Backend, mnist
-from lenet_trt.benchmarks.crossovers import Crossover, crossovers
+from lenet_trt.benchmarks.crossovers import crossovers
+from lenet_trt.benchmarks.leads import sentences
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, recording
 from lenet_trt.benchmarks.tables import Column, duration
@@ -61,62 +61,22 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
                 at = [e for e in running if options.batches or not e.backend.batches or batch in e.backend.batches]
                 measure_batch(found, at, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
         finally:  # also what an interruption leaves
-            crossed = crossovers(found.rows)
-            found.details["crossovers"] = [each.as_json() for each in crossed]
-            found.notes = [
-                "A time is what a caller waits, by the host's clock; images lie in GPU memory for backends on the GPU. "
-                "gpu alone: what the GPU takes when it need not wait for the host, by CUDA events.",
-                *_fastest(found.rows),
-                *(f"{each.text}." for each in _told(crossed, found.rows)),
-            ]
+            found.details["crossovers"] = [each.as_json() for each in crossovers(found.rows)]
+            found.notes = notes(found.rows)
     return found.finish()
 
 
-def _fastest(rows: Sequence[Row]) -> Iterator[str]:
-    """Who needs least at which batches, for each precision."""
-    for precision in ("fp32", "fp16"):
-        best: dict[int, Row] = {}
-        for row in rows:
-            batch = row.case["batch"]
-            if row.stats is None or row.extra["precision"] != precision or not isinstance(batch, int):
-                continue
-            if batch not in best or row.stats.median_us < _median(best[batch]):
-                best[batch] = row
-        parts = []
-        for name, group in groupby(best.items(), key=lambda item: item[1].backend):
-            (first, quickest), *others = group
-            last, slowest = others[-1] if others else (first, quickest)
-            span = f"{first} to {last}" if others else str(first)
-            taken = f"{duration(_median(quickest))} to {duration(_median(slowest))}"
-            parts.append(f"{name} at {span} ({taken if others else duration(_median(quickest))})")
-        if parts:
-            yield f"Fastest in {precision}: {', '.join(parts)}."
-
-
-def _told(crossed: Sequence[Crossover], rows: Sequence[Row]) -> list[Crossover]:
-    """Those worth a sentence: in one precision, between CPU and GPU, or with ours. All are in the table and record."""
-    known = {row.backend: row.extra for row in rows if row.stats is not None}
-
-    def interesting(each: Crossover) -> bool:
-        a, b = known[each.faster], known[each.slower]
-        ours = each.faster.startswith(OURS) or each.slower.startswith(OURS)
-        return a["precision"] == b["precision"] and (ours or a["place"] != b["place"])
-
-    return [each for each in crossed if interesting(each)]
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What the figures are, and what they tell."""
+    return [
+        "A time is what a caller waits, by the host's clock; images lie in GPU memory for backends on the GPU. "
+        "gpu alone: what the GPU takes when it need not wait for the host, by CUDA events.",
+        *sentences(rows),
+    ]
 
 
 def columns(record: Record) -> list[Column]:
-    """Batch, backend, time with its interval, time an image, the GPU's own time, whom it overtakes in its precision."""
-    overtaken: dict[tuple[str, int], list[str]] = {}
-    precisions = {row.backend: row.extra["precision"] for row in record.timed}
-    for each in record.details.get("crossovers", []):
-        if precisions[each["faster"]] == precisions[each["slower"]]:
-            overtaken.setdefault((each["faster"], each["after"]), []).append(f"{each['slower']} at {each['at']:.0f}")
-
-    def overtakes(row: Row) -> str:
-        batch = row.case["batch"]
-        return ", ".join(overtaken.get((row.backend, batch), [])) if isinstance(batch, int) else ""
-
+    """Batch, backend, time with its interval, time an image, and the GPU's own time."""
     return [
         Column("batch", lambda row: str(row.case["batch"])),
         Column("backend", lambda row: row.backend, left=True),
@@ -125,7 +85,6 @@ def columns(record: Record) -> list[Column]:
         Column("an image", lambda row: duration(row.extra["us_per_image"]) if row.stats else "-"),
         Column("gpu alone", gpu_alone),
         Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
-        Column("overtakes", overtakes),
     ]
 
 
