@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from lenet_trt.batches import add_batches, batches_of
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listed = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUITES.items())
     parser.add_argument("suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all")
     parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
-    parser.add_argument("--batch", type=int, nargs="+", metavar="N", help="these batch sizes (default: the suite's)")
+    add_batches(parser, "these batch sizes (default: the suite's)")
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT", help="of kernels and ladder, workloads with this in their name"
     )
@@ -60,8 +61,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.benchmarks.record import load
     from lenet_trt.benchmarks.suite import STOPPED, Options
 
-    if arguments.batch and min(arguments.batch) < 1:
-        raise UsageError(f"--batch {min(arguments.batch)}: wanted at least 1")
+    batches = batches_of(arguments.batch)
     if arguments.png and arguments.output is None:
         raise UsageError("--png says how to write pictures: name a folder with -o")
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
@@ -74,7 +74,7 @@ def command(arguments: argparse.Namespace) -> int:
     (name,) = names
     options = Options(
         quick=arguments.quick,
-        batches=tuple(arguments.batch) if arguments.batch else None,
+        batches=batches,
         command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
         only=tuple(arguments.only),
         commit=arguments.commit,

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lenet_trt.batches import add_batches, batches_of
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.recorders.request import RECORDERS
 from lenet_trt.request import MAX_DROP_POINTS
@@ -27,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes; None: MODEL.optimized")
-    parser.add_argument(
-        "--batch", metavar="N,...", help="sizes of the first axis to optimize for (default: 1, where it is dynamic)"
-    )
+    add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
     parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; tensorrt builds engines")
     parser.add_argument(
         "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try: all that fit, or these"
@@ -111,16 +110,10 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     from lenet_trt.profiles import inputs_of
 
     dynamic = any(axes and isinstance(axes[0], str) for axes in inputs_of(model).values())
-    if arguments.batch is not None and not dynamic:
-        raise UsageError(f"--batch {arguments.batch}: the model's shapes are fixed; leave it out")
-    batches: tuple[int, ...] = ()
-    if dynamic:
-        parts = [part.strip() for part in (arguments.batch or "1").split(",")]
-        if not all(part.isdecimal() and int(part) >= 1 for part in parts):
-            raise UsageError(
-                f"--batch {arguments.batch}: wanted numbers >= 1 with commas between them, such as 1,32,1024"
-            )
-        batches = tuple(sorted({int(part) for part in parts}))
+    asked = batches_of(arguments.batch)
+    if asked is not None and not dynamic:
+        raise UsageError(f"--batch {' '.join(arguments.batch)}: the model's shapes are fixed; leave it out")
+    batches = tuple(sorted(asked or (1,))) if dynamic else ()
     if arguments.tolerance is not None and not 0 <= arguments.tolerance < float("inf"):
         raise UsageError(f"--tolerance {arguments.tolerance}: wanted a number >= 0, such as 1e-5")
     if arguments.plugins == "none":

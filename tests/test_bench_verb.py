@@ -157,11 +157,18 @@ def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -
     assert record.command == "lenet-trt bench sorting --quick --batch 9"
 
 
+@pytest.mark.parametrize("sizes", [["10", "20"], ["10,20"], ["10,", "20"], ["10,20", "10"]])
+def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> None:
+    assert main(["bench", "sorting", "--quick", "--batch", *sizes, "-o", str(tmp_path)]) == 0
+    assert {row.case["n"] for row in load(tmp_path / "sorting.json").rows} == {10, 20}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["kernels", "sorting", "--only", "conv"], "--only is for kernels and ladder, and sorting"),
-        (["sorting", "--batch", "0"], "--batch 0: wanted at least 1"),
+        (["sorting", "--batch", "0"], "--batch 0: wanted numbers >= 1, such as 1 32 1024 or 1,32,1024"),
+        (["sorting", "--batch", "1", "many"], "--batch 1 many: wanted numbers >= 1"),
         (["sorting", "--png"], "name a folder with -o"),
         (["sorting", "kernels", "--compare", "old.json"], "2 suites are measured: name a folder"),
         (["sorting", "--compare", "."], "has no sorting.json"),

@@ -53,7 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small MatMul optimized by ONNX Runtime on the CPU, where the plugin node is what it replaced: never faster."""
     folder = tmp_path_factory.mktemp("optimize")
     matmul_onnx(folder / "matmul.onnx", MatMulCase(dims=(64, 20, 4, 1, 16), dynamic=True))
-    assert main(["optimize", str(folder / "matmul.onnx"), "--runtime", "ort-cpu", "--batch", "3,1"]) == 0
+    assert main(["optimize", str(folder / "matmul.onnx"), "--runtime", "ort-cpu", "--batch", "3", "1"]) == 0
     return folder
 
 
@@ -161,6 +161,12 @@ def test_engines_are_taken_where_tensorrt_takes_the_gpu(
     assert settings_from(asked, load_model(lenet5)).runtime == "graph"
 
 
+@pytest.mark.parametrize("sizes", [["32", "1"], ["1,32"], ["1,", "32"], ["32,1", "1"]])
+def test_batch_sizes_with_spaces_or_commas(lenet5: Path, sizes: list[str]) -> None:
+    asked = parser_for("optimize").parse_args([str(lenet5), "--runtime", "graph", "--batch", *sizes])
+    assert settings_from(asked, load_model(lenet5)).batches == (1, 32)
+
+
 def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if first_gpu() is not None:
         pytest.skip("there is a GPU")
@@ -171,7 +177,7 @@ def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--batch", "4"], "shapes are fixed"),
+        (["--batch", "4", "8"], "--batch 4 8: the model's shapes are fixed"),
         (["--plugins", "none"], "nothing to try"),
         (["--plugins", "nonsense"], "no kernel 'nonsense'"),
         (["--tolerance", "-1"], "wanted a number >= 0"),
@@ -188,7 +194,8 @@ def test_bad_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str], options: 
 def test_what_cannot_be_optimized_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], lenet5: Path) -> None:
     assert main(["optimize", str(tmp_path / "no.engine")]) == 2
     assert main(["optimize", str(tmp_path / "no.onnx")]) == 1
-    assert main(["optimize", str(lenet5), "--batch", "0"]) == 2
+    for sizes in (["0"], ["1", "x"], [","], ["-1"]):
+        assert main(["optimize", str(lenet5), "--batch", *sizes]) == 2
     (tmp_path / "file").write_text("")
     assert main(["optimize", str(lenet5), "-o", str(tmp_path / "file")]) == 2
     assert "that is a file; name a folder" in capsys.readouterr().err
