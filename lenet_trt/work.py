@@ -16,6 +16,7 @@ from lenet_trt.counting.operators import Call, is_view, operations, reads, shape
 from lenet_trt.counting.shapes import Known, Tensor, bound_plugin, known, node_name
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors import Arithmetic, Work
+from lenet_trt.fusion.replacement import recorded
 from lenet_trt.pattern import DOMAIN
 from lenet_trt.profiles import Shape
 
@@ -28,8 +29,8 @@ _PLUGIN_ARITHMETIC = {"float16": "fp16", "bfloat16": "bf16"}
 class NodeWork:
     """One node: what it is, what it has to do and in which arithmetic.
 
-    ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several. ``estimated``:
-    the operations are no exact count.
+    ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
+    took their place. ``estimated``: the operations are no exact count.
     """
 
     node: str
@@ -51,9 +52,13 @@ class _Cost:
 
 
 class Network:
-    """A model with known shapes: the work of its nodes, and of any set of them as one."""
+    """A model with known shapes: the work of its nodes, and of any set of them as one.
 
-    def __init__(self, model: Known) -> None:
+    ``replaced``: by plugin node, what the file that it was fused from had there.
+    """
+
+    def __init__(self, model: Known, replaced: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self._replaced = replaced or {}
         self._roots: dict[str, str] = {}
         self._costs = {node_name(node): self._cost(node, model) for node in model.nodes}
         self._results = {self._root(name) for name in model.outputs}
@@ -135,16 +140,24 @@ class Network:
             node.op_type, [t for t, d in zip(inputs, bound.kernel.inputs, strict=True) if not d.weight], outputs
         )
         work = Work(sum(read.values()), sum(written.values()), bound.flops)
-        return _Cost(NodeWork(node_name(node), node.op_type, work, arithmetic, shapes_text(call)), read, written)
+        replaced = self._replaced.get(node_name(node), ())
+        summary = NodeWork(node_name(node), node.op_type, work, arithmetic, shapes_text(call), replaced)
+        return _Cost(summary, read, written)
 
 
 def network_of(model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None) -> Network:
     """The model with these sizes of its open axes (or whole shapes of inputs).
 
     Raises:
-        LenetTrtError: an axis has no size, or a shape cannot be known before the model runs.
+        LenetTrtError: an axis has no size, a shape cannot be known before the model runs, or what the file says of
+            its plugins is damaged.
     """
-    return Network(known(model, sizes, shapes))
+    # Recorded as "Conv conv1": the operator, and what the node is called.
+    replaced = {
+        entry["node"]: tuple(title.partition(" ")[2] for title in entry.get("replaced", ()) if " " in title)
+        for entry in recorded(model)
+    }
+    return Network(known(model, sizes, shapes), replaced)
 
 
 def work_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> list[NodeWork]:

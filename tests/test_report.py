@@ -359,6 +359,45 @@ def test_a_fused_node_stands_beside_those_that_it_replaced() -> None:
     assert sum(change.before_us for change in changes) == pytest.approx(100)
 
 
+def test_lenet5s_layers_stand_beside_the_kernel_that_replaced_them(tmp_path: Path, lenet5: Path) -> None:
+    """As traced on an H200: the graph runtime, 32 images, before and after ``lenet-trt fuse``."""
+    from lenet_trt.report import content_of
+    from lenet_trt.traces import timeline_from
+
+    fused = tmp_path / "lenet5.fused.onnx"
+    assert main(["fuse", str(lenet5), "-o", str(fused)]) == 0
+    before, now = (
+        replace(timeline_from(ROOT / "tests" / "traces" / f"{name}.sqlite.gz"), sizes={"n": 32})
+        for name in ("lenet5_inside", "fused_inside")
+    )
+    made = content_of(now, model=fused, before=before, before_model=lenet5)
+    (whole,) = (entry for entry in made.nodes if entry.op == "lenet5")
+    assert whole.replaces == (
+        "conv1", "relu1", "pool1", "conv2", "relu2", "pool2", "flatten", "fc1", "relu3", "fc2", "relu4", "fc3",
+    )  # fmt: skip
+    first, *others = made.node_changes()
+    assert first.name == (
+        "lenet5 (before: conv1, relu1, pool1, conv2, relu2, pool2, fc1, relu3, fc2, relu4, fc3)"  # flatten is a view
+    )
+    assert first.before_us > 5 * first.now_us > 0
+    assert [change.name for change in others] == ["no node"]
+    assert first.before_us + others[0].before_us == pytest.approx(made.before.ledger.end_to_end_us)
+
+
+def test_an_engines_layers_stand_beside_the_plugin_that_replaced_their_nodes() -> None:
+    from lenet_trt.report import run_of
+
+    def layers(*names: str) -> Timeline:
+        return repeated(60, [call(1, 4), *(kernel(6 + 20 * at, 20 + 20 * at, name) for at, name in enumerate(names))])
+
+    first, second = (replace(nodes()[0], node=name) for name in ("/conv1/Conv", "/relu1/Relu"))
+    before = run_of(layers("/conv1/Conv + /relu1/Relu", "/conv2/Conv"), "before", [first, second])
+    plugin = replace(first, node="stage", replaces=("/conv1/Conv", "/relu1/Relu"))
+    made = replace(content(), before=before, run=run_of(layers("stage", "/conv2/Conv"), "now", [plugin]))
+    changes = {change.name: change for change in replace(made, nodes=(plugin,)).node_changes()}
+    assert list(changes) == ["stage (before: /conv1/Conv + /relu1/Relu)", "/conv2/Conv", "no node"]
+
+
 def test_an_optimisation_stands_in_the_report() -> None:
     def stats(us: float) -> dict[str, float]:
         return {"median_us": us, "low_us": us - 1, "high_us": us + 1}

@@ -185,9 +185,20 @@ def test_a_plugin_is_counted_as_fused(lenet5: onnx.ModelProto) -> None:
     apart = [entry.work for entry in plain.nodes]
     assert plugin.work.flops == sum(work.flops for work in apart) == 32 * LENET5_FLOPS
     assert plugin.work.total_bytes < sum(work.total_bytes for work in apart) / 5
+    assert plugin.replaces == tuple(entry.node for entry in plain.nodes)
     together = plain.fused([entry.node for entry in plain.nodes], "all", "fused")
     assert together.work == plugin.work  # images, weights once, logits; nothing between
     assert together.work.written_bytes == 32 * 10 * 4
+
+
+def test_a_plugin_replaces_nodes_without_names_too(lenet5: onnx.ModelProto) -> None:
+    plain = onnx.ModelProto()
+    plain.CopyFrom(lenet5)
+    for node in plain.graph.node:
+        node.name = ""
+    names = tuple(entry.node for entry in work_of(plain, {"n": 3}))
+    (plugin,) = work_of(fuse(plain, ["lenet5"]).model, {"n": 3})
+    assert plugin.replaces == names == tuple(node.output[0] for node in plain.graph.node)
 
 
 def test_plugins_whose_shapes_nobody_declares_are_known_by_their_kernels(lenet5: onnx.ModelProto) -> None:

@@ -71,7 +71,7 @@ class Uses:
                 return f"{name}, which lies inside, is an output of the network as well"
             others = self.readers.get(name, set()) - gone
             if others:
-                return f"{name}, which lies inside, is also used by {_title(nodes[min(others)])}"
+                return f"{name}, which lies inside, is also used by {title(nodes[min(others)])}"
         position = max(origins)
         early = [self.producer[name] for name in inputs if self.producer.get(name, -1) > position]
         late = [i for name in outputs for i in self.readers.get(name, set()) - gone if i < position]
@@ -128,5 +128,6 @@ def _remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
                 del entries[index]
 
 
-def _title(node: onnx.NodeProto) -> str:
-    return f"{node.op_type} {node.name}".rstrip()
+def title(node: onnx.NodeProto) -> str:
+    """A node for people: its operator, and its name or else that of its first output."""
+    return f"{node.op_type} {node.name or node.output[0]}"

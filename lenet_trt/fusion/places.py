@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fusion.cut import Uses
+from lenet_trt.fusion.cut import Uses, title
 from lenet_trt.fusion.match import Match, find
 from lenet_trt.fusion.normal_form import normal_forms
 from lenet_trt.fusion.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
@@ -65,7 +65,7 @@ def find_places(
     for graph in normal_forms(model):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
-            titles = tuple(_title(model.graph.node[index]) for index in sorted(match.origins))
+            titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
             try:
                 places.setdefault(key, _place(graph, uses, match, ranks[match.kernel.name], titles))
             except (_UnusableError, LenetTrtError) as error:
@@ -207,7 +207,3 @@ def _check_packing(kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[s
             seen.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=_UNPACK_TOLERANCE * scale
         ):
             raise LenetTrtError(f"{kernel.name}: unpack does not give back the weight {name} that pack was given")
-
-
-def _title(node: onnx.NodeProto) -> str:
-    return f"{node.op_type} {node.name}".rstrip()

@@ -147,13 +147,16 @@ class Content:
             return []
         old = {row.node: row.terms.total_us for row in self.before.ledger.rows}
         new = {row.node: row.terms.total_us for row in self.run.ledger.rows}
+        replaced: dict[str | None, tuple[str, ...]] = {entry.node: entry.replaces for entry in self.nodes}
         changes = []
-        for entry in self.nodes:
-            # A fused node stands for those that it replaced.
-            stood_for = [name for name in entry.replaces if name in old and name not in new]
-            if entry.node in new and entry.node not in old and stood_for:
+        for row in self.run.ledger.rows:
+            # A fused node stands for those that it replaced, and a layer for its nodes.
+            gone = {name for node in _held(row) for name in replaced.get(node, ())} - set(new)
+            stood_for = [entry.node for entry in self.before.ledger.rows if entry.node in old and _held(entry) <= gone]
+            if row.node not in old and stood_for:
                 before = sum(old.pop(name) for name in stood_for)
-                changes.append(Change(f"{entry.node} (before: {', '.join(stood_for)})", before, new.pop(entry.node)))
+                name = f"{row.node} (before: {', '.join(map(str, stood_for))})"
+                changes.append(Change(name, before, new.pop(row.node)))
         names: list[str | None] = [name for name in dict.fromkeys((*new, *old)) if name is not None]
         names += [None] if None in old or None in new else []
         return changes + [Change(name or "no node", old.get(name, 0.0), new.get(name, 0.0)) for name in names]
@@ -191,6 +194,11 @@ class Content:
             "terms": [_change_dict(change) for change in self.term_changes()],
             "nodes": [_change_dict(change) for change in self.node_changes()],
         }
+
+
+def _held(row: Row) -> set[str | None]:
+    """The nodes of a row; what belongs to no node is in no other row."""
+    return {*row.nodes} or {row.node}
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
