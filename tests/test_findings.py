@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lenet_trt.accounting.names import architecture, is_gemm, is_reformat, short, uses_tensor_cores
+from lenet_trt.accounting.names import architecture, is_gemm, is_reformat, uses_tensor_cores
 from lenet_trt.findings import Finding, findings, lines
 from lenet_trt.ledger import ledger
 from lenet_trt.timeline import Activity, Iteration, Timeline
@@ -308,7 +308,3 @@ def test_what_names_say_of_products() -> None:
     assert uses_tensor_cores("cutlass_80_simt_sgemm_128x32") is False
     assert uses_tensor_cores("sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1") is True
     assert uses_tensor_cores("lenet5_cluster") is None
-    assert (
-        short("void at::native::vectorized_elementwise_kernel<4, F>(int, F)")
-        == "at::native::vectorized_elementwise_kernel"
-    )

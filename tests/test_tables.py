@@ -192,6 +192,13 @@ def test_names_of_kernels_are_shortened_and_names_of_layers_are_not(name: str, s
     assert short_name(name) == short
 
 
+def test_where_there_is_no_room_the_end_is_cut() -> None:
+    name = "void at::native::vectorized_elementwise_kernel<4, F>(int, F)"
+    assert short_name(name, 60) == "at::native::vectorized_elementwise_kernel<4, F>"
+    assert short_name(name, 20) == "at::native::vectori…"
+    assert short_name("lenet5_f32", 10) == "lenet5_f32"
+
+
 @given(st.text(alphabet="a<>(),: *[]&_", max_size=30))
 def test_no_name_is_too_odd(name: str) -> None:
     assert isinstance(short_name(name), str)

@@ -89,9 +89,3 @@ def bare(name: str) -> str:
         depth += letter == "<"
     words = re.sub(r"(::){2,}", "::", "".join(kept)).split()
     return words[-1] if words else name
-
-
-def short(name: str, width: int = 60) -> str:
-    """A kernel's function, or another name, cut to ``width``."""
-    function = bare(name)
-    return function if len(function) <= width else function[: width - 1] + "…"

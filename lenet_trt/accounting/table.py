@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lenet_trt.accounting.names import short
+from lenet_trt.traces.kernel_names import TABLE_WIDTH, short_name
 
 if TYPE_CHECKING:
     from lenet_trt.ledger import Ledger, Row
@@ -67,6 +67,6 @@ def _table(ledger: Ledger, shown: list[str]) -> list[str]:
 def _cells(row: Row, shown: list[str]) -> list[str]:
     name = row.node if row.node is not None else "(no node)"
     name = name if len(name) <= _NAME_WIDTH else name[: _NAME_WIDTH - 1] + "…"
-    kernel = short(row.kernels[0]) if row.kernels else ""
+    kernel = short_name(row.kernels[0], TABLE_WIDTH) if row.kernels else ""
     more = f" and {len(row.kernels) - 1} more" if len(row.kernels) > 1 else ""
     return [name, f"{row.terms.total_us:,.2f}", *(f"{getattr(row.terms, t):,.2f}" for t in shown), kernel + more]

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lenet_trt.accounting.names import architecture, is_gemm, short, uses_tensor_cores
+from lenet_trt.accounting.names import architecture, is_gemm, uses_tensor_cores
 from lenet_trt.findings.case import Case, Finding
 from lenet_trt.floors import arithmetic_us, memory_us
+from lenet_trt.traces.kernel_names import short_name
 
 if TYPE_CHECKING:
     from lenet_trt.floors import Ceilings
@@ -67,7 +68,7 @@ def gemv_as_gemm(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
         row.terms.inefficiency_us,
         (
             f"{product.work.flops / elements:.1f} operations an element: reading them is the work, and the kernel is "
-            f"{short(kernel)}, which computes tiles of columns where there is one",
+            f"{short_name(kernel)}, which computes tiles of columns where there is one",
         ),
         "take a kernel that reads each row once and adds up in registers: the plugin batched_matvec "
         "(lenet-trt optimize tries it), or write it as a multiply and a sum",
@@ -92,7 +93,7 @@ def tensor_cores_unused(case: Case, row: Row, ceilings: Ceilings) -> Finding | N
         row.node,
         row.terms.inefficiency_us,
         (
-            f"{short(plain)} multiplies outside tensor cores: {without:,.1f} us at this GPU's best, and "
+            f"{short_name(plain)} multiplies outside tensor cores: {without:,.1f} us at this GPU's best, and "
             f"{arithmetic_us(product.work, product.arithmetic, ceilings):,.1f} us with them",
         ),
         "make the inner and outer sizes multiples of 8 (16 bytes), or take a kernel that uses them: "
@@ -113,7 +114,7 @@ def older_architecture(case: Case, row: Row, ceilings: Ceilings) -> Finding | No
         f"{_name(row)}: the kernel is made for sm_{made} and the GPU is sm_{sm}",
         row.node,
         row.terms.inefficiency_us,
-        (f"{short(name)} is built for sm_{made}",),
+        (f"{short_name(name)} is built for sm_{made}",),
         "take a kernel made for this GPU: lenet-trt optimize tries the plugins that compute this node; a newer "
         "library or another layout of the same layer may choose a newer kernel as well",
     )
@@ -189,7 +190,7 @@ def _figures(row: Row) -> tuple[str, ...]:
     assert row.roof_us is not None
     taken = row.terms.kernel_us
     times = f", {taken / row.roof_us:,.1f} times that" if row.roof_us else ""
-    kernel = f" ({short(row.kernels[0])})" if row.kernels else ""
+    kernel = f" ({short_name(row.kernels[0])})" if row.kernels else ""
     needed = f"{row.roof_us:,.1f}" if row.roof_us >= 1 else f"{row.roof_us:.2g}"
     calls = f" in {row.launches:.0f} launches" if row.launches >= 2 else ""
     return (f"kernel time {taken:,.1f} us{calls}{kernel}; the hardware needs {needed} us{times}",)

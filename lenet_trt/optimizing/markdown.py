@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lenet_trt.accounting.names import short
+from lenet_trt.traces.kernel_names import TABLE_WIDTH, short_name
 
 _TERMS = ("floor_us", "inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us", "residual_us")
 
@@ -130,7 +130,7 @@ def _ledger(seen: Mapping[str, Any]) -> Iterator[str]:
         [
             row["node"] or "(no node)",
             *(f"{row['terms'][term]:,.2f}" for term in shown),
-            short((row["kernels"] or [""])[0]),
+            short_name((row["kernels"] or [""])[0], TABLE_WIDTH),
         ]
         for row in ledger["rows"]
     ]

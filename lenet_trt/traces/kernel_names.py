@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from lenet_trt.recorders.demangle import demangled
 
+# What tables in text have room for.
+TABLE_WIDTH = 72
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|_GLOBAL__N__[0-9a-zA-Z_]*::")
 _LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}(?:::operator\(\)(?:\([^()]*\))?(?: const)?)?")
 _CLONE = re.compile(r"\s*(?:\[clone [^\]]*\]|\.(?:kernel|constprop|isra|part)\.\d+)$")
@@ -19,14 +21,19 @@ _WRAPPERS = ("gpu_kernel_impl", "gpu_kernel_impl_nocast", "BinaryFunctor", "BUna
 _CONTAINERS = ("array", "tuple", "pair")
 
 
-@lru_cache(maxsize=8192)
-def short_name(name: str) -> str:
-    """A name that fits into a table: ``at::native::elementwise_kernel<128, 4, ...>``.
+def short_name(name: str, width: int | None = None) -> str:
+    """A name that fits into a table: ``at::native::elementwise_kernel<128, 4, ...>``; cut where it has a ``width``.
 
     Template arguments stay where they are short, as numbers and simple types are. Of the first that is long its own
     name stays, which often says what the kernel computes, and what follows becomes three dots. A name that is no C++
     declaration stays as it is.
     """
+    text = _for_people(name)
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+
+
+@lru_cache(maxsize=8192)
+def _for_people(name: str) -> str:
     plain = _CLONE.sub("", demangled(name)).strip()
     if plain.startswith("["):  # nvprof's names of copies
         return plain
