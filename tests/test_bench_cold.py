@@ -15,7 +15,17 @@ import pytest
 from lenet_trt.benchmarks import cold
 from lenet_trt.benchmarks.cold import NAMES, STARTS, Start, started
 from lenet_trt.benchmarks.cold_child import PHASES
-from lenet_trt.benchmarks.cold_tables import OURS, OURS_GRAPH, STEPS, TORCH, charts, columns, explained, remedies
+from lenet_trt.benchmarks.cold_tables import (
+    OURS,
+    OURS_EARLY,
+    OURS_GRAPH,
+    STEPS,
+    TORCH,
+    charts,
+    columns,
+    explained,
+    remedies,
+)
 from lenet_trt.benchmarks.record import Record, Row, as_json, parse
 from lenet_trt.benchmarks.suite import Options, Recording
 from lenet_trt.benchmarks.tables import table
@@ -70,7 +80,7 @@ def test_an_answer_that_is_wrong_is_no_timing(given: cold.Given) -> None:
 
 @needs_no_gpu
 def test_a_process_that_fails_says_why(given: cold.Given) -> None:
-    for backend in ("ours", "ours-graph"):
+    for backend in ("ours", "ours-graph", "ours-early"):
         with pytest.raises(LenetTrtError, match=r"there is no NVIDIA driver on this machine \(libcuda"):
             started(Start(backend), given)
     given.model("tensorrt").write_bytes(b"no engine")
@@ -144,6 +154,7 @@ def record() -> Record:
         (Start("ours", caches="empty"), samples(2, **{**ours, "compile": 900})),
         (Start("ours", loading="eager"), samples(3, **ours)),
         (Start("ours-graph"), samples(4, **ours, prepare=0.5)),
+        (Start("ours-early"), samples(7, **{**ours, "driver": 0.1, "context": 10})),
         (Start("torch"), samples(5, **torch)),
         (Start("torch", loading="eager"), samples(6, **{**torch, "libraries": 1500, "first": 20})),
     ]
@@ -162,6 +173,9 @@ def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record
     assert kept.sure
     assert kept.saves_us == pytest.approx(899_000, rel=0.05)
     assert not found["load lazily", OURS].sure
+    early = found["make the context while importing", OURS]
+    assert early.sure
+    assert early.saves_us == pytest.approx(200_000, rel=0.1)
     assert "no difference beyond the noise" in found["load lazily", OURS].sentence()
     assert found["load lazily", TORCH].saves_us == pytest.approx(1_350_000, rel=0.1)
     preload = found["preload", TORCH]
@@ -177,7 +191,7 @@ def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record
 def test_the_table_and_the_sentences(record: Record) -> None:
     text = table(record.rows, columns(record))
     assert "TensorRT-RTX does not take this GPU" in text
-    assert text.count("520 MiB") == 6
+    assert text.count("520 MiB") == 7
     notes = " ".join(explained(record.rows))
     assert " s to the first answer (Python and imports 87%, context made 5%" in notes
     assert "torch eager, the first run, layer by layer: conv1 80.00 ms, relu1 300.0 us" in notes
@@ -187,7 +201,8 @@ def test_the_table_and_the_sentences(record: Record) -> None:
 def test_the_pictures(record: Record) -> None:
     first, second = charts(parse(as_json(record), "a record"))
     assert first.horizontal
-    names = [OURS, f"{OURS}, caches empty", f"{OURS}, eager loading", OURS_GRAPH, TORCH, f"{TORCH}, eager loading"]
+    names = [OURS, f"{OURS}, caches empty", f"{OURS}, eager loading", OURS_GRAPH, OURS_EARLY]
+    names += [TORCH, f"{TORCH}, eager loading"]
     assert all(list(series.x) == names for series in first.series)
     total = sum(dict(zip(series.x, series.y, strict=True))[OURS] or 0 for series in first.series)
     row = record.find(OURS, loading="lazy", caches="filled")

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.benchmarks.cold_child import PHASES
-from lenet_trt.benchmarks.cold_tables import GRAPH, OURS, OURS_GRAPH, TORCH, explained, remedies
+from lenet_trt.benchmarks.cold_tables import GRAPH, OURS, OURS_EARLY, OURS_GRAPH, TORCH, explained, remedies
 from lenet_trt.benchmarks.cold_tables import charts as charts
 from lenet_trt.benchmarks.cold_tables import columns as columns
 from lenet_trt.benchmarks.record import Record, Row
@@ -67,6 +67,7 @@ class Start:
 NAMES = {
     "ours": OURS,
     "ours-graph": OURS_GRAPH,
+    "ours-early": OURS_EARLY,
     "graph-fused": "graph runtime, fused",
     "graph": GRAPH,
     "torch": TORCH,
@@ -79,6 +80,7 @@ STARTS = (
     Start("ours", caches="empty", quick=True),
     Start("ours", loading="eager", quick=True),
     Start("ours-graph", quick=True),
+    Start("ours-early", quick=True),
     Start("graph-fused", quick=True),
     Start("graph-fused", caches="empty"),
     Start("graph-fused", loading="eager"),

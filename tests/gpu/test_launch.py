@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -32,6 +34,17 @@ def test_the_first_launch_may_be_in_a_capture() -> None:
     graph.replay(rig.stream)
     rig.stream.synchronize()
     assert rig.problem() is None
+
+
+def test_a_context_that_is_begun_early_is_the_one_that_is_used() -> None:
+    program = (
+        "from lenet_trt.device import *; import numpy as np; threads = [begin_context(), begin_context(99)];"
+        "buffer = Buffer(8); buffer.write(np.arange(8, dtype=np.uint8)); [thread.join() for thread in threads];"
+        "handle = ask(driver().cuCtxGetCurrent(), ''); primary = ask(driver().cuDevicePrimaryCtxRetain(0), '');"
+        "print(buffer.read().tolist(), int(handle) == int(primary))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[0, 1, 2, 3, 4, 5, 6, 7] True\n", done.stderr
 
 
 def test_one_launcher_serves_several_threads() -> None:
