@@ -40,7 +40,8 @@ class Chart:
     """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left.
 
     ``limit``: a name and a value on the axis of the measured, drawn across the bars. ``x_base``: of what the x axis
-    shows powers, where it is logarithmic (batches are powers of two).
+    shows powers, where it is logarithmic (batches are powers of two). ``named_at_ends``: lines have their names at
+    their right ends instead of in the legend.
     """
 
     title: str
@@ -53,6 +54,7 @@ class Chart:
     horizontal: bool = False
     limit: tuple[str, float] | None = None
     x_base: int = 2
+    named_at_ends: bool = False
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:
@@ -79,7 +81,7 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
         across = min(len(charts), panels.MOST_ACROSS)
         heights = [max(map(panels.height, charts[start : start + across])) for start in range(0, len(charts), across)]
         labels = panels.labels(charts)
-        width = panels.PANEL_INCHES[0] * across if across > 1 else panels.ALONE_INCHES
+        width = panels.width(charts[0]) if across == 1 else panels.PANEL_INCHES[0] * across
         columns = panels.legend_columns(labels, width)
         legend = panels.LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
         figure: Any = Figure(figsize=(width, sum(heights) + legend), layout="constrained")

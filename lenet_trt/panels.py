@@ -36,6 +36,8 @@ PANEL_INCHES = (6.2, 4.4)
 # More panels beside each other would be too small on a page; they go into rows.
 MOST_ACROSS = 2
 ALONE_INCHES = 8.4
+# As wide as it may be for its letters to be read on a phone, and as high as that makes room for the names.
+NAMED_INCHES = (6.4, 5.0)
 _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
 # As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
@@ -43,6 +45,8 @@ _LETTER_INCHES, _HANDLE_INCHES, LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
 _TITLE_LETTER_INCHES = 0.1
 _MARGIN = 0.05
 _TEXT_SHARE = 0.22
+# From one name at the lines' ends to the next, as a share of the axes' height; where the names begin.
+_NAME_STEP, _NAMES_AT = 0.052, 1.03
 
 
 def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches: float) -> None:
@@ -57,12 +61,16 @@ def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches:
     axes.set_xlabel("\n".join([chart.x_label, *chart.notes]))
     axes.set_ylabel(chart.y_label)
     _scale(axes, chart)
+    if chart.named_at_ends:
+        _name_ends(axes, chart, looks)
 
 
 def title_inches(charts: Sequence[Chart]) -> float:
     """The room for a title: it begins where the axes do, after the names of horizontal bars in any panel."""
     names = [str(name) for chart in charts if chart.horizontal for series in chart.series for name in series.x]
-    return (ALONE_INCHES if len(charts) == 1 else PANEL_INCHES[0]) - _LETTER_INCHES * max(map(len, names), default=8)
+    return (width(charts[0]) if len(charts) == 1 else PANEL_INCHES[0]) - _LETTER_INCHES * max(
+        map(len, names), default=8
+    )
 
 
 def _title(chart: Chart, inches: float) -> str:
@@ -80,16 +88,22 @@ def height(chart: Chart) -> float:
     """Inches; more where there are many bars below each other."""
     bars = [series for series in chart.series if series.style == "bars"]
     if not bars or not chart.horizontal:
-        return PANEL_INCHES[1]
+        return (NAMED_INCHES if chart.named_at_ends else PANEL_INCHES)[1]
     names = {str(name) for series in bars for name in series.x}
     groups = {series.group or series.label for series in bars}
     return _AROUND_BARS_INCHES + _BAR_INCHES * len(names) * max(len(groups), 1.2)
 
 
+def width(chart: Chart) -> float:
+    """Inches, where it is the only one."""
+    return NAMED_INCHES[0] if chart.named_at_ends else ALONE_INCHES
+
+
 def labels(charts: Sequence[Chart]) -> list[str]:
     """What the legend names; where panels have one series each, their titles say enough."""
     alone = len(charts) > 1
-    labels = [each.label for chart in charts if len(chart.series) > alone for each in chart.series]
+    named = [chart for chart in charts if len(chart.series) > alone and not chart.named_at_ends]
+    labels = [each.label for chart in named for each in chart.series]
     return list(dict.fromkeys(filter(None, [*labels, *(chart.limit[0] for chart in charts if chart.limit)])))
 
 
@@ -159,6 +173,45 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
         )
 
 
+def _name_ends(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
+    """Each line's name at the right, as high as its end where there is room, with a thread from end to name."""
+    to_axes = axes.transData + axes.transAxes.inverted()
+    ends = {}
+    for series in chart.series:
+        points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
+        if points:
+            ends[series.label] = (series, *points[-1], float(to_axes.transform(points[-1])[1]))
+    order = sorted(ends.values(), key=lambda end: end[3])
+    for (series, x, y, _), place in zip(order, spread([end[3] for end in order], _NAME_STEP), strict=True):
+        colour = looks[series.label][0]
+        axes.annotate(
+            series.label,
+            (x, y),
+            (_NAMES_AT, place),
+            textcoords="axes fraction",
+            va="center",
+            color=colour,
+            weight="bold" if series.emphasis else "normal",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.8, "shrinkA": 1, "shrinkB": 4,
+                        "relpos": (0, 0.5)},
+        )  # fmt: skip
+
+
+def spread(places: Sequence[float], step: float) -> list[float]:
+    """Ascending places moved as little as makes them ``step`` apart: those that crowd stay around their middle."""
+    groups: list[tuple[float, int]] = []  # the lowest place of each, and how many it has
+    for place in places:
+        low, count = place, 1
+        while groups and groups[-1][0] + groups[-1][1] * step > low:
+            before, many = groups.pop()
+            middle = (many * (before + (many - 1) * step / 2) + count * (low + (count - 1) * step / 2)) / (many + count)
+            count += many
+            low = middle - (count - 1) * step / 2
+        groups.append((low, count))
+    return [low + index * step for low, count in groups for index in range(count)]
+
+
 def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
     names = list(dict.fromkeys(str(name) for series in bars for name in series.x))
     groups = list(dict.fromkeys(series.group or series.label for series in bars))
@@ -204,7 +257,8 @@ def _scale(axes: Axes, chart: Chart) -> None:
         # Batches are powers of two, all else is read in powers of ten.
         base = chart.x_base if which == "x" and not chart.horizontal else 10
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
-        axis.set_major_locator(LogLocator(base=base, numticks=9 if base == 2 or which == "y" else 5))
+        few = which == "x" and (base != 2 or chart.named_at_ends)
+        axis.set_major_locator(LogLocator(base=base, numticks=5 if few else 9))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
         axis.set_minor_formatter(NullFormatter())
     bars = [series for series in chart.series if series.style == "bars"]

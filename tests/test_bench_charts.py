@@ -10,6 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from lenet_trt import charts, panels
@@ -144,6 +146,52 @@ def test_many_series_are_all_told_apart() -> None:
     looks = panels.looks(many.series)
     assert len(set(looks.values())) == len(looks) == 12
     assert render([many], "svg")
+
+
+NAMED = replace(LINES, named_at_ends=True, series=[
+    Series("ours", N, [5.0, 0.4, 0.05, 0.01], emphasis=True),
+    *(Series(f"peer {index}", N, [30.0, 2.0, 0.3, 0.1 + index / 1000]) for index in range(4)),
+    Series("ends early", N, [90.0, 90.0, 90.0, None]),
+])  # fmt: skip
+
+
+def names_at_ends(svg: bytes) -> dict[str, tuple[float, float, float]]:
+    """Where each series' name stands: left, height, size of the letters."""
+    labels = {series.label for series in NAMED.series}
+    found = {}
+    for node in ET.fromstring(svg).iter(f"{SVG}text"):
+        if (label := "".join(node.itertext())) in labels:
+            place = re.search(r"translate\(([\d.]+) ([\d.]+)\)", node.get("transform", ""))
+            x, y = place.groups() if place else (node.get("x"), node.get("y"))
+            size = re.search(r"font(?:-size)?: [^;]*?([\d.]+)px", node.get("style", ""))
+            assert size
+            assert label not in found, "named once, and in no legend"
+            found[label] = float(str(x)), float(str(y)), float(size[1])
+    return found
+
+
+def test_names_at_the_lines_ends_do_not_touch_and_keep_their_order() -> None:
+    svg = render([NAMED], "svg")
+    found = names_at_ends(svg)
+    assert set(found) == {series.label for series in NAMED.series}
+    assert len({left for left, _, _ in found.values()}) == 1
+    down = sorted(found, key=lambda label: found[label][1])
+    assert down == ["ends early", "peer 3", "peer 2", "peer 1", "peer 0", "ours"]
+    size = found["ours"][2]
+    assert all(found[low][1] - found[high][1] >= size for high, low in pairwise(down))
+    # On a phone, 360 pixels wide, letters stay above 8.
+    width = float(str(ET.fromstring(svg).get("width")).removesuffix("pt"))
+    assert size * 360 / width > 8
+
+
+@given(st.lists(st.floats(0, 1), max_size=12).map(sorted), st.floats(0.01, 0.2))
+def test_names_are_spread_no_more_than_needed(places: list[float], step: float) -> None:
+    found = panels.spread(places, step)
+    assert len(found) == len(places)
+    assert all(b - a >= step - 1e-9 for a, b in pairwise(found))
+    assert sum(found) == pytest.approx(sum(places), abs=1e-6)  # a crowd stays around its middle
+    if all(b - a > step for a, b in pairwise(places)):
+        assert found == pytest.approx(places)
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

@@ -40,7 +40,8 @@ right answers.""",
 Time an image against the batch, both axes logarithmic. At the left every curve falls as 1/n: the time is that of
 launching, whatever the batch, and who launches least wins. At the right curves flatten: the time is that of the
 work, and who moves the fewest bytes and computes with the fastest units wins. A hand-written kernel can win at one
-end and lose at the other, as it did in the second write-up, where the framework overtook it at large batches.""",
+end and lose at the other, as it did in the second write-up, where the framework overtook it at large batches. The
+picture has the main backends in fp32, the table has all.""",
     ),
     "kernels": (
         "Every kernel beside its peers",

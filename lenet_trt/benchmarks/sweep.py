@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, OURS
+from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE
 from lenet_trt.benchmarks.backends.measure import about, not_quick, opened
 from lenet_trt.benchmarks.backends.measure import measure as measure_batch
 from lenet_trt.benchmarks.backends.protocol import Backend, mnist
@@ -30,7 +30,7 @@ QUICK_LIMIT_S = 0.3
 # Seconds of timing that a slow backend gets at each batch.
 _BUDGET_S = 0.5
 # More than a picture shows apart; the table has them.
-_NOT_DRAWN = ("torch CPU, 1 thread", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
+_NOT_DRAWN = ("torch CPU, 1 thread", "torch CPU", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
 _EMPHASIZED = "lenet5 kernel"
 
 
@@ -89,39 +89,28 @@ def columns(record: Record) -> list[Column]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Microseconds an image over the batch: what a caller waits in fp32, and what the GPU alone takes."""
-    where = record.gpu or record.environment.get("cpu")
-    about = {row.backend: row.extra for row in record.timed if row.backend not in _NOT_DRAWN}
-    # Those of the GPU first, so that they look alike in both.
-    names = sorted(about, key=lambda name: str(about[name]["place"]) == "CPU")
-    waiting = [name for name in names if about[name]["precision"] == "fp32"]
-    busy = [name for name in names if "gpu_alone" in about[name] and not name.startswith(OURS[0])]
-    panels = [
-        ("LeNet-5 in fp32: what a caller waits", [_series(record, name) for name in waiting], "the host's clock"),
-        ("LeNet-5: what the GPU takes", [_series(record, name, alone=True) for name in busy], "CUDA events"),
-    ]
-    return [
-        Chart(title, "batch", "microseconds an image", series, True, True, (f"{where}, by {clock}",))
-        for title, series, clock in panels
-        if series
-    ]
+    """Microseconds an image over the batch, in fp32: what a caller waits."""
+    names = dict.fromkeys(row.backend for row in record.timed if row.extra["precision"] == "fp32")
+    series = [_series(record, name) for name in names if name not in _NOT_DRAWN]
+    # A point is no line among lines.
+    several = [each for each in series if len(each.x) > 1]
+    if not series:
+        return []
+    where = f"{record.gpu or record.environment.get('cpu')}, by the host's clock"
+    title, unit = "LeNet-5 in fp32: what a caller waits", "microseconds an image"
+    return [Chart(title, "batch", unit, several or series, True, True, (where,), named_at_ends=True)]
 
 
-def _series(record: Record, name: str, alone: bool = False) -> Series:
-    rows = [row for row in record.timed if row.backend == name and (not alone or "gpu_alone" in row.extra)]
-    found = [(int(row.case["batch"]), row.extra["gpu_alone"] if alone else _figures(row)) for row in rows]
+def _series(record: Record, name: str) -> Series:
+    found = [(int(row.case["batch"]), row.stats) for row in record.timed if row.backend == name and row.stats]
     return Series(
         name,
         [batch for batch, _ in found],
-        [figures["median_us"] / batch for batch, figures in found],
+        [stats.median_us / batch for batch, stats in found],
         emphasis=name.startswith(_EMPHASIZED),
-        low=[figures["low_us"] / batch for batch, figures in found],
-        high=[figures["high_us"] / batch for batch, figures in found],
+        low=[stats.low_us / batch for batch, stats in found],
+        high=[stats.high_us / batch for batch, stats in found],
     )
-
-
-def _figures(row: Row) -> dict[str, float]:
-    return {} if row.stats is None else row.stats.as_json()
 
 
 def _median(row: Row) -> float:
