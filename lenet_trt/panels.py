@@ -42,7 +42,7 @@ _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
 # As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
 _LETTER_INCHES, _HANDLE_INCHES, LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
-_TITLE_LETTER_INCHES = 0.1
+_TITLE_LETTER_INCHES = 0.108
 _MARGIN = 0.05
 _TEXT_SHARE = 0.22
 # From one name at the lines' ends to the next, as a share of the axes' height; where the names begin.

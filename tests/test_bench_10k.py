@@ -17,6 +17,7 @@ from lenet_trt.benchmarks.backends.protocol import Backend, Images, mnist
 from lenet_trt.benchmarks.backends.with_onnx import OrtCpuSession
 from lenet_trt.benchmarks.record import Record, as_json, parse
 from lenet_trt.benchmarks.suite import Options
+from lenet_trt.benchmarks.tables import duration
 from lenet_trt.charts import render
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
@@ -60,6 +61,8 @@ def test_it_survives_the_file_and_is_drawn(record: Record) -> None:
     again = parse(as_json(record), "a test")
     assert as_json(again) == as_json(record)
     picture = render(ten_thousand.charts(record), "svg").decode()
+    assert "6.31 s" in picture
+    assert all(duration(row.stats.median_us) in picture for row in record.timed)
     for said in ("ONNX Runtime CPU", "naive CUDA program (write-up 1)", "10,000 MNIST images"):
         assert said in picture
 

@@ -108,7 +108,7 @@ def test_every_row_is_on_the_page_with_its_time_or_its_reason(folder: Path) -> N
         for row in made.rows:
             assert row.backend in text
             assert (duration(row.stats.median_us) if row.stats else str(row.why)) in text
-    assert "- torch broken (lenet5 fp32 n=1 graph): it | broke" in text
+    assert "- torch broken (lenet5 fp32 n=1, graph): it | broke" in text
 
 
 def test_goals_are_held_against_the_record(folder: Path) -> None:
@@ -130,6 +130,23 @@ def test_what_the_runtime_and_the_host_add_is_held_against_its_goals(folder: Pat
         assert f"{verdict} the 1.5 us" in line
         assert f"{verdict} the 10 us" in line
         assert duration(stats(waits_us).median_us) in line
+
+
+def test_a_commit_stands_once_with_what_was_measured_at_it(folder: Path) -> None:
+    for name, commit in (("kernels", "aaa"), ("ladder", "aaa"), ("sweep", "bbb")):
+        row = Row("lenet5 kernel", {"batch": 1}, stats(9), None, _sweep_extra(5))
+        made = {"kernels": _kernels(), "ladder": _ladder(), "sweep": record(row, environment=HERE)}[name]
+        (folder / f"{name}.json").write_text(as_json(replace(made, commit=commit, date=f"day {name}", seconds=7.0)))
+    lines = [line for line in _text(folder).splitlines() if line.startswith("- At commit")]
+    assert lines == ["- At commit `bbb`: sweep day sweep (7 s).",
+                     "- At commit `aaa`: kernels day kernels (7 s), ladder day ladder (7 s)."]  # fmt: skip
+
+
+def test_a_runtime_that_adds_nothing_is_said_to_add_nothing(folder: Path) -> None:
+    row = Row("lenet5 kernel", {"batch": 1}, stats(9.0), None, _sweep_extra(4.0))
+    (folder / "sweep.json").write_text(as_json(record(row, environment=HERE)))
+    (line,) = [line for line in _text(folder).splitlines() if "inside the `graph` runtime" in line]
+    assert "no longer, within the 1.5 us" in line
 
 
 def test_the_write_ups_stand_beside_todays_figures(folder: Path) -> None:

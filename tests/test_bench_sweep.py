@@ -204,10 +204,10 @@ def test_what_a_user_is_told() -> None:
         "Fastest in fp32: graph, tuned at batches 1 to 16384 (1.10 us to 1.64 ms).",
         "Fastest in fp16: half, fp16 at batches 1 to 16384 (1.05 us to 820.2 us).",
         "Fastest in fp32 on the CPU: ONNX Runtime CPU at batches 1 to 16384 (7.00 us to 81.92 ms).",
-        "On the GPU, faster than that at every batch: graph, tuned.",
-        "On the GPU, faster than that at every batch but 8: spiked.",
+        "On the GPU, faster than that at every batch measured: graph, tuned.",
+        "On the GPU, faster than that at every batch measured but 8: spiked.",
         "On the GPU, faster than that from a batch of about 10 on: eager.",
-        "On the GPU, faster than that at no batch: naive.",
+        "On the GPU, faster than that at no batch measured: naive.",
     ]
 
 
@@ -238,9 +238,9 @@ def test_where_it_is_faster_is_true(a: dict[int, Stats], b: dict[int, Stats]) ->
     below = [n for n in common if a[n].high_us < b[n].low_us]
     above = [n for n in common if b[n].high_us < a[n].low_us]
     said = where_faster(a, b)
-    if said == "at every batch":
+    if said == "at every batch measured":
         assert below == common != []
-    elif said == "at no batch":
+    elif said == "at no batch measured":
         assert not below
     elif match := re.fullmatch(r"from a batch of about (\d+) on", said):
         assert max(above) <= int(match[1]) <= min(below)
@@ -302,6 +302,13 @@ def test_a_small_batch_does_not_condemn_a_large_one(monkeypatch: pytest.MonkeyPa
     # 0.02 s for one image would be 1.3 s for 64 if each took as long, and is 0.02 s.
     found = swept(monkeypatch, (1, 64), partial(Sleeping, 0.02, 0))
     assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [1, 64]
+
+
+def test_what_is_made_ready_for_few_batches_says_for_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "QUICK_BATCHES", (1, 2, 4))
+    found = sweep.measured(Options(quick=True), [Backend("few", "", "CPU", OrtCpuSession, batches=(1, 4, 10_000))])
+    assert [row.case["batch"] for row in found.timed] == [1, 4]
+    assert str(found.find("few", batch="other").why).startswith("measured at 1, 4 alone")
 
 
 def test_a_slow_first_call_does_not_condemn_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,9 @@ def where_faster(curve: Curve, other: Curve) -> str:
     below = [batch for batch in batches if order[batch] < 0]
     above = [batch for batch in batches if order[batch] > 0]
     if not below:
-        return "at no batch"
+        return "at no batch measured"
     if len(below) == len(batches):
-        return "at every batch"
+        return "at every batch measured"
     if above and max(above) < min(below):
         (crossing,) = of_pair("it", "other", curve, other)
         return f"from a batch of about {crossing.at:.0f} on"
@@ -100,7 +100,7 @@ def where_faster(curve: Curve, other: Curve) -> str:
         (crossing,) = of_pair("it", "other", curve, other)
         return f"up to a batch of about {crossing.at:.0f}"
     if 2 * len(below) > len(batches):
-        return f"at every batch but {_runs([batch for batch in batches if order[batch] >= 0], batches)}"
+        return f"at every batch measured but {_runs([batch for batch in batches if order[batch] >= 0], batches)}"
     return f"at {_runs(below, batches)} alone"
 
 

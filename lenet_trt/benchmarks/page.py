@@ -72,8 +72,8 @@ def page(records: Records, drawn: Sequence[str], folder: str, command: str, imag
     lines = [
         f"# Measured on one {first.gpu or first.environment.get('cpu')}",
         "",
-        f"{_which(records)} of `lenet-trt bench`, in one run on one machine. The page, its pictures and every figure "
-        "in it are made from the records; edit none by hand.",
+        f"{_which(records)} of `lenet-trt bench`. The page, its pictures and every figure in it are made from the "
+        "records; edit none by hand.",
         "",
         "```console gpu",
         *(f"$ {typed} -o {folder}" for typed in _commands(records)),
@@ -123,9 +123,10 @@ def _machine(records: Records) -> Iterator[str]:
     if clocks:
         span = f"{min(clocks):.0f}" if min(clocks) == max(clocks) else f"{min(clocks):.0f} to {max(clocks):.0f}"
         yield f"- The GPU's clock, read between the timings and set by nobody: {span} MHz."
-    for name, record in records.items():
-        told = f"commit `{record.commit}`" if record.commit else "not in a git checkout"
-        yield f"- {name}: {record.date}, {told}, {record.seconds:.0f} s."
+    for commit in dict.fromkeys(record.commit for record in records.values()):
+        told = f"At commit `{commit}`" if commit else "Not in a git checkout"
+        same = [f"{name} {r.date} ({r.seconds:.0f} s)" for name, r in records.items() if r.commit == commit]
+        yield f"- {told}: {', '.join(same)}."
 
 
 def _goals(records: Records) -> Iterator[str]:
@@ -139,7 +140,7 @@ def _goals(records: Records) -> Iterator[str]:
     yield "## In short"
     yield ""
     yield f"The goals are those set for an {GPU_OF_GOALS} before the kernels were written; the floor is the least time"
-    yield "that bytes, arithmetic and launch allow; error is relative to float64."
+    yield "that bytes, arithmetic and launch allow; error is relative to float64. Bold: the goal is reached."
     yield ""
     yield "| workload | floor | ours | goal | best of torch | faster | goal | error |"
     yield "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: |"
@@ -193,7 +194,8 @@ def _runtime(records: Records, measured: Mapping[str, Measured]) -> Iterator[str
 
 
 def _within(us: float, goal_us: float) -> str:
-    return f"{max(us, 0):.2f} us more, {'within' if us <= goal_us else 'beyond'} the {goal_us:g} us"
+    more = f"{us:.2f} us more" if us > 0 else "no longer"
+    return f"{more}, {'within' if us <= goal_us else 'beyond'} the {goal_us:g} us"
 
 
 def _write_ups(records: Records) -> Iterator[str]:
@@ -235,7 +237,8 @@ def _section(name: str, record: Record, picture: str | None) -> Iterator[str]:
     yield from text.strip().splitlines()
     yield ""
     if picture:
-        yield f"![{title}: {SUITES[name][1]}]({picture})"
+        summary = SUITES[name][1]
+        yield f"![{summary[:1].upper()}{summary[1:]}]({picture})"
         yield ""
     said = [*notes(name, record), *(f"Take care: {warning}." for warning in warnings(record))]
     if said:
@@ -253,12 +256,12 @@ def _section(name: str, record: Record, picture: str | None) -> Iterator[str]:
     missing: dict[str, list[str]] = {}
     for row in record.rows:
         if row.stats is None and "source" not in row.extra:  # what a write-up says is shown beside today's figures
-            case = " ".join(str(value) for value in row.case.values())
-            missing.setdefault(row.why or "", []).append(f"{display_name(row)} ({case})" if case else display_name(row))
+            named = f"{display_name(row)} ({row.where})" if row.case else display_name(row)
+            missing.setdefault(row.why or "", []).append(named)
     if missing:
         yield "Without a time:"
         yield ""
-        yield from (f"- {', '.join(named)}: {why}" for why, named in missing.items())
+        yield from (f"- {'; '.join(named)}: {why}" for why, named in missing.items())
         yield ""
 
 

@@ -41,6 +41,12 @@ class Row:
             raise LenetTrtError(f"{self.backend} {dict(self.case)} has neither timings nor a reason why not")
 
     @property
+    def where(self) -> str:
+        """The case in words: "batch 32, lazy"."""
+        said = [f"{name} {value}" if isinstance(value, int) else value for name, value in self.case.items()]
+        return ", ".join(said)
+
+    @property
     def key(self) -> str:
         """What makes a row the same in two records: backend and case."""
         return " ".join([self.backend, *(f"{name}={value}" for name, value in sorted(self.case.items()))])

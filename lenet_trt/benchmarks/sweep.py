@@ -53,9 +53,8 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
                 if each.session is None:  # one row says it for all batches
                     found.cannot(each.backend.name, {"batch": "any"}, each.problem or "", **about(each.backend))
                 elif each.backend.batches and not options.batches:
-                    why = (
-                        f"measured at {', '.join(map(str, each.backend.batches))} alone: it takes some seconds for each"
-                    )
+                    taken = [str(batch) for batch in batches if batch in each.backend.batches]
+                    why = f"measured at {', '.join(taken) or 'none of these'} alone: it takes some seconds for each"
                     found.cannot(each.backend.name, {"batch": "other"}, why, **about(each.backend))
             for batch in batches:
                 at = [e for e in running if options.batches or not e.backend.batches or batch in e.backend.batches]

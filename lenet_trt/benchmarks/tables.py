@@ -125,7 +125,8 @@ def warnings(record: Record) -> list[str]:
     if noisy:
         share = f"{NOISY_SPREAD:.0%}"
         found.append(
-            f"eight tenths of the timings spread by more than {share} of the median; comparing means little for: "
+            f"eight tenths of the timings spread by more than {share} of the median, "
+            "so that comparing means little, for: "
             + _named(noisy, lambda row: f"{row.stats.spread:.0%}" if row.stats else "")
         )
     restless = [row for row in record.timed if row.stats and not row.stats.settled]
@@ -139,8 +140,8 @@ def warnings(record: Record) -> list[str]:
 
 
 def _named(rows: Iterable[Row], what: Callable[[Row], str], most: int = 4) -> str:
-    names = [row.key + (f" ({said})" if (said := what(row)) else "") for row in rows]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    names = [f"{row.backend} ({', '.join(filter(None, (row.where, what(row))))})" for row in rows]
+    return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if len(names) > most else "")
 
 
 def _of(what: Callable[[Stats], str]) -> Callable[[Row], str]:

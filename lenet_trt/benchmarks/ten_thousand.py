@@ -160,7 +160,15 @@ def charts(record: Record) -> list[Chart]:
     shown = sorted(((_label(row), ms, _group(row)) for row, ms in found), key=lambda bar: -bar[1])
     names = [name for name, _, _ in shown]
     series = [
-        Series(group, names, [ms if of == group else None for _, ms, of in shown], "bars", group == "ours", "time")
+        Series(
+            group,
+            names,
+            [ms if of == group else None for _, ms, of in shown],
+            "bars",
+            group == "ours",
+            "time",
+            texts=[duration(ms * 1e3) if of == group else "" for _, ms, of in shown],
+        )
         for group in (_WRITE_UP, "others", "ours")
         if any(of == group for _, _, of in shown)
     ]
