@@ -196,10 +196,10 @@ def _check_patterns(kernel: Kernel) -> Outcome:
 
 
 def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
+    fitting = dict.fromkeys((case.bound.specialized, case.variant) for case in cases(kernel))
     builds = [
         Build(specialized, variant, target)
-        for specialized in _specializations(kernel)
-        for variant in kernel.variants
+        for specialized, variant in fitting
         for target in targets
         if variant.supports(sm_of(target), specialized.types)
     ]

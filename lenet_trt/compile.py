@@ -45,16 +45,18 @@ class Module:
 def compile_variant(specialized: Specialized, variant: Variant, target: str) -> Module:
     """Compile a variant for ``target``, or take it from the cache.
 
-    ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well.
+    ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well; they do not
+    take the PTX of a variant for one architecture alone.
 
     Raises:
         LenetTrtError: the compiler refuses the source (its log is in the message), the target is
-            unknown or older than the variant, or NVRTC or its headers are not installed.
+            unknown or not one of the variant's, or NVRTC or its headers are not installed.
     """
     sm = sm_of(target)
-    if sm < variant.min_sm:
+    if not variant.runs_on(sm):
         name = f"{specialized.kernel.name} {variant.name}"
-        raise LenetTrtError(f"{name} needs sm_{variant.min_sm} or newer, not {target}")
+        others = "alone" if variant.only_sm else "or newer"
+        raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
     return _compile(specialized, variant, target)
 
 
@@ -190,7 +192,7 @@ def _options(specialized: Specialized, variant: Variant, target: str) -> tuple[s
     # PTX goes into engines, where the builder's paths have no business.
     line_info = () if target.startswith("compute_") else ("--generate-line-info",)
     return (
-        f"--gpu-architecture={target}",
+        f"--gpu-architecture={target}{'a' if variant.only_sm else ''}",
         "--std=c++17",
         *line_info,
         *(f"--include-path={folder}" for folder in include_dirs),

@@ -112,8 +112,9 @@ class Launch:
 class Variant:
     """One implementation. The first in the declaration that fits a call is used.
 
-    It fits when the GPU is at least ``min_sm`` and has the shared memory that it always needs, ``types`` (names; None:
-    all) has the call's types, and ``when`` holds. ``entry`` is the ``__global__`` name, by default
+    It fits when the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with instructions
+    that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs, ``types`` (names;
+    None: all) has the call's types, and ``when`` holds. ``entry`` is the ``__global__`` name, by default
     ``<kernel>_<variant>``.
     """
 
@@ -123,12 +124,17 @@ class Variant:
     source: str = "kernel.cu"
     entry: str | None = None
     min_sm: int = OLDEST_SM
+    only_sm: bool = False
     types: tuple[str, ...] | None = None
     when: Condition | None = None
 
+    def runs_on(self, sm: int) -> bool:
+        """Whether that architecture has the instructions that it uses."""
+        return sm == self.min_sm if self.only_sm else sm >= self.min_sm
+
     def supports(self, sm: int, types: Types) -> bool:
         """Whether it is made for that architecture and those types, whatever the sizes."""
-        if sm < self.min_sm or (self.types is not None and types.name not in self.types):
+        if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
             return False
         shared = as_dim(self.launch.shared_bytes)
         return not isinstance(shared, Constant) or shared.value <= 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)

@@ -35,6 +35,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
             {
                 "name": variant.name,
                 "min_sm": variant.min_sm,
+                "only_sm": variant.only_sm,
                 "types": list(variant.types or [types.name for types in kernel.types]),
                 "when": None if variant.when is None else str(variant.when),
                 "note": variant.note,
@@ -96,7 +97,7 @@ def _text(entry: Mapping[str, Any]) -> str:
 
 
 def _variant_text(variant: Mapping[str, Any]) -> str:
-    limits = [f"sm_{variant['min_sm']} and newer", ", ".join(variant["types"])]
+    limits = [f"sm_{variant['min_sm']} {'alone' if variant['only_sm'] else 'and newer'}", ", ".join(variant["types"])]
     if variant["when"]:
         short = len(variant["when"]) <= _LONG_CONDITION
         limits.append(f"where {variant['when']}" if short else "where sizes allow it, as --json says")

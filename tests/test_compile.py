@@ -33,11 +33,12 @@ def every_variant() -> list[object]:
 
 
 def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
-    """The first example in all types and with every attribute for every generation; other sizes for two of them."""
+    """The first size that fits in all types and with every attribute for every generation; others for two of them."""
     found: dict[tuple[Specialized, str], None] = {}
-    first = kernel.examples[0]
+    fitting = [bound for bound in bounds(kernel) if bound.fits(variant)]
+    first = fitting[0].axes
     defaults = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
-    for bound in bounds(kernel):
+    for bound in fitting:
         changed = sum(bound.attributes[name] != value for name, value in defaults.items())
         changed += bound.types is not kernel.types[0]
         resized = any(bound.axes[name] != first[name] for name in kernel.static_axes)
@@ -261,6 +262,18 @@ def test_a_target_older_than_the_variant_is_refused(scale: Kernel) -> None:
     specialized, variant = first_of(scale)
     with pytest.raises(LenetTrtError, match="maxpool2 narrow needs sm_90 or newer, not sm_89"):
         compile_variant(specialized, replace(variant, min_sm=90), "sm_89")
+
+
+def test_a_variant_for_one_architecture_is_compiled_with_all_that_it_has_and_for_no_other(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    portable = compile_variant(specialized, variant, "compute_90")
+    assert b".target sm_90\n" in portable.image
+    hopper = replace(variant, min_sm=90, only_sm=True)
+    assert b".target sm_90a\n" in compile_variant(specialized, hopper, "compute_90").image
+    assert compile_variant(specialized, hopper, "sm_90").options[0] == "--gpu-architecture=sm_90a"
+    for target in ("sm_89", "sm_100", "compute_75", "compute_100"):
+        with pytest.raises(LenetTrtError, match=f"maxpool2 narrow needs sm_90 alone, not {target}"):
+            compile_variant(specialized, hopper, target)
 
 
 def test_a_cache_that_cannot_be_written_only_warns(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

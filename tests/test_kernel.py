@@ -174,6 +174,12 @@ def test_the_first_variant_that_fits_is_taken() -> None:
         taken(1, 3, "float32", 70)
 
 
+def test_a_variant_for_one_architecture_alone_is_offered_to_no_other() -> None:
+    kernel = declare(variants=(replace(PORTABLE, name="hopper", min_sm=90, only_sm=True), PORTABLE))
+    offered = {sm: [v.name for v in kernel.variants_for(sm, kernel.types[0])] for sm in (89, 90, 100, 120)}
+    assert offered == {sm: ["hopper", "portable"] if sm == 90 else ["portable"] for sm in offered}
+
+
 def test_a_variant_runs_only_where_its_shared_memory_fits() -> None:
     large = replace(PORTABLE, name="large", launch=replace(LAUNCH, shared_bytes=150 * 1024))
     bound = declare(variants=(large, PORTABLE)).bind([(4, 3), (3,)], ["float32", "float32"])
