@@ -58,7 +58,7 @@ class Chart:
 
 
 def render(charts: Sequence[Chart], form: str) -> bytes:
-    """Draw the charts, two beside each other, as "svg" or "png"; the same charts give the same bytes.
+    """Draw the charts, one below the other, as "svg" or "png"; the same charts give the same bytes.
 
     An SVG is drawn in the light look, and turns dark where the reader prefers that.
 
@@ -78,19 +78,18 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
     settings: Any = _settings()
     looks = panels.looks([series for chart in charts for series in chart.series])
     with matplotlib.rc_context(settings):
-        across = min(len(charts), panels.MOST_ACROSS)
-        heights = [max(map(panels.height, charts[start : start + across])) for start in range(0, len(charts), across)]
+        heights = [panels.height(chart) for chart in charts]
         labels = panels.labels(charts)
-        width = panels.width(charts[0]) if across == 1 else panels.PANEL_INCHES[0] * across
+        width = panels.width(charts)
         columns = panels.legend_columns(labels, width)
         legend = panels.LEGEND_LINE_INCHES * -(-len(labels) // columns) if labels else 0
         figure: Any = Figure(figsize=(width, sum(heights) + legend), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
-        grid = figure.add_gridspec(len(heights), across, height_ratios=heights)
+        grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
         places: list[panels.Axes] = []
         for index, chart in enumerate(charts):
             same = index > 0 and panels.lines_of(chart) and panels.lines_of(chart) == panels.lines_of(charts[0])
-            places.append(figure.add_subplot(grid[divmod(index, across)], sharey=places[0] if same else None))
+            places.append(figure.add_subplot(grid[index], sharey=places[0] if same else None))
         for axes, chart in zip(places, charts, strict=True):
             panels.draw(axes, chart, looks, panels.title_inches(charts))
         panels.legend(figure, places, labels, columns)

@@ -32,10 +32,8 @@ FLOOR = ("#6e7781", "#9aa4b0")
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 BACK, INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
 GRID, FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
-PANEL_INCHES = (6.2, 4.4)
-# More panels beside each other would be too small on a page; they go into rows.
-MOST_ACROSS = 2
-ALONE_INCHES = 8.4
+# Panels stand below each other: beside each other they would be too small on a page.
+PANEL_INCHES = (8.4, 4.4)
 # As wide as it may be for its letters to be read on a phone, and as high as that makes room for the names.
 NAMED_INCHES = (6.4, 5.0)
 _BAR_INCHES = 0.34
@@ -68,9 +66,7 @@ def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches:
 def title_inches(charts: Sequence[Chart]) -> float:
     """The room for a title: it begins where the axes do, after the names of horizontal bars in any panel."""
     names = [str(name) for chart in charts if chart.horizontal for series in chart.series for name in series.x]
-    return (width(charts[0]) if len(charts) == 1 else PANEL_INCHES[0]) - _LETTER_INCHES * max(
-        map(len, names), default=8
-    )
+    return width(charts) - _LETTER_INCHES * max(map(len, names), default=8)
 
 
 def _title(chart: Chart, inches: float) -> str:
@@ -88,15 +84,19 @@ def height(chart: Chart) -> float:
     """Inches; more where there are many bars below each other."""
     bars = [series for series in chart.series if series.style == "bars"]
     if not bars or not chart.horizontal:
-        return (NAMED_INCHES if chart.named_at_ends else PANEL_INCHES)[1]
+        return _inches(chart)[1]
     names = {str(name) for series in bars for name in series.x}
     groups = {series.group or series.label for series in bars}
     return _AROUND_BARS_INCHES + _BAR_INCHES * len(names) * max(len(groups), 1.2)
 
 
-def width(chart: Chart) -> float:
-    """Inches, where it is the only one."""
-    return NAMED_INCHES[0] if chart.named_at_ends else ALONE_INCHES
+def width(charts: Sequence[Chart]) -> float:
+    """Inches: as much as the widest takes."""
+    return max(_inches(chart)[0] for chart in charts)
+
+
+def _inches(chart: Chart) -> tuple[float, float]:
+    return NAMED_INCHES if chart.named_at_ends else PANEL_INCHES
 
 
 def labels(charts: Sequence[Chart]) -> list[str]:
@@ -111,8 +111,10 @@ def legend_columns(labels: Sequence[str], inches: float) -> int:
     """As many columns as fit; entries fill one column after the other."""
     widths = [_HANDLE_INCHES + _LETTER_INCHES * len(label) for label in labels]
     for columns in range(len(labels), 1, -1):
-        rows = -(-len(labels) // columns)
-        if sum(max(widths[start : start + rows]) for start in range(0, len(labels), rows)) <= inches:
+        # The first columns have one more where they cannot all have as many.
+        least, more = divmod(len(labels), columns)
+        ends = list(itertools.accumulate([least + 1] * more + [least] * (columns - more)))
+        if sum(max(widths[start:end]) for start, end in itertools.pairwise([0, *ends])) <= inches:
             return columns
     return 1
 

@@ -132,12 +132,14 @@ def test_a_label_looks_the_same_in_every_panel() -> None:
 
 
 def test_a_long_title_is_broken_into_lines() -> None:
-    long = replace(BARS, title="Conv 10000x1x28x28, 50 filters 5x5, bias, ReLU, 2x2 max-pool, fp32")
+    long = replace(
+        BARS, title="Conv 10000x1x28x28, 50 filters 5x5, bias, ReLU, 2x2 max-pool, 3xfp16 for fp32, 10x as fast"
+    )
     root = ET.fromstring(render([long, BARS], "svg"))
     lines = ["".join(node.itertext()).strip() for node in root.iter(f"{SVG}text")]
     parts = [line for line in lines if line and line in long.title and "x" in line]
     assert len(parts) > 1
-    assert max(map(len, parts)) < 60
+    assert max(map(len, parts)) < 80
     assert set(" ".join(parts).split()) == set(long.title.split())
 
 
@@ -146,6 +148,15 @@ def test_many_series_are_all_told_apart() -> None:
     looks = panels.looks(many.series)
     assert len(set(looks.values())) == len(looks) == 12
     assert render([many], "svg")
+
+
+def test_a_legend_is_as_wide_as_its_columns() -> None:
+    # Two columns of three and one of two, as matplotlib fills them: 2 x 10 letters and 5.
+    labels = [*["ten letter"] * 6, *["fives"] * 2]
+    handle, letter = panels._HANDLE_INCHES, panels._LETTER_INCHES
+    wide = 3 * handle + (2 * 10 + 5) * letter
+    assert panels.legend_columns(labels, wide + 0.01) == 3
+    assert panels.legend_columns(labels, wide - 0.01) == 2
 
 
 NAMED = replace(LINES, named_at_ends=True, series=[
