@@ -151,7 +151,7 @@ def test_a_runtime_that_adds_nothing_is_said_to_add_nothing(folder: Path) -> Non
 
 def test_the_write_ups_stand_beside_todays_figures(folder: Path) -> None:
     (loops,) = [line for line in _text(folder).splitlines() if "Conv of 10,000 images, loops" in line]
-    assert "11.70 s" in loops
+    assert "| 11.7 s |" in loops
     assert f"loops on one CPU thread: {duration(stats(2.4e6).median_us)}" in loops
     assert f"product: {duration(stats(320).median_us)}" in loops
 

@@ -17,7 +17,7 @@ from lenet_trt.benchmarks.gains import Measured, display_name, workloads
 from lenet_trt.benchmarks.goals import GOALS, GPU_OF_GOALS, HOST_US, QUOTED, RUNTIME_US, Goal, Where
 from lenet_trt.benchmarks.prose import METHOD, TEXTS
 from lenet_trt.benchmarks.record import Record, Row, load
-from lenet_trt.benchmarks.tables import duration, markdown, standard_columns, warnings
+from lenet_trt.benchmarks.tables import duration, markdown, quoted, standard_columns, warnings
 from lenet_trt.charts import render
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
@@ -200,7 +200,7 @@ def _within(us: float, goal_us: float) -> str:
 
 def _write_ups(records: Records) -> Iterator[str]:
     """The write-ups' figures beside those of today."""
-    rows = [(quoted, _row(records, quoted.same), _row(records, quoted.ours)) for quoted in QUOTED]
+    rows = [(entry, _row(records, entry.same), _row(records, entry.ours)) for entry in QUOTED]
     if not any(same or ours for _, same, ours in rows):
         return
     yield "## Beside the write-ups"
@@ -210,10 +210,10 @@ def _write_ups(records: Records) -> Iterator[str]:
     yield ""
     yield "| write-up | what | its time | its GPU | the same here | ours |"
     yield "| ---: | --- | ---: | --- | --- | --- |"
-    for quoted, same, ours in rows:
+    for entry, same, ours in rows:
         yield (
-            f"| {quoted.write_up} | {quoted.what} | {duration(quoted.us)} | {quoted.gpu} "
-            f"| {_cell(same)}{f'; {quoted.note}' if quoted.note else ''} | {_cell(ours)} |"
+            f"| {entry.write_up} | {entry.what} | {quoted(entry.us)} | {entry.gpu} "
+            f"| {_cell(same)}{f'; {entry.note}' if entry.note else ''} | {_cell(ours)} |"
         )
     yield ""
 

@@ -32,6 +32,14 @@ def duration(us: float) -> str:
     return f"{_digits(us / 1e6)} s"
 
 
+def quoted(us: float) -> str:
+    """Somebody else's time with its unit, with no more digits than they gave: "15 ms", "6.31 s"."""
+    for unit, factor in (("us", 1.0), ("ms", 1e3)):
+        if us / factor < 999.5:
+            return f"{us / factor:.6g} {unit}"
+    return f"{us / 1e6:.6g} s"
+
+
 def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 99.995 else f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
 

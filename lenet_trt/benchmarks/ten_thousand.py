@@ -17,7 +17,7 @@ from lenet_trt.benchmarks.backends.naive import Naive
 from lenet_trt.benchmarks.backends.protocol import Backend, mnist
 from lenet_trt.benchmarks.record import Record, Row
 from lenet_trt.benchmarks.suite import Options, Recording, recording
-from lenet_trt.benchmarks.tables import Column, duration
+from lenet_trt.benchmarks.tables import Column, duration, quoted
 from lenet_trt.charts import Chart, Series
 
 COUNT = 10_000
@@ -103,7 +103,7 @@ def _written(figure: Written) -> Row:
         figure.backend,
         {"images": figure.where, "source": _WRITE_UP},
         None,
-        f"{duration(figure.seconds * 1e6)} in {_WRITE_UP} (GPU not named)",
+        f"{quoted(figure.seconds * 1e6)} in {_WRITE_UP} (GPU not named)",
         {"source": _WRITE_UP, "gpu": "not named", "seconds": figure.seconds, "count": COUNT},
     )
 
@@ -167,7 +167,7 @@ def charts(record: Record) -> list[Chart]:
             "bars",
             group == "ours",
             "time",
-            texts=[duration(ms * 1e3) if of == group else "" for _, ms, of in shown],
+            texts=[(quoted if of == _WRITE_UP else duration)(ms * 1e3) if of == group else "" for _, ms, of in shown],
         )
         for group in (_WRITE_UP, "others", "ours")
         if any(of == group for _, _, of in shown)
