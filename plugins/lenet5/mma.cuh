@@ -11,6 +11,9 @@ constexpr unsigned kFullWarp = 0xffffffffu;
 constexpr int kUnitBytes = 16;
 constexpr int kUnitHalves = 8;
 
+// A thread's warp, as a number that the compiler knows to be the same in all lanes: what follows from it takes uniform registers.
+__device__ __forceinline__ int warp_of(int thread) { return __shfl_sync(kFullWarp, thread / kLanes, 0); }
+
 // ---- instructions ------------------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {

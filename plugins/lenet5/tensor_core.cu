@@ -13,9 +13,9 @@
 // NaN and infinity: conv1's windows multiply pixels by zeros, so an image with a pixel that is not finite in fp16 (a check that costs
 // 14 instructions an image) has its conv1 done by conv1_pool_exact. Everything later multiplies only by real weights or by finite padding.
 //
-// Bytes: 3136 read an image (float) and 40 written; 88 KB of weights a block. Products an image: 140 of k = 16, 70 of k = 8 and 22
+// Bytes: 3136 read an image (float) and 40 written; 88 KB of weights a block. Products an image: 156 of k = 16, 38 of k = 8 and 22
 // for the linear layers. mma.sync runs one m16n8k16 in 6.1 cycles and one m16n8k8 in 4.2 on an H200 multiprocessor's quarter
-// (measured), so they alone take 12.5 us for 10,000 images.
+// (measured), so they alone take 12.1 us for 10,000 images.
 //
 // Predicted for n = 10,000: launch 2.7 us, start 1.5, convolutions 15, linear layers 2: 21 us. Measured (H200, driver 580.159,
 // CUDA 13.0, one graph replay a timing, rotating inputs, median, TX float; an empty kernel takes 2.8): n = 256 8.6 us, 512 9.3,
@@ -27,6 +27,12 @@
 // Nor, old and new in turn (nvcc's code): two warps an image, each half of conv2's outputs and the rows of the map for them, where a block
 // has eight images or fewer (n = 1024 11.2 instead of 10.5: fc1's loads no longer hide behind idle warps); the first image before
 // the raw weights (10.7; 10,000 29.4 instead of 28.4).
+// Then, predicted: tap 2 of two rows of conv2's filters in one product of k = 16 instead of two of k = 8, 0.4 us less for n = 10,000;
+// a warp's number known to be uniform, so that nothing is spilled: less, unknown how much. Measured (H200, driver 580.159, NVRTC
+// 13.0's code, variants in turn, twice, TX float; an empty kernel takes 2.9 to 3.4): n = 10,000 28.8 -> 28.1 by the number -> 27.2 by
+// both, 4096 17.3 -> 16.6, 1024 10.9 -> 10.5, 256 9.0 -> 8.7; TX half, n = 10,000, 28.4 -> 27.1. Slower than that: fc1's weights copied
+// to shared memory (29.5; n = 1024 12.7) or read into L1 (28.0) by the start of a block, conv1 in a loop (without the shared product
+// 29.2 instead of 28.1).
 //
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
@@ -186,6 +192,7 @@ __device__ __noinline__ void conv1_pool_exact(__half* map, const TX* image, cons
 __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const unsigned* weight, unsigned columns0314,
                                            unsigned columns25, int lane) {
   float acc[kConv2Groups][2][2][4] = {};
+  unsigned above[kConv2Groups][2];  // what tap 2 takes from the row before
 #pragma unroll
   for (int row = 0; row < kMapRows; ++row) {
     unsigned c[kConv2Groups][4], c25[4];
@@ -199,8 +206,19 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
       for (int dy = 0; dy < kPool; ++dy) {
         const int ky = row - dy;
         if (ky < 0 || ky >= kFilterSide) continue;
-        conv2_product(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], weight + 8 * ky, weight + kConv2Pairs + 2 * ky);
+        const unsigned *w = weight + 8 * ky, *w2 = weight + kConv2Pairs + 2 * ky;
+        if (ky == kFilterSide - 1) {
+          conv2_product(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], w, w2);
+          continue;
+        }
+        conv2_product<false>(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], w, w2);
+        if (ky % 2 == 1) {  // tap 2 has half of a product's terms: two rows of filters share one
+          mma16(acc[group][dy][0], w2[-2], w2[-1], w2[0], w2[1], above[group][0], c25[2 * group]);
+          mma16(acc[group][dy][1], w2[-2], w2[-1], w2[0], w2[1], above[group][1], c[group][1]);
+        }
       }
+      above[group][0] = c25[2 * group];
+      above[group][1] = c[group][1];
     }
   }
   __half2 pooled[2][kConv2Groups];  // channels lane / 4 and lane / 4 + 8
@@ -238,7 +256,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, LENET5_BLOCKS)
                        int n, TY* __restrict__ y) {
   using namespace lenet5;
   extern __shared__ __align__(16) unsigned char shared[];
-  const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
+  const int thread = threadIdx.x, lane = thread % kLanes, warp = warp_of(thread);
   const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
   const long long first = static_cast<long long>(blockIdx.x) * share;
   const int count = static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share);

@@ -173,13 +173,15 @@ __device__ __forceinline__ float2 conv2_fragment(const T* weight, int ky, int kx
 __device__ __forceinline__ int pair_kx(int index) { return index % 8 / 4 + index % 4 / 2 * 3; }
 
 // Eight pooled outputs x 16 channels, acc[dx]: what one row of the map (columns 0 3 1 4 and 2 5) adds through one row of
-// filters: w its eight registers of taps 0, 3, 1, 4, w2 those of tap 2.
+// filters: w its eight registers of taps 0, 3, 1, 4, w2 those of tap 2, unless the caller sees to that tap.
+template <bool kTap2 = true>
 __device__ __forceinline__ void conv2_product(float (&acc)[2][4], const unsigned (&c)[4], unsigned column2, unsigned column5,
                                               const unsigned* w, const unsigned* w2) {
   mma16(acc[0], w[0], w[1], w[2], w[3], c[0], c[1]);
   mma16(acc[1], w[0], w[1], w[2], w[3], c[2], c[3]);
   mma16(acc[0], w[4], w[5], w[6], w[7], c[2], c[3]);
   mma16(acc[1], w[4], w[5], w[6], w[7], column2, column5);
+  if (!kTap2) return;
   mma8(acc[0], w2[0], w2[1], column2);
   mma8(acc[1], w2[0], w2[1], c[1]);
 }
