@@ -16,9 +16,12 @@ FILTER = 5
 FFMA_THREADS = 128
 FFMA_FILTERS = 10
 MMA_WARPS = 3
+WGMMA_WARPS = 4
+WGMMA_IMAGES = 4
 # Blocks stay and take one piece after another; so many a multiprocessor were the fastest on an H200.
 FFMA_BLOCKS = 8
 SPLIT_BLOCKS = 4
+WGMMA_BLOCKS = 3
 TENSOR_CORE_BLOCKS = 4
 TENSOR_CORE_BLOCKS_POOLED = 8
 # With fewer filters times channels, multiply-adds are faster than three products on tensor cores that they do not fill.
@@ -26,6 +29,10 @@ SPLIT_LEAST_WORK = 16
 QUADS_PER_UNIT = 16
 # What every architecture has, less what the kernels declare statically.
 MMA_SHARED_LIMIT = 60 * 1024
+# With more, fewer than WGMMA_BLOCKS would find room on a multiprocessor of sm_90.
+WGMMA_SHARED_LIMIT = 72 * 1024
+# Of 32, 50 and 64 filters it was the faster one on an H200; fewer were not tried.
+WGMMA_FILTERS = (25, 64)
 
 AXES = (
     Axis("n", "images"),
@@ -44,13 +51,14 @@ TYPES = (
     Types("fp16", {"T": "float16"}, tolerance=1e-3),
     Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
 )
-# The last one makes every persistent block take several tiles, on any GPU of today.
+# The last two make every persistent block take several tiles, on any GPU of today.
 EXAMPLES = (
     {"n": 1, "c": 1, "h": 28, "w": 28, "k": 6},
     {"n": 3, "c": 6, "h": 12, "w": 12, "k": 16},
     {"n": 5, "c": 3, "h": 13, "w": 17, "k": 7},
     {"n": 37, "c": 1, "h": 28, "w": 28, "k": 50},
     {"n": 4001, "c": 1, "h": 8, "w": 9, "k": 3},
+    {"n": 1999, "c": 1, "h": 11, "w": 15, "k": 33},
 )
 CONV_FLOPS = 2 * n * k * (h - 4) * (w - 4) * c * FILTER * FILTER
 
@@ -65,7 +73,9 @@ def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray
 def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
     """The variants of the kernel ``name``, whose images have that many quads (see conv5x5_quad.cuh) a filter."""
     groups = ceil_div(k, FFMA_FILTERS)
+    wgmma = (_wgmma(f"{name}_wgmma", quads),) if "pool2" in name else ()
     return (
+        *wgmma,
         _mma("split", f"{name}_split", quads, 75, "fp32", "float accuracy from fp16 tensor cores", split=True),
         _mma("tensor_core", f"{name}_tensor", quads, 75, "fp16", "fp16 tensor cores"),
         _mma("tensor_core_bf16", f"{name}_tensor", quads, 80, "bf16", "bfloat16 tensor cores"),
@@ -82,13 +92,41 @@ def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
     )
 
 
+def _wgmma(entry: str, quads: Dim) -> Variant:
+    """Source: ``WgmmaPlan`` in conv5x5_wgmma.cuh."""
+    tiles = ceil_div(k, 8)
+    pairs = ceil_div((WGMMA_IMAGES * h * _pooled_pitch() * 2 + 16) * 4, 16) * 16
+    shared = tiles * 3072 + pairs + WGMMA_IMAGES * h * w * size_of("T")
+    least, most = WGMMA_FILTERS
+    return Variant(
+        "wgmma",
+        Launch(
+            grid=(minimum(n, WGMMA_BLOCKS * MULTIPROCESSORS), 1, 1),
+            block=(32 * WGMMA_WARPS, 1, 1),
+            extras=(n,),
+            shared_bytes=shared,
+        ),
+        "float accuracy from fp16 tensor cores, by wgmma",
+        source="wgmma.cu",
+        entry=entry,
+        min_sm=90,
+        only_sm=True,
+        types=("fp32",),
+        when=c.equals(1) & (k >= least) & (k <= most) & (shared <= WGMMA_SHARED_LIMIT),
+    )
+
+
+def _pooled_pitch() -> Dim:
+    return ceil_div(w + 4, 16) * 16 - 4
+
+
 def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, split: bool = False) -> Variant:
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
     pooled = "pool2" in entry
     halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS_POOLED if pooled else TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
-    pitch = ceil_div(w + 4, 16) * 16 - 4 if pooled else ceil_div(w - 1, 4) * 4 + 1
+    pitch = _pooled_pitch() if pooled else ceil_div(w - 1, 4) * 4 + 1
     pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
     staged = ceil_div(images * c * h * w * size_of("T"), 16) * 16
     shared = fragments + pairs + staged

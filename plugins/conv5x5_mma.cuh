@@ -160,7 +160,7 @@ template <typename Plan, Activation kActivation>
 __device__ __noinline__ void multiply_tile_plainly(const typename Plan::T* x, const typename Plan::T* w,
                                                    const typename Plan::T* bias, int images, typename Plan::T* y) {
   using Shape = typename Plan::Shape;
-  for (int item = threadIdx.x; item < images * Shape::kQuads; item += kMmaThreads) {
+  for (int item = threadIdx.x; item < images * Shape::kQuads; item += Plan::kThreads) {
     const int image = item / Shape::kQuads, quad = item % Shape::kQuads;
     const int row = quad / Shape::kQuadsAcross, column = quad % Shape::kQuadsAcross;
     const auto* corner = x + image * Shape::kImageSize + row * Shape::kRowStep * Shape::kWidth + column * Shape::kColumnStep;
@@ -184,7 +184,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   using Shape = typename Plan::Shape;
   extern __shared__ uint4 shared[];
   __shared__ alignas(16) float biases[(Plan::kFilterTiles + 1) * 8];
-  __shared__ MagnitudeRange ranges[kMmaWarps];
+  __shared__ MagnitudeRange ranges[Plan::kWarps];
   uint4* const fragments = shared;
   unsigned* const pairs = reinterpret_cast<unsigned*>(fragments + Plan::kFragmentBytes / 16);
   const unsigned pairs_address = static_cast<unsigned>(__cvta_generic_to_shared(pairs));
@@ -196,10 +196,10 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   auto input_of = [&](int which) { return x + static_cast<size_t>(which) * Plan::kTileSize; };
   if (tile < tiles) fetch_tile<Plan>(staged, input_of(tile), images_of(tile));
 
-  for (int i = threadIdx.x; i < Shape::kFilters; i += kMmaThreads) biases[i] = to_float(bias[i]);
+  for (int i = threadIdx.x; i < Shape::kFilters; i += Plan::kThreads) biases[i] = to_float(bias[i]);
   Scaling weight_scaling = {1.0f, 1.0f, true};
   if constexpr (Plan::kSplit) {
-    weight_scaling = scaling_of(block_range(w, Shape::kFilters * Shape::kChannels * kTaps, ranges));
+    weight_scaling = scaling_of(block_range<Plan::kWarps>(w, Shape::kFilters * Shape::kChannels * kTaps, ranges));
   }
   make_fragments<Plan>(fragments, w, weight_scaling.factor);
 
@@ -209,7 +209,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
     wait_for_fetch();
     __syncthreads();  // the tile has arrived for all, and all have left the pairs of the one before
     Scaling scaling = {1.0f, 1.0f, true};
-    if constexpr (Plan::kSplit) scaling = scaling_of(block_range(staged, images * Shape::kImageSize, ranges));
+    if constexpr (Plan::kSplit) scaling = scaling_of(block_range<Plan::kWarps>(staged, images * Shape::kImageSize, ranges));
     make_pairs<Plan>(pairs, staged, images, scaling.factor);
     __syncthreads();
     const int next = tile + gridDim.x;
@@ -218,7 +218,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
     auto* out = y + static_cast<size_t>(tile) * Plan::kImages * Shape::kFilters * Shape::kPlaneSize;
     if (scaling.usable && weight_scaling.usable) {
       const float scale = scaling.inverse * weight_scaling.inverse;
-      for (int unit = threadIdx.x / 32; unit < images * Plan::kUnits; unit += kMmaWarps) {
+      for (int unit = threadIdx.x / 32; unit < images * Plan::kUnits; unit += Plan::kWarps) {
         const int image = unit / Plan::kUnits;
         multiply_unit<Plan, kActivation>(pairs_address + image * Plan::kImagePairBytes, fragments, biases, scale,
                                          unit % Plan::kUnits,

@@ -23,16 +23,17 @@ struct OperandOf<__nv_bfloat16> {
   using Type = __nv_bfloat16;
 };
 
-template <typename Shape_, typename T_, bool kSplit_>
+template <typename Shape_, typename T_, bool kSplit_, int kWarps_ = kMmaWarps, int kLeastImages = 1>
 struct MmaPlan {
   using Shape = Shape_;
   using T = T_;
   using Operand = typename OperandOf<T>::Type;
   static constexpr bool kSplit = kSplit_;
   static constexpr int kHalves = kSplit ? 2 : 1;
+  static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
 
   static constexpr int kUnits = ceil_div(Shape::kQuads, kQuadsPerUnit);
-  static constexpr int kImages = kUnits < kMmaWarps ? kMmaWarps / kUnits : 1;  // images of a tile
+  static constexpr int kImages = kWarps / kUnits > kLeastImages ? kWarps / kUnits : kLeastImages;  // images of a tile
   static constexpr int kFilterTiles = ceil_div(Shape::kFilters, 8);
   static constexpr int kTileUnroll = kSplit ? 1 : 8;  // the short loop without a split gains from unrolling, the long one loses
   // Filter tiles that share one pass over the channels; a single channel stays in registers anyway.
@@ -48,6 +49,7 @@ struct MmaPlan {
   static constexpr int kSlackWords = 8;  // a quad over the right edge of the last row reads on
   static constexpr int kLowBytes = kImages * kImagePairBytes + kSlackWords * 4;  // pairs of low halves follow
   static constexpr int kPairBytes = ceil_div(kLowBytes * kHalves, 16) * 16;
+  static constexpr int kOutSize = Shape::kFilters * Shape::kPlaneSize;  // of one image
   static constexpr int kTileSize = kImages * Shape::kImageSize;
   static constexpr int kTileBytes = kTileSize * static_cast<int>(sizeof(T));
   static constexpr int kTilesAhead = kTileBytes < 24 * 1024 ? 48 * 1024 / kTileBytes : 2;  // some 25 MB for a grid of 528
@@ -80,11 +82,11 @@ __device__ __forceinline__ void fetch_tile(typename Plan::T* staged, const typen
   if constexpr (kAsynchronous) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(staged));
     const char* from = reinterpret_cast<const char*>(x);
-    for (int i = threadIdx.x * kWidth; i < images * kImageBytes; i += kMmaThreads * kWidth) {
+    for (int i = threadIdx.x * kWidth; i < images * kImageBytes; i += Plan::kThreads * kWidth) {
       copy_async<kWidth>(to + i, from + i);
     }
   } else {
-    for (int i = threadIdx.x; i < images * Plan::Shape::kImageSize; i += kMmaThreads) staged[i] = x[i];
+    for (int i = threadIdx.x; i < images * Plan::Shape::kImageSize; i += Plan::kThreads) staged[i] = x[i];
   }
 }
 
@@ -96,7 +98,7 @@ __device__ __forceinline__ void prefetch_tiles(const typename Plan::T* x, int fi
 #if __CUDA_ARCH__ >= 800
   constexpr int kLine = 128, kLines = ceil_div(Plan::kTileBytes, kLine);
   const size_t end = static_cast<size_t>(n) * Plan::Shape::kImageSize * sizeof(typename Plan::T);
-  for (int i = threadIdx.x; i < Plan::kTilesAhead * kLines; i += kMmaThreads) {
+  for (int i = threadIdx.x; i < Plan::kTilesAhead * kLines; i += Plan::kThreads) {
     const size_t tile = first + static_cast<size_t>(i / kLines) * gridDim.x;
     const size_t offset = tile * Plan::kTileBytes + i % kLines * kLine;
     if (offset < end) {
@@ -130,9 +132,10 @@ __device__ __forceinline__ unsigned warp_max(unsigned value) {
 }
 
 // Range of `count` floats, over the block; `partial` is one slot a warp. Ends with every thread past a barrier.
+template <int kWarps>
 __device__ __forceinline__ MagnitudeRange block_range(const float* values, int count, MagnitudeRange* partial) {
   unsigned largest = 0, smallest = 0xffffffffu;
-  for (int i = threadIdx.x; i < count; i += kMmaThreads) {
+  for (int i = threadIdx.x; i < count; i += 32 * kWarps) {
     const unsigned magnitude = __float_as_uint(values[i]) & 0x7fffffffu;
     largest = max(largest, magnitude);
     smallest = min(smallest, magnitude - 1);
@@ -143,28 +146,29 @@ __device__ __forceinline__ MagnitudeRange block_range(const float* values, int c
   __syncthreads();
   MagnitudeRange range = partial[0];
 #pragma unroll
-  for (int i = 1; i < kMmaWarps; ++i) {
+  for (int i = 1; i < kWarps; ++i) {
     range.largest = max(range.largest, partial[i].largest);
     range.smallest_less_one = min(range.smallest_less_one, partial[i].smallest_less_one);
   }
   return range;
 }
 
+constexpr int kSplitSpan = 32;  // binary orders of magnitude below the largest that keep 20 bits
+
 struct Scaling {
   float factor, inverse;  // powers of two
   bool usable;            // the split keeps enough bits of every element
 };
 
-__device__ __forceinline__ Scaling scaling_of(MagnitudeRange range) {
+__device__ __forceinline__ Scaling scaling_of(MagnitudeRange range, int span = kSplitSpan) {
   constexpr int kBias = 127, kTop = 14;      // the largest magnitude goes to [2^kTop, 2^(kTop + 1))
   constexpr int kReach = 48;                 // both factors, and the product of two, stay far from overflow
-  constexpr int kSpan = 32;                  // binary orders of magnitude below the largest that keep 20 bits
   if (range.largest == 0) return {1.0f, 1.0f, true};
   const int exponent = static_cast<int>(range.largest >> 23) - kBias;
   const int lowest = static_cast<int>((range.smallest_less_one + 1) >> 23) - kBias;
   const int shift = max(-kReach, min(kReach, kTop - exponent));
   return {__uint_as_float((kBias + shift) << 23), __uint_as_float((kBias - shift) << 23),
-          exponent + shift == kTop && lowest > exponent - kSpan};
+          exponent + shift == kTop && lowest > exponent - span};
 }
 
 // ---- operands -----------------------------------------------------------------------------------------------------------
@@ -188,7 +192,7 @@ template <typename Plan>
 __device__ __forceinline__ void make_fragments(uint4* fragments, const typename Plan::T* w, float factor) {
   using Shape = typename Plan::Shape;
   using Operand = typename Plan::Operand;
-  for (int i = threadIdx.x; i < Shape::kChannels * Plan::kFilterTiles * 32; i += kMmaThreads) {
+  for (int i = threadIdx.x; i < Shape::kChannels * Plan::kFilterTiles * 32; i += Plan::kThreads) {
     const int lane = i % 32, tile = i / 32 % Plan::kFilterTiles, channel = i / 32 / Plan::kFilterTiles;
     const int filter = tile * 8 + lane / 4, t = lane % 4;
     unsigned words[2][4];
@@ -237,7 +241,7 @@ __device__ __forceinline__ void make_pairs(unsigned* pairs, const typename Plan:
   using Operand = typename Plan::Operand;
   constexpr int kRun = Shape::kWidth % 4 == 0 ? 4 : 1;  // pixels a thread takes at a time
   constexpr int kRuns = Shape::kWidth / kRun;
-  for (int i = threadIdx.x; i < images * Shape::kChannels * Shape::kHeight * kRuns; i += kMmaThreads) {
+  for (int i = threadIdx.x; i < images * Shape::kChannels * Shape::kHeight * kRuns; i += Plan::kThreads) {
     const int row = i / kRuns, column = i % kRuns * kRun;
     Operand hi[2][kRun], lo[2][kRun];
 #pragma unroll
@@ -303,6 +307,10 @@ struct TileWriter {
     } else {
       write_rows(sums, tile);
     }
+    next_tile();
+  }
+
+  __device__ __forceinline__ void next_tile() {
 #pragma unroll
     for (int q = 0; q < 2; ++q) out[q] += kTileSize;
   }
@@ -311,20 +319,27 @@ struct TileWriter {
     const float2 offset = *reinterpret_cast<const float2*>(bias + tile * 8 + filter);
 #pragma unroll
     for (int f = 0; f < 2; ++f) {
-      Vector<T, 2> values;
+      float tops[2];
 #pragma unroll
       for (int q = 0; q < 2; ++q) {
-        const float top = max_nan(max_nan(sums[2 * q][f], sums[2 * q][f + 2]), max_nan(sums[2 * q + 1][f], sums[2 * q + 1][f + 2]));
-        values.value[q] = from_float<T>(activate<kActivation>(fmaf(top, scale, f == 0 ? offset.x : offset.y)));
+        tops[q] = max_nan(max_nan(sums[2 * q][f], sums[2 * q][f + 2]), max_nan(sums[2 * q + 1][f], sums[2 * q + 1][f + 2]));
       }
-      if (!has(tile, f)) continue;
-      if constexpr (Shape::kOutWidth % 2 == 0) {
-        if (exists[0]) store_vector(out[0] + f * Shape::kPlaneSize, values);  // the quads are neighbours in a row
-      } else {
+      write_tops(tops, tile, f, f == 0 ? offset.x : offset.y);
+    }
+  }
+
+  // The largest sums of both quads' windows, for the lane's filter f of the tile; `offset` is its bias.
+  __device__ __forceinline__ void write_tops(const float (&tops)[2], int tile, int f, float offset) {
+    Vector<T, 2> values;
 #pragma unroll
-        for (int q = 0; q < 2; ++q) {
-          if (exists[q]) out[q][f * Shape::kPlaneSize] = values.value[q];
-        }
+    for (int q = 0; q < 2; ++q) values.value[q] = from_float<T>(activate<kActivation>(fmaf(tops[q], scale, offset)));
+    if (!has(tile, f)) return;
+    if constexpr (Shape::kOutWidth % 2 == 0) {
+      if (exists[0]) store_vector(out[0] + f * Shape::kPlaneSize, values);  // the quads are neighbours in a row
+    } else {
+#pragma unroll
+      for (int q = 0; q < 2; ++q) {
+        if (exists[q]) out[q][f * Shape::kPlaneSize] = values.value[q];
       }
     }
   }

@@ -1,0 +1,62 @@
+// The tensor-core product of Hopper that kernels here build on: d += a b with a 64x16 in registers, b 16xN in shared memory, fp16,
+// float sums, by the four warps of a warpgroup together. Compiles for sm_90a alone.
+//
+// Warp w has rows 16 w ... of a and d, a lane of it the same elements as in mma.cuh: d[4 j ...] are those of columns 8 j ... .
+// b lies in shared memory as blocks of 8 columns x 8 k, a column's 8 k together (16 bytes), a block 128 bytes; the blocks of k 8 ... 15
+// kWgmmaNextK after those of k 0 ... 7, the next 8 columns kWgmmaNextColumns further on. Who writes b fences (wgmma_publish) before
+// the barrier that others wait at. Sums and a must be left alone from wgmma_begin to wgmma_finish.
+// Source: PTX ISA 9.0, asynchronous warpgroup-level matrix instructions: register fragments, matrix descriptor, no swizzling.
+#pragma once
+
+#include "common.cuh"
+
+constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
+
+__device__ __forceinline__ void wgmma_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+
+// What tells a product where b is; `address` is a multiple of 16. Other operands follow by adding bytes / 16.
+__device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {
+  constexpr unsigned long long kOffsets = static_cast<unsigned long long>(kWgmmaNextK / 16) << 16 |
+                                          static_cast<unsigned long long>(kWgmmaNextColumns / 16) << 32;
+  return (address & 0x3ffff) / 16 | kOffsets;
+}
+
+// Lists of operands, eight at a time.
+#define WGMMA_D8 "%0,%1,%2,%3,%4,%5,%6,%7"
+#define WGMMA_D16 WGMMA_D8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define WGMMA_D24 WGMMA_D16 ",%16,%17,%18,%19,%20,%21,%22,%23"
+#define WGMMA_D32 WGMMA_D24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define WGMMA_D40 WGMMA_D32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define WGMMA_D48 WGMMA_D40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define WGMMA_D56 WGMMA_D48 ",%48,%49,%50,%51,%52,%53,%54,%55"
+#define WGMMA_D64 WGMMA_D56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_FROM(i) \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_OUT16 WGMMA_FROM(0), WGMMA_FROM(8)
+#define WGMMA_OUT24 WGMMA_OUT16, WGMMA_FROM(16)
+#define WGMMA_OUT32 WGMMA_OUT24, WGMMA_FROM(24)
+#define WGMMA_OUT40 WGMMA_OUT32, WGMMA_FROM(32)
+#define WGMMA_OUT48 WGMMA_OUT40, WGMMA_FROM(40)
+#define WGMMA_OUT56 WGMMA_OUT48, WGMMA_FROM(48)
+#define WGMMA_OUT64 WGMMA_OUT56, WGMMA_FROM(56)
+
+// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd.
+// wgmma_finish: waits until all products of this warp are in d.
+#define WGMMA_COLUMNS(columns, count, a0, a1, a2, a3, b_, add)                                                                \
+  template <bool kAdd>                                                                                                        \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                \
+    asm volatile(                                                                                                             \
+        "{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns                              \
+        "k16.f32.f16.f16 {" WGMMA_D##count "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b_ ", p, 1, 1, 0;}"                 \
+        : WGMMA_OUT##count                                                                                                    \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));                                             \
+  }                                                                                                                           \
+  __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                           \
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");           \
+  }
+WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37)
+WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
+WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)
+WGMMA_COLUMNS(112, 56, 56, 57, 58, 59, 60, 61)
+WGMMA_COLUMNS(128, 64, 64, 65, 66, 67, 68, 69)
