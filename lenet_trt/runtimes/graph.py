@@ -72,6 +72,9 @@ class GraphRuntime:
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
                 del outputs
+                # torch 2.11 keeps some 48 KB of host memory for each capture, even of nothing, instantiated or not. The
+                # driver's own capture into a torch.cuda.MemPool keeps none, but let one such pool go while something is
+                # captured, and its destructor aborts the process; when callers let go of theirs is not for us to say.
                 graph = torch.cuda.CUDAGraph()
                 with _no_garbage_collected():
                     # Other threads may go on working meanwhile.

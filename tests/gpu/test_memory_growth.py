@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from lenet_trt.export.mnist import test_set as mnist_test_set  # noqa: E402
 from lenet_trt.fuse import fuse  # noqa: E402
 from lenet_trt.run import load  # noqa: E402
 from lenet_trt.throughput import measure  # noqa: E402
+from own_gpu_memory import device_bytes, kept_by_torch_a_capture, resident_bytes  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
 
@@ -31,39 +30,13 @@ DEVICE_SLACK = 8 << 20
 
 
 def in_use() -> tuple[int, int]:
-    """Bytes of the GPU and of the host's memory that are in use, freed memory given back."""
-    gc.collect()
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    free, total = torch.cuda.mem_get_info()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return total - free, pages * resource.getpagesize()
+    """Bytes of the GPU and of the host's memory that this process uses, freed memory given back."""
+    return device_bytes(), resident_bytes()
 
 
 @pytest.fixture(scope="module")
 def kept_a_capture() -> float:
-    """Host memory that torch keeps for each CUDA graph that it captured and freed, a graph of one kernel of its own.
-
-    Some 48 KB with torch 2.11, for an empty graph too; the same capture through the driver alone keeps nothing.
-    """
-    x = torch.rand(1, 1, 28, 28, device="cuda")
-    stream = torch.cuda.Stream()
-
-    def captured(times: int) -> int:
-        for _ in range(times):
-            with torch.cuda.stream(stream):
-                graph = torch.cuda.CUDAGraph()
-                graph.capture_begin(capture_error_mode="thread_local")
-                y = x * 2
-                graph.capture_end()
-                graph.replay()
-            stream.synchronize()
-            del graph, y
-            torch.cuda.empty_cache()
-        return in_use()[1]
-
-    before = captured(50)
-    found = max(0.0, (captured(250) - before) / 250)
+    found = kept_by_torch_a_capture()
     print(f"torch keeps {found / 1024:.1f} KiB a capture")
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 
 from lenet_trt.cases import relative_error  # noqa: E402
 from lenet_trt.cli import main  # noqa: E402
+from lenet_trt.device import Buffer  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.export.cases import ConvCase, MatMulCase, conv_model, matmul_model  # noqa: E402
 from lenet_trt.export.lenet5 import SHIPPED  # noqa: E402
@@ -34,6 +34,7 @@ from lenet_trt.runtimes.graph import GraphRuntime  # noqa: E402
 from lenet_trt.runtimes.network import Network  # noqa: E402
 from lenet_trt.runtimes.torch_program import TorchProgram  # noqa: E402
 from lenet_trt.throughput import _Pipeline, measure  # noqa: E402
+from own_gpu_memory import device_bytes, kept_by_torch_a_capture, resident_bytes  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
 HERE = Path(__file__).parent
@@ -386,14 +387,17 @@ def test_an_empty_batch() -> None:
 # Over time.
 
 
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
-
-
 def test_memory_does_not_grow() -> None:
     """Shapes and addresses that come and go, more of them than are kept, and one that stays."""
-    network = network_of(lenet5())
+    captures = []
+    kept_by_torch = kept_by_torch_a_capture()
+
+    class Counting(GraphRuntime):
+        def prepare(self, inputs: Any) -> Any:
+            captures.append(len(inputs))
+            return super().prepare(inputs)
+
+    network = Network(Counting(lenet5()), "a test")
     steady = torch.rand(16, 1, 28, 28, device="cuda")
     hosts = [images(count) for count in range(1, 13)]
 
@@ -412,11 +416,23 @@ def test_memory_does_not_grow() -> None:
         return count
 
     work(3)
-    device, host = torch.cuda.mem_get_info()[0], resident_bytes()
+    device, host, before = device_bytes(), resident_bytes(), len(captures)
     rounds = work(9)
     assert rounds > 5
-    assert device - torch.cuda.mem_get_info()[0] <= 64 << 20  # what a few calls have; thousands were made
-    assert resident_bytes() - host <= 8 << 20
+    assert device_bytes() - device <= 64 << 20  # what a few calls have; thousands were made
+    captured = len(captures) - before
+    assert captured > 100
+    assert resident_bytes() - host <= (8 << 20) + 1.2 * kept_by_torch * captured
+
+
+def test_growth_would_be_seen() -> None:
+    before = device_bytes()
+    kept: list[Any] = [torch.empty(100 << 20, dtype=torch.uint8, device="cuda")]
+    assert 100 << 20 <= device_bytes() - before <= 110 << 20
+    kept.append(Buffer(100 << 20))
+    assert 200 << 20 <= device_bytes() - before <= 220 << 20
+    del kept
+    assert device_bytes() - before <= 4 << 20
 
 
 def test_networks_are_freed_with_their_calls() -> None:
@@ -426,14 +442,10 @@ def test_networks_are_freed_with_their_calls() -> None:
         network.close()
 
     once()
-    gc.collect()
-    torch.cuda.empty_cache()
-    before = torch.cuda.mem_get_info()[0]
+    before = device_bytes()
     for _ in range(3):
         once()
-    gc.collect()
-    torch.cuda.empty_cache()
-    assert before - torch.cuda.mem_get_info()[0] <= 8 << 20
+    assert device_bytes() - before <= 8 << 20
 
 
 def test_throughput_names_its_limit_and_the_results_are_right() -> None:
