@@ -21,9 +21,7 @@ constexpr int kWarps = 4, kThreads = kWarps * 32;
 constexpr int kRows = 8;
 constexpr int kPack = kIn % Pack16<T>::kCount == 0 ? Pack16<T>::kCount : 1;  // elements a lane loads at a time
 
-struct PackOfRow {
-  T value[kPack];
-};
+using PackOfRow = Vector<T, kPack>;
 
 __device__ __forceinline__ PackOfRow load_pack(const T* address) {
   PackOfRow result;

@@ -23,9 +23,7 @@ constexpr int kRun = kIn % 8 == 0 ? 8 : 4;
 constexpr int kWords = kRun / 2;
 constexpr int kDepth = 4 * kRun;  // of K, per load
 
-struct Run {
-  unsigned word[kWords];
-};
+using Run = Vector<unsigned, kWords>;
 
 __device__ __forceinline__ Run load_run(const T* row, int column) {
   Run run = {};
@@ -39,7 +37,7 @@ __device__ __forceinline__ Run load_run(const T* row, int column) {
     for (int i = 0; i < kRun; ++i) {
       if (column + i < kIn) {
         const T element = row[column + i];
-        run.word[i / 2] |= static_cast<unsigned>(*reinterpret_cast<const unsigned short*>(&element)) << (i % 2 * 16);
+        run.value[i / 2] |= static_cast<unsigned>(*reinterpret_cast<const unsigned short*>(&element)) << (i % 2 * 16);
       }
     }
   }
@@ -77,8 +75,8 @@ __device__ __forceinline__ void dense_by_mma(const T* x, const T* w, const T* bi
       for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
         for (int k = 0; k < kWords; k += 2) {
-          mma_16x8x16<T>(sums[i][j], a[i][0].word[k], a[i][1].word[k], a[i][0].word[k + 1], a[i][1].word[k + 1], b.word[k],
-                         b.word[k + 1]);
+          mma_16x8x16<T>(sums[i][j], a[i][0].value[k], a[i][1].value[k], a[i][0].value[k + 1], a[i][1].value[k + 1], b.value[k],
+                         b.value[k + 1]);
         }
       }
     }

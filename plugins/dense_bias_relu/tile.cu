@@ -22,9 +22,7 @@ constexpr int kPad = 4;  // keeps rows 16-byte aligned and spreads the transposi
 constexpr int kRowsPass = kThreads / (kDepth / 4);  // rows that all threads fetch at a time, four columns each
 constexpr int kRunsX = kTileRows / kRowsPass, kRunsW = kTileOut / kRowsPass;
 
-struct Run {
-  float value[4];
-};
+using Run = Vector<float, 4>;
 
 // Four columns of one row; zero beyond the matrix.
 __device__ __forceinline__ Run load_run(const T* matrix, int row, int rows, int column) {

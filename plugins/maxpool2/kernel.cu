@@ -18,9 +18,7 @@ constexpr bool kWide = kWidth % Pack16<T>::kCount == 0;
 constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs a thread makes
 constexpr int kRuns = kOutWidth / kRun;
 
-struct alignas(kRun * sizeof(T)) Run {
-  T value[kRun];
-};
+using Run = Vector<T, kRun>;
 
 __device__ __forceinline__ void store_run(T* address, const Run& run) {
   if constexpr (sizeof(Run) == 8) {
