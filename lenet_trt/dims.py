@@ -1,8 +1,8 @@
 """Symbolic sizes: integer expressions over named axes, written once, lowered wherever needed.
 
 A kernel's shapes and launch geometry are such expressions. ``Dim.fold`` walks one through an
-``Algebra``: Python integers, C++ text, or the symbolic expressions of a TensorRT version. So a
-route to TensorRT supplies the seven operations and repeats no arithmetic.
+``Algebra``: Python integers, other such expressions, or the symbolic ones of a TensorRT version.
+So a route to TensorRT supplies the seven operations and repeats no arithmetic.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _precedence(dim: Dim) -> int:
 
 
 def _floor_divide(a: int, b: int) -> int:
-    # C++ truncates towards zero and Python rounds down: refused wherever that would show.
+    # Python rounds down and TensorRT's expressions need not: refused wherever that would show.
     if a < 0 or b <= 0:
         raise LenetTrtError(f"{a} is divided by {b}; sizes are >= 0 and divisors > 0")
     return a // b
@@ -302,18 +302,3 @@ _RELATIONS: dict[Relation, Callable[[int, int], bool]] = {
     "==": py.eq,
     "multiple of": lambda a, b: a % b == 0,
 }
-
-# C++ over `long long` variables that are named like the axes.
-CPP: Algebra[str] = Algebra(
-    constant=lambda value: f"{value}LL",
-    axis=str,
-    operations={
-        "add": lambda a, b: f"({a} + {b})",
-        "subtract": lambda a, b: f"({a} - {b})",
-        "multiply": lambda a, b: f"({a} * {b})",
-        "floor_divide": lambda a, b: f"({a} / {b})",
-        "ceil_divide": lambda a, b: f"(({a} + {b} - 1) / {b})",
-        "minimum": lambda a, b: f"({a} < {b} ? {a} : {b})",
-        "maximum": lambda a, b: f"({a} < {b} ? {b} : {a})",
-    },
-)
