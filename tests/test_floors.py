@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lenet_trt.ceilings import datasheet
 from lenet_trt.floors import Ceilings, Work, arithmetic_us, bandwidth, bound_by, floor_us, floors, memory_us
 
 # Round numbers: 1 us a MB copied, 0.8 us a MB read, 0.5 us a MB written, 10 us a GFLOP in fp32, 1 us in fp16.
@@ -37,6 +38,12 @@ def test_what_a_gpu_has_no_rate_for_runs_as_multiply_adds() -> None:
 def test_floats_are_split_only_where_that_is_faster() -> None:
     assert CEILINGS.rate("split") == pytest.approx(1000e12 / 3)
     assert replace(CEILINGS, flop_per_s={"fp32": 82.6e12, "fp16": 165.2e12}).rate("split") == 82.6e12
+
+
+def test_products_of_bytes_run_at_the_rates_of_the_data_sheets() -> None:
+    # Source: Ampere A100 (624 TOPS), GA102 (GeForce RTX 3090: 284) and Ada (GeForce RTX 4090: 660.6) documents, dense.
+    for gpu, tops in {"A100 80GB SXM": 624, "GeForce RTX 3090": 284, "GeForce RTX 4090": 660.6}.items():
+        assert datasheet(gpu).rate("int8") == pytest.approx(tops * 1e12, rel=0.001)
 
 
 def test_the_floor_is_the_longer_time_after_the_launch() -> None:
