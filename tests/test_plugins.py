@@ -34,6 +34,14 @@ def test_json_tells_what_the_declaration_says(capsys: pytest.CaptureFixture[str]
     assert entry["requires"] == "5 <= h & 5 <= w"
 
 
+def test_more_rows_than_a_warp_of_the_dense_layer_can_count_are_refused() -> None:
+    kernel = registry.kernel("dense_bias_relu")
+    largest, rounds = 2**31 - 1, 8 * 65_535  # the next round's first row must be an int as well
+    kernel.bind_axes({"n": largest - rounds, "in": 1, "out": 1}, kernel.types[0]).check_size()
+    with pytest.raises(LenetTrtError, match="takes at most 2146959367 a tensor: split the batch"):
+        kernel.bind_axes({"n": largest - rounds + 1, "in": 1, "out": 1}, kernel.types[0]).check_size()
+
+
 def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plugins", "conv7x7"]) == 1
     assert "there is no kernel 'conv7x7'; known are batched_matvec" in capsys.readouterr().err

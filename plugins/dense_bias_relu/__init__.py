@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import Condition, axes, ceil_div, minimum
-from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
 
 n, inputs, outputs = axes("n in out")
 THREADS = (128, 1, 1)
+MAX_GRID_Y = 65_535
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:
@@ -37,7 +38,7 @@ def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, w
     """The variant in which a warp takes so many output features and eight rows at a time."""
     return Variant(
         name,
-        Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), 65535), 1), THREADS, extras=(n,)),
+        Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), MAX_GRID_Y), 1), THREADS, extras=(n,)),
         f"a warp {features} output feature{'s' if features > 1 else ''}",
         entry=entry,
         types=types,
@@ -82,6 +83,8 @@ KERNEL = Kernel(
     ),
     patterns=PATTERNS,
     reference=reference,
+    # Rows are counted in 32 bits, by a warp to as many beyond the last as a grid takes at once.
+    max_elements=INT32_MAX - 8 * MAX_GRID_Y,
     examples=(
         {"n": 1, "in": 256, "out": 120},
         {"n": 7, "in": 120, "out": 84},
