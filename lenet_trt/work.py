@@ -20,8 +20,6 @@ from lenet_trt.fusion.replacement import recorded
 from lenet_trt.pattern import DOMAIN
 from lenet_trt.profiles import Shape
 
-__all__ = ["Network", "NodeWork", "fused_work", "network_of", "work_of"]
-
 _PLUGIN_ARITHMETIC = {"float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -167,10 +165,3 @@ def work_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> list[NodeWork]:
         LenetTrtError: as ``network_of``.
     """
     return network_of(model, sizes).nodes
-
-
-def fused_work(
-    model: onnx.ModelProto, sizes: Mapping[str, int], names: Sequence[str], node: str, op: str = "fused"
-) -> NodeWork:
-    """What these nodes have to do as one fused node, such as a layer that TensorRT or ONNX Runtime made of them."""
-    return network_of(model, sizes).fused(names, node, op)

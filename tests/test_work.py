@@ -19,7 +19,7 @@ from lenet_trt.fuse import fuse
 from lenet_trt.model import load_lenet5
 from lenet_trt.profiles import inputs_of
 from lenet_trt.registry import kernels
-from lenet_trt.work import NodeWork, fused_work, network_of, work_of
+from lenet_trt.work import NodeWork, network_of, work_of
 from networks import Network, model_of, networks
 
 LENET5_FLOPS = 563_280
@@ -217,12 +217,12 @@ def test_fused_nodes_hand_on_what_nobody_else_needs() -> None:
         y = Tanh(a)
         z = Exp(flat)
     }"""
-    made = model(text, {"shape": np.array([4, 2])})
-    assert fused_work(made, {}, ["a", "y"], "ay").work == Work(32, 64, 8)  # a is read by z through its view
-    assert fused_work(made, {}, ["a", "flat", "y", "z"], "all").work == Work(32, 64, 16)
-    assert fused_work(made, {}, ["a", "flat"], "view").work == Work(32, 32, 0)
+    network = network_of(model(text, {"shape": np.array([4, 2])}), {})
+    assert network.fused(["a", "y"], "ay", "fused").work == Work(32, 64, 8)  # a is read by z through its view
+    assert network.fused(["a", "flat", "y", "z"], "all", "fused").work == Work(32, 64, 16)
+    assert network.fused(["a", "flat"], "view", "fused").work == Work(32, 32, 0)
     with pytest.raises(LenetTrtError, match="no node nonsense; the model has a, flat, y, z"):
-        fused_work(made, {}, ["nonsense"], "none")
+        network.fused(["nonsense"], "none", "fused")
 
 
 @settings(max_examples=25, deadline=None)
