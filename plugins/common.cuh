@@ -84,13 +84,6 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T, kCount>
   }
 }
 
-template <typename T>
-__device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
-  Pack16<T> pack;
-  *reinterpret_cast<uint4*>(&pack) = bits;
-  return pack;
-}
-
 // The same, for data that is written once and not read soon: the first to be evicted from L2.
 template <typename T, int kCount>
 __device__ __forceinline__ void store_vector_streaming(T* address, const Vector<T, kCount>& vector) {
@@ -106,26 +99,23 @@ __device__ __forceinline__ void store_vector_streaming(T* address, const Vector<
   }
 }
 
-// `address` must be 16-byte aligned in all four.
+template <typename T>
+__device__ __forceinline__ Pack16<T> pack_from_bits(uint4 bits) {
+  Pack16<T> pack;
+  *reinterpret_cast<uint4*>(&pack) = bits;
+  return pack;
+}
+
+// `address` must be 16-byte aligned in both.
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16(const T* address) {
   return pack_from_bits<T>(*reinterpret_cast<const uint4*>(address));
 }
 
-template <typename T>
-__device__ __forceinline__ void store16(T* address, const Pack16<T>& pack) {
-  store_vector(address, pack);
-}
-
-// For data that is read or written once: the first to be evicted from the caches.
+// For data that is read once: the first to be evicted from the caches.
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16_streaming(const T* address) {
   return pack_from_bits<T>(__ldcs(reinterpret_cast<const uint4*>(address)));
-}
-
-template <typename T>
-__device__ __forceinline__ void store16_streaming(T* address, const Pack16<T>& pack) {
-  __stcs(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&pack));
 }
 
 // ---- warp sums ---------------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 //
 // Thread mapping. A unit is 16 quads (conv5x5_quad.cuh), 64 positions, of one image: four 16-row A tiles whose rows are dealt
 // so that lane (g = lane / 4, t = lane % 4) ends up with all four outputs of two quads for filters 2t and 2t + 1: pooling needs
-// no exchange between lanes, and rows are stored after one between two. A warp takes a unit and goes through the filters, 8 at a time. Blocks are
-// persistent: they prepare the filters once and then fetch the next images while they compute.
+// no exchange between lanes, and rows are stored after one between two. A warp takes a unit and goes through the filters, 8 at a
+// time. Blocks are persistent: they prepare the filters once and then fetch the next images while they compute.
 //
 // K without padding. The 25 taps become 32 so that every operand register is one word `pair[y][x] = (v[y][x], v[y + 1][x])`
 // of shared memory: columns kx = t < 4 give the pairs ky = 0-1, 2-3 and 3-4, column kx = 4 gives the same pairs to t = 0, 1, 2

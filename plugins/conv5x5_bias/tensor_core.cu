@@ -12,6 +12,6 @@ constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 
 extern "C" __global__ void __launch_bounds__(kMmaThreads)
     conv5x5_bias_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
-                                   T* __restrict__ y) {
+                        T* __restrict__ y) {
   conv5x5_by_mma<MmaPlan<Shape, T, false>, kActivation>(x, w, bias, n, y);
 }
