@@ -6,7 +6,7 @@
 // images. That pays only when the lanes want the same word: here a warp never mixes output channels
 // (conv1: 144 pool outputs a channel, rounded up to 160 threads; conv2: 16, so half of each warp idles). It holds 64 KB: both
 // convolutions fit, fc1 (120 KB in fp32) does not.
-// The four windows under one pool output overlap: a 6x6 input window serves 4 x 25 products, a quarter of step 1's loads, and the
+// The four windows under one pool output overlap: a 6x6 input window serves 4 x 25 products, 36 loads where step 1 has 100, and the
 // unpooled tensor never exists.
 //
 // Before the first launch copy the weights to the symbols conv1_weight, conv1_bias, conv2_weight, conv2_bias of the module

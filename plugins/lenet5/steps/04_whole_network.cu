@@ -6,7 +6,7 @@
 // (3 KB), ten numbers come out. This is the plain form of what the variants one folder up do; they go on from here by
 //   * giving an image to a cluster of blocks, when there are fewer images than multiprocessors (cluster.cu),
 //   * loading the linear layers' weights before the convolutions start, since those 164 KB take longest to arrive (portable.cu),
-//   * keeping windows of the image in registers: here each product reads shared memory twice, which is the limit,
+//   * keeping windows of the image in registers: here four products read shared memory five times, which is the limit,
 //   * using tensor cores (tensor_core.cu).
 //
 // Launch: grid n, block 256, static shared memory. All tensors are of type T, arithmetic and activations are float.
