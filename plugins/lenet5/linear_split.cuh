@@ -64,9 +64,9 @@ struct Fc1 {
 
   // out: rows lane / 4 and lane / 4 + 8 of the tile, columns lane % 4 * 2 and the next. Low parts lie kPart bytes behind high ones.
   template <int kPart>
-  __device__ __forceinline__ void multiply(float (&out)[4], const __half* rows, int lane) const {
+  __device__ __forceinline__ void multiply(float (&out)[4], unsigned rows, int lane) const {
     float acc[3][4] = {};
-    const unsigned source = shared_address(rows + (lane & 15) * kFeatureStride + (lane >> 4) * kUnitHalves);
+    const unsigned source = rows + (lane & 15) * kFeatureStride * 2 + (lane >> 4) * kUnitBytes;
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
 #pragma unroll
@@ -143,15 +143,16 @@ struct Linear {
     start = __any_sync(kFullWarp, magnitudes != 0 && (magnitudes & 0x70000000u) == 0) ? nan() : 0.0f;
   }
 
-  __device__ __forceinline__ void multiply(float (&out)[4], const float* rows, int stride, int lane) const {
+  template <int kStride>
+  __device__ __forceinline__ void multiply(float (&out)[4], unsigned rows, int lane) const {
     float acc[3][4] = {};
 #pragma unroll
     for (int i = 0; i < 4; ++i) acc[1][i] = start;
-    const float* source = rows + lane / 4 * stride + lane % 4 * 4;
+    const float* source = at<float>(rows + (lane / 4 * kStride + lane % 4 * 4) * 4);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const float4 upper = *reinterpret_cast<const float4*>(source + step * kStep);
-      const float4 lower = *reinterpret_cast<const float4*>(source + step * kStep + 8 * stride);
+      const float4 lower = *reinterpret_cast<const float4*>(source + step * kStep + 8 * kStride);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const float a[4] = {i ? upper.z : upper.x, i ? lower.z : lower.x, i ? upper.w : upper.y, i ? lower.w : lower.y};
@@ -179,15 +180,15 @@ __device__ __forceinline__ float hidden(float value) {
 
 // ReLU of value * scale + bias for two neighbouring columns of two rows; columns beyond the last are zero.
 template <int kOut>
-__device__ __forceinline__ void store_hidden(float* rows, int stride, const float (&value)[4], const float* bias,
+__device__ __forceinline__ void store_hidden(unsigned rows, int stride, const float (&value)[4], unsigned bias,
                                              const float (&scale)[2], int first, int lane) {
   const int column = first + lane % 4 * 2;
   const bool real = column < kOut;
-  const float2 add = real ? *reinterpret_cast<const float2*>(bias + column) : make_float2(0.0f, 0.0f);
+  const float2 add = real ? *at<float2>(bias + column * 4) : make_float2(0.0f, 0.0f);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const float a = hidden(fmaf(value[2 * half], scale[half], add.x)), b = hidden(fmaf(value[2 * half + 1], scale[half], add.y));
-    *reinterpret_cast<float2*>(rows + (lane / 4 + 8 * half) * stride + column) = real ? make_float2(a, b) : make_float2(0.0f, 0.0f);
+    *at<float2>(rows + ((lane / 4 + 8 * half) * stride + column) * 4) = real ? make_float2(a, b) : make_float2(0.0f, 0.0f);
   }
 }
 

@@ -20,6 +20,13 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
+// Back again. Addresses in shared memory are computed as 32-bit numbers and become pointers where they are used: NVRTC's pointers
+// into shared memory have 64 bits (nvcc's 32), which takes two registers each and a conversion for every index.
+template <typename T>
+__device__ __forceinline__ T* at(unsigned address) {
+  return static_cast<T*>(__cvta_shared_to_generic(address));
+}
+
 // Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

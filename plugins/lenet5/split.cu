@@ -27,6 +27,12 @@
 // Measured (H200, driver 580.159, nvcc 13.0's code, old and new in turn, three times): 80.8 -> 80.1, n = 1024 19.4 -> 19.3, 4096 37.0 ->
 // 36.8, 16,384 124.2 -> 123.2. NVRTC's code, which `lenet-trt bench kernels` times, has other spills: conv1's loop no longer loads
 // any, but that was not timed against the old. Tried and not kept: fc1's and fc2's weights asked for together (81.4; n = 1024 19.9).
+// Then NVRTC's code made as good as nvcc's, predicted 80 for n = 10,000. It spilled 60 bytes and loaded 108 because its pointers into
+// shared memory have 64 bits: with 32-bit addresses 32 and 36, with conv1's five groups unrolled 12 and 8, with a warp's number known
+// to be uniform 8 and 4. Measured (H200, driver 580.159, NVRTC 13.0's code, variants in turn, twice): 82.4 -> 79.5 -> 76.9 -> 76.9,
+// n = 1024 19.8 -> 18.9 -> 18.5 -> 18.5, 4096 37.6 -> 36.4 -> 35.8 -> 35.8, 16,384 126.8 -> 120.0 at last; nvcc's code of the old
+// source took 79.8. Not kept: half-empty products of low and high parts shared, as tensor_core.cu does for rows (spills: 80.7); warps
+// that do not wait for fc3 (75.9, but wrong at times and a race by racecheck).
 //
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
@@ -95,13 +101,13 @@ static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest 
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
-__device__ __forceinline__ void store_fragment(unsigned char* shared, int part_bytes, int index, int lane, float2 pair,
+__device__ __forceinline__ void store_fragment(unsigned target, int part_bytes, int index, int lane, float2 pair,
                                                int exponent) {
   const float scale = power_of_two(kTopWeight - exponent);
   const Split weights = split(pair.x * scale, pair.y * scale);
-  const int word = (index / 4 * kLanes + lane) * 4 + index % 4;
-  reinterpret_cast<unsigned*>(shared)[word] = weights.high;
-  reinterpret_cast<unsigned*>(shared + part_bytes)[word] = weights.low;
+  unsigned* word = at<unsigned>(target + ((index / 4 * kLanes + lane) * 4 + index % 4) * 4);
+  word[0] = weights.high;
+  word[part_bytes / 4] = weights.low;
 }
 
 template <int kQuads>
@@ -116,23 +122,23 @@ __device__ __forceinline__ void load_fragments(unsigned* w, unsigned source, int
 }
 
 // The exponents of conv1's and conv2's rows, a warp a row, and for conv1 the sum of |weights|, a little more than it is.
-__device__ __forceinline__ void find_rows(signed char* rows1, signed char* rows2, float* sums, const float* raw1, const float* raw2,
+__device__ __forceinline__ void find_rows(unsigned rows1, unsigned rows2, unsigned sums, unsigned raw1, unsigned raw2,
                                           int warp, int lane) {
   for (int row = warp; row < kConv2Channels; row += kWarps) {
     float most = 0.0f;
 #pragma unroll
     for (int k = 0; k < kConv2Taps; k += kLanes) {
-      if (k + lane < kConv2Taps) most = max_nan(most, fabsf(raw2[row * kConv2Taps + k + lane]));
+      if (k + lane < kConv2Taps) most = max_nan(most, fabsf(at<float>(raw2 + (row * kConv2Taps + lane) * 4)[k]));
     }
     most = warp_max(most);
-    if (lane == 0) rows2[row] = row_exponent(most);
+    if (lane == 0) *at<signed char>(rows2 + row) = row_exponent(most);
   }
   if (warp >= kConv1Channels) return;
-  const float weight = lane < kFilterTaps ? fabsf(raw1[warp * kFilterTaps + lane]) : 0.0f;
+  const float weight = lane < kFilterTaps ? fabsf(*at<float>(raw1 + (warp * kFilterTaps + lane) * 4)) : 0.0f;
   const float most = warp_max(weight), sum = warp_sum(weight);
   if (lane == 0) {
-    rows1[warp] = row_exponent(most);
-    sums[warp] = sum * 1.001f;  // so that rounding cannot put a map above its bound
+    *at<signed char>(rows1 + warp) = row_exponent(most);
+    *at<float>(sums + warp * 4) = sum * 1.001f;  // so that rounding cannot put a map above its bound
   }
 }
 
@@ -141,30 +147,33 @@ struct Pixels {
   float most;  // the largest |pixel|, NaN above infinity; the same in every lane
 };
 
-__device__ __forceinline__ void load_pixels(Pixels& pixels, const float* image, int lane) {
+__device__ __forceinline__ void load_pixels(Pixels& pixels, unsigned image, int lane) {
+  const float4* source = at<float4>(image + min(lane, kFetchLanes - 1) * kQuad * 4);
   float most = 0.0f;
 #pragma unroll
   for (int step = 0; step < kFetchSteps; ++step) {
-    const float4 quad = load_quad(image + step * kFetchPixels + min(lane, kFetchLanes - 1) * kQuad);
+    const float4 quad = source[step * kFetchLanes];
     pixels.quads[step] = quad;
     most = max_nan(max_nan(max_nan(most, fabsf(quad.x)), max_nan(fabsf(quad.y), fabsf(quad.z))), fabsf(quad.w));
   }
   pixels.most = warp_max(most);
 }
 
-__device__ __forceinline__ void build_windows(__half* windows, const Pixels& pixels, float scale, const WindowStore& store) {
+__device__ __forceinline__ void build_windows(unsigned windows, const Pixels& pixels, float scale, const WindowStore& store) {
+  uint2 *even = at<uint2>(windows + store.even * 2), *odd = at<uint2>(windows + store.odd * 2);
 #pragma unroll
   for (int step = 0; step < kFetchSteps; ++step) {
     const float4 quad = pixels.quads[step];
     const Split a = split(quad.x * scale, quad.y * scale), b = split(quad.z * scale, quad.w * scale);
-    const int offset = step * kWindowStepUnits * kUnitHalves;
+    constexpr int kLow = kWindowBytes / 8;
+    const int offset = step * kWindowStepUnits * kUnitBytes / 8;
     if (store.in_even) {
-      *reinterpret_cast<uint2*>(windows + store.even + offset) = make_uint2(a.high, b.high);
-      *reinterpret_cast<uint2*>(windows + store.even + offset + kWindowBytes / 2) = make_uint2(a.low, b.low);
+      even[offset] = make_uint2(a.high, b.high);
+      even[offset + kLow] = make_uint2(a.low, b.low);
     }
     if (store.in_odd) {
-      *reinterpret_cast<uint2*>(windows + store.odd + offset) = make_uint2(a.high, b.high);
-      *reinterpret_cast<uint2*>(windows + store.odd + offset + kWindowBytes / 2) = make_uint2(a.low, b.low);
+      odd[offset] = make_uint2(a.high, b.high);
+      odd[offset + kLow] = make_uint2(a.low, b.low);
     }
   }
 }
@@ -179,7 +188,7 @@ __device__ __forceinline__ void conv1_sums(float (&acc)[2][kConv1Tiles][4], unsi
   conv1_product<false>(acc, x, w[0], bias);
 }
 
-__device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[2][kConv1Tiles][4],
+__device__ __forceinline__ void store_pooled(unsigned target, const float (&acc)[2][kConv1Tiles][4],
                                              const float (&scale)[kConv1Tiles]) {
 #pragma unroll
   for (int parity = 0; parity < 2; ++parity) {
@@ -190,25 +199,25 @@ __device__ __forceinline__ void store_pooled(__half* target, const float (&acc)[
       value[j] = most * scale[j];
     }
     const Split c01 = split(value[0], value[1]), c2 = split(value[2], 0.0f);
-    uint2* unit = reinterpret_cast<uint2*>(target + parity * kUnitHalves);
+    uint2* unit = at<uint2>(target) + parity * 2;
     unit[0] = make_uint2(c01.high, c2.high);
     unit[kMapBytes / 8] = make_uint2(c01.low, c2.low);
   }
 }
 
 // map = ReLU(pooled sum) * scale, which is of a lane's three channels; `bias` is scaled like the sums.
-__device__ __forceinline__ void conv1_pool(__half* map, unsigned windows, unsigned weights, const float (&scale)[kConv1Tiles],
+__device__ __forceinline__ void conv1_pool(unsigned map, unsigned windows, unsigned weights, const float (&scale)[kConv1Tiles],
                                            const float4 (&bias)[kConv1Tiles], unsigned rows03, unsigned rows14, int lane) {
   unsigned w[kParts][4 * kConv1FragmentQuads];
   load_fragments<kConv1FragmentQuads>(w[0], weights, lane);
   load_fragments<kConv1FragmentQuads>(w[1], weights + kConv1Part, lane);
   const int row = lane / 4, pixel = lane & 1, channels = lane >> 1 & 1;
-  __half* target = map + (pixel * kMapParity + 2 * row) * kUnitHalves + channels * kQuad;
-#pragma unroll 1
+  const unsigned target = map + (pixel * kMapParity + 2 * row) * kUnitBytes + channels * kQuad * 2;
+#pragma unroll
   for (int group = 0; group < kConv1Groups; ++group) {
     float acc[2][kConv1Tiles][4];
     conv1_sums(acc, windows, w, bias, rows03, rows14, group);
-    if (group * 8 + row < kConv1Rows) store_pooled(target + group * 16 * kUnitHalves, acc, scale);
+    if (group * 8 + row < kConv1Rows) store_pooled(target + group * 16 * kUnitBytes, acc, scale);
   }
 }
 
@@ -271,7 +280,7 @@ __device__ __forceinline__ void conv2_pool(float (&value)[2][kConv2Groups][2], u
 
 // Features to fp16 parts. Returns what a sum over features is to be multiplied with; NaN if all are below 2^(least - 1), unless
 // the map is zero, so that they are right whatever they are.
-__device__ __forceinline__ float store_features(__half* features, const float (&value)[2][kConv2Groups][2], int least,
+__device__ __forceinline__ float store_features(unsigned features, const float (&value)[2][kConv2Groups][2], int least,
                                                 bool zero_map, int lane) {
   float most = 0.0f;
 #pragma unroll
@@ -284,9 +293,9 @@ __device__ __forceinline__ float store_features(__half* features, const float (&
     const Split a = split(value[half][0][0] * scale, value[half][0][1] * scale);
     const Split b = split(value[half][1][0] * scale, value[half][1][1] * scale);
     const int feature = (lane / 4 + 8 * half) * kPool2Pixels + lane % 4 * 2;
-    __half* target = features + chunk_position(feature);
-    *reinterpret_cast<uint2*>(target) = make_uint2(a.high, b.high);
-    *reinterpret_cast<uint2*>(target + kFeaturePart / 2) = make_uint2(a.low, b.low);
+    uint2* target = at<uint2>(features + chunk_position(feature) * 2);
+    target[0] = make_uint2(a.high, b.high);
+    target[kFeaturePart / 8] = make_uint2(a.low, b.low);
   }
   if (zero_map && most == 0.0f) return 0.0f;
   return above > kSmallestExponent && (above >= least || zero_map) ? power_of_two(-exponent) : nan();
@@ -311,8 +320,9 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
                  const T* __restrict__ fc1_bias, const T* __restrict__ fc2_weight, const T* __restrict__ fc2_bias,
                  const T* __restrict__ fc3_weight, const T* __restrict__ fc3_bias, int n, TY* __restrict__ y) {
   using namespace lenet5;
-  extern __shared__ __align__(16) unsigned char shared[];
-  const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
+  extern __shared__ __align__(16) unsigned char shared_bytes[];
+  const unsigned shared = shared_address(shared_bytes);
+  const int thread = threadIdx.x, lane = thread % kLanes, warp = warp_of(thread);
   const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
   const long long first = static_cast<long long>(blockIdx.x) * share;
   const int count = static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share);
@@ -320,21 +330,19 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
   x += first * kImagePixels;
   y += first * kClasses;
 
-  __half* windows = reinterpret_cast<__half*>(shared + kImageOffset + warp * kImageBytes);
-  __half* map = reinterpret_cast<__half*>(shared + kMapOffset + warp * kWarpMapBytes);
+  const unsigned windows = shared + kImageOffset + warp * kImageBytes, map = shared + kMapOffset + warp * kWarpMapBytes;
   ImageFetch<float> fetch;
-  fetch.init(reinterpret_cast<float*>(windows), shared + kBarrierOffset + warp * 8, lane);
-  float* raw2 = reinterpret_cast<float*>(shared + kMapOffset);  // the raw weights lie where the maps will be
-  float* raw1 = raw2 + kConv2Channels * kConv2Taps;
-  copy_block<16, kConv2Channels * kConv2Taps * 4, kThreads>(reinterpret_cast<unsigned char*>(raw2), conv2_weight, thread);
-  copy_block<4, kConv1Channels * kFilterTaps * 4, kThreads>(reinterpret_cast<unsigned char*>(raw1), conv1_weight, thread);
-  copy_block<4, kConv1Channels * 4, kThreads>(shared + kBias1, conv1_bias, thread);
-  copy_block<4, kConv2Channels * 4, kThreads>(shared + kBias2, conv2_bias, thread);
+  fetch.init(at<float>(windows), at<void>(shared + kBarrierOffset + warp * 8), lane);
+  const unsigned raw2 = shared + kMapOffset, raw1 = raw2 + kConv2Channels * kConv2Taps * 4;  // where the maps will be
+  copy_block<16, kConv2Channels * kConv2Taps * 4, kThreads>(at<unsigned char>(raw2), conv2_weight, thread);
+  copy_block<4, kConv1Channels * kFilterTaps * 4, kThreads>(at<unsigned char>(raw1), conv1_weight, thread);
+  copy_block<4, kConv1Channels * 4, kThreads>(at<unsigned char>(shared + kBias1), conv1_bias, thread);
+  copy_block<4, kConv2Channels * 4, kThreads>(at<unsigned char>(shared + kBias2), conv2_bias, thread);
   copy_async_commit();
   if (warp < count) fetch.start(x + static_cast<long long>(warp) * kImagePixels, lane);
-  copy_block<4, kFc1 * 4, kThreads>(shared + kBiasFc1, fc1_bias, thread);
-  copy_block<4, kFc2 * 4, kThreads>(shared + kBiasFc2, fc2_bias, thread);
-  copy_block<4, kClasses * 4, kThreads>(shared + kBiasFc3, fc3_bias, thread);
+  copy_block<4, kFc1 * 4, kThreads>(at<unsigned char>(shared + kBiasFc1), fc1_bias, thread);
+  copy_block<4, kFc2 * 4, kThreads>(at<unsigned char>(shared + kBiasFc2), fc2_bias, thread);
+  copy_block<4, kClasses * 4, kThreads>(at<unsigned char>(shared + kBiasFc3), fc3_bias, thread);
   copy_async_commit();
   constexpr int kLine = 128 / static_cast<int>(sizeof(T));
   for (int line = blockIdx.x + gridDim.x * thread; line < kFc1 * kFeatures / kLine; line += gridDim.x * kThreads) {
@@ -345,42 +353,36 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
 
   copy_async_wait<1>();
   __syncthreads();
-  float* sums = reinterpret_cast<float*>(shared + kSumOffset);
-  signed char* rows1 = reinterpret_cast<signed char*>(shared + kRows1Offset);
-  signed char* rows2 = reinterpret_cast<signed char*>(shared + kRows2Offset);
+  const unsigned sums = shared + kSumOffset, rows1 = shared + kRows1Offset, rows2 = shared + kRows2Offset;
   find_rows(rows1, rows2, sums, raw1, raw2, warp, lane);
   if (thread < kConv1Channels) {
-    const float bias = reinterpret_cast<const float*>(shared + kBias1)[thread];
-    reinterpret_cast<float4*>(shared + kBias1Quads)[thread] = make_float4(bias, bias, bias, bias);
+    const float bias = *at<float>(shared + kBias1 + thread * 4);
+    *at<float4>(shared + kBias1Quads + thread * 16) = make_float4(bias, bias, bias, bias);
   }
   __syncthreads();
   if (warp == kWarps - 1) {
-    const Limits limits = find_limits(rows1, rows2, lane);
-    if (lane == 0) *reinterpret_cast<Limits*>(shared + kLimitsOffset) = limits;
+    const Limits limits = find_limits(at<signed char>(rows1), at<signed char>(rows2), lane);
+    if (lane == 0) *at<Limits>(shared + kLimitsOffset) = limits;
   }
   for (int index = warp; index < kConv1Fragments; index += kWarps) {
     const int tile = index < kConv1Taps2 ? index / 4 : index - kConv1Taps2;
-    store_fragment(shared + kConv1Offset, kConv1Part, index, lane, conv1_fragment(raw1, index, lane),
-                   rows1[conv1_channel(tile, lane / 4)]);
+    store_fragment(shared + kConv1Offset, kConv1Part, index, lane, conv1_fragment(at<float>(raw1), index, lane),
+                   *at<signed char>(rows1 + conv1_channel(tile, lane / 4)));
   }
   static_assert(kWarps % 2 == 0, "a warp's fragments belong to the same half of the channels");
-  const int exponent2 = rows2[lane / 4 + warp % 2 * 8];
+  const int exponent2 = *at<signed char>(rows2 + lane / 4 + warp % 2 * 8);
   for (int index = warp; index < kConv2Fragments; index += kWarps) {
     const bool paired = index < kConv2Pairs;
     const int ky = paired ? index / 8 : (index - kConv2Pairs) / 2, kx = paired ? pair_kx(index) : 2;
-    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(raw2, ky, kx, index % 2, lane), exponent2);
+    store_fragment(shared + kConv2Offset, kConv2Part, index, lane, conv2_fragment(at<float>(raw2), ky, kx, index % 2, lane), exponent2);
   }
   __syncthreads();
 
-  __half* features = reinterpret_cast<__half*>(shared + kFeatureOffset);
-  float* scales = reinterpret_cast<float*>(shared + kScaleOffset);
-  unsigned char* trusted = shared + kTrustedOffset;
-  unsigned char* exact = shared + kExactOffset;
-  float* hidden1 = reinterpret_cast<float*>(shared + kHidden1Offset);
-  float* hidden2 = reinterpret_cast<float*>(shared + kHidden2Offset);
+  const unsigned features = shared + kFeatureOffset, scales = shared + kScaleOffset, trusted = shared + kTrustedOffset;
+  const unsigned exact = shared + kExactOffset, hidden1 = shared + kHidden1Offset, hidden2 = shared + kHidden2Offset;
   const unsigned rows03 = window_rows03(lane), rows14 = window_rows14(lane);
   const unsigned columns0314 = map_columns0314(lane), columns25 = map_columns25(lane);
-  const unsigned weights1 = shared_address(shared + kConv1Offset), weights2 = shared_address(shared + kConv2Offset);
+  const unsigned weights1 = shared + kConv1Offset, weights2 = shared + kConv2Offset;
 
   int exponent_fc1 = 0;
 
@@ -394,14 +396,14 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       if (next < count) prefetch_image(next_image, lane);
       fetch.wait();
       Pixels pixels;
-      load_pixels(pixels, fetch.buffer, lane);
+      load_pixels(pixels, windows, lane);
       // Every channel of the map lies in [0, bound1], so its scale follows from the largest pixel alone.
-      const float channel_bias = reinterpret_cast<const float*>(shared + kBias1)[lane % kConv1Channels];
-      const float bound1 = warp_max(relu_nan(fmaf(pixels.most, sums[lane % kConv1Channels], channel_bias)));
+      const float channel_bias = *at<float>(shared + kBias1 + lane % kConv1Channels * 4);
+      const float bound1 = warp_max(relu_nan(fmaf(pixels.most, *at<float>(sums + lane % kConv1Channels * 4), channel_bias)));
       const bool blank = pixels.most == 0.0f;
       const int exponent0 = blank ? 0 : kTopExponent - exponent_above(pixels.most);
       const int exponent1 = bound1 == 0.0f ? 0 : kTopExponent - 1 - exponent_above(bound1);
-      const Limits limits = *reinterpret_cast<const Limits*>(shared + kLimitsOffset);
+      const Limits limits = *at<Limits>(shared + kLimitsOffset);
       const bool in_range = blank || (__float_as_uint(pixels.most) >= kSmallestBits && __float_as_uint(pixels.most) <= kLargestBits);
       const bool fits = in_range && bound1 <= kLargestBound && exponent0 <= limits.most_pixel &&
                         exponent1 - exponent0 >= limits.least_step && exponent1 <= limits.most_map;
@@ -411,31 +413,33 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
         __syncwarp();
         float4 bias[kConv1Tiles];
         float scale[kConv1Tiles];
-        load_bias(bias, shared_address(shared + kBias1Quads), lane);
+        load_bias(bias, shared + kBias1Quads, lane);
 #pragma unroll
         for (int j = 0; j < kConv1Tiles; ++j) {
-          const int exponent = kTopWeight - rows1[(lane >> 1 & 1) * 3 + j] + exponent0;  // of the sums
+          const int exponent = kTopWeight - at<signed char>(rows1 + (lane >> 1 & 1) * 3)[j] + exponent0;  // of the sums
           const float up = power_of_two(exponent);
           bias[j] = make_float4(bias[j].x * up, bias[j].y * up, bias[j].z * up, bias[j].w * up);
           scale[j] = power_of_two(min(exponent1 - exponent, kScaleLimit));  // the least only where all sums are negative
         }
-        conv1_pool(map, shared_address(windows), weights1, scale, bias, rows03, rows14, lane);
+        conv1_pool(map, windows, weights1, scale, bias, rows03, rows14, lane);
       }
       __syncwarp();
       if (next < count) fetch.start(next_image, lane);
       float scale = nan();  // the logits will say that this image needs the exact path
       if (fits) {
-        const float* bias2 = reinterpret_cast<const float*>(shared + kBias2) + lane / 4;
+        const float* bias2 = at<float>(shared + kBias2 + lane / 4 * 4);
         const float bias[2] = {bias2[0], bias2[8]};
         float sum_scale[2], value[2][kConv2Groups][2];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) sum_scale[half] = power_of_two(rows2[lane / 4 + 8 * half] - kTopWeight - exponent1);
-        conv2_pool(value, shared_address(map), weights2, sum_scale, bias, columns0314, columns25, lane);
-        scale = store_features(features + image * kFeatureStride, value, limits.least_feature - exponent1, bound1 == 0.0f, lane);
+        for (int half = 0; half < 2; ++half) {
+          sum_scale[half] = power_of_two(at<signed char>(rows2 + lane / 4)[8 * half] - kTopWeight - exponent1);
+        }
+        conv2_pool(value, map, weights2, sum_scale, bias, columns0314, columns25, lane);
+        scale = store_features(features + image * kFeatureStride * 2, value, limits.least_feature - exponent1, bound1 == 0.0f, lane);
       }
       if (lane == 0) {
-        scales[image] = scale;
-        trusted[image] = 0;
+        *at<float>(scales + image * 4) = scale;
+        *at<unsigned char>(trusted + image) = 0;
       }
     }
     if (base == 0) copy_async_wait<0>();
@@ -454,17 +458,17 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       for (int tile = 0; tile < tiles; ++tile) {
         float value[4] = {};
         const int row = tile * kRowsATile;
-        const float scale[2] = {scales[row + lane / 4], scales[row + lane / 4 + 8]};
+        const float scale[2] = {at<float>(scales + (row + lane / 4) * 4)[0], at<float>(scales + (row + lane / 4) * 4)[8]};
         if (column < kFc1 / 8) {
-          fc1.multiply<kFeaturePart>(value, features + row * kFeatureStride, lane);
+          fc1.multiply<kFeaturePart>(value, features + row * kFeatureStride * 2, lane);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const bool full = value[2 * half] >= kTrustedSum || value[2 * half + 1] >= kTrustedSum;
-            if (full || scale[half] == 0.0f) trusted[row + lane / 4 + 8 * half] = 1;
+            if (full || scale[half] == 0.0f) *at<unsigned char>(trusted + row + lane / 4 + 8 * half) = 1;
           }
           fc1.unscale(value, lane);
         }
-        store_hidden<kFc1>(hidden1 + row * kHidden1Stride, kHidden1Stride, value, reinterpret_cast<const float*>(shared + kBiasFc1),
+        store_hidden<kFc1>(hidden1 + row * kHidden1Stride * 4, kHidden1Stride, value, shared + kBiasFc1,
                            scale, column * 8, lane);
       }
       if (kWarps >= kColumns1) break;
@@ -477,8 +481,8 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
         float value[4];
         const int row = tile * kRowsATile;
         const float one[2] = {1.0f, 1.0f};
-        fc2.multiply(value, hidden1 + row * kHidden1Stride, kHidden1Stride, lane);
-        store_hidden<kFc2>(hidden2 + row * kHidden2Stride, kHidden2Stride, value, reinterpret_cast<const float*>(shared + kBiasFc2),
+        fc2.multiply<kHidden1Stride>(value, hidden1 + row * kHidden1Stride * 4, lane);
+        store_hidden<kFc2>(hidden2 + row * kHidden2Stride * 4, kHidden2Stride, value, shared + kBiasFc2,
                            one, column * 8, lane);
       }
       if (kWarps >= kColumns2) break;
@@ -486,24 +490,24 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
     const int column_tile = warp % 2;
     Linear<kFc2, kClasses> fc3;
     fc3.load(fc3_weight, column_tile * 8, lane);
-    if (thread < kRound) exact[thread] = 0;
+    if (thread < kRound) *at<unsigned char>(exact + thread) = 0;
     __syncthreads();
     bool good = true;
     if (warp < 2 * tiles) {
       fc3.refuse_tiny();
       const int row = warp / 2 * kRowsATile, column = column_tile * 8 + lane % 4 * 2;
       float value[4];
-      fc3.multiply(value, hidden2 + row * kHidden2Stride, kHidden2Stride, lane);
+      fc3.multiply<kHidden2Stride>(value, hidden2 + row * kHidden2Stride * 4, lane);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int image = row + lane / 4 + 8 * half;
         if (image >= images || column >= kClasses) continue;
-        const float* bias = reinterpret_cast<const float*>(shared + kBiasFc3) + column;
+        const float* bias = at<float>(shared + kBiasFc3 + column * 4);
         const float2 logits = make_float2(value[2 * half] + bias[0], value[2 * half + 1] + bias[1]);
         *reinterpret_cast<float2*>(y + static_cast<long long>(base + image) * kClasses + column) = logits;
-        if (!(accurate(logits.x) && accurate(logits.y) && trusted[image])) {
+        if (!(accurate(logits.x) && accurate(logits.y) && *at<unsigned char>(trusted + image))) {
           good = false;
-          exact[image] = 1;
+          *at<unsigned char>(exact + image) = 1;
         }
       }
     }
@@ -512,9 +516,9 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
                                fc1_bias,     fc2_weight, fc2_bias,     fc3_weight, fc3_bias};
 #pragma unroll 1
       for (int image = warp; image < images; image += kWarps) {
-        if (!exact[image]) continue;
+        if (!*at<unsigned char>(exact + image)) continue;
         const long long which = base + image;
-        image_exact(y + which * kClasses, x + which * kImagePixels, weights, reinterpret_cast<float*>(map), lane);
+        image_exact(y + which * kClasses, x + which * kImagePixels, weights, at<float>(map), lane);
       }
       __syncthreads();
     }
