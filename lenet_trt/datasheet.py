@@ -52,16 +52,16 @@ class Entry:
         return {arithmetic: rate for arithmetic, rate in rates.items() if rate is not None}
 
 
-_SXM_40 = ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB")
-_SXM_80 = ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100")
+_A100_40GB = ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB")
+_A100_80GB = ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100")
 
 ENTRIES = (
     Entry("GeForce RTX 2070", 75, 36, 1620, 7.5, None, 29.9, None, 448, TURING),
     Entry("GeForce RTX 2080", 75, 46, 1710, 10.1, None, 40.3, None, 448, TURING),
     Entry("GeForce RTX 2080 Ti", 75, 68, 1545, 13.4, None, 53.8, None, 616, TURING),
     Entry("Tesla T4", 75, 40, 1590, 8.1, None, 65, None, 320, TURING),
-    Entry("A100 40GB", 80, 108, 1410, 19.5, 156, 312, 312, 1555, A100_SHEET, _SXM_40),
-    Entry("A100 80GB SXM", 80, 108, 1410, 19.5, 156, 312, 312, 2039, A100_SHEET, _SXM_80),
+    Entry("A100 40GB", 80, 108, 1410, 19.5, 156, 312, 312, 1555, A100_SHEET, _A100_40GB),
+    Entry("A100 80GB SXM", 80, 108, 1410, 19.5, 156, 312, 312, 2039, A100_SHEET, _A100_80GB),
     Entry("A100 80GB PCIe", 80, 108, 1410, 19.5, 156, 312, 312, 1935, A100_SHEET),
     Entry("A30", 80, 56, 1440, 10.3, 82, 165, 165, 933, A30_SHEET),
     Entry("A10", 86, 72, 1695, 31.2, 62.5, 125, 125, 600, A10_SHEET),
