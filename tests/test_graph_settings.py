@@ -23,12 +23,12 @@ def as_before() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("benchmark", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("tf32", [False, True])
-def test_the_callers_settings_are_back_after_it(benchmark: bool, deterministic: bool, tf32: bool) -> None:
+def test_the_callers_settings_are_back_after_it(timed: bool, deterministic: bool, tf32: bool) -> None:
     cudnn = torch.backends.cudnn
-    cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32 = benchmark, deterministic, tf32
+    cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32 = timed, deterministic, tf32
     before = settings()
     seen = []
 
