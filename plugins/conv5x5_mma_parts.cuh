@@ -2,8 +2,8 @@
 //
 // Float accuracy (kSplit). x = hi + lo / 2^12 with fp16 hi and lo, w likewise; x w = hi hi + (lo hi + hi lo) / 2^12: three
 // products and two float sums, after scaling x (per tile) and w by powers of two so that their largest magnitude lies in
-// [2^14, 2^15). An element down to 2^-32 of the largest keeps at least 20 bits; anything smaller, non-finite, or out of the
-// scaling's reach sends the tile to plain multiply-adds, in the same launch.
+// [2^14, 2^15). An element down to 2^-32 of the largest keeps at least 20 bits (19, where a weight is halved); anything smaller,
+// non-finite, or out of the scaling's reach sends the tile to plain multiply-adds, in the same launch.
 #pragma once
 
 #include "conv5x5_quad.cuh"

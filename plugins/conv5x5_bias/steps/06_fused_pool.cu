@@ -3,7 +3,7 @@
 // x [n, C, H, W], w [K, C, 5, 5], bias [K]. Writing y was the limit of step 5; what the network wants is a quarter of it. Pooling in
 // registers writes only that, and nothing reads it back. The same as conv5x5_bias_relu_pool2_split.
 //
-// Grid: min(ceil(n / images), 792) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_relu_pool2_split.
+// Grid: min(ceil(n / images), 528) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_relu_pool2_split.
 #include "conv5x5_mma.cuh"
 
 using T = TYPE_T;
