@@ -2,7 +2,7 @@
 //
 //   y[w] = ATTR_STEPS * (a[w] b[w]), as ATTR_STEPS sums
 //
-// a [warps, 32, 16] and b [warps, 16, 32] of T (float, which the tensor cores round to tf32, fp16 or bf16), y [warps, 32, 32]
+// a [warps, 32, 16] and b [warps, 16, 32] of T (float, rounded to tf32 when it is loaded; fp16; bf16), y [warps, 32, 32]
 // float32. A warp holds its a (2 tiles of 16 rows) and b (4 tiles of 8 columns) in registers and has 8 sums that do not wait for
 // each other. Operations: 2 * 32 * 32 * 16 * ATTR_STEPS a warp. Before sm_80 tf32 and bf16 have no tensor cores; there the same
 // is computed by multiply-adds (and not used as a ceiling). Hopper and Blackwell need wgmma and tcgen05 for their peaks, which
