@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, product, size_of
+from lenet_trt.dims import as_dim, axes, ceil_div, maximum, product, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
@@ -13,6 +13,12 @@ outer, broadcast, inner, rows, k = axes("outer broadcast inner rows k")
 THREADS = 256
 # A block goes on until all rows are done, so any grid is right; this much of `a` keeps each busy for one round.
 BLOCK_BYTES = 16 * 1024
+# A block of the bulk copies: so many groups of lanes, four rows each. Measured for long streams alone, in which few
+# blocks lie across two outer indices.
+BULK_THREADS, BULK_GROUPS = 128, 16
+BULK_ROWS = 4 * BULK_GROUPS
+BULK_LEAST_ROWS = 65_536
+all_rows = product((outer, broadcast, inner, rows))
 
 
 def reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -42,6 +48,25 @@ KERNEL = Kernel(
     ),
     variants=(
         Variant(
+            "bulk",
+            Launch(
+                grid=(ceil_div(all_rows, BULK_ROWS), 1, 1),
+                block=(BULK_THREADS, 1, 1),
+                extras=(
+                    *(outer, broadcast, inner, rows),
+                    *(as_dim(INT32_MAX) // maximum(size, 1) for size in (rows, inner, broadcast)),
+                ),
+            ),
+            "a bulk copy a block",
+            source="bulk.cu",
+            min_sm=90,
+            types=("fp16",),
+            when=k.equals(64)
+            & as_dim(BULK_GROUPS).multiple_of(maximum(inner * rows, 1))
+            & (broadcast * inner * rows >= 16 * BULK_ROWS)
+            & (all_rows >= BULK_LEAST_ROWS),
+        ),
+        Variant(
             "lanes",
             Launch(
                 grid=(ceil_div(product((outer, broadcast, inner, rows, k, size_of("T"))), BLOCK_BYTES), 1, 1),
@@ -56,13 +81,14 @@ KERNEL = Kernel(
     reference=reference,
     # Elements are counted in 64 bits, rows in 32.
     max_elements=2**40,
-    requires=product((outer, broadcast, inner, rows)) <= INT32_MAX,
+    requires=all_rows <= INT32_MAX,
     examples=(
         {"outer": 1, "broadcast": 1, "inner": 1, "rows": 1, "k": 64},
         {"outer": 3, "broadcast": 5, "inner": 7, "rows": 2, "k": 7},
         {"outer": 1, "broadcast": 3, "inner": 1, "rows": 333, "k": 1},
         {"outer": 2, "broadcast": 50, "inner": 8, "rows": 1, "k": 250},
         {"outer": 5, "broadcast": 2, "inner": 3, "rows": 4, "k": 4096},
+        {"outer": 3, "broadcast": 5501, "inner": 2, "rows": 2, "k": 64},
         {"outer": 60, "broadcast": 200, "inner": 8, "rows": 1, "k": 64},
     ),
     flops=2 * product((outer, broadcast, inner, rows, k)),
