@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -39,6 +40,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     path = Path(path)
     temporary: Path | None = None
+    if path.is_dir():
+        raise LenetTrtError(f"cannot write {path}: it is a folder; name a file in it")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
@@ -55,8 +58,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if not ours:  # about a file that the caller reads
             raise
         raise LenetTrtError(
-            f"cannot write {path}: {error.strerror or error}; what was there before is unchanged. "
-            "Free some space or choose another place with -o."
+            f"cannot write {path}: {_told(error)}; what was there before is unchanged. {_advice(error)}"
         ) from error
     finally:
         if temporary is not None:
@@ -71,23 +73,46 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold the lock that belongs to ``path``: one process at a time, others wait.
-
-    The lock file stays (removing it would let two waiters hold two different files).
-    """
+    """Hold the lock that belongs to ``path``: one process at a time, others wait."""
     lock = path.parent / f".{path.name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = _locked(lock)
     except OSError as error:
-        raise LenetTrtError(
-            f"cannot write in {path.parent}: {error.strerror}. Choose another place with -o."
-        ) from error
+        raise LenetTrtError(f"cannot write in {path.parent}: {_told(error)}. {_advice(error)}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
+        lock.unlink(missing_ok=True)
         os.close(handle)
+
+
+def _locked(lock: Path) -> int:
+    """Open the lock file and wait until it is ours; one that its holder removed meanwhile is not the lock any more."""
+    while True:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            ours = os.path.samestat(os.fstat(handle), lock.stat())
+        except FileNotFoundError:
+            ours = False
+        except BaseException:
+            os.close(handle)
+            raise
+        if ours:
+            return handle
+        os.close(handle)
+
+
+def _told(error: OSError) -> str:
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return "a part of the path is a file, where a folder is wanted"
+    return error.strerror or str(error)
+
+
+def _advice(error: OSError) -> str:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return "Free some space or choose another place." if full else "Choose another place."
 
 
 def cache_dir() -> Path:

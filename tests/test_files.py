@@ -78,3 +78,39 @@ def test_one_holder_at_a_time(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert [step.split()[1] for step in order] == ["in", "out", "in", "out"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_that_its_holder_removed_is_not_taken(tmp_path: Path) -> None:
+    inside, most = 0, 0
+    guard = threading.Lock()
+
+    def hold() -> None:
+        nonlocal inside, most
+        for _ in range(20):
+            with exclusive(tmp_path / "engine"):
+                with guard:
+                    inside += 1
+                    most = max(most, inside)
+                time.sleep(0.0005)
+                with guard:
+                    inside -= 1
+
+    threads = [threading.Thread(target=hold) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("", "it is a folder"), ("file/below", "a part of the path is a file"), ("file/far/below", "a part of the path")],
+)
+def test_a_path_that_cannot_be_a_file_is_told_in_words(tmp_path: Path, name: str, told: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LenetTrtError, match=told) as error:
+        write_atomic(tmp_path / name, b"content")
+    assert "Free some space" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
