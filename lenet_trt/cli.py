@@ -34,7 +34,7 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Shows the defaults that say something, and not None or False."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        silent = action.default in (None, False, []) or "default:" in (action.help or "")
+        silent = action.default in (None, False, [], "") or "default:" in (action.help or "")
         return action.help if silent else super()._get_help_string(action)
 
 
@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] not in VERBS:
         return _top_level(arguments)
+    if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal's encoding lacks is shown escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         parsed = parser_for(arguments[0]).parse_args(arguments[1:])
         parsed.command_line = ["lenet-trt", *arguments]
@@ -70,8 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lenet-trt {arguments[0]}: interrupted; nothing was changed", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    except OSError as error:  # such as a full disk under our output
+        about = f"{error.filename}: " if error.filename else ""
+        print(f"lenet-trt {arguments[0]}: error: {about}{error.strerror or error}", file=sys.stderr)
+        _drop_output()
+        return 1
+
+
+def _drop_output() -> None:
+    """Let what cannot be written go nowhere, so that Python does not try again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _top_level(arguments: list[str]) -> int:

@@ -132,7 +132,7 @@ def _demand(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the stage."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
-    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write; None: MODEL.fused.onnx")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write (default: MODEL.fused.onnx)")
     parser.add_argument(
         "--plugins",
         default="auto",

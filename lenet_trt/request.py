@@ -79,7 +79,9 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("ahead-of-time", "python"),
         help="PTX inside the engine (TensorRT alone; its default), or Python that registers first (TensorRT-RTX)",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the engine's file")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the engine's file (default: engines/, named after the model)"
+    )
     parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +54,45 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert all(verb in said for verb in VERBS)
     assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_tells_defaults_in_words(verb: str) -> None:
+    said = " ".join(parser_for(verb).format_help().split())
+    assert "default: )" not in said
+    assert "None" not in said
+
+
+def command_line(*arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "lenet_trt.cli", *arguments]
+    return subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False, **settings)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["doctor"], ["plugins", "--json"]])
+def test_a_full_disk_under_the_output_is_one_line(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        answer = command_line(*arguments, stdout=full)
+    assert answer.returncode == 1
+    assert answer.stderr == f"lenet-trt {arguments[0]}: error: No space left on device\n"
+
+
+def test_a_reader_that_goes_is_no_error(lenet5: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        answer = command_line("inspect", str(lenet5), stdout=writing)
+    finally:
+        os.close(writing)
+    assert (answer.returncode, answer.stderr) == (1, "")
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path, lenet5: Path) -> None:
+    shutil.copy(lenet5, tmp_path / "netz\u00e9.onnx")
+    ascii_alone = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    answer = command_line("inspect", "netz\u00e9.onnx", stdout=subprocess.PIPE, cwd=tmp_path, env=ascii_alone)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "netz\\xe9.onnx" in answer.stdout
 
 
 def test_importing_the_package_is_light() -> None:
