@@ -57,6 +57,8 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     engine = request.engine
     if engine.suffix == ".json":
         raise UsageError(f"-o {engine}: the engine's sidecar takes the name .json; name the engine .engine")
+    if engine.suffix == ".onnx":
+        raise UsageError(f"-o {engine}: that is the name of a model; name the engine .engine")
     if engine.is_dir():
         raise UsageError(f"-o {engine}: that is a folder; name a file in it, such as {engine / request.default_name}")
     if request.batch is not None:

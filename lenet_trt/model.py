@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from lenet_trt.compile import source_sha256
 from lenet_trt.errors import LenetTrtError
@@ -38,11 +38,17 @@ def load_model(path: Path) -> ModelProto:
         LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
     """
     try:
-        model = onnx.load(path)
+        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
+        for location in _weight_files(model):
+            if not (path.parent / location).is_file():
+                raise LenetTrtError(f"{path} keeps weights in {location}, which is not there: put it beside the model")
+        onnx.load_external_data_for_model(model, str(path.parent))
         # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.
         onnx.checker.check_model(model, full_check=True)
     except FileNotFoundError as error:
         raise LenetTrtError(f"{error.filename or path} does not exist") from None
+    except IsADirectoryError:
+        raise LenetTrtError(f"{path} is a folder; wanted an ONNX file") from None
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except DecodeError as error:
@@ -67,17 +73,20 @@ def fingerprint(path: Path | None) -> str:
         raise LenetTrtError(f"{path} does not exist, or is not a file")
     hashes = [sha256_file(path)]
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load(path, format="protobuf", load_external_data=False)
     except DecodeError as error:
         raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
-    locations = {
-        entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"
-    }
-    for location in sorted(locations):
+    for location in _weight_files(model):
         if (path.parent / location).is_file():  # one that is missing is load_model's to report
             hashes.append(sha256_file(path.parent / location))
     hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()))]
     return sha256_bytes("\n".join(hashes).encode())
+
+
+def _weight_files(model: ModelProto) -> list[str]:
+    """The files beside the model that hold weights of it, as it names them."""
+    tensors = (tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL)
+    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
 
 
 def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
 
 def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
     """What to type after a build."""
+    file = shlex.quote(str(engine))
     shapes = ",".join(
         f"{name}:{'x'.join(map(str, tensor['profile']['opt']))}"
         for name, tensor in sidecar.tensors.items()
@@ -79,9 +81,9 @@ def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
     )
     if any(entry["route"] == "python" for entry in sidecar.plugins):
         return [
-            f"lenet-trt run {engine}",
+            f"lenet-trt run {file}",
             "load it from Python, with its plugins registered first: docs/plugins.md",
         ]
     tool = "tensorrt_rtx" if sidecar.inputs["flavor"] == "rtx" else "trtexec"
-    run = f"{tool} --loadEngine={engine}" + (f" --shapes={shapes}" if shapes else "")
-    return [f"lenet-trt run {engine}", f"{run}   # on one of those GPUs"]
+    run = f"{tool} --loadEngine={file}" + (f" --shapes={shapes}" if shapes else "")
+    return [f"lenet-trt run {file}", f"{run}   # on one of those GPUs"]

@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,12 +226,32 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (None, "does not exist"),
     ],
 )
-def test_what_is_no_onnx_file_is_named(tmp_path: Path, content: bytes | None, told: str) -> None:
-    path = tmp_path / "m.onnx"
+@pytest.mark.parametrize("name", ["m.onnx", "m.json", "m.textproto"])
+def test_what_is_no_onnx_file_is_named(tmp_path: Path, content: bytes | None, told: str, name: str) -> None:
+    path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LenetTrtError, match=told):
         build(Request(onnx=path, output=tmp_path / "m.engine"))
+
+
+def test_weights_that_are_not_beside_the_model_are_named(tmp_path: Path, lenet5: Path) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.load(lenet5), path, save_as_external_data=True, location="m.data", size_threshold=0)
+    (tmp_path / "m.data").unlink()
+    with pytest.raises(LenetTrtError, match=r"keeps weights in m\.data, which is not there"):
+        build(Request(onnx=path, output=tmp_path / "m.engine"))
+
+
+def test_what_to_type_next_can_be_typed(
+    tmp_path: Path, lenet5: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(lenet5, "my net.onnx")
+    assert main(["build", "--onnx", "my net.onnx"]) == 0
+    said = capsys.readouterr().out
+    assert "lenet-trt run 'engines/my net.engine'\n" in said
+    assert "--loadEngine='engines/my net.engine'" in said
 
 
 def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
@@ -253,6 +274,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--minShapes", "images:1x1x28x28"], 2, "needs --optShapes, --maxShapes"),
         (["build", "--workspace", "0"], 2, "positive number of MiB"),
         (["build", "-o", "x.json"], 2, "takes the name .json"),
+        (["build", "-o", "x.onnx"], 2, "the name of a model"),
         (["build", "--fp16", "-o", "."], 2, "such as lenet5-fp16.engine"),
         (["build", "--onnx", "none.onnx"], 1, "does not exist"),
         (["build", "--flavor", "other"], 2, "invalid choice"),
