@@ -80,11 +80,11 @@ def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], 
         return (), "the trace does not name its model: give it with --model"
     if model is None and (path.suffix != ".onnx" or not path.is_file()):
         return (), f"the model {path.name} is not here: give it with --model"
-    if timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
-        if model is None:
-            return (), f"{path.name} has changed since the trace was made: give the model with --model"
-        print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    if model is None and timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
+        return (), f"{path.name} has changed since the trace was made: give the model with --model"
     loaded = load_model(path)
+    if model is not None and timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
+        print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
     open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
     unknown = sorted(open_axes - set(timeline.sizes) - {""})
     if unknown:
@@ -136,8 +136,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, and write no page unless -o is given")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown, and write no page unless -o is given")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON, and write no page unless -o is given")
+    form.add_argument("--markdown", action="store_true", help="print Markdown, and write no page unless -o is given")
 
 
 def command(arguments: argparse.Namespace) -> int:

@@ -471,6 +471,8 @@ def test_a_model_that_was_not_traced_is_warned_of(made: Path, lenet5: Path, caps
         (["t.json", "--optimize", "broken.json"], 1, "wanted what lenet-trt optimize records"),
         (["t.json", "--optimize", "other.json"], 1, "wanted the optimize.json"),
         (["t.json", "--model", "missing.onnx"], 1, "does not exist"),
+        (["t.json", "--model", "."], 1, "is a folder"),
+        (["hashed.json", "--model", "missing.onnx"], 1, "does not exist"),
         (["empty.json"], 1, ""),
     ],
 )
@@ -486,6 +488,8 @@ def test_what_cannot_be_read_is_named(
     (made / "broken.json").write_text("{")
     (made / "other.json").write_text('{"chosen": []}')
     save(Timeline("hand"), made / "empty.json")
+    traced = json.loads((made / "t.json").read_text())
+    (made / "hashed.json").write_text(json.dumps({**traced, "model_sha256": "0" * 64}))
     assert main(["report", *wrong, "--datasheet", "H200"]) == status
     assert said in capsys.readouterr().err
     assert not (made / "report.html").exists()
