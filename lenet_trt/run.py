@@ -112,7 +112,9 @@ def _from_onnx(path: Path, runtime: str, note: str) -> Network:
                 raise
             passed_over.append(f"{'graph' if name == 'graph' else 'ort on the GPU'} cannot ({error})")
             continue
-        found.reason = "; ".join(filter(None, (note, why, *passed_over)))
+        # The note of an engine says it already when there is no GPU.
+        reasons = (note, why, *passed_over) if why not in note else (note, *passed_over)
+        found.reason = "; ".join(filter(None, reasons))
         return found
     raise AssertionError("ort-cpu is always a candidate of auto")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -26,8 +27,8 @@ from lenet_trt.runtimes.protocol import ports
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
 _FATAL = 4  # the least that it says on stderr: its errors come as exceptions too
-# What ONNX Runtime puts before the words that matter.
-_PREFIX = "[ONNXRuntimeError] : "
+# What ONNX Runtime puts before the words that matter: "[ONNXRuntimeError] : 1 : FAIL : ".
+_PREFIX = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : ")
 # ONNX Runtime runs twice before it captures a CUDA graph, and once to capture it.
 _RUNS_TO_CAPTURE = 3
 
@@ -244,4 +245,4 @@ def _told(call: Callable[[], Any]) -> Any:
 
 
 def _words(error: Exception) -> str:
-    return " ".join(str(error).removeprefix(_PREFIX).split())
+    return " ".join(_PREFIX.sub("", str(error), count=1).split())
