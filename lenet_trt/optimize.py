@@ -27,7 +27,7 @@ RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes; None: MODEL.optimized")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes (default: MODEL.optimized)")
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
     parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; tensorrt builds engines")
     parser.add_argument(
@@ -109,6 +109,7 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     from lenet_trt.optimizing.settings import Settings
     from lenet_trt.profiles import inputs_of
 
+    _only_first_axes_open(model)
     dynamic = any(axes and isinstance(axes[0], str) for axes in inputs_of(model).values())
     asked = batches_of(arguments.batch)
     if asked is not None and not dynamic:
@@ -131,6 +132,22 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
         recorder=arguments.recorder,
         flavor=arguments.flavor,
     )
+
+
+def _only_first_axes_open(model: Any) -> None:
+    from lenet_trt.recorders.inputs import shapes_of
+    from lenet_trt.recorders.request import Request
+    from lenet_trt.runtimes.protocol import ports
+
+    inputs = ports(model)[0]
+    try:
+        shapes_of(inputs, Request(model=""))
+    except UsageError as error:
+        described = ", ".join(f"{port.name} [{', '.join(map(str, port.axes))}]" for port in inputs)
+        raise UsageError(
+            f"optimize gives sizes to first axes alone (--batch), and the model takes {described}: "
+            "export it with the other axes fixed"
+        ) from error
 
 
 def _runtime(asked: str, flavor: str) -> str:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt import timeline
 from lenet_trt.cli import main, parser_for
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.evaluate import random_inputs
 from lenet_trt.export import mnist
 from lenet_trt.export.cases import MatMulCase, matmul_onnx
@@ -199,6 +199,22 @@ def test_what_cannot_be_optimized_is_refused(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "file").write_text("")
     assert main(["optimize", str(lenet5), "-o", str(tmp_path / "file")]) == 2
     assert "that is a file; name a folder" in capsys.readouterr().err
+
+
+def test_axes_that_optimize_cannot_size_are_refused_without_advice_that_it_does_not_take(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "width"])
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "g",
+        [value],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "width"])],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    arguments = parser_for("optimize").parse_args([str(path), "--runtime", "ort-cpu"])
+    with pytest.raises(UsageError, match="other axes fixed") as error:
+        settings_from(arguments, load_model(path))
+    assert "--shapes" not in str(error.value)
 
 
 def optimized(costs: dict[str, float], batches: tuple[int, ...], **more: Any) -> Any:
