@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import shlex
 import subprocess
 import sys
@@ -64,6 +65,8 @@ def command(arguments: argparse.Namespace) -> int:
     batches = batches_of(arguments.batch)
     if arguments.png and arguments.output is None:
         raise UsageError("--png says how to write pictures: name a folder with -o")
+    if arguments.output is not None:
+        _make(arguments.output)
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
     compared = _old_records(arguments.compare, names)
     old = {name: load(path) for name, path in compared.items()}
@@ -82,6 +85,16 @@ def command(arguments: argparse.Namespace) -> int:
     record = _measure(name, options)
     _show(name, record, arguments, old.get(name))
     return 1 if STOPPED in record.details else INTERRUPTED if record.interrupted else 0
+
+
+def _make(folder: Path) -> None:
+    """Make the folder now: that it cannot be written should not come out after the measurements."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"-o {folder}: wanted a folder, and it cannot be made: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"-o {folder}: that folder cannot be written")
 
 
 def _asked_for(arguments: argparse.Namespace) -> list[str]:

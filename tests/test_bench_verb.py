@@ -221,3 +221,13 @@ def test_the_commands_and_the_program_of_the_page_work(tmp_path: Path) -> None:
     assert (tmp_path / "bench" / "README.md").is_file()
     for name in set(bench.SUITES) - {"sorting"}:
         assert f"| `{name}` |" in page.read_text()
+
+
+def test_a_folder_that_cannot_be_one_is_told_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["bench", "sweep", "--quick", "--batch", "1", "-o", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr().err
+    assert "wanted a folder" in said
+    assert "opening" not in said
