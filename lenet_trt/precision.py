@@ -14,7 +14,6 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 import onnx
-import onnx_ir
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
@@ -130,6 +129,8 @@ def has_fp32_gemm(model: ModelProto) -> bool:
 
 def _sorted(model: ModelProto) -> ModelProto:
     """Put the nodes in topological order, which the converter does not."""
+    import onnx_ir  # with sympy; only a conversion needs it
+
     intermediate = onnx_ir.from_proto(model)
     intermediate.graph.sort()
     return onnx_ir.to_proto(intermediate)

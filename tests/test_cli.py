@@ -102,6 +102,22 @@ def test_importing_the_package_is_light() -> None:
         assert f"'{heavy}'" not in loaded
 
 
+def test_running_a_network_does_not_wait_for_what_only_conversions_need() -> None:
+    program = "import sys, lenet_trt.inspect, lenet_trt.runtimes.ort; print({'torch', 'sympy'} & {*sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert loaded == "set()\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["inspect", "m.onnx", "--svg", "--json"], ["report", "t.json", "--markdown", "--json"]]
+)
+def test_two_forms_of_output_exclude_each_other(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "not allowed with" in capsys.readouterr().err
+
+
 def test_doctor_tells_what_can_run_here(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
