@@ -45,8 +45,9 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     found = replace(found, details={**found.details, "identity": identity})
     try:
         write_atomic(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode())
-    except LenetTrtError as error:
-        warnings.warn(f"the GPU's ceilings are not kept: {error}", RuntimeWarning, stacklevel=2)
+    except LenetTrtError:
+        advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
+        warnings.warn(f"the GPU's ceilings are not kept: {advice}", RuntimeWarning, stacklevel=2)
     return found
 
 

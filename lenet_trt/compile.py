@@ -163,8 +163,9 @@ def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
     image = _run_nvrtc(kernel, variant, options, path.suffix)
     try:
         write_atomic(path, image)
-    except LenetTrtError as error:
-        warnings.warn(f"compiled kernels are not kept: {error}", RuntimeWarning, stacklevel=4)
+    except LenetTrtError:
+        advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
+        warnings.warn(f"compiled kernels are not kept: {advice}", RuntimeWarning, stacklevel=4)
     return Module(image, target, entry, options)
 
 

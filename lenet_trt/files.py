@@ -112,7 +112,7 @@ def _told(error: OSError) -> str:
 
 def _advice(error: OSError) -> str:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "Free some space or choose another place." if full else "Choose another place."
+    return "Free some space or choose another place with -o." if full else "Choose another place with -o."
 
 
 def cache_dir() -> Path:
