@@ -31,7 +31,6 @@ _PACKAGES = {
 }
 # Programs, and where to get each.
 _TOOLS = {
-    "nvcc": "the CUDA Toolkit (only the C++ plugin library needs it)",
     "trtexec": "the TensorRT archive or Debian package from NVIDIA (pip wheels do not carry it)",
     "tensorrt_rtx": "the TensorRT-RTX SDK archive from NVIDIA (pip wheels do not carry it)",
     "nsys": "Nsight Systems",

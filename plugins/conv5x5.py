@@ -70,15 +70,15 @@ def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray
     return np.moveaxis(sums, -1, 1) + bias[:, None, None]
 
 
-def variants(name: str, quads: Dim) -> tuple[Variant, ...]:
+def variants(name: str, quads: Dim, *, pooled: bool) -> tuple[Variant, ...]:
     """The variants of the kernel ``name``, whose images have that many quads (see conv5x5_quad.cuh) a filter."""
     groups = ceil_div(k, FFMA_FILTERS)
-    wgmma = (_wgmma(f"{name}_wgmma", quads),) if "pool2" in name else ()
+    wgmma = (_wgmma(f"{name}_wgmma", quads),) if pooled else ()
     return (
         *wgmma,
-        _mma("split", f"{name}_split", quads, 75, "fp32", "float accuracy from fp16 tensor cores", split=True),
-        _mma("tensor_core", f"{name}_tensor", quads, 75, "fp16", "fp16 tensor cores"),
-        _mma("tensor_core_bf16", f"{name}_tensor", quads, 80, "bf16", "bfloat16 tensor cores"),
+        _mma("split", f"{name}_split", quads, pooled, 75, "fp32", "float accuracy from fp16 tensor cores", split=True),
+        _mma("tensor_core", f"{name}_tensor", quads, pooled, 75, "fp16", "fp16 tensor cores"),
+        _mma("tensor_core_bf16", f"{name}_tensor", quads, pooled, 80, "bf16", "bfloat16 tensor cores"),
         Variant(
             "ffma",
             Launch(
@@ -120,10 +120,11 @@ def _pooled_pitch() -> Dim:
     return ceil_div(w + 4, 16) * 16 - 4
 
 
-def _mma(name: str, entry: str, quads: Dim, min_sm: int, types: str, note: str, split: bool = False) -> Variant:
+def _mma(
+    name: str, entry: str, quads: Dim, pooled: bool, min_sm: int, types: str, note: str, split: bool = False
+) -> Variant:
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
-    pooled = "pool2" in entry
     halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS_POOLED if pooled else TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
     pitch = _pooled_pitch() if pooled else ceil_div(w - 1, 4) * 4 + 1

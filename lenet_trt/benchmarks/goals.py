@@ -69,7 +69,6 @@ _CONV = (("workload", "ladder conv5x5_bias fp32"),)
 _IN_GPU_MEMORY = (("images", "GPU memory"),)
 _NETWORK = Where("10k", "lenet5 kernel", _IN_GPU_MEMORY)
 _LOOP, _FIRST = "0: loops on one CPU thread", "1: a thread an output"
-_LAYER = Where("ladder", "product", _CONV)
 QUOTED = (
     Quoted(1, "10,000 MNIST images, PyTorch, CPU", 0.30e6, "none", Where("10k", "torch CPU"), _NETWORK),
     Quoted(

@@ -20,7 +20,6 @@ TAKES_ONLY = True
 QUICK_BATCHES = (1, 1024)
 # Of LeNet-5's layers a quick run takes this batch alone.
 QUICK_LAYERS = (1024,)
-SECTIONS = {"lenet5": "LeNet-5", "matmul": "MatMul", "conv": "Conv", "layers": "LeNet-5's layers"}
 
 
 def measure(options: Options) -> Record:

@@ -26,8 +26,6 @@ from lenet_trt.runtimes.torch_shapes import HOST_INPUTS, SHAPES
 
 _OPERATORS = {**LAYERS, **SHAPES}
 _STANDARD = ("", "ai.onnx")
-# Attributes of a plugin node that say which plugin it is.
-_PLUGIN_IDENTITY = ("plugin_version", "plugin_namespace")
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution"),),
     requires=(h >= 5) & (w >= 5),
-    variants=variants("conv5x5_bias", quads=(h - 4) * ceil_div(w - 4, 4)),
+    variants=variants("conv5x5_bias", quads=(h - 4) * ceil_div(w - 4, 4), pooled=False),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

@@ -11,7 +11,7 @@
 // engine (373 us) was faster.
 // Nor was wgmma on the same GPU (predicted 281; medians of 40 launches alternating with this kernel, which took 324 there): 324 at
 // best, sums gathered in shared memory and stored by 16 bytes; 329 to 345 stored from registers, 337 of one without any product;
-// 383 and more by bulk copies of rows padded against bank conflicts, so not aligned to 128 bytes (aligned ones were not tried).
+// 383 and more by bulk copies of rows padded against bank conflicts; without the padding, so aligned to 128 bytes, 408 and more.
 // In that run y alone took 253 by cudaMemset, 266 to 270 by 16-byte stores, 269 to 274 by bulk copies of aligned rows. DRAM is 76%
 // busy in this kernel, the path of loads and stores 61%, tensor cores 33% (ncu): none of them alone is the limit.
 #include "conv5x5_mma.cuh"

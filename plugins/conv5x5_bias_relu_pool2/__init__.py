@@ -24,7 +24,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, k, (h - 4) // 2, (w - 4) // 2), "T", "pooled feature maps"),),
     types=TYPES,
     requires=(h >= 6) & (w >= 6),
-    variants=variants("conv5x5_bias_relu_pool2", quads=((h - 4) // 2) * ((w - 4) // 2)),
+    variants=variants("conv5x5_bias_relu_pool2", quads=((h - 4) // 2) * ((w - 4) // 2), pooled=True),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,
