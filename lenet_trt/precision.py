@@ -70,7 +70,7 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
     except (ValueError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise LenetTrtError(
             f"this model cannot be converted to {precision}: {error}. "
-            "Convert it yourself (NVIDIA ModelOpt's autocast, for one) and pass the result with --onnx."
+            "Convert it yourself (NVIDIA ModelOpt's autocast, for one) and build from the result."
         ) from error
     return converted
 

@@ -57,6 +57,9 @@ class Request:
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that make a request."""
+    parser.add_argument(
+        "model", type=Path, nargs="?", metavar="MODEL", help="the ONNX file to build from (default: the shipped LeNet-5)"
+    )
     precision = parser.add_mutually_exclusive_group()
     for name in PRECISIONS:
         precision.add_argument(
@@ -67,7 +70,6 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
             default=None,
             help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
         )
-    parser.add_argument("--onnx", type=Path, metavar="FILE", help="a model to build instead of the shipped LeNet-5")
     parser.add_argument(
         "--plugins",
         default="none",
@@ -130,7 +132,7 @@ def request_from(arguments: argparse.Namespace) -> Request:
     if arguments.workspace is not None and arguments.workspace < 1:
         raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
     return Request(
-        onnx=arguments.onnx,
+        onnx=arguments.model,
         precision=arguments.precision,
         plugins=arguments.plugins,
         plugin_route=arguments.plugin_route,

@@ -248,7 +248,7 @@ def test_what_to_type_next_can_be_typed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(lenet5, "my net.onnx")
-    assert main(["build", "--onnx", "my net.onnx"]) == 0
+    assert main(["build", "my net.onnx"]) == 0
     said = capsys.readouterr().out
     assert "lenet-trt run 'engines/my net.engine'\n" in said
     assert "--loadEngine='engines/my net.engine'" in said
@@ -276,7 +276,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "-o", "x.json"], 2, "takes the name .json"),
         (["build", "-o", "x.onnx"], 2, "the name of a model"),
         (["build", "--fp16", "-o", "."], 2, "such as lenet5-fp16.engine"),
-        (["build", "--onnx", "none.onnx"], 1, "does not exist"),
+        (["build", "none.onnx"], 1, "does not exist"),
         (["build", "--flavor", "other"], 2, "invalid choice"),
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
         (["build", "--timing-cache", "t.cache"], 2, "times nothing while it builds"),

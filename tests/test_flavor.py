@@ -133,7 +133,7 @@ def test_an_unknown_operator_ends_in_an_error_and_not_in_an_abort(tmp_path: Path
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("some.where", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), tmp_path / "m.onnx")
     answer = subprocess.run(
-        [sys.executable, "-m", "lenet_trt.build", "--onnx", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.engine")],
+        [sys.executable, "-m", "lenet_trt.build", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.engine")],
         capture_output=True,
         text=True,
         check=False,
