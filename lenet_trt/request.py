@@ -58,7 +58,11 @@ class Request:
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that make a request."""
     parser.add_argument(
-        "model", type=Path, nargs="?", metavar="MODEL", help="the ONNX file to build from (default: the shipped LeNet-5)"
+        "model",
+        type=Path,
+        nargs="?",
+        metavar="MODEL",
+        help="the ONNX file to build from (default: the shipped LeNet-5)",
     )
     precision = parser.add_mutually_exclusive_group()
     for name in PRECISIONS:

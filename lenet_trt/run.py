@@ -44,9 +44,7 @@ def load(path: Path | str, runtime: str = "auto", *, trust: bool = False) -> Net
         raise UsageError(f"--runtime {runtime}: wanted one of {', '.join(RUNTIMES)}")
     if path.suffix == ".onnx":
         if runtime == "tensorrt":
-            raise UsageError(
-                f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime"
-            )
+            raise UsageError(f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime")
         return _from_onnx(path, runtime, "")
     return _from_engine(path, runtime, trust)
 
