@@ -26,6 +26,8 @@ _PACKAGES = {
     "torch": "export",
     "cuda-bindings": None,
     "nvidia-cuda-nvrtc": None,
+    "cupti-python": "profile",
+    "nvtx": "profile",
     "pycuda": "pycuda",
     "polygraphy": "polygraphy",
 }
