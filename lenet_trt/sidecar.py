@@ -85,7 +85,9 @@ def read_sidecar(path: Path) -> Sidecar:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise LenetTrtError(f"{path} is missing, so nothing says what its engine is: {fix}") from None
+        raise LenetTrtError(
+            f"{path} is missing, so nothing says what its engine is: {fix} (an ONNX model's name ends in .onnx)"
+        ) from None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise LenetTrtError(f"{path} is not a readable sidecar ({error}): {fix}") from error
     seen = data.get("schema") if isinstance(data, dict) else None
