@@ -1,4 +1,5 @@
-// Device helpers that several kernels share: storage type <-> float, NaN-propagating max, 16-byte and streaming accesses.
+// Device helpers that several kernels share: storage type <-> float, NaN-propagating max, 16-byte and streaming accesses,
+// addresses in shared memory, sums over lanes.
 //
 // Everything here compiles for sm_75 and newer, with NVRTC and with nvcc. Kernels keep numbers in the storage type T of
 // their arguments (float, __half or __nv_bfloat16) and do arithmetic in float.
@@ -116,6 +117,11 @@ __device__ __forceinline__ Pack16<T> load16(const T* address) {
 template <typename T>
 __device__ __forceinline__ Pack16<T> load16_streaming(const T* address) {
   return pack_from_bits<T>(__ldcs(reinterpret_cast<const uint4*>(address)));
+}
+
+// An address in shared memory, as PTX takes it.
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
 // ---- warp sums ---------------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   __shared__ MagnitudeRange ranges[Plan::kWarps];
   uint4* const fragments = shared;
   unsigned* const pairs = reinterpret_cast<unsigned*>(fragments + Plan::kFragmentBytes / 16);
-  const unsigned pairs_address = static_cast<unsigned>(__cvta_generic_to_shared(pairs));
+  const unsigned pairs_address = shared_address(pairs);
   auto* const staged = reinterpret_cast<typename Plan::T*>(pairs + Plan::kPairBytes / 4);
 
   const int tiles = ceil_div(n, Plan::kImages);

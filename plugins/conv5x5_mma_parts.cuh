@@ -80,7 +80,7 @@ __device__ __forceinline__ void fetch_tile(typename Plan::T* staged, const typen
   constexpr bool kAsynchronous = false;
 #endif
   if constexpr (kAsynchronous) {
-    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(staged));
+    const unsigned to = shared_address(staged);
     const char* from = reinterpret_cast<const char*>(x);
     for (int i = threadIdx.x * kWidth; i < images * kImageBytes; i += Plan::kThreads * kWidth) {
       copy_async<kWidth>(to + i, from + i);

@@ -152,7 +152,7 @@ __device__ __forceinline__ void conv5x5_by_wgmma(const float* __restrict__ x, co
   unsigned char* const columns = reinterpret_cast<unsigned char*>(shared);
   unsigned* const pairs = reinterpret_cast<unsigned*>(columns + Plan::kFilterBytes);
   float* const staged = reinterpret_cast<float*>(pairs + Plan::kPairBytes / 4);
-  const unsigned columns_address = static_cast<unsigned>(__cvta_generic_to_shared(columns));
+  const unsigned columns_address = shared_address(columns);
   const unsigned pairs_address = columns_address + Plan::kFilterBytes;
 
   int image = static_cast<int>(static_cast<long long>(n) * blockIdx.x / gridDim.x);

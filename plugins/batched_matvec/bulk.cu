@@ -26,10 +26,6 @@ constexpr int kRowsPerBlock = kGroups * kRows;
 static_assert(sizeof(T) == 2 && kLength == 64, "measured for these rows alone; other types and lengths go to kernel.cu");
 static_assert(LAUNCH_THREADS == kThreads, "the declaration launches another block");
 
-__device__ __forceinline__ unsigned shared_address(const void* address) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(address));
-}
-
 // Begins the copy of so many bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. Called by one thread.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");

@@ -40,10 +40,6 @@ namespace lenet5 {
 
 // ---- cluster and mbarrier, as PTX ------------------------------------------------------------------------------------
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
 __device__ __forceinline__ unsigned remote_address(unsigned local, unsigned rank) {
   unsigned remote;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));

@@ -16,12 +16,8 @@ __device__ __forceinline__ int warp_of(int thread) { return __shfl_sync(kFullWar
 
 // ---- instructions ------------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-}
-
-// Back again. Addresses in shared memory are computed as 32-bit numbers and become pointers where they are used: NVRTC's pointers
-// into shared memory have 64 bits (nvcc's 32), which takes two registers each and a conversion for every index.
+// The way back from shared_address. Addresses in shared memory are computed as 32-bit numbers and become pointers where they are
+// used: NVRTC's pointers into shared memory have 64 bits (nvcc's 32), which takes two registers each and a conversion for every index.
 template <typename T>
 __device__ __forceinline__ T* at(unsigned address) {
   return static_cast<T*>(__cvta_shared_to_generic(address));
