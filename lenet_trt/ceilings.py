@@ -8,7 +8,6 @@ import json
 import re
 import sys
 import uuid
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -18,7 +17,7 @@ from typing import Any
 from lenet_trt.device import ask, current_context, driver
 from lenet_trt.environment import environment
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import cache_dir, write_atomic
+from lenet_trt.files import cache_dir, keep
 from lenet_trt.floors import Ceilings
 
 SCHEMA = 1
@@ -43,11 +42,7 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     print(f"measuring what the {identity['gpu']} can do (once; some seconds)", file=sys.stderr, flush=True)
     found = measure(str(identity["gpu"]))
     found = replace(found, details={**found.details, "identity": identity})
-    try:
-        write_atomic(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode())
-    except LenetTrtError:
-        advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
-        warnings.warn(f"the GPU's ceilings are not kept: {advice}", RuntimeWarning, stacklevel=2)
+    keep(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode(), "the GPU's ceilings")
     return found
 
 

@@ -12,7 +12,6 @@ import importlib.util
 import math
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -22,7 +21,7 @@ from typing import Any
 from lenet_trt.bind import Specialized
 from lenet_trt.dims import Constant
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import cache_dir, write_atomic
+from lenet_trt.files import cache_dir, keep
 from lenet_trt.kernel import Kernel, Variant
 from lenet_trt.nvrtc import INSTALL, Compiler, ask, bindings, check, compiler, loaded_compiler
 from lenet_trt.registry import plugins_dir
@@ -161,11 +160,7 @@ def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
         with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
             return Module(path.read_bytes(), target, entry, options)
     image = _run_nvrtc(kernel, variant, options, path.suffix)
-    try:
-        write_atomic(path, image)
-    except LenetTrtError:
-        advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
-        warnings.warn(f"compiled kernels are not kept: {advice}", RuntimeWarning, stacklevel=4)
+    keep(path, image, "compiled kernels")
     return Module(image, target, entry, options)
 
 

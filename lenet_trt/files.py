@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,15 @@ def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` to ``path`` so that no reader ever sees a part of it."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def keep(path: Path, data: bytes, what: str) -> None:
+    """Write what can be made again into the cache; a warning says where that cannot be."""
+    try:
+        write_atomic(path, data)
+    except LenetTrtError:
+        advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
+        warnings.warn(f"{what} are not kept: {advice}", RuntimeWarning, stacklevel=3)
 
 
 @contextmanager
