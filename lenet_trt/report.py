@@ -80,10 +80,11 @@ def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], 
         return (), "the trace does not name its model: give it with --model"
     if model is None and (path.suffix != ".onnx" or not path.is_file()):
         return (), f"the model {path.name} is not here: give it with --model"
-    if model is None and timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
+    changed = bool(timeline.model_sha256) and path.is_file() and sha256_file(path) != timeline.model_sha256
+    if changed and model is None:
         return (), f"{path.name} has changed since the trace was made: give the model with --model"
     loaded = load_model(path)
-    if model is not None and timeline.model_sha256 and sha256_file(path) != timeline.model_sha256:
+    if changed:
         print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
     open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
     unknown = sorted(open_axes - set(timeline.sizes) - {""})
