@@ -48,6 +48,13 @@ ABOUT = {
 }
 
 
+def of_one_node(op: str, axes: list[int | str]) -> onnx.ModelProto:
+    """y = op(x), float32 [*axes]."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, axes) for name in "xy")
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], name=op.lower())], "graph", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small MatMul optimized by ONNX Runtime on the CPU, where the plugin node is what it replaced: never faster."""
@@ -113,16 +120,7 @@ def test_an_interrupted_command_says_how_to_go_on(
 
 
 def test_a_model_that_no_kernel_fits_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("Sin", ["x"], ["y"], name="sin")],
-        "sin",
-        [value("x", TensorProto.FLOAT, [3])],
-        [value("y", TensorProto.FLOAT, [3])],
-    )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "sin.onnx"
-    )
+    onnx.save(of_one_node("Sin", [3]), tmp_path / "sin.onnx")
     assert main(["optimize", str(tmp_path / "sin.onnx"), "--runtime", "ort-cpu", "-o", str(tmp_path / "out")]) == 0
     assert "the model stays as it is" in capsys.readouterr().out
     assert (tmp_path / "out" / "optimize.md").is_file()
@@ -202,15 +200,8 @@ def test_what_cannot_be_optimized_is_refused(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_axes_that_optimize_cannot_size_are_refused_without_advice_that_it_does_not_take(tmp_path: Path) -> None:
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "width"])
-    graph = helper.make_graph(
-        [helper.make_node("Relu", ["x"], ["y"])],
-        "g",
-        [value],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "width"])],
-    )
     path = tmp_path / "m.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(of_one_node("Relu", ["n", "width"]), path)
     arguments = parser_for("optimize").parse_args([str(path), "--runtime", "ort-cpu"])
     with pytest.raises(UsageError, match="other axes fixed") as error:
         settings_from(arguments, load_model(path))
@@ -351,13 +342,6 @@ def test_the_gate() -> None:
 
 @needs_torch
 def test_a_reference_that_cannot_be_computed_says_why() -> None:
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node("Celu", ["x"], ["y"], name="odd")],
-        "g",
-        [value("x", TensorProto.FLOAT, [1])],
-        [value("y", TensorProto.FLOAT, [1])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = of_one_node("Celu", [1])
     with pytest.raises(LenetTrtError, match="Celu"):
         gate.reference(model, [np.zeros(1, np.float32)])
