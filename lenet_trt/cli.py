@@ -1,4 +1,4 @@
-"""The command line ``lenet-trt VERB``: a thin layer over one module a verb."""
+"""The command line ``lenet-trt VERB``: a thin layer over one folder a verb."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from collections.abc import Sequence
 from lenet_trt import __version__
 from lenet_trt.errors import LenetTrtError
 
-# verb -> (module with add_arguments() and command(), what it does)
+# verb -> summary; lenet_trt/VERB/__main__.py has add_arguments() and command()
 VERBS = {
-    "train": ("lenet_trt.train", "train LeNet-5 on MNIST and write its weights"),
-    "export": ("lenet_trt.export.__main__", "write LeNet-5, the MatMul or the Conv case as ONNX"),
-    "fuse": ("lenet_trt.fuse", "put plugin nodes into an ONNX file where kernels compute the same"),
-    "build": ("lenet_trt.build", "build a TensorRT engine from ONNX"),
-    "profile": ("lenet_trt.profile", "trace a network, or read a trace: what the GPU and the host did, and when"),
-    "run": ("lenet_trt.run", "classify images with an engine, an ONNX or a fused ONNX file"),
-    "bench": ("lenet_trt.bench", "measure kernels, networks and backends: tables, records and pictures"),
-    "roofline": ("lenet_trt.roofline", "say what each node has to do and how long the hardware would need"),
-    "report": ("lenet_trt.report", "say on one page where the time of a traced run went"),
-    "optimize": ("lenet_trt.optimize", "put plugins in the place of layers that lose time, and prove it"),
-    "plugins": ("lenet_trt.plugins.__main__", "list the kernels: what each replaces, its types, targets and gain"),
-    "check": ("lenet_trt.check", "say whether a kernel is what its declaration says"),
-    "inspect": ("lenet_trt.inspect", "say what is in an engine or an ONNX file"),
-    "doctor": ("lenet_trt.doctor", "say what can run on this machine and what to install"),
+    "train": "train LeNet-5 on MNIST and write its weights",
+    "export": "write LeNet-5, the MatMul or the Conv case as ONNX",
+    "fuse": "put plugin nodes into an ONNX file where kernels compute the same",
+    "build": "build a TensorRT engine from ONNX",
+    "profile": "trace a network, or read a trace: what the GPU and the host did, and when",
+    "run": "classify images with an engine, an ONNX or a fused ONNX file",
+    "bench": "measure kernels, networks and backends: tables, records and pictures",
+    "roofline": "say what each node has to do and how long the hardware would need",
+    "report": "say on one page where the time of a traced run went",
+    "optimize": "put plugins in the place of layers that lose time, and prove it",
+    "plugins": "list the kernels: what each replaces, its types, targets and gain",
+    "check": "say whether a kernel is what its declaration says",
+    "inspect": "say what is in an engine or an ONNX file",
+    "doctor": "say what can run on this machine and what to install",
 }
 
 
@@ -40,8 +40,8 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 
 def parser_for(verb: str) -> argparse.ArgumentParser:
     """Build the argument parser of one verb, importing that verb's module alone."""
-    module_name, summary = VERBS[verb]
-    module = importlib.import_module(module_name)
+    module = importlib.import_module(f"lenet_trt.{verb}.__main__")
+    summary = VERBS[verb]
     parser = argparse.ArgumentParser(
         prog=f"lenet-trt {verb}",
         description=summary[0].upper() + summary[1:] + ".",
@@ -95,7 +95,7 @@ def _top_level(arguments: list[str]) -> int:
         prog="lenet-trt",
         description="LeNet-5 on TensorRT: engines, hand-written plugins, and where the time goes.",
         epilog="verbs:\n"
-        + "\n".join(f"  {verb:<{width}}  {summary}" for verb, (_, summary) in VERBS.items())
+        + "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
         + "\n\nlenet-trt VERB --help says more; python -m lenet_trt.VERB is the same.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.benchmarks.gains import gains
-from lenet_trt.benchmarks.record import load
+from lenet_trt.bench.gains import gains
+from lenet_trt.bench.record import load
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
-from lenet_trt.registry import kernels, plugins_dir
+from lenet_trt.kernel.registry import kernels, plugins_dir
 
 # Records of `lenet-trt bench kernels`, a folder a GPU; they are in the repository, not in the package.
 RESULTS = "docs/results"

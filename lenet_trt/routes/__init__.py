@@ -1,1 +1,1 @@
-"""The ways by which a declared kernel reaches a runtime, one module a route."""
+"""The import path of ``lenet_trt.routes.torch_op``, which docs/write-a-plugin.md names."""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from lenet_trt.device import Buffer, ask, driver
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.driver import Buffer, ask, driver
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import numpy_dtype
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import DeviceArray, RawStream, Shape, own_array
 
 

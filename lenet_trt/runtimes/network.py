@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port
 from lenet_trt.runtimes.libraries import Library, library_of
 from lenet_trt.runtimes.on_device import OnDevice, Prepared, single
-from lenet_trt.runtimes.protocol import IMAGE_DTYPE, DeviceRuntime, HostRuntime, Port
+from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 
 _PIXEL_MAX = 255
 

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.device import Stream, ask, current_context, driver, freed_with
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.driver import Stream, ask, current_context, driver, freed_with
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import ONE_CONTEXT, DeviceArray, check_memory, own_array, raw_stream
 from lenet_trt.runtimes.libraries import Library, library_of
 from lenet_trt.runtimes.protocol import Call, DeviceRuntime

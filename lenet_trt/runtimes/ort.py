@@ -17,12 +17,12 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
-from lenet_trt.device import Stream, ask, driver, freed_with
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.driver import Stream, ask, driver, freed_with
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.precision import emulated, kinds_of
+from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.ports import ports
+from lenet_trt.onnx_model.precision import emulated, kinds_of
 from lenet_trt.runtimes.arrays import DeviceArray
-from lenet_trt.runtimes.protocol import ports
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"

@@ -3,64 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.errors import LenetTrtError
-from lenet_trt.model import dtype_of
-from lenet_trt.profiles import Axes, axes_of, inputs_of
+from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray
-
-IMAGE_DTYPE = "uint8"
-_IMAGE_RANK = 4
-
-
-@dataclass(frozen=True)
-class Port:
-    """An input or output of a network: an axis is an int where its size is fixed, a name where it may vary."""
-
-    name: str
-    dtype: str
-    axes: Axes
-
-    def takes_images(self) -> bool:
-        """Whether uint8 images can stand for it: they are divided by 255, on the device where the network is."""
-        return len(self.axes) == _IMAGE_RANK and self.dtype in ("float32", "float16", "bfloat16")
-
-    def check(self, shape: Sequence[int], dtype: str, *, images: bool = True) -> None:
-        """Refuse what the network does not take; ``images``: uint8 is taken where ``takes_images``.
-
-        Raises:
-            LenetTrtError: another type or shape; says what to do about the usual mistakes.
-        """
-        wanted = f"{self.name} {self.dtype} [{', '.join(map(str, self.axes))}]"
-        images = images and self.takes_images()
-        if dtype != self.dtype and not (dtype == IMAGE_DTYPE and images):
-            also = ", or uint8 images" if images else ""
-            raise LenetTrtError(f"{self.name} is {dtype}; wanted {wanted}{also}: convert it")
-        fits = len(shape) == len(self.axes) and all(
-            isinstance(axis, str) or axis == size for axis, size in zip(self.axes, shape, strict=True)
-        )
-        if not fits:
-            missing = len(shape) == len(self.axes) - 1
-            raise LenetTrtError(
-                f"{self.name} has shape {list(shape)}; wanted {wanted}"
-                + (": add a batch axis, x[None]" if missing else "")
-            )
-
-
-def ports(model: onnx.ModelProto) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """The inputs and outputs that an ONNX model declares."""
-    names = inputs_of(model)
-    inputs = [value for value in model.graph.input if value.name in names]
-    return tuple(map(_port, inputs)), tuple(map(_port, model.graph.output))
-
-
-def _port(value: onnx.ValueInfoProto) -> Port:
-    return Port(value.name, dtype_of(value), axes_of(value))
 
 
 class HostRuntime(Protocol):

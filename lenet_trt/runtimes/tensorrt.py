@@ -12,19 +12,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.compile import source_sha256
-from lenet_trt.device import Stream, current_context
-from lenet_trt.engine import error_log
+from lenet_trt.cuda.compile import source_sha256
+from lenet_trt.cuda.driver import Stream, current_context
+from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, sha256_bytes, write_atomic
-from lenet_trt.flavor import Flavor, select
-from lenet_trt.gpu import first_gpu, gpus
-from lenet_trt.registry import kernel, kernels
-from lenet_trt.routes import plugin_v3
+from lenet_trt.kernel.registry import kernel, kernels
+from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
-from lenet_trt.runtimes.protocol import Port
-from lenet_trt.sidecar import Sidecar
-from lenet_trt.vouch import flavor_of, obstacle
+from lenet_trt.tensorrt.engine import error_log
+from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.routes import plugin_v3
+from lenet_trt.tensorrt.sidecar import Sidecar
+from lenet_trt.tensorrt.vouch import flavor_of, obstacle
 
 
 class TensorRt:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from lenet_trt.bind import Shape
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.pattern import Pattern, Views
 
 _UNKNOWN = -1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt.device import context_lost
-from lenet_trt.gpu import gpus
+from lenet_trt.cuda.driver import context_lost
+from lenet_trt.cuda.gpus import gpus
 
 HERE = Path(__file__).parent
 

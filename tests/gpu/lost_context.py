@@ -10,8 +10,8 @@ import onnx
 from onnx import TensorProto, helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.pattern import DOMAIN
-from lenet_trt.run import load
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.runtimes.load import load
 
 VALUE = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in ("a", "d")]
 OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)]

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt import registry
-from lenet_trt.bind import Bound
-from lenet_trt.cases import SEED, bounds, expected_outputs, kernel_inputs, plain_inputs
-from lenet_trt.device import Buffer, Stream, current_context
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.driver import Buffer, Stream, current_context
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.routes import plugin_v3
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.examples import SEED, bounds, expected_outputs, kernel_inputs, plain_inputs
+from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.tensorrt.routes import plugin_v3
 from tensorrt_stubs import load_bindings
 
 trt = load_bindings()

@@ -7,14 +7,14 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from lenet_trt.benchmarks import sweep, ten_thousand
-from lenet_trt.benchmarks.backends.listed import BACKENDS, NAIVE, backend
-from lenet_trt.benchmarks.backends.naive import Naive
-from lenet_trt.benchmarks.backends.on_gpu import OnGpu, stream
-from lenet_trt.benchmarks.backends.protocol import TOLERANCES, Backend, Session, mnist
-from lenet_trt.benchmarks.suite import Options
-from lenet_trt.cases import relative_error
+from lenet_trt.bench import sweep, ten_thousand
+from lenet_trt.bench.backends.listed import BACKENDS, NAIVE, backend
+from lenet_trt.bench.backends.naive import Naive
+from lenet_trt.bench.backends.on_gpu import OnGpu, stream
+from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, Session, mnist
+from lenet_trt.bench.suite import Options
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.examples import relative_error
 
 ON_GPU = [each for each in BACKENDS if each.place == "GPU"]
 # Of these, a machine may have none; the others need what this toolkit needs on a GPU.

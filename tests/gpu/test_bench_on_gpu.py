@@ -9,14 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from lenet_trt.benchmarks import ladder, peers, workloads  # noqa: E402
-from lenet_trt.benchmarks.gains import PRODUCT  # noqa: E402
-from lenet_trt.benchmarks.gains import workloads as measured  # noqa: E402
-from lenet_trt.benchmarks.record import Record, as_json, parse  # noqa: E402
-from lenet_trt.benchmarks.suite import Options, recording  # noqa: E402
-from lenet_trt.benchmarks.workload import Workload, run  # noqa: E402
-from lenet_trt.floors import Ceilings  # noqa: E402
-from lenet_trt.timing import Plan  # noqa: E402
+from lenet_trt.bench import ladder, peers, workloads  # noqa: E402
+from lenet_trt.bench.gains import PRODUCT  # noqa: E402
+from lenet_trt.bench.gains import workloads as measured  # noqa: E402
+from lenet_trt.bench.record import Record, as_json, parse  # noqa: E402
+from lenet_trt.bench.suite import Options, recording  # noqa: E402
+from lenet_trt.bench.workload import Workload, run  # noqa: E402
+from lenet_trt.cuda.timing import Plan  # noqa: E402
+from lenet_trt.floors.floor import Ceilings  # noqa: E402
 
 # Figures of no GPU: floors are only carried along here.
 CEILINGS = Ceilings("G", "datasheet", 4e12, 4e12, 4e12, {"fp32": 5e13, "fp16": 7e14}, 2.5)

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lenet_trt import ceilings
-from lenet_trt.cases import Case, bounds, plain_inputs
-from lenet_trt.ceilings_kernels import CHECKED, FMA, READ
-from lenet_trt.ceilings_kernels.ways import bounded_factors
-from lenet_trt.datasheet import entry_for
-from lenet_trt.device import Buffer, Stream
-from lenet_trt.floors import Ceilings
-from lenet_trt.gpu_checks import Rig
-from lenet_trt.launch import prepare
+from lenet_trt.check.gpu_checks import Rig
+from lenet_trt.cuda.driver import Buffer, Stream
+from lenet_trt.cuda.launch import prepare
+from lenet_trt.floors import ceilings
+from lenet_trt.floors.ceilings_kernels import CHECKED, FMA, READ
+from lenet_trt.floors.ceilings_kernels.ways import bounded_factors
+from lenet_trt.floors.datasheet import entry_for
+from lenet_trt.floors.floor import Ceilings
+from lenet_trt.kernel.examples import Case, bounds, plain_inputs
 
 # What is measured is below the peak of the data sheet; clocks above the stated boost clock may pass it by a little.
 LEAST_SHARE, LARGEST_SHARE = 0.5, 1.05

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt import registry
-from lenet_trt.cases import Case, cases
+from lenet_trt.check.gpu_checks import run_check
 from lenet_trt.cli import main
-from lenet_trt.device import current_context
-from lenet_trt.gpu_checks import run_check
+from lenet_trt.cuda.driver import current_context
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import Case, cases
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 NAME = "matmul_act_rowsum"
@@ -75,8 +75,8 @@ def test_a_broken_kernel_is_found(broken: Broken, check: str, old: str, new: str
 
 
 def test_a_launch_that_cannot_be_captured_is_found(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lenet_trt.device import Buffer
-    from lenet_trt.launch import Launcher
+    from lenet_trt.cuda.driver import Buffer
+    from lenet_trt.cuda.launch import Launcher
 
     launch = Launcher.__call__
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt import registry
-from lenet_trt.cases import Case, cases
-from lenet_trt.device import current_context
-from lenet_trt.gpu import gpus
-from lenet_trt.gpu_checks import CHECKS, run_check
-from lenet_trt.kernel import Kernel
+from lenet_trt.check.gpu_checks import CHECKS, run_check
+from lenet_trt.cuda.driver import current_context
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.examples import Case, cases
 
 # Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
 EXERCISE = registry.load(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lenet_trt import launch, registry
-from lenet_trt.cases import Case, cases
-from lenet_trt.device import current_context
+from lenet_trt.check.gpu_checks import Rig
+from lenet_trt.cuda import launch
+from lenet_trt.cuda.driver import current_context
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.gpu_checks import Rig
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import Case, cases
 
 EXERCISE = registry.load(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
 
@@ -38,7 +39,7 @@ def test_the_first_launch_may_be_in_a_capture() -> None:
 
 def test_a_context_that_is_begun_early_is_the_one_that_is_used() -> None:
     program = (
-        "from lenet_trt.device import *; import numpy as np; threads = [begin_context(), begin_context(99)];"
+        "from lenet_trt.cuda.driver import *; import numpy as np; threads = [begin_context(), begin_context(99)];"
         "buffer = Buffer(8); buffer.write(np.arange(8, dtype=np.uint8)); [thread.join() for thread in threads];"
         "handle = ask(driver().cuCtxGetCurrent(), ''); primary = ask(driver().cuDevicePrimaryCtxRetain(0), '');"
         "print(buffer.read().tolist(), int(handle) == int(primary))"

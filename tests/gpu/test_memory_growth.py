@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 from lenet_trt.export.lenet5 import SHIPPED  # noqa: E402
 from lenet_trt.export.mnist import network_input  # noqa: E402
 from lenet_trt.export.mnist import test_set as mnist_test_set  # noqa: E402
-from lenet_trt.fuse import fuse  # noqa: E402
-from lenet_trt.run import load  # noqa: E402
-from lenet_trt.throughput import measure  # noqa: E402
+from lenet_trt.fuse.stage import fuse  # noqa: E402
+from lenet_trt.run.throughput import measure  # noqa: E402
+from lenet_trt.runtimes.load import load  # noqa: E402
 from own_gpu_memory import device_bytes, kept_by_torch_a_capture, resident_bytes  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")

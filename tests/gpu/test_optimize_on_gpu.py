@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lenet_trt.build.evaluate import random_inputs
 from lenet_trt.cli import main
-from lenet_trt.evaluate import random_inputs
 from lenet_trt.export.cases import ConvCase, MatMulCase, conv_onnx, matmul_onnx
-from lenet_trt.model import load_model
-from lenet_trt.profiles import Shape
-from lenet_trt.run import load
+from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.onnx_model.read import load_model
+from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.ort import runner
 
 pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tensorrt_stubs
-from lenet_trt import registry
+from lenet_trt.kernel import registry
 
 
 @pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))

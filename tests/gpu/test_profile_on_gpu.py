@@ -15,11 +15,11 @@ from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export.cases import MatMulCase, matmul_model
 from lenet_trt.export.lenet5 import SHIPPED
-from lenet_trt.fuse import fuse
-from lenet_trt.profile import profile_model
-from lenet_trt.recorders import nsys
-from lenet_trt.recorders.request import RecorderError
-from lenet_trt.timeline import Timeline, load
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.profile import nsys
+from lenet_trt.profile.request import RecorderError
+from lenet_trt.profile.stage import profile_model
+from lenet_trt.trace.timeline import Timeline, load
 
 ITERATIONS = 5
 

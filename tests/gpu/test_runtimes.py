@@ -18,22 +18,23 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[gpu]'")
 
-from lenet_trt.cases import relative_error  # noqa: E402
 from lenet_trt.cli import main  # noqa: E402
-from lenet_trt.device import Buffer  # noqa: E402
+from lenet_trt.cuda.driver import Buffer  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.export.cases import ConvCase, MatMulCase, conv_model, matmul_model  # noqa: E402
 from lenet_trt.export.lenet5 import SHIPPED  # noqa: E402
 from lenet_trt.export.mnist import network_input  # noqa: E402
 from lenet_trt.export.mnist import test_set as mnist_test_set  # noqa: E402
-from lenet_trt.fuse import fuse, plugin_nodes  # noqa: E402
-from lenet_trt.precision import convert  # noqa: E402
-from lenet_trt.run import load  # noqa: E402
+from lenet_trt.fuse.stage import fuse  # noqa: E402
+from lenet_trt.kernel.examples import relative_error  # noqa: E402
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes  # noqa: E402
+from lenet_trt.onnx_model.precision import convert  # noqa: E402
+from lenet_trt.run.throughput import _Pipeline, measure  # noqa: E402
 from lenet_trt.runtimes.arrays import DeviceArray  # noqa: E402
-from lenet_trt.runtimes.graph import GraphRuntime  # noqa: E402
+from lenet_trt.runtimes.graph.runtime import GraphRuntime  # noqa: E402
+from lenet_trt.runtimes.graph.torch_program import TorchProgram  # noqa: E402
+from lenet_trt.runtimes.load import load  # noqa: E402
 from lenet_trt.runtimes.network import Network  # noqa: E402
-from lenet_trt.runtimes.torch_program import TorchProgram  # noqa: E402
-from lenet_trt.throughput import _Pipeline, measure  # noqa: E402
 from own_gpu_memory import device_bytes, kept_by_torch_a_capture, resident_bytes  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from lenet_trt.environment import clocks, environment
-from lenet_trt.timing import Plan, Timed, time_in_turns
+from lenet_trt.cuda.environment import clocks, environment
+from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
 
 torch = pytest.importorskip("torch")
 CYCLES = 200_000

@@ -9,11 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[gpu]'")
 
-from lenet_trt import registry  # noqa: E402
-from lenet_trt.bind import Bound  # noqa: E402
-from lenet_trt.cases import bounds, expected_outputs, kernel_inputs, plain_inputs, relative_error  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
-from lenet_trt.routes.torch_op import op  # noqa: E402
+from lenet_trt.kernel import registry  # noqa: E402
+from lenet_trt.kernel.bind import Bound  # noqa: E402
+from lenet_trt.kernel.examples import bounds, expected_outputs, kernel_inputs, plain_inputs, relative_error  # noqa: E402
+from lenet_trt.runtimes.graph.torch_op import op  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
 

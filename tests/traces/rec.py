@@ -89,7 +89,7 @@ def popping(module: torch.nn.Module, arguments: Any, output: Any) -> None:
 
 
 def graph(path: str, inside: bool) -> None:
-    from lenet_trt.run import load
+    from lenet_trt.runtimes.load import load
 
     network = load(path, runtime="graph")
     program = network.on_device._program

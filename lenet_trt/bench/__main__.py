@@ -1,0 +1,202 @@
+"""The bench verb: measure suites on this machine; a table, a record as JSON and CSV, and a picture of each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lenet_trt.batches import add_batches, batches_of
+from lenet_trt.bench.suites import SUITES, notes, suite
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import write_atomic
+
+if TYPE_CHECKING:
+    from lenet_trt.bench.record import Record
+    from lenet_trt.bench.suite import Options
+
+INTERRUPTED = 130
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    listed = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUITES.items())
+    parser.add_argument("suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all")
+    parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
+    add_batches(parser, "these batch sizes (default: the suite's)")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="of kernels and ladder, workloads with this in their name"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
+    )
+    parser.add_argument("--png", action="store_true", help="with -o: pictures as PNG instead of SVG")
+    parser.add_argument("--json", action="store_true", help="print the records as JSON, one after the other")
+    parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="OLD",
+        help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
+    )
+    parser.add_argument("--commit", metavar="ID", help="the commit that is measured, where git cannot tell")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Measure the suites one after the other."""
+    from lenet_trt.bench.record import load
+    from lenet_trt.bench.suite import STOPPED, Options
+
+    batches = batches_of(arguments.batch)
+    if arguments.png and arguments.output is None:
+        raise UsageError("--png says how to write pictures: name a folder with -o")
+    if arguments.output is not None:
+        _make(arguments.output)
+    names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
+    compared = _old_records(arguments.compare, names)
+    old = {name: load(path) for name, path in compared.items()}
+    if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
+        raise UsageError(f"--only is for kernels and ladder, and {deaf[0]} is measured as well")
+    if len(names) > 1:
+        return _each_alone(names, arguments, compared)
+    (name,) = names
+    options = Options(
+        quick=arguments.quick,
+        batches=batches,
+        command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
+        only=tuple(arguments.only),
+        commit=arguments.commit,
+    )
+    record = _measure(name, options)
+    _show(name, record, arguments, old.get(name))
+    return 1 if STOPPED in record.details else INTERRUPTED if record.interrupted else 0
+
+
+def _make(folder: Path) -> None:
+    """Make the folder now: that it cannot be written should not come out after the measurements."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"-o {folder}: wanted a folder, and it cannot be made: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"-o {folder}: that folder cannot be written")
+
+
+def _asked_for(arguments: argparse.Namespace) -> list[str]:
+    """The options that decide what is measured; what is done with the figures is left out."""
+    words = ["--quick"] if arguments.quick else []
+    for option, values in (("--batch", arguments.batch), ("--only", arguments.only)):
+        words += [option, *map(str, values)] if values else []
+    return words
+
+
+def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: Mapping[str, Path]) -> int:
+    """Measure each suite in a process of its own: what one sets, or leaves in the GPU's memory, is not in the next."""
+    common = _asked_for(arguments)
+    for option, value in (("--output", arguments.output), ("--commit", arguments.commit)):
+        common += [option, str(value)] if value is not None else []
+    common += [f"--{flag}" for flag in ("png", "json") if getattr(arguments, flag)]
+    safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []
+    status = 0
+    for name in names:
+        against = ["--compare", str(compared[name])] if name in compared else []
+        words = [sys.executable, *safe_path, "-m", "lenet_trt.bench", name, *common, *against]
+        sys.stdout.flush()
+        answer = _finished(subprocess.Popen(words))
+        if answer == INTERRUPTED:
+            return answer
+        status = answer or status
+    return status
+
+
+def _finished(process: subprocess.Popen[bytes]) -> int:
+    """Wait for it to end; on Ctrl-C, of which it hears as well, until it has kept what it measured."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def _old_records(path: Path | None, names: Sequence[str]) -> dict[str, Path]:
+    """The record to compare each suite with."""
+    if path is None:
+        return {}
+    if path.is_dir():
+        found = {name: path / f"{name}.json" for name in names if (path / f"{name}.json").is_file()}
+        if not found:
+            raise UsageError(f"--compare {path}: it has no {' or '.join(f'{name}.json' for name in names)}")
+        return found
+    if len(names) > 1:
+        raise UsageError(f"--compare {path} is one record, and {len(names)} suites are measured: name a folder")
+    return {names[0]: path}
+
+
+def _measure(name: str, options: Options) -> Record:
+    record: Record = suite(name).measure(options)
+    if not record.rows and not record.interrupted:
+        raise LenetTrtError(f"the suite {name} measured nothing")
+    return record
+
+
+def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record | None) -> None:
+    from lenet_trt.bench.compare import compare
+    from lenet_trt.bench.record import as_json
+    from lenet_trt.bench.tables import warnings
+
+    # Before anything else: what was measured must be on disk when a comparison is refused.
+    written = write(name, record, arguments.output, "png" if arguments.png else "svg") if arguments.output else []
+    for warning in warnings(record):
+        print(f"warning: {name}: {warning}", file=sys.stderr)
+    if arguments.json:
+        print(as_json(record), end="")
+    else:
+        print(text(name, record))
+    for path in written:
+        print(path, file=sys.stderr if arguments.json else sys.stdout)
+    if old is not None:
+        comparison = compare(old, record)
+        for warning in comparison.warnings:
+            print(f"warning: {name}: {warning}", file=sys.stderr)
+        said = "\n".join(["", f"{name}, since {old.date}:", *comparison.lines()])
+        print(said, file=sys.stderr if arguments.json else sys.stdout)
+
+
+def text(name: str, record: Record) -> str:
+    """The record as a table with what it was measured on, and its notes."""
+    from lenet_trt.bench.tables import standard_columns, table
+
+    module = suite(name)
+    columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)
+    here = record.environment
+    packages = here.get("packages", {})
+    device = f"{record.gpu}, driver {here.get('driver')}" if record.gpu else f"{here.get('cpu')}, no GPU"
+    with_torch = f", torch {packages['torch']}" if "torch" in packages else ""
+    facts = f"{name}: {device}{with_torch}, {record.date}, {record.seconds:.0f} s"
+    return "\n".join([table(record.rows, columns), "", *notes(name, record), facts])
+
+
+def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:
+    """Write the record as JSON, CSV and a picture; returns the paths."""
+    from lenet_trt.bench.record import as_json
+    from lenet_trt.bench.tables import to_csv
+    from lenet_trt.draw.charts import render
+
+    files = {f"{name}.json": as_json(record).encode(), f"{name}.csv": to_csv(record).encode()}
+    for path, content in files.items():
+        write_atomic(folder / path, content)
+    charts = suite(name).charts(record)
+    if charts:
+        files[f"{name}.{form}"] = render(charts, form)
+        write_atomic(folder / f"{name}.{form}", files[f"{name}.{form}"])
+    return [folder / path for path in files]
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["bench", *sys.argv[1:]]))

@@ -1,0 +1,116 @@
+"""What a backend is to the suites: it says what it is, is opened once, and made ready for a batch of images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.runtimes.arrays import DeviceArray, own_array
+
+Place: TypeAlias = Literal["CPU", "GPU"]
+Precision: TypeAlias = Literal["fp32", "fp16"]
+
+# relative error of the logits, in norm, that a right implementation stays below.
+TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-5, "fp16": 5e-3}
+# The reference's intermediate tensors, in float64, take 0.1 MB an image.
+_PIECE = 1000
+
+
+@dataclass(frozen=True)
+class Images:
+    """A batch, and what is right for it.
+
+    Shapes: host [n, 1, 28, 28] float32, exact [n, 10] float64 (the logits in float64), labels [n] uint8.
+    """
+
+    host: NDArray[np.float32]
+    exact: NDArray[np.float64]
+    labels: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.host)
+
+    @cached_property
+    def device(self) -> DeviceArray:
+        """The same in the GPU's memory, where every backend reads it."""
+        from lenet_trt.cuda.driver import ask, driver
+
+        array = own_array(self.host.shape, "float32")
+        ask(driver().cuMemcpyHtoD(array.pointer, self.host.ctypes.data, self.host.nbytes), "cannot copy to the GPU")
+        return array
+
+
+def mnist(count: int) -> Images:
+    """The first ``count`` MNIST test images, from the start again where there are no more."""
+    host, exact, labels = _test_set()
+    if count == len(host):
+        return Images(host, exact, labels)
+    index = np.arange(count) % len(host)
+    return Images(host[index], exact[index], labels[index])
+
+
+@cache
+def _test_set() -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.uint8]]:
+    from lenet_trt.export.mnist import network_input, test_set
+    from lenet_trt.export.weights import load_weights
+    from lenet_trt.kernel.registry import kernel
+
+    pixels, labels = test_set()
+    host = network_input(pixels)
+    declared = kernel("lenet5")
+    shipped = load_weights()
+    weights = [shipped[t.name.replace("_", ".")].astype(np.float64) for t in declared.inputs if t.weight]
+    pieces = (host[start : start + _PIECE].astype(np.float64) for start in range(0, len(host), _PIECE))
+    return host, np.concatenate([np.asarray(declared.reference(piece, *weights)) for piece in pieces]), labels
+
+
+class Ready(Protocol):
+    """A backend made ready for a batch."""
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """Plain values for its row."""
+
+    def __call__(self) -> None:
+        """Classify the images where they lie; return when the logits are there."""
+
+    def logits(self) -> NDArray[np.float32]:
+        """Classify them once more and give the logits, none of them left from before."""
+
+
+class Session(Protocol):
+    """A backend that is open: its weights are where it computes."""
+
+    def prepare(self, images: Images) -> Ready:
+        """Make a batch ready, compiling and capturing what that takes.
+
+        Raises:
+            Exception: it cannot; the message says why.
+        """
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to run the network.
+
+    ``what`` says in a line how it is done; ``open`` readies it, or raises what says why it cannot run here;
+    ``host_too``: on the GPU, and worth timing with images that lie in host memory as well; ``batches``: what it is made
+    ready for without being asked, where that takes long; ``quick``: whether --quick takes it.
+    """
+
+    name: str
+    what: str
+    place: Place
+    open: Callable[[], Session]
+    precision: Precision = "fp32"
+    host_too: bool = False
+    batches: tuple[int, ...] | None = None
+    quick: bool = True

@@ -1,0 +1,126 @@
+"""Sessions from the ONNX file: ONNX Runtime, our kernels in the graph runtime, TensorRT."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.bench.backends.on_gpu import OnGpu, RuntimeSession
+from lenet_trt.bench.backends.protocol import Images, Precision
+from lenet_trt.errors import LenetTrtError
+
+if TYPE_CHECKING:
+    import onnx
+
+# What a layer's kernel may replace, when the whole network is not to be one.
+LAYER_KERNELS = ("conv5x5_bias_relu_pool2", "dense_bias_relu")
+_ENGINE_BATCHES = "1:1024:16384"
+
+
+class OrtCpuSession:
+    """ONNX Runtime on the CPU, with its default number of threads."""
+
+    def __init__(self) -> None:
+        from lenet_trt.runtimes.ort import OrtCpu
+
+        self._runtime = OrtCpu(_model("fp32"))
+
+    def prepare(self, images: Images) -> _OrtCpu:
+        """Nothing is to be made ready."""
+        return _OrtCpu(self._runtime, images)
+
+    def close(self) -> None:
+        """Let go of the session."""
+        self._runtime.close()
+
+
+class _OrtCpu:
+    def __init__(self, runtime: Any, images: Images) -> None:
+        self.details: dict[str, Any] = {}
+        self._run = runtime.run
+        self._inputs = [images.host]
+
+    def __call__(self) -> None:
+        self._outputs = self._run(self._inputs)
+
+    def logits(self) -> NDArray[np.float32]:
+        self()
+        return np.asarray(self._outputs[0])
+
+
+def ort_cuda(precision: Precision, cuda_graph: bool) -> RuntimeSession:
+    """ONNX Runtime on the GPU, reading and writing GPU memory."""
+    import onnxruntime
+
+    from lenet_trt.runtimes.ort import OrtCuda
+
+    onnxruntime.set_default_logger_severity(3)  # it warns of what does it no harm
+    return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
+
+
+def our_kernels(precision: Precision, layers: bool) -> RuntimeSession:
+    """The fused file in the graph runtime: a kernel for each layer, or one for the whole network."""
+    from lenet_trt.fuse.stage import fuse
+    from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+    from lenet_trt.runtimes.graph.runtime import GraphRuntime
+
+    model = fuse(_model(precision), LAYER_KERNELS if layers else ["lenet5"]).model
+    return RuntimeSession(GraphRuntime(model), {"kernels": len(plugin_nodes(model))})
+
+
+class TensorRtSession:
+    """An engine, built now for the GPU here, with our kernels as plugins or without.
+
+    Raises:
+        LenetTrtError: no TensorRT is installed, it does not take this GPU, or the engine cannot be built or loaded.
+    """
+
+    def __init__(self, plugins: bool) -> None:
+        from lenet_trt.build.request import Request
+        from lenet_trt.build.stage import build
+        from lenet_trt.cuda.gpus import first_gpu
+        from lenet_trt.runtimes.tensorrt import TensorRt
+        from lenet_trt.tensorrt.flavors import INSTALL, select
+
+        flavor, gpu = select(), first_gpu()
+        if gpu is not None and not flavor.supports(gpu):
+            raise LenetTrtError(
+                f"{flavor.product} {flavor.version} does not take {gpu.name} ({gpu.sm}), "
+                f"and full TensorRT, which does, is not installed: {INSTALL['tensorrt']}"
+            )
+        with tempfile.TemporaryDirectory(prefix="lenet-trt-bench-") as folder:
+            engine = Path(folder) / "lenet5.engine"
+            target = ("current",) if flavor.ahead_of_time else ()
+            built = build(
+                Request(
+                    precision="fp32",
+                    batch=_ENGINE_BATCHES,
+                    plugins="auto" if plugins else "none",
+                    sms=target,
+                    output=engine,
+                )
+            )
+            details = {"tensorrt": f"{flavor.product} {flavor.version}", "plugins": len(built.sidecar.plugins)}
+            self._session = RuntimeSession(TensorRt(engine, built.sidecar), details)
+
+    def prepare(self, images: Images) -> OnGpu:
+        """Make an execution context for the batch."""
+        return self._session.prepare(images)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._session.close()
+
+
+def _model(precision: Precision) -> onnx.ModelProto:
+    """The shipped export, in these types."""
+    from lenet_trt.export.lenet5 import SHIPPED
+    from lenet_trt.onnx_model.precision import convert
+    from lenet_trt.onnx_model.read import load_model
+
+    model = load_model(SHIPPED)
+    return model if precision == "fp32" else convert(model, precision)

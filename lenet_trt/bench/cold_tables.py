@@ -1,0 +1,266 @@
+"""What the record of the suite ``cold`` says: a table, what each remedy saves, sentences and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lenet_trt.bench.record import Record, Row
+from lenet_trt.bench.tables import Column, duration
+from lenet_trt.cuda.statistics import Stats, differ
+from lenet_trt.draw.chart import Chart, Series
+
+OURS = "lenet5 kernel"
+OURS_GRAPH = "lenet5 kernel, CUDA graph"
+OURS_EARLY = "lenet5 kernel, context begun first"
+GRAPH = "graph runtime"
+TORCH = "torch eager"
+# The phases as pictures and tables show them, in order.
+STEPS = {
+    "Python and imports": ("python", "import"),
+    "driver initialised": ("driver",),
+    "context made": ("context",),
+    "libraries, network read": ("libraries", "load"),
+    "kernel compiled, or found on disk": ("compile",),
+    "machine code and weights to the GPU": ("module", "weights"),
+    "made ready for the batch": ("prepare",),
+    "first run": ("first",),
+}
+_HEADINGS = ("Python, imports", "driver", "context", "network", "compile", "to the GPU", "made ready", "first run")
+# How far a process has come before it is asked, and where a row has what an answer then takes.
+STAGES = {
+    "nothing": None,
+    "preloaded": "preloaded",
+    "made ready": "ready",
+    "ran once": "second",
+    "ran often": "steady",
+}
+_STAGE_REMEDIES = {
+    "preload (imports and context before the request)": "preloaded",
+    "make ready (network, kernels and graph as well)": "made ready",
+    "warm up (one run as well)": "ran once",
+}
+# Of fewer nothing is known of the spread.
+_LEAST_PROCESSES = 3
+_US_PER_S = 1e6
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What an answer takes without and with a remedy.
+
+    ``stage`` tells of two moments of the same processes, other remedies of two configurations. ``sure``: the
+    difference is beyond the noise, or of one sign in every process.
+    """
+
+    remedy: str
+    backend: str
+    without: Stats
+    with_it: Stats
+    stage: bool = False
+
+    @property
+    def sure(self) -> bool:
+        if min(self.without.count, self.with_it.count) < _LEAST_PROCESSES:
+            return False
+        pairs = list(zip(self.without.samples_us, self.with_it.samples_us, strict=False))
+        if not self.stage or not pairs:
+            return differ(self.without, self.with_it)
+        return all(a > b for a, b in pairs) or all(a < b for a, b in pairs)
+
+    @property
+    def saves_us(self) -> float:
+        """Negative where it costs time."""
+        return self.without.median_us - self.with_it.median_us
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values; medians and their intervals."""
+        return {
+            "remedy": self.remedy,
+            "backend": self.backend,
+            "saves_us": float(f"{self.saves_us:.5g}"),
+            "sure": self.sure,
+            "without": self.without.without_samples().as_json(),
+            "with": self.with_it.without_samples().as_json(),
+        }
+
+    def sentence(self) -> str:
+        """For people."""
+        times = f"{duration(self.without.median_us)} without, {duration(self.with_it.median_us)} with it"
+        return f"{self.remedy}, {self.backend}: {self.saved()} ({times})"
+
+    def saved(self) -> str:
+        """How much, in words."""
+        if not self.sure:
+            return "no difference beyond the noise"
+        return f"{'saves' if self.saves_us >= 0 else 'costs'} {duration(abs(self.saves_us))}"
+
+
+def columns(record: Record) -> list[Column]:
+    """A row a configuration: the first answer, its phases, and later answers."""
+    made = [
+        Column("backend", lambda row: row.backend, left=True),
+        Column("loading", lambda row: str(row.case.get("loading", "")), left=True),
+        Column("caches", lambda row: str(row.case.get("caches", "")), left=True),
+        Column("first answer", lambda row: duration(row.stats.median_us) if row.stats else "-"),
+        Column("95% interval", _interval),
+    ]
+    for heading, names in zip(_HEADINGS, STEPS.values(), strict=True):
+        made.append(Column(heading, partial(_step_text, names)))
+    made.append(Column("second run", lambda row: _time(row, "second")))
+    made.append(Column("steady", lambda row: _time(row, "steady")))
+    made.append(Column("GPU memory", _memory))
+    return made
+
+
+def remedies(rows: Sequence[Row]) -> list[Remedy]:
+    """Every remedy that two measured configurations, or two stages of one, tell the effect of."""
+    return list(_remedies([row for row in rows if row.stats is not None]))
+
+
+def _remedies(rows: Sequence[Row]) -> Iterator[Remedy]:
+    for row in rows:
+        if row.case["loading"] in ("lazy", "") and row.case["caches"] in ("filled", ""):
+            for name, before in _STAGE_REMEDIES.items():
+                yield Remedy(name, row.backend, stage(row, "nothing"), stage(row, before), stage=True)
+    for row in rows:
+        usual = _usual(rows, row.backend)
+        if usual is None or row is usual or row.stats is None or usual.stats is None:
+            continue
+        if row.case["caches"] == "empty":
+            yield _remedy("keep compiled kernels on disk", row, row.stats, usual.stats)
+        if row.case["loading"] == "eager":
+            yield _remedy("load lazily (CUDA_MODULE_LOADING=LAZY)", row, row.stats, usual.stats)
+    plain_start, early = _usual(rows, OURS), _usual(rows, OURS_EARLY)
+    if plain_start is not None and early is not None:
+        named = "make the context while importing (begin_context)"
+        yield _remedy(named, plain_start, stage(plain_start, "nothing"), stage(early, "nothing"))
+    for plain, graph in ((OURS, OURS_GRAPH), (TORCH, GRAPH)):
+        without, with_it = _usual(rows, plain), _usual(rows, graph)
+        if without is not None and with_it is not None:
+            for answer, before in (("later answers", "ran often"), ("the first answer", "nothing")):
+                named = f"CUDA graph, {answer} ({graph} instead of {plain})"
+                yield _remedy(named, without, stage(without, before), stage(with_it, before))
+
+
+def _remedy(name: str, row: Row, without: Stats, with_it: Stats) -> Remedy:
+    return Remedy(name, row.backend, without, with_it)
+
+
+def stage(row: Row, name: str) -> Stats:
+    """What an answer takes where the process has come so far before it is asked; the row has timings."""
+    key = STAGES[name]
+    if key is None:
+        assert row.stats is not None
+        return row.stats
+    return Stats.from_json(row.extra[key])
+
+
+def explained(rows: Sequence[Row]) -> list[str]:
+    """What the figures mean, in sentences with the figures."""
+    timed = [row for row in rows if row.stats is not None]
+    notes = [_where_it_goes(row) for row in timed if row is _usual(timed, row.backend)]
+    torch = _usual(timed, TORCH)
+    if torch is not None and "first_by_layer_us" in torch.extra:
+        layers = sorted(torch.extra["first_by_layer_us"].items(), key=lambda item: -item[1])
+        told = ", ".join(f"{name} {duration(us)}" for name, us in layers[:4])
+        notes.append(
+            f"{TORCH}, the first run, layer by layer: {told}. CUDA loads a kernel's machine code, and a library makes "
+            "its handles and workspaces, when they are first used: that is paid once, and no later run shows it."
+        )
+    found = remedies(rows)
+    for backend in dict.fromkeys(remedy.backend for remedy in found):
+        savings = [f"{r.remedy} {r.saved()}" for r in found if r.stage and r.backend == backend]
+        if savings:
+            notes.append(f"of the first answer of {backend}: {'; '.join(savings)}.")
+    notes += [f"{remedy.sentence()}." for remedy in found if not remedy.stage]
+    if timed:
+        notes.append(
+            "first answer: from before the process is started until the logits are back on the host; files are in the "
+            "operating system's memory, and the measuring process keeps the driver loaded."
+        )
+    return notes
+
+
+def _where_it_goes(row: Row) -> str:
+    assert row.stats is not None
+    total = row.stats.median_us
+    second, steady = stage(row, "ran once").median_us, stage(row, "ran often").median_us
+    steps = sorted(((name, step_us(row, names) or 0.0) for name, names in STEPS.items()), key=lambda item: -item[1])
+    told = ", ".join(f"{name} {us / total:.0%}" for name, us in steps[:4] if us / total >= 0.01)
+    return (
+        f"{row.backend}: {duration(total)} to the first answer ({told}); the second takes {duration(second)}, "
+        f"later ones {duration(steady)}: {total / steady:,.0f} times less."
+    )
+
+
+def charts(record: Record) -> list[Chart]:
+    """Where the first answer's time goes, and what an answer costs when part of that was done before."""
+    timed = [row for row in record.rows if row.stats is not None]
+    if not timed:
+        return []
+    names = [_name(row) for row in timed]
+    bars = []
+    for label, keys in STEPS.items():
+        values = [step_us(row, keys) for row in timed]
+        if any(values):
+            seconds = [None if us is None else us / _US_PER_S for us in values]
+            bars.append(Series(label, names, seconds, "bars", emphasis=label == "first run", group="phases"))
+    lines = []
+    for row in (row for row in timed if row is _usual(timed, row.backend)):
+        points = [stage(row, name) for name in STAGES]
+        lines.append(
+            Series(
+                row.backend,
+                list(STAGES),
+                [point.median_us / 1e3 for point in points],
+                emphasis=row.backend == OURS,
+                low=[point.low_us / 1e3 for point in points],
+                high=[point.high_us / 1e3 for point in points],
+            )
+        )
+    return [
+        Chart("The first answer, from nothing", "seconds", "", bars, horizontal=True),
+        Chart("An answer, by what went before it", "the process before it is asked", "ms", lines, y_log=True),
+    ]
+
+
+def step_us(row: Row, phases: Sequence[str]) -> float | None:
+    """The medians of these phases together; None where the backend has none of them."""
+    found: Mapping[str, Any] = row.extra.get("phases", {})
+    values = [found[name]["median_us"] for name in phases if name in found]
+    return sum(values) if values else None
+
+
+def _usual(rows: Sequence[Row], backend: str) -> Row | None:
+    """The backend as it starts unless told otherwise: lazy loading, filled caches."""
+    usual = (r for r in rows if r.backend == backend and r.stats is not None)
+    return next((r for r in usual if r.case["loading"] != "eager" and r.case["caches"] != "empty"), None)
+
+
+def _name(row: Row) -> str:
+    told = [row.backend]
+    if row.case["loading"] == "eager":
+        told.append("eager loading")
+    if row.case["caches"] == "empty":
+        told.append("caches empty")
+    return ", ".join(told)
+
+
+def _interval(row: Row) -> str:
+    return f"{duration(row.stats.low_us)} to {duration(row.stats.high_us)}" if row.stats else "-"
+
+
+def _step_text(phases: Sequence[str], row: Row) -> str:
+    found = step_us(row, phases)
+    return "-" if found is None else duration(found)
+
+
+def _time(row: Row, name: str) -> str:
+    return duration(row.extra[f"{name}_us"]) if f"{name}_us" in row.extra else "-"
+
+
+def _memory(row: Row) -> str:
+    return f"{row.extra['used_mib']} MiB" if "used_mib" in row.extra else "-"

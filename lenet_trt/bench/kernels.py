@@ -1,0 +1,149 @@
+"""The suite ``kernels``: every kernel's variants beside what PyTorch does with the same work, and beside the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lenet_trt.bench.gains import PRODUCT, Measured, display_name, workloads
+from lenet_trt.bench.record import Record, Row
+from lenet_trt.bench.suite import Options, Recording, recording
+from lenet_trt.bench.tables import Column, duration, standard_columns
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.draw.chart import Chart, Series
+
+if TYPE_CHECKING:
+    from lenet_trt.bench.workload import Workload
+
+TAKES_ONLY = True
+# torch.compile tries many templates for each size, which takes a minute; a quick run takes the first.
+QUICK_BATCHES = (1, 1024)
+# Of LeNet-5's layers a quick run takes this batch alone.
+QUICK_LAYERS = (1024,)
+
+
+def measure(options: Options) -> Record:
+    """Time all of it; without a GPU or torch there is a row for each kernel that says so."""
+    from lenet_trt.kernel.registry import kernels
+
+    with recording("kernels", options) as found:
+        problem = obstacle()
+        if problem is None:
+            run_all(_workloads(options), found, options)
+        else:
+            for name in kernels():
+                found.cannot(PRODUCT, {"workload": name, "mode": "-"}, problem, ours=True)
+    return found.finish()
+
+
+def obstacle() -> str | None:
+    """Why kernels cannot be timed here, or None."""
+    from importlib.util import find_spec
+
+    from lenet_trt.cuda.gpus import gpus
+
+    if not gpus().devices:
+        return f"needs a CUDA GPU: {gpus().problem}"
+    if find_spec("torch") is None:
+        return "its inputs and peers are PyTorch's, which is not installed: pip install torch"
+    import torch
+
+    return (
+        None if torch.cuda.is_available() else f"torch {torch.__version__} is built without CUDA: install one with it"
+    )
+
+
+def run_all(found_workloads: Iterable[Workload], found: Recording, options: Options) -> None:
+    """Time the workloads one after the other, against the ceilings of this GPU."""
+    import torch
+
+    from lenet_trt.bench import peers
+    from lenet_trt.bench.workload import run
+    from lenet_trt.cuda.compile import source_sha256
+    from lenet_trt.cuda.driver import context_lost
+    from lenet_trt.cuda.environment import environment
+    from lenet_trt.floors.ceilings import ceilings_json, measured_ceilings
+    from lenet_trt.kernel.registry import kernels
+
+    ceilings = measured_ceilings()
+    found.details["ceilings"] = ceilings_json(ceilings)
+    found.details["kernels"] = {
+        name: {"version": kernel.version, "source_sha256": source_sha256(kernel)} for name, kernel in kernels().items()
+    }
+    peers.set_up_torch()
+    stream = torch.cuda.Stream()
+    l2_bytes = int(str(environment()["l2_bytes"]))
+    for workload in found_workloads:
+        if options.only and not any(text in workload.name for text in options.only):
+            continue
+        try:
+            run(workload, found, ceilings, l2_bytes, stream, options.plan)
+            torch.cuda.empty_cache()
+        except Exception as problem:
+            found.cannot("all contenders", {"workload": workload.name, "mode": workload.mode}, problem)
+            if lost := context_lost():
+                found.notes.append(f"After {workload.name} nothing more could run: {lost}.")
+                return
+
+
+def _workloads(options: Options) -> Iterator[Workload]:
+    from lenet_trt.bench import workloads as made
+
+    autotune = not options.quick
+    batches = options.batches or (QUICK_BATCHES if options.quick else made.BATCHES)
+    yield from made.lenet5(batches, autotune)
+    yield from made.matmul(autotune)
+    yield from made.conv(autotune)
+    yield from made.layers(options.batches or (QUICK_LAYERS if options.quick else made.BATCHES), options.quick)
+
+
+def columns(record: Record) -> list[Column]:
+    """The usual ones, and how each row stands to the floor and to the best peer."""
+
+    def times_faster(stats: Stats, workload: Measured) -> str:
+        peer = workload.best_peer
+        return f"{peer.stats.median_us / stats.median_us:.2f}" if peer and peer.stats else "-"
+
+    return columns_with_floor(record, "best peer / it", times_faster)
+
+
+def columns_with_floor(record: Record, title: str, say: Callable[[Stats, Measured], str]) -> list[Column]:
+    """The usual ones, how each row stands to the floor, and what else is said of a row in its workload."""
+    by_name = {workload.name: workload for workload in workloads(record)}
+
+    def where_known(said: Callable[[Stats, Measured], str]) -> Callable[[Row], str]:
+        def cell(row: Row) -> str:
+            workload = by_name.get(str(row.case.get("workload")))
+            return said(row.stats, workload) if row.stats and workload else "-"
+
+        return cell
+
+    return [
+        *standard_columns(record, display_name),
+        Column("x floor", where_known(lambda stats, workload: f"{stats.median_us / workload.floor_us:.2f}")),
+        Column(title, where_known(say)),
+    ]
+
+
+def charts(record: Record) -> list[Chart]:
+    """Each workload's times in units of its floor: ours and the best peer's."""
+    chosen = [w for w in workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
+    if not chosen:
+        return []
+    names = [workload.short_title for workload in chosen]
+    series = [
+        _bars("ours", names, [(workload, workload.product) for workload in chosen], emphasis=True),
+        _bars("torch's best", names, [(workload, workload.best_peer) for workload in chosen]),
+    ]
+    title = f"Kernels on {record.gpu}: time in units of the floor"
+    floor = ("floor", 1.0)
+    return [Chart(title, "times the floor", "", series, x_log=True, horizontal=True, limit=floor)]
+
+
+def _bars(
+    label: str, names: Sequence[str], rows: Sequence[tuple[Measured, Row | None]], emphasis: bool = False
+) -> Series:
+    timed = [(workload.floor_us, row.stats.median_us if row and row.stats else None) for workload, row in rows]
+    lengths = [us / floor if us is not None else None for floor, us in timed]
+    texts = [duration(us) if us is not None else "" for _, us in timed]
+    return Series(label, names, lengths, "bars", emphasis, texts=texts)

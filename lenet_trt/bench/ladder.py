@@ -1,0 +1,124 @@
+"""The suite ``ladder``: the numbered steps of the kernels beside the product, from a loop on the CPU upwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lenet_trt.bench.gains import PRODUCT, Measured, workloads
+from lenet_trt.bench.kernels import columns_with_floor, obstacle, run_all
+from lenet_trt.bench.record import Record
+from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.tables import Column, duration
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.draw.chart import Chart, Series
+
+if TYPE_CHECKING:
+    import torch
+
+    from lenet_trt.bench.step_tables import Ladder
+    from lenet_trt.bench.steps import Step
+    from lenet_trt.bench.workload import Call, Contender, Inputs, Workload
+    from lenet_trt.kernel.bind import Bound
+
+TAKES_ONLY = True
+QUICK_BATCHES = (1, 10_000)
+CONV = "conv5x5_bias"
+
+
+def measure(options: Options) -> Record:
+    """Time all steps; without a GPU each is a row that says so, and the loop on the CPU is timed all the same."""
+    from lenet_trt.bench import cpu_loop
+    from lenet_trt.bench.step_tables import LADDERS
+
+    with recording("ladder", options) as found:
+        if not options.only or any(text in f"ladder {CONV} fp32" for text in options.only):
+            found.say("the loop on the CPU")
+            found.add(cpu_loop.row(_case(f"{CONV} fp32"), options.plan))
+        problem = obstacle()
+        if problem is None:
+            run_all(_workloads(options), found, options)
+        else:
+            for table in LADDERS:
+                for step in table.steps:
+                    found.cannot(step.name, _case(table.kernel), problem, ours=True, step=True)
+    return found.finish()
+
+
+def columns(record: Record) -> list[Column]:
+    """The usual ones, and how each step stands to the floor and to the slowest one."""
+
+    def gain(stats: Stats, workload: Measured) -> str:
+        slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0)
+        return f"{slowest / stats.median_us:.1f}x" if slowest else "-"
+
+    return columns_with_floor(record, "gain", gain)
+
+
+def charts(record: Record) -> list[Chart]:
+    """A panel for each ladder, its largest workload: a bar a step, on a logarithmic axis."""
+    last = {str(w.facts["kernel"]): w for w in workloads(record)}
+    return [_chart(workload) for workload in last.values() if any(row.stats for row in workload.rows)]
+
+
+def _chart(workload: Measured) -> Chart:
+    shown = [row for row in workload.ordered() if row.stats and (row.extra.get("step") or row.backend == PRODUCT)]
+    names = [row.backend for row in shown]
+    times = [row.stats.median_us if row.stats else None for row in shown]
+    steps = [None if name == PRODUCT else us for name, us in zip(names, times, strict=True)]
+    product = [us if name == PRODUCT else None for name, us in zip(names, times, strict=True)]
+    texts = [duration(us) if us is not None else "" for us in times]
+    stacked = [
+        Series("steps", names, steps, "bars", group="all", texts=texts),
+        Series("product", names, product, "bars", emphasis=True, group="all", texts=texts),
+    ]
+    floor = ("floor", workload.floor_us)
+    return Chart(workload.short_title, "microseconds", "", stacked, x_log=True, horizontal=True, limit=floor)
+
+
+def _case(workload: str) -> dict[str, int | str]:
+    return {"workload": f"ladder {workload}", "mode": "-"}
+
+
+def _workloads(options: Options) -> Iterator[Workload]:
+    """The LeNet-5, Conv and MatMul workloads in float32, with steps instead of peers."""
+    from lenet_trt.bench import workloads as made
+    from lenet_trt.bench.step_tables import LADDERS
+
+    batches = options.batches or (QUICK_BATCHES if options.quick else made.BATCHES)
+    for workload in (*made.lenet5(batches), *made.conv(), *made.matmul()):
+        for table in LADDERS:
+            if workload.kernel == table.kernel and workload.precision == "fp32":
+                yield _with_steps(workload, table)
+
+
+def _with_steps(workload: Workload, table: Ladder) -> Workload:
+    from lenet_trt.bench import ours
+    from lenet_trt.kernel.registry import kernel as kernel_named
+
+    kernel = kernel_named(table.kernel)
+    types = next(types for types in kernel.types if set(types.variables.values()) == {"float32"})
+    bound = ours.bind(kernel, workload.axes, types)
+    product = [replace(c, modes=("graph",)) for c in workload.contenders if c.ours]
+    steps = [_contender(step, bound, workload.weights) for step in table.steps]
+    name = f"ladder {workload.name}"
+    return replace(workload, section="ladder", name=name, contenders=[*steps, *product], mode="graph")
+
+
+def _contender(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Contender:
+    import torch
+
+    from lenet_trt.bench.steps import ready
+    from lenet_trt.bench.workload import Contender
+
+    placed = {name: weight.to("cuda", torch.float32).contiguous() for name, weight in weights.items()}
+    # Made when it is prepared, so that a step that does not compile is a row that says so.
+    prepared: list[Callable[[Inputs], Call]] = []
+
+    def prepare(inputs: Inputs) -> Call:
+        if not prepared:
+            prepared.append(ready(step, bound, placed))
+        return prepared[0](inputs)
+
+    return Contender(step.name, True, prepare, ("eager" if step.sync else "graph",), {"step": True})

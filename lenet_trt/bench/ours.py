@@ -1,0 +1,102 @@
+"""Contenders from the kernels' declarations: every variant that fits the call, and the one the declaration picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from lenet_trt.bench.gains import PRODUCT
+from lenet_trt.bench.workload import Call, Contender, Inputs, Mode
+from lenet_trt.cuda.driver import current_context
+from lenet_trt.cuda.launch import prepare
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.floors.floor import Work
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types, Variant
+
+
+def types_of(kernel: Kernel, **variables: str) -> Types:
+    """The kernel's types in which these type variables have these element types.
+
+    Raises:
+        LenetTrtError: it is not declared for them.
+    """
+    for types in kernel.types:
+        if all(types.variables.get(name) == dtype for name, dtype in variables.items()):
+            return types
+    raise LenetTrtError(f"{kernel.name} is not declared for {variables}")
+
+
+def bind(
+    kernel: Kernel, axes: Mapping[str, int], types: Types, attributes: Mapping[str, AttributeValue] | None = None
+) -> Bound:
+    """The call for these axis values."""
+    return kernel.bind_axes(axes, types, attributes)
+
+
+def work_of(bound: Bound) -> Work:
+    """Bytes and operations of a call, from the declaration."""
+    element = {dtype: torch.empty(0, dtype=getattr(torch, dtype)).element_size() for dtype in _dtypes(bound)}
+    read = sum(_elements(s) * element[d] for s, d in zip(bound.input_shapes, bound.input_dtypes, strict=True))
+    written = sum(_elements(s) * element[d] for s, d in zip(bound.output_shapes, bound.output_dtypes, strict=True))
+    return Work(read, written, bound.flops)
+
+
+def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]) -> list[Contender]:
+    """A contender for each variant that fits, and ``product``, which is one of them timed once more.
+
+    ``weights`` are the constant inputs by name, as torch has them; the call's inputs are the others, in order.
+    """
+    kernel = bound.kernel
+    sm = current_context().sm
+    placed = _placed(bound, weights)
+    chosen = bound.variant(sm)
+    fitting = [variant for variant in kernel.variants_for(sm, bound.types) if bound.fits(variant)]
+    made = [_contender(variant.name, bound, variant, placed, modes) for variant in fitting]
+    return [_contender(PRODUCT, bound, chosen, placed, modes), *made]
+
+
+def _contender(
+    name: str, bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]
+) -> Contender:
+    return Contender(name, True, launcher(bound, variant, placed), modes, {"variant": variant.name})
+
+
+def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
+    """What readies a variant for an input set; each has an output of its own, as it has in a peer's graph."""
+
+    def ready(inputs: Inputs) -> Call:
+        (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
+        output = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+        launch = prepare(bound, variant)
+        given = iter(inputs)
+        tensors = [placed[t.name] if t.name in placed else next(given) for t in bound.kernel.inputs]
+        pointers = [tensor.data_ptr() for tensor in (*tensors, output)]
+        stream = torch.cuda.current_stream().cuda_stream
+
+        def call(keep: Sequence[torch.Tensor] = tensors) -> torch.Tensor:
+            launch(pointers, stream)
+            return output
+
+        return call
+
+    return ready
+
+
+def _placed(bound: Bound, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights in the call's types, packed as the kernel wants them, on the GPU."""
+    kernel = bound.kernel
+    dtypes = {t.name: getattr(torch, bound.types.resolve(t.dtype)) for t in (*kernel.inputs, *kernel.plain_inputs)}
+    if kernel.packing is None:
+        return {name: tensor.to("cuda", dtypes[name]).contiguous() for name, tensor in weights.items()}
+    packed = kernel.packing.pack({name: w.cpu().to(dtypes[name]).numpy() for name, w in weights.items()})
+    return {name: torch.from_numpy(array).cuda() for name, array in packed.items()}
+
+
+def _dtypes(bound: Bound) -> set[str]:
+    return {*bound.input_dtypes, *bound.output_dtypes}
+
+
+def _elements(shape: Sequence[int]) -> int:
+    return int(torch.Size(shape).numel())

@@ -1,0 +1,65 @@
+"""The peers: what PyTorch, with cuDNN, cuBLAS and its compiler, does with the same work on the same GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+
+from lenet_trt.bench.workload import Call, Contender, Inputs, Mode
+from lenet_trt.errors import LenetTrtError
+
+Function: TypeAlias = Callable[..., torch.Tensor]
+
+
+def set_up_torch() -> None:
+    """Full float32 (no TF32), the fastest cuDNN algorithm, a compiler that talks less, the same draws each time."""
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
+    import torch._dynamo.config as dynamo
+    import torch._inductor.config as inductor
+
+    inductor.autotune_num_choices_displayed = 0
+    # One function is compiled for many workloads, each of which counts as another compilation of it.
+    dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 10_000
+
+
+def direct(name: str, function: Function, modes: tuple[Mode, ...]) -> Contender:
+    """The function as it is."""
+    return Contender(name, False, lambda inputs: _bound(function, inputs), modes)
+
+
+def compiled(name: str, function: Function, modes: tuple[Mode, ...], autotune: bool = True) -> Contender:
+    """The function through ``torch.compile``.
+
+    With ``autotune`` it is compiled for each size, templates are tried against the libraries; without, in the default
+    mode, which makes the size that changes a variable.
+    """
+    mode = "max-autotune-no-cudagraphs" if autotune else "default"
+    made = torch.compile(function, dynamic=False if autotune else None, fullgraph=True, mode=mode)
+    return Contender(name, False, lambda inputs: _bound(made, inputs), modes, {"mode": mode})
+
+
+def network_peers(function: Function, autotune: bool, quick: bool = False) -> list[Contender]:
+    """The three ways in which a network is usually run; a quick run does not wait for the compiler."""
+    torch.compiler.reset()  # other layers have other sizes: they must not become variables of this one
+    name = "torch.compile, CUDA graph"
+    return [
+        direct("torch eager", function, ("eager",)),
+        direct("torch, CUDA graph", function, ("graph",)),
+        _left_out(name) if quick else compiled(name, function, ("graph",), autotune),
+    ]
+
+
+def _left_out(name: str) -> Contender:
+    def refuse(inputs: Inputs) -> Call:
+        raise LenetTrtError("left out of a quick run: compiling takes longest")
+
+    return Contender(name, False, refuse, ("graph",))
+
+
+def _bound(function: Function, inputs: Inputs) -> Call:
+    return lambda: function(*inputs)

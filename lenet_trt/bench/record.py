@@ -1,0 +1,199 @@
+"""The record of a run of a suite: plain data with one schema for all suites, kept as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lenet_trt.cuda.statistics import Stats as Stats
+from lenet_trt.errors import LenetTrtError
+
+FORMAT = "lenet-trt bench"
+SCHEMA = 2
+# Single timings are kept where all rows together have at most so many; beyond that they would make the file large.
+KEPT_SAMPLES = 20_000
+
+Case: TypeAlias = Mapping[str, int | str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One contender (``backend``) at one ``case`` (as {"batch": 32}): its timings, or ``why`` it has none.
+
+    ``extra``: further figures, plain JSON values; ``accuracy`` (share of right answers) and ``error`` (relative) are
+    shown by every table that has them.
+
+    Raises:
+        LenetTrtError: it has neither timings nor a reason.
+    """
+
+    backend: str
+    case: Case
+    stats: Stats | None = None
+    why: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.stats is None and not self.why:
+            raise LenetTrtError(f"{self.backend} {dict(self.case)} has neither timings nor a reason why not")
+
+    @property
+    def where(self) -> str:
+        """The case in words: "batch 32, lazy"."""
+        said = [f"{name} {value}" if isinstance(value, int) else value for name, value in self.case.items()]
+        return ", ".join(said)
+
+    @property
+    def key(self) -> str:
+        """What makes a row the same in two records: backend and case."""
+        return " ".join([self.backend, *(f"{name}={value}" for name, value in sorted(self.case.items()))])
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a suite measured, and with what.
+
+    ``plan``: how often things were timed. ``clocks``: the GPU's clocks, sampled between the timings. ``details``: what
+    only this suite has to say (ceilings, hashes); ``notes``: sentences for the reader.
+    """
+
+    suite: str
+    command: str
+    date: str
+    commit: str | None
+    environment: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+    clocks: Sequence[Mapping[str, Any]] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def timed(self) -> list[Row]:
+        """The rows that have timings."""
+        return [row for row in self.rows if row.stats is not None]
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU's name, or None where there was none."""
+        return self.environment.get("gpu")
+
+    def find(self, backend: str, **case: int | str) -> Row | None:
+        """The row of that backend whose case has these values, or None."""
+        found = (r for r in self.rows if r.backend == backend and all(r.case.get(k) == v for k, v in case.items()))
+        return next(found, None)
+
+
+def as_json(record: Record) -> str:
+    """The record as JSON, a row a line, so that two records are compared line by line."""
+    few = sum(row.stats.count for row in record.timed if row.stats) <= KEPT_SAMPLES
+    head = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        "suite": record.suite,
+        "command": record.command,
+        "date": record.date,
+        "commit": record.commit,
+        "seconds": record.seconds,
+        "interrupted": record.interrupted,
+        "environment": dict(record.environment),
+        "plan": dict(record.plan),
+        "clocks": [dict(sample) for sample in record.clocks],
+        "notes": list(record.notes),
+        "details": dict(record.details),
+    }
+    lines = [f" {json.dumps(name)}: {_dumps(value)},\n" for name, value in head.items()]
+    rows = ",\n".join("  " + _dumps(_row_json(row, few)) for row in record.rows)
+    return "{\n" + "".join(lines) + ' "rows": [' + (f"\n{rows}\n " if rows else "") + "]\n}\n"
+
+
+def load(path: Path) -> Record:
+    """Read a record.
+
+    Raises:
+        LenetTrtError: the file is not there, is damaged, or has another schema.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise LenetTrtError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Record:
+    """Take what ``as_json`` gave; ``name`` says in errors where it is from.
+
+    Raises:
+        LenetTrtError: it is damaged, or has another schema.
+    """
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LenetTrtError(f"{name} is not JSON ({error}); wanted what lenet-trt bench -o writes") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise LenetTrtError(f"{name} is no record of a benchmark; wanted what lenet-trt bench -o writes")
+    if data.get("schema") != SCHEMA:
+        raise LenetTrtError(f"{name} has schema {data.get('schema')}; this version reads {SCHEMA}: measure again")
+    try:
+        return _record(data)
+    except (KeyError, TypeError, ValueError, AttributeError, LenetTrtError) as error:
+        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise LenetTrtError(f"{name} is a damaged record ({said}): measure again") from error
+
+
+def _record(data: Mapping[str, Any]) -> Record:
+    def of(name: str, kind: type | tuple[type, ...]) -> Any:
+        value = data[name]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ValueError(f"{name} is {value!r:.60}")
+        return value
+
+    return Record(
+        suite=of("suite", str),
+        command=of("command", str),
+        date=of("date", str),
+        commit=of("commit", (str, type(None))),
+        environment=of("environment", dict),
+        plan=of("plan", dict),
+        rows=tuple(_row(values) for values in of("rows", list)),
+        notes=tuple(map(str, of("notes", list))),
+        clocks=tuple(map(dict, of("clocks", list))),
+        details=of("details", dict),
+        seconds=float(of("seconds", (int, float))),
+        interrupted=of("interrupted", bool),
+    )
+
+
+def _row(values: Mapping[str, Any]) -> Row:
+    stats = values.get("stats")
+    return Row(
+        backend=str(values["backend"]),
+        case=dict(values["case"]),
+        stats=None if stats is None else Stats.from_json(stats),
+        why=values.get("why"),
+        extra=dict(values.get("extra", {})),
+    )
+
+
+def _row_json(row: Row, samples: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {"backend": row.backend, "case": dict(row.case)}
+    if row.stats is not None:
+        found["stats"] = (row.stats if samples else row.stats.without_samples()).as_json()
+    if row.why is not None:
+        found["why"] = row.why
+    if row.extra:
+        found["extra"] = dict(row.extra)
+    return found
+
+
+def _dumps(value: Any) -> str:
+    """JSON on one line; what it does not have (infinity, NaN) is refused."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise LenetTrtError(f"{value!r:.200} cannot be kept as JSON ({error})") from error

@@ -1,0 +1,114 @@
+"""The numbered steps in ``plugins/*/steps``, run as their headers say: several launches, buffers between them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lenet_trt.cuda.compile import compile_variant, target_for
+from lenet_trt.cuda.driver import ask, current_context, driver
+from lenet_trt.cuda.launch import load_function
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import Launch, Variant
+from lenet_trt.kernel.dims import DimLike, as_dim
+
+if TYPE_CHECKING:
+    import torch
+
+    from lenet_trt.bench.workload import Call, Inputs
+
+
+@dataclass(frozen=True)
+class StepLaunch:
+    """One launch: ``arguments`` are tensors by name and 32-bit sizes, in the order of the kernel's parameters."""
+
+    source: str
+    entry: str
+    grid: tuple[DimLike, DimLike, DimLike]
+    block: int
+    arguments: tuple[str | DimLike, ...]
+    shared_bytes: DimLike = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One version of a kernel. ``buffers`` are the tensors between its launches, by name; the last one is ``y``.
+
+    ``constants`` are weights that are copied into symbols of the same name before the first launch; ``sync``
+    waits after each launch, as the first version of the write-ups did.
+    """
+
+    name: str
+    launches: tuple[StepLaunch, ...]
+    buffers: Mapping[str, tuple[DimLike, ...]] = field(default_factory=dict)
+    constants: Mapping[str, str] = field(default_factory=dict)
+    sync: bool = False
+
+
+def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
+    """What readies a step for an input set; ``weights`` are on the GPU, in its types. All sets share the buffers."""
+    import torch
+
+    context = current_context()
+    sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
+    output = bound.kernel.outputs[0]
+    dtype = getattr(torch, bound.types.resolve(output.dtype))
+    shapes = {output.name: output.shape, **step.buffers}
+    functions = [_function(each, bound) for each in step.launches]
+    made: dict[str, torch.Tensor] = {}
+
+    def prepare(inputs: Inputs) -> Call:
+        if not made:
+            for name, shape in shapes.items():
+                made[name] = torch.empty([as_dim(d).evaluate(sizes) for d in shape], dtype=dtype, device="cuda")
+            for function in functions:
+                _copy_constants(function, step.constants, weights)
+        given = [tensor.name for tensor in bound.kernel.inputs if tensor.name not in weights]
+        tensors = {**weights, **made, **dict(zip(given, inputs, strict=True))}
+        stream = torch.cuda.current_stream().cuda_stream
+        launches = []
+        for each, function in zip(step.launches, functions, strict=True):
+            grid = [as_dim(d).evaluate(sizes) for d in each.grid]
+            arguments = each.arguments
+            values = [tensors[a].data_ptr() if isinstance(a, str) else as_dim(a).evaluate(sizes) for a in arguments]
+            types = [ctypes.c_void_p if isinstance(a, str) else ctypes.c_int for a in arguments]
+            shared = as_dim(each.shared_bytes).evaluate(sizes)
+            launches.append((function, *grid, each.block, 1, 1, shared, stream, (tuple(values), tuple(types)), 0))
+
+        def call(keep: Mapping[str, torch.Tensor] = tensors) -> torch.Tensor:
+            for launch, each in zip(launches, step.launches, strict=True):
+                ask(driver().cuLaunchKernel(*launch), f"cannot launch {each.entry}")
+                if step.sync:
+                    ask(driver().cuStreamSynchronize(stream), f"{each.entry} failed")
+            return keep[output.name]
+
+        return call
+
+    return prepare
+
+
+def _function(each: StepLaunch, bound: Bound) -> object:
+    """The compiled function, by way of a variant that only the benchmark knows."""
+    launch = Launch(each.grid, (each.block, 1, 1), ())
+    variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
+    context = current_context()
+    module = compile_variant(bound.specialized, variant, target_for(context.sm))
+    sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
+    return load_function(context, module, as_dim(each.shared_bytes).evaluate(sizes))
+
+
+def _copy_constants(function: object, constants: Mapping[str, str], weights: Mapping[str, torch.Tensor]) -> None:
+    """Fill the symbols that the function's module has."""
+    cuda = driver()
+    module = ask(cuda.cuFuncGetModule(function), "cannot find the module of a step")
+    for symbol, name in constants.items():
+        status, pointer, size = cuda.cuModuleGetGlobal(module, symbol.encode())
+        if status == cuda.CUresult.CUDA_ERROR_NOT_FOUND:
+            continue  # another file of the same step
+        ask((status,), f"cannot find {symbol}")
+        weight = weights[name]
+        if size != weight.nbytes:
+            raise ValueError(f"{symbol} has {size} bytes, and {name} {weight.nbytes}")
+        ask(cuda.cuMemcpyDtoD(pointer, weight.data_ptr(), size), f"cannot fill {symbol}")

@@ -1,0 +1,147 @@
+"""What a suite is given and how it collects its rows: options, and a recording that an interruption leaves whole."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.bench.record import Case, Record, Row
+from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.cuda.timing import Plan
+from lenet_trt.errors import LenetTrtError
+
+# The checkout, where this is one and not an installed copy.
+_ROOT = Path(__file__).resolve().parents[2]
+STOPPED, SHARED = "stopped", "shared"
+# A GPU that is busier than this before a suite begins is somebody else's as well; its figure lags behind.
+BUSY_PERCENT = 5
+_SETTLING_S = 2.0
+QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a suite is asked for. ``batches`` None: the suite's own; ``quick``: few timings and cases.
+
+    ``only``: the workloads whose name has one of these in it, for suites that have ``TAKES_ONLY``. ``command``: what
+    to type for the same again. ``commit`` is the one that is measured, where git cannot tell.
+    """
+
+    quick: bool = False
+    batches: tuple[int, ...] | None = None
+    command: str = ""
+    only: tuple[str, ...] = ()
+    commit: str | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """How often to time."""
+        return QUICK if self.quick else Plan()
+
+
+class Recording:
+    """A record that grows, row by row; ``say`` tells people on standard error what is being measured."""
+
+    def __init__(self, suite: str, options: Options) -> None:
+        self.rows: list[Row] = []
+        self.notes: list[str] = []
+        self.details: dict[str, Any] = {}
+        self.interrupted = False
+        self._suite, self._options = suite, options
+        self._begin = time.monotonic()
+        # Asked now: an error on the GPU while measuring must not take what was measured with it.
+        self._environment = environment()
+        self._clocks: list[Mapping[str, float | None]] = []
+
+    def add(self, row: Row) -> None:
+        """Keep a row, and say what it tells."""
+        self.rows.append(row)
+
+    def cannot(self, backend: str, case: Case, problem: BaseException | str, **extra: Any) -> None:
+        """Keep a row of a backend that cannot run here, with the reason."""
+        if isinstance(problem, str):
+            why = problem
+        elif isinstance(problem, LenetTrtError):
+            why = str(problem)
+        else:
+            why = f"{type(problem).__name__}: {problem}"
+        self.add(Row(backend, case, None, " ".join(why.split())[:400] or "it gave no reason", extra))
+
+    def say(self, text: str) -> None:
+        """Tell people what is going on."""
+        print(f"[{time.monotonic() - self._begin:6.1f} s] {self._suite}: {text}", file=sys.stderr, flush=True)
+
+    def sample_clocks(self) -> None:
+        """Note the GPU's clocks now; nothing where there is no GPU or no nvidia-smi."""
+        now = _clocks()
+        if now is not None:
+            self._clocks.append({"second": round(time.monotonic() - self._begin, 1), **asdict(now)})
+
+    def begin(self) -> None:
+        """Note the clocks before anything runs, and whether somebody else uses the GPU."""
+        now = _clocks()
+        if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
+            time.sleep(_SETTLING_S)  # it may be what ran here just before
+            now = _clocks()
+        if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
+            self.details[SHARED] = f"the GPU was {now.busy_percent:.0f}% busy before anything of this ran"
+            self.say(f"{self.details[SHARED]}: another process shares it, and times are not what they would be")
+        self.sample_clocks()
+
+    def finish(self) -> Record:
+        """The record of what was measured until now."""
+        return Record(
+            suite=self._suite,
+            command=self._options.command,
+            date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+            commit=self._options.commit or (commit(_ROOT) if (_ROOT / "pyproject.toml").is_file() else None),
+            environment=self._environment,
+            plan=asdict(self._options.plan),
+            rows=tuple(self.rows),
+            notes=tuple(self.notes),
+            clocks=tuple(self._clocks),
+            details=self.details,
+            seconds=round(time.monotonic() - self._begin, 1),
+            interrupted=self.interrupted,
+        )
+
+
+def _clocks() -> Clocks | None:
+    try:
+        return clocks() if gpus().devices else None
+    except LenetTrtError:
+        return None
+
+
+@contextmanager
+def recording(suite: str, options: Options) -> Iterator[Recording]:
+    """Record a suite: Ctrl-C or a failure ends the block, and what was measured until then stays.
+
+    >>> with recording("sweep", options) as found:
+    ...     found.add(Row("ours", {"batch": 1}, stats))
+    >>> return found.finish()
+    """
+    found = Recording(suite, options)
+    found.begin()
+    try:
+        yield found
+    except KeyboardInterrupt:
+        found.interrupted = True
+        found.say("interrupted: what was measured until here is kept")
+    except Exception as problem:
+        if not found.rows:
+            raise
+        found.interrupted = True
+        found.details[STOPPED] = f"{type(problem).__name__}: {problem}"
+        found.say(f"stopped ({found.details[STOPPED]}): what was measured until here is kept")
+        if not isinstance(problem, LenetTrtError):
+            traceback.print_exc()
+    found.sample_clocks()

@@ -1,0 +1,117 @@
+"""The suite ``sweep``: time an image over the batch size, by every backend, and from which batch a GPU beats the CPU.
+
+A time is what a caller waits, by the host's clock, from the call to the last logit; images lie in GPU memory for
+backends on the GPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lenet_trt.bench.backends.listed import BACKENDS, NAIVE
+from lenet_trt.bench.backends.measure import about, not_quick, opened
+from lenet_trt.bench.backends.measure import measure as measure_batch
+from lenet_trt.bench.backends.protocol import Backend, mnist
+from lenet_trt.bench.crossovers import crossovers
+from lenet_trt.bench.leads import sentences
+from lenet_trt.bench.record import Record, Row
+from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.ten_thousand import gpu_alone, interval
+from lenet_trt.draw.chart import Chart, Series
+
+BATCHES = tuple(1 << power for power in range(15))
+QUICK_BATCHES = (1, 32, 1024)
+# A backend whose call would take more seconds gets a row that says so.
+LIMIT_S = 0.5
+QUICK_LIMIT_S = 0.3
+# Seconds of timing that a slow backend gets at each batch.
+_BUDGET_S = 0.5
+# More than a picture shows apart; the table has them.
+_NOT_DRAWN = ("torch CPU, 1 thread", "torch CPU", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
+_EMPHASIZED = "lenet5 kernel"
+
+
+def measure(options: Options) -> Record:
+    """Time every backend at each batch, small ones first."""
+    return measured(options, BACKENDS)
+
+
+def measured(options: Options, backends: Sequence[Backend]) -> Record:
+    """The same with some of the backends."""
+    plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
+    batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
+    # What somebody asked for is measured, however long it takes.
+    limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
+    left_out = not_quick(backends) if options.quick else {}
+    with recording("sweep", options) as found, opened(backends, found, left_out) as ready:
+        running = [each for each in ready if each.session is not None]
+        try:
+            for each in ready:
+                if each.session is None:  # one row says it for all batches
+                    found.cannot(each.backend.name, {"batch": "any"}, each.problem or "", **about(each.backend))
+                elif each.backend.batches and not options.batches:
+                    taken = [str(batch) for batch in batches if batch in each.backend.batches]
+                    why = f"measured at {', '.join(taken) or 'none of these'} alone: it takes some seconds for each"
+                    found.cannot(each.backend.name, {"batch": "other"}, why, **about(each.backend))
+            for batch in batches:
+                at = [e for e in running if options.batches or not e.backend.batches or batch in e.backend.batches]
+                measure_batch(found, at, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
+        finally:  # also what an interruption leaves
+            found.details["crossovers"] = [each.as_json() for each in crossovers(found.rows)]
+            found.notes = notes(found.rows)
+    return found.finish()
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What the figures are, and what they tell."""
+    return [
+        "A time is what a caller waits, by the host's clock; images lie in GPU memory for backends on the GPU. "
+        "gpu alone: what the GPU takes when it need not wait for the host, by CUDA events.",
+        *sentences(rows),
+    ]
+
+
+def columns(record: Record) -> list[Column]:
+    """Batch, backend, time with its interval, time an image, and the GPU's own time."""
+    return [
+        Column("batch", lambda row: str(row.case["batch"])),
+        Column("backend", lambda row: row.backend, left=True),
+        Column("time", lambda row: duration(_median(row)) if row.stats else "-"),
+        Column("95% interval", interval),
+        Column("an image", lambda row: duration(row.extra["us_per_image"]) if row.stats else "-"),
+        Column("gpu alone", gpu_alone),
+        Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
+    ]
+
+
+def charts(record: Record) -> list[Chart]:
+    """Microseconds an image over the batch, in fp32: what a caller waits."""
+    names = dict.fromkeys(row.backend for row in record.timed if row.extra["precision"] == "fp32")
+    series = [_series(record, name) for name in names if name not in _NOT_DRAWN]
+    # A point is no line among lines.
+    several = [each for each in series if len(each.x) > 1]
+    if not series:
+        return []
+    where = f"{record.gpu or record.environment.get('cpu')}, by the host's clock"
+    title, unit = "LeNet-5 in fp32: what a caller waits", "microseconds an image"
+    return [Chart(title, "batch", unit, several or series, True, True, (where,), named_at_ends=True)]
+
+
+def _series(record: Record, name: str) -> Series:
+    found = [(int(row.case["batch"]), row.stats) for row in record.timed if row.backend == name and row.stats]
+    return Series(
+        name,
+        [batch for batch, _ in found],
+        [stats.median_us / batch for batch, stats in found],
+        emphasis=name.startswith(_EMPHASIZED),
+        low=[stats.low_us / batch for batch, stats in found],
+        high=[stats.high_us / batch for batch, stats in found],
+    )
+
+
+def _median(row: Row) -> float:
+    assert row.stats is not None
+    return row.stats.median_us

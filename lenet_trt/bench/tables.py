@@ -1,0 +1,172 @@
+"""A record as an aligned table, as CSV, and what a reader should be warned of."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+
+from lenet_trt.bench.record import Record, Row
+from lenet_trt.cuda.statistics import NOISY_SPREAD, Stats
+
+# Rates in which the GPU's clock may change within a record before it is mentioned.
+_CLOCK_CHANGE = 0.05
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: what it says of a row; text is set to the left, numbers to the right."""
+
+    heading: str
+    text: Callable[[Row], str]
+    left: bool = False
+
+
+def duration(us: float) -> str:
+    """A time with its unit, three or four digits: "5.02 us", "83.6 us", "1.19 ms", "11.7 s"."""
+    for unit, factor in (("us", 1.0), ("ms", 1e3)):
+        value = us / factor
+        if value < 999.5:
+            return f"{_digits(value)} {unit}"
+    return f"{_digits(us / 1e6)} s"
+
+
+def quoted(us: float) -> str:
+    """Somebody else's time with its unit, with no more digits than they gave: "15 ms", "6.31 s"."""
+    for unit, factor in (("us", 1.0), ("ms", 1e3)):
+        if us / factor < 999.5:
+            return f"{us / factor:.6g} {unit}"
+    return f"{us / 1e6:.6g} s"
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2f}" if value < 99.995 else f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
+
+
+def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row: row.backend) -> list[Column]:
+    """The case, the backend, the median with its interval and spread; accuracy and error where there are any."""
+    names = list(dict.fromkeys(name for row in record.rows for name in row.case))
+    columns = [Column(name, _of_case(name), _is_text(record, name)) for name in names]
+    columns.append(Column("backend", name_of, left=True))
+    columns += [
+        Column("median", _of(lambda s: duration(s.median_us))),
+        Column("95% interval", _of(lambda s: f"{duration(s.low_us)} to {duration(s.high_us)}")),
+        Column("p10 to p90", _of(lambda s: f"{duration(s.p10_us)} to {duration(s.p90_us)}")),
+        Column("slowest", _of(lambda s: duration(s.max_us))),
+        Column("outliers", _of(lambda s: f"{s.outliers}/{s.count}")),
+    ]
+    if any(row.extra.get("accuracy") is not None for row in record.rows):
+        columns.append(Column("right", lambda row: _share(row.extra.get("accuracy"))))
+    if any(row.extra.get("error") is not None for row in record.rows):
+        columns.append(Column("error", lambda row: _scientific(row.extra.get("error"))))
+    return columns
+
+
+def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    """Rows under headings, aligned; where a row has no timings, the reason stands in place of the figures."""
+    lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
+    # A row without timings is only as wide as what names it.
+    named = max((index + 1 for index, column in enumerate(columns) if column.left), default=1)
+    shown = [len(columns), *(len(columns) if row.stats else named for row in rows)]
+    widths = [
+        max(len(line[index]) for line, upto in zip(lines, shown, strict=True) if index < upto)
+        for index in range(len(columns))
+    ]
+    reasons = ["", *(row.why or "" for row in rows)]
+    texts = []
+    for line, upto, reason in zip(lines, shown, reasons, strict=True):
+        cells = [
+            cell.ljust(width) if column.left else cell.rjust(width)
+            for cell, width, column in list(zip(line, widths, columns, strict=True))[:upto]
+        ]
+        texts.append("  ".join([*cells, reason]).rstrip())
+    return "\n".join(texts)
+
+
+def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
+    """The same as lines of Markdown, reasons in the last column but only where there are any."""
+    reasons = [Column("", lambda row: row.why or "", left=True)] if any(row.why for row in rows) else []
+    chosen = [*columns, *reasons]
+    cells = [[column.text(row).replace("|", "\\|") for column in chosen] for row in rows]
+    return [
+        "| " + " | ".join(column.heading for column in chosen) + " |",
+        "| " + " | ".join("---" if column.left else "---:" for column in chosen) + " |",
+        *("| " + " | ".join(line) + " |" for line in cells),
+    ]
+
+
+def to_csv(record: Record) -> str:
+    """A line for each row: suite, backend, case, figures, reason, and what else there is of plain values."""
+    cases = list(dict.fromkeys(name for row in record.rows for name in row.case))
+    figures = [field.name for field in fields(Stats) if field.name != "samples_us"]
+    extras = list(
+        dict.fromkeys(n for row in record.rows for n, v in row.extra.items() if not isinstance(v, (list, dict)))
+    )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["suite", "backend", *cases, *figures, "why", *extras])
+    for row in record.rows:
+        stats = row.stats.without_samples() if row.stats else None
+        values = [
+            record.suite,
+            row.backend,
+            *(row.case.get(name, "") for name in cases),
+            *("" if stats is None else getattr(stats, name) for name in figures),
+            row.why or "",
+            *("" if row.extra.get(name) is None else row.extra[name] for name in extras),
+        ]
+        # A record is a line, whatever a reason says: some readers of CSV split at every end of line.
+        writer.writerow([" ".join(value.split()) if isinstance(value, str) else value for value in values])
+    return text.getvalue()
+
+
+def warnings(record: Record) -> list[str]:
+    """What makes the figures less sure than they look."""
+    found = []
+    if record.interrupted:
+        why = f"stopped ({record.details['stopped']})" if "stopped" in record.details else "was interrupted"
+        found.append(f"the run {why}: rows are missing")
+    if "shared" in record.details:
+        found.append(f"{record.details['shared']}: another process used it")
+    noisy = [row for row in record.timed if row.stats and row.stats.noisy]
+    if noisy:
+        share = f"{NOISY_SPREAD:.0%}"
+        found.append(
+            f"eight tenths of the timings spread by more than {share} of the median, "
+            "so that comparing means little, for: "
+            + _named(noisy, lambda row: f"{row.stats.spread:.0%}" if row.stats else "")
+        )
+    restless = [row for row in record.timed if row.stats and not row.stats.settled]
+    if restless:
+        found.append("times were still changing when the warm-up ended, for: " + _named(restless, lambda row: ""))
+    clocks = [sample["sm_mhz"] for sample in record.clocks]
+    # The first sample may be of a GPU that idles.
+    if len(clocks) > 2 and max(clocks[1:]) > (1 + _CLOCK_CHANGE) * min(clocks[1:]):
+        found.append(f"the GPU's clock went from {min(clocks[1:]):.0f} to {max(clocks[1:]):.0f} MHz between timings")
+    return found
+
+
+def _named(rows: Iterable[Row], what: Callable[[Row], str], most: int = 4) -> str:
+    names = [f"{row.backend} ({', '.join(filter(None, (row.where, what(row))))})" for row in rows]
+    return "; ".join(names[:most]) + (f"; and {len(names) - most} more" if len(names) > most else "")
+
+
+def _of(what: Callable[[Stats], str]) -> Callable[[Row], str]:
+    return lambda row: what(row.stats) if row.stats else "-"
+
+
+def _of_case(name: str) -> Callable[[Row], str]:
+    return lambda row: str(row.case.get(name, ""))
+
+
+def _is_text(record: Record, name: str) -> bool:
+    return any(isinstance(row.case.get(name), str) for row in record.rows)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2%}"
+
+
+def _scientific(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}"

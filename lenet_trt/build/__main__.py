@@ -1,0 +1,59 @@
+"""The options of ``build``, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+
+from lenet_trt.build.request import add_request_arguments, request_from
+from lenet_trt.build.stage import Built, build
+from lenet_trt.cuda.gpus import first_gpu
+from lenet_trt.tensorrt.flavors import select
+from lenet_trt.tensorrt.sidecar import Sidecar
+from lenet_trt.tensorrt.summary import engine_rows, next_commands, table
+from lenet_trt.tensorrt.vouch import gpu_obstacle
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    add_request_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the sidecar")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Build what the command line asks for and say what came of it."""
+    request = request_from(arguments)
+    built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
+    if arguments.json:
+        print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
+    else:
+        print(report(built))
+    if (note := _here(built.sidecar)) is not None:
+        print(note, file=sys.stderr)
+    return 0
+
+
+def _here(sidecar: Sidecar) -> str | None:
+    """Say so when the GPU of this machine is none that the engine is for."""
+    gpu, flavor = first_gpu(), select(sidecar.inputs["flavor"])
+    obstacle = None if gpu is None else gpu_obstacle(sidecar, flavor, gpu)
+    return None if obstacle is None else f"note: {obstacle}"
+
+
+def report(built: Built) -> str:
+    """What was built, for which GPUs, how accurate it is and what to type next."""
+    rows = engine_rows(built.engine, built.sidecar)
+    if built.reused:
+        rows.insert(0, ("up to date", "made from the same inputs before; nothing to do (--force builds again)"))
+    rows += [
+        ("next" if index == 0 else "", line) for index, line in enumerate(next_commands(built.engine, built.sidecar))
+    ]
+    return table(rows)
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["build", *sys.argv[1:]]))

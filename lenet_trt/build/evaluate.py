@@ -1,0 +1,128 @@
+"""Is the model that goes into an engine still right? ONNX Runtime, on the CPU, is the independent judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.onnx_model.profiles import Shape, axes_of, inputs_of
+from lenet_trt.runtimes.ort import runner
+
+_SEED = 20
+# Below this share of right answers a model of LeNet-5's shape is not an MNIST classifier, and a drop says nothing.
+_IS_MNIST = 0.5
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What ONNX Runtime found.
+
+    ``correct`` of ``total`` labelled MNIST test images for the model built from, ``correct_before`` for the model given
+    (None when it is no MNIST classifier). ``difference`` is the relative error of the outputs against the model given,
+    in norm, over those images or over random inputs. ``problem`` says why nothing was measured.
+    """
+
+    correct: int | None = None
+    correct_before: int | None = None
+    total: int | None = None
+    difference: float | None = None
+    method: str = f"ONNX Runtime {onnxruntime.__version__} on the CPU, on the ONNX that the engine is built from"
+    problem: str | None = None
+
+    @property
+    def drop_points(self) -> float:
+        """How many percentage points of accuracy were lost against the model given; 0 where unknown."""
+        if self.correct is None or self.correct_before is None or not self.total:
+            return 0.0
+        return 100.0 * (self.correct_before - self.correct) / self.total
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for a sidecar."""
+        return asdict(self)
+
+
+def evaluate(model: ModelProto, before: ModelProto, shapes: Mapping[str, Shape]) -> Evaluation:
+    """Compare ``model`` with ``before``, of which it is a converted or fused version.
+
+    ``shapes`` are the input shapes for random inputs, used where the model is no classifier of MNIST's digits.
+    """
+    try:
+        if is_digit_classifier(before):
+            evaluation = _on_mnist(model, before)
+            if evaluation.correct_before is not None:
+                return evaluation
+        if model is before:
+            return Evaluation(problem="the model was not changed, and there is no labelled data for it")
+        inputs = random_inputs(before, shapes)
+        return Evaluation(difference=_difference(runner(model)(inputs), runner(before)(inputs)))
+    except LenetTrtError as error:
+        return Evaluation(problem=str(error))
+
+
+def is_digit_classifier(model: ModelProto) -> bool:
+    """Whether the model takes [n, 1, 28, 28] float images and gives [n, 10]."""
+    inputs = inputs_of(model)
+    outputs = [axes_of(value) for value in model.graph.output]
+    (axes,) = inputs.values() if len(inputs) == 1 else ((),)
+    return (
+        len(outputs) == 1
+        and axes[1:] == (1, 28, 28)
+        and isinstance(axes[0], str)
+        and outputs[0][1:] == (10,)
+        and model.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
+    )
+
+
+def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
+    """Seeded inputs for a model: normal numbers for floating-point tensors, 0 and 1 for the others."""
+    generator = np.random.default_rng(_SEED)
+    wanted = inputs_of(model)
+    inputs = {}
+    for value in model.graph.input:
+        if value.name not in wanted:
+            continue
+        fixed = tuple(axis if isinstance(axis, int) else 1 for axis in axes_of(value))
+        shape = shapes.get(value.name, fixed)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if np.issubdtype(dtype, np.floating) or value.type.tensor_type.elem_type == TensorProto.BFLOAT16:
+            inputs[value.name] = generator.standard_normal(shape, dtype=np.float32).astype(dtype)
+        else:
+            inputs[value.name] = generator.integers(0, 2, shape).astype(dtype)
+    return inputs
+
+
+def _on_mnist(model: ModelProto, before: ModelProto) -> Evaluation:
+    from lenet_trt.export.accuracy import logits_of
+    from lenet_trt.export.mnist import test_set
+
+    images, labels = test_set()
+    (name,) = inputs_of(before)
+
+    def logits(network: ModelProto) -> NDArray[Any]:
+        run = runner(network)
+        return logits_of(lambda batch: run({name: batch})[0], images)
+
+    expected = logits(before)
+    found = expected if model is before else logits(model)
+    correct_before, correct = (int((values.argmax(axis=1) == labels).sum()) for values in (expected, found))
+    if correct_before < _IS_MNIST * len(labels):
+        return Evaluation()
+    return Evaluation(correct, correct_before, len(labels), _difference([found], [expected]))
+
+
+def _difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
+    """The largest relative error in norm among the outputs."""
+    worst = 0.0
+    for output, expected in zip(outputs, reference, strict=True):
+        wanted = expected.astype(np.float64)
+        norm = float(np.linalg.norm(wanted)) or 1.0
+        worst = max(worst, float(np.linalg.norm(output.astype(np.float64) - wanted)) / norm)
+    return worst

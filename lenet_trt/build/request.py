@@ -1,0 +1,156 @@
+"""What to build: the request that the build stage takes, and the command-line options that make one."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lenet_trt.errors import UsageError
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
+from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
+
+PRECISIONS = ("fp32", "fp16", "bf16")
+ENGINES = Path("engines")
+MAX_DROP_POINTS = 0.2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to build; the defaults build the shipped LeNet-5 in fp32.
+
+    ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
+    ``precision``: None keeps the model's own types.
+    ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
+    ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
+    ``plugin_route``: how they get in, "ahead-of-time" or "python"; None is the flavor's usual way.
+    ``sms``: target compute capabilities, or "current"; none means the flavor's default.
+    ``max_drop``: how many percentage points of accuracy the conversion may cost.
+    """
+
+    onnx: Path | None = None
+    precision: str | None = None
+    batch: str | None = None
+    shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
+    plugins: str = "none"
+    plugin_route: str | None = None
+    sms: tuple[str, ...] = ()
+    flavor: str = "auto"
+    options: BuildOptions = field(default_factory=BuildOptions)
+    output: Path | None = None
+    force: bool = False
+    max_drop: float = MAX_DROP_POINTS
+
+    @property
+    def default_name(self) -> str:
+        """What the engine is called unless ``output`` says."""
+        stem = "lenet5" if self.onnx is None else self.onnx.stem
+        precision = self.precision or ("fp32" if self.onnx is None else None)
+        parts = (stem, precision, "plugins" if self.plugins != "none" else None)
+        return "-".join(filter(None, parts)) + ".engine"
+
+    @property
+    def engine(self) -> Path:
+        """Where the engine goes."""
+        return ENGINES / self.default_name if self.output is None else self.output
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that make a request."""
+    parser.add_argument(
+        "model",
+        type=Path,
+        nargs="?",
+        metavar="MODEL",
+        help="the ONNX file to build from (default: the shipped LeNet-5)",
+    )
+    precision = parser.add_mutually_exclusive_group()
+    for name in PRECISIONS:
+        precision.add_argument(
+            f"--{name}",
+            dest="precision",
+            action="store_const",
+            const=name,
+            default=None,
+            help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
+        )
+    parser.add_argument(
+        "--plugins",
+        default="none",
+        metavar="auto|none|NAME,...",
+        help="kernels to put in: every one that fits, none, or these (lenet-trt plugins lists them)",
+    )
+    parser.add_argument(
+        "--plugin-route",
+        choices=("ahead-of-time", "python"),
+        help="PTX inside the engine (TensorRT alone; its default), or Python that registers first (TensorRT-RTX)",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the engine's file (default: engines/, named after the model)"
+    )
+    parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
+    parser.add_argument(
+        "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
+    )
+    parser.add_argument(
+        "--sm",
+        action="append",
+        default=[],
+        metavar="X.Y",
+        help="target compute capability, such as 8.6, or 'current'; repeatable (default: Ampere and later)",
+    )
+    shapes = parser.add_argument_group("shapes of a model with dynamic axes")
+    shapes.add_argument("--batch", metavar="MIN:OPT:MAX", help=f"size of the first axis (default: {DEFAULT_BATCH})")
+    for option in ("--minShapes", "--optShapes", "--maxShapes"):
+        shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
+    builder = parser.add_argument_group("TensorRT's builder")
+    builder.add_argument(
+        "--optimization-level", type=int, choices=range(6), metavar="0..5", help="effort of the search"
+    )
+    builder.add_argument("--workspace", type=int, metavar="MIB", help="bound on scratch memory, MiB")
+    builder.add_argument("--timing-cache", type=Path, metavar="FILE", help="read and updated (full TensorRT alone)")
+    builder.add_argument(
+        "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what an inspector can tell of a layer"
+    )
+    parser.add_argument(
+        "--max-drop",
+        type=float,
+        default=MAX_DROP_POINTS,
+        metavar="POINTS",
+        help="percentage points of accuracy that a lower precision may cost",
+    )
+
+
+def request_from(arguments: argparse.Namespace) -> Request:
+    """Read a request off the parsed options.
+
+    Raises:
+        UsageError: options that need each other, or a value that is none.
+    """
+    texts = {name: getattr(arguments, name) for name in ("minShapes", "optShapes", "maxShapes")}
+    given = [name for name, text in texts.items() if text is not None]
+    if given and len(given) < 3:
+        missing = ", ".join(f"--{name}" for name in texts if name not in given)
+        raise UsageError(f"--{given[0]} needs {missing} too")
+    shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
+    if arguments.workspace is not None and arguments.workspace < 1:
+        raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
+    return Request(
+        onnx=arguments.model,
+        precision=arguments.precision,
+        plugins=arguments.plugins,
+        plugin_route=arguments.plugin_route,
+        batch=arguments.batch,
+        shapes=shapes,  # type: ignore[arg-type]
+        sms=tuple(arguments.sm),
+        flavor=arguments.flavor,
+        options=BuildOptions(
+            arguments.optimization_level,
+            arguments.workspace,
+            arguments.timing_cache,
+            arguments.profiling_verbosity,
+        ),
+        output=arguments.output,
+        force=arguments.force,
+        max_drop=arguments.max_drop,
+    )

@@ -1,0 +1,198 @@
+"""The build stage: ONNX in; engine, sidecar and the very model that was built out."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import ModelProto
+
+from lenet_trt import __version__
+from lenet_trt.build.evaluate import Evaluation, evaluate
+from lenet_trt.build.request import Request
+from lenet_trt.cuda.compile import source_sha256
+from lenet_trt.cuda.gpus import first_gpu
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import atomic_path, exclusive
+from lenet_trt.fuse.stage import chosen_kernels, fuse
+from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
+from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
+from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet5, load_model
+from lenet_trt.tensorrt.engine import engine_from_onnx
+from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
+
+
+@dataclass(frozen=True)
+class Built:
+    """An engine on disk, its sidecar, and whether it was there already."""
+
+    engine: Path
+    sidecar: Sidecar
+    reused: bool
+
+
+def build(request: Request, *, progress: bool = False, command: Sequence[str] = ()) -> Built:
+    """Build an engine, or find that the one on disk was made from the same inputs.
+
+    Raises:
+        UsageError: the request contradicts itself, the model or the flavor.
+        LenetTrtError: the model cannot be read, converted or built, or the files cannot be written; whatever was on
+            disk before is unchanged.
+    """
+    engine = request.engine
+    if engine.suffix == ".json":
+        raise UsageError(f"-o {engine}: the engine's sidecar takes the name .json; name the engine .engine")
+    if engine.suffix == ".onnx":
+        raise UsageError(f"-o {engine}: that is the name of a model; name the engine .engine")
+    if engine.is_dir():
+        raise UsageError(f"-o {engine}: that is a folder; name a file in it, such as {engine / request.default_name}")
+    if request.batch is not None:
+        parse_batch(request.batch)
+    flavor = select(request.flavor)
+    if flavor.ahead_of_time and request.options.timing_cache is not None:
+        raise UsageError(f"--timing-cache: {flavor.product} times nothing while it builds; leave it out")
+    route = request.plugin_route or flavor.plugin_routes[0]
+    if route not in flavor.plugin_routes:
+        raise UsageError(f"--plugin-route {route}: {flavor.product} takes plugins by {', '.join(flavor.plugin_routes)}")
+    targets = flavor.targets(request.sms)
+    flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
+    inputs = _inputs(request, flavor, targets)
+    with exclusive(engine):
+        if not request.force and (old := _same_as_before(engine, inputs)) is not None:
+            return Built(engine, old, reused=True)
+        original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
+        model = fuse(_with_precision(original, request.precision), request.plugins).model
+        flavor.check_types(kinds_of(model), targets, "7.5" in targets and has_fp32_gemm(model))
+        profiles = profile_for(inputs_of(model), request.batch, request.shapes)
+        evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
+        _gate(evaluation, request)
+        serialized = model.SerializeToString()
+        plan = engine_from_onnx(
+            serialized,
+            flavor,
+            profiles=profiles,
+            targets=targets,
+            options=request.options,
+            plugins=list(plugin_nodes(model).values()),
+            plugin_route=route,
+            progress=progress,
+        )
+        sidecar = Sidecar(
+            engine=FileRecord.of(engine.name, plan),
+            onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
+            inputs=inputs,
+            origin=origin,
+            plugins=_plugin_records(model, route),
+            tensors=described_tensors(model, profiles),
+            evaluation=evaluation.as_dict(),
+            made=_made(command),
+        )
+        _write(engine, sidecar, plan, serialized)
+    return Built(engine, sidecar, reused=False)
+
+
+def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[str, Any]:
+    """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
+    gpu = None if flavor.ahead_of_time else first_gpu()
+    options = asdict(request.options)
+    del options["timing_cache"]  # a memory of timings, not a wish
+    return {
+        "lenet_trt": __version__,
+        "model": "lenet5" if request.onnx is None else request.onnx.name,
+        "model_fingerprint": fingerprint(request.onnx),
+        "flavor": flavor.name,
+        "flavor_version": flavor.version,
+        "targets": list(targets),
+        "gpu": None if gpu is None else f"{gpu.name} ({gpu.sm})",
+        "precision": request.precision,
+        "plugins": request.plugins,
+        "plugin_route": request.plugin_route,
+        "kernels": {kernel.name: source_sha256(kernel) for kernel in chosen_kernels(request.plugins)},
+        "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
+        "shapes": None
+        if request.shapes is None
+        else [{name: list(shape) for name, shape in shapes.items()} for shapes in request.shapes],
+        "options": options,
+    }
+
+
+def _same_as_before(engine: Path, inputs: dict[str, Any]) -> Sidecar | None:
+    """The sidecar on disk, when it was made from equal inputs and its engine is still whole."""
+    try:
+        sidecar = read_sidecar(sidecar_path(engine))
+    except LenetTrtError:
+        return None
+    return sidecar if sidecar.inputs == inputs and sidecar.mismatch(engine.parent) is None else None
+
+
+def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
+    kinds = kinds_of(model)
+    if precision == "fp32" and (narrow := kinds & {"fp16", "bf16"}):
+        raise UsageError(
+            f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
+            "the model: leave --fp32 out, or export the model in float32"
+        )
+    if precision in ("fp16", "bf16") and (nodes := plugin_nodes(model)):
+        raise UsageError(
+            f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
+            "pass the model that was fused, and let --plugins fuse it after the conversion"
+        )
+    return model if precision is None else convert(model, precision)
+
+
+def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
+    """Each plugin node in JSON values, one that came with the model too, with the route by which TensorRT gets it."""
+    known = {entry["node"]: entry for entry in recorded(model)}
+    return [
+        {
+            "node": node,
+            "kernel": name,
+            "version": kernel(name).version,
+            "types": known.get(node, {}).get("types"),
+            "replaced": known.get(node, {}).get("replaced", []),
+            "route": route,
+            "source_sha256": source_sha256(kernel(name)),
+        }
+        for node, name in plugin_nodes(model).items()
+    ]
+
+
+def _gate(evaluation: Evaluation, request: Request) -> None:
+    if evaluation.drop_points > request.max_drop:
+        raise LenetTrtError(
+            f"{request.precision} costs {evaluation.drop_points:.2f} points of accuracy ({evaluation.correct_before} "
+            f"-> {evaluation.correct} of {evaluation.total} right), more than the {request.max_drop:g} allowed; "
+            f"nothing was written. Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
+            "or keep a higher precision"
+        )
+
+
+def _made(command: Sequence[str]) -> dict[str, Any]:
+    return {
+        "command": shlex.join(command) if command else None,
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "onnx": onnx.__version__,
+        "platform": platform.platform(),
+    }
+
+
+def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:
+    """Write all files in full before the first takes its place, so that a full disk changes nothing."""
+    with ExitStack() as stack:
+        for path, content in (
+            (sidecar_path(engine), sidecar.to_json().encode()),
+            (engine.with_name(sidecar.onnx.name), model),
+            (engine, plan),
+        ):
+            stack.enter_context(atomic_path(path)).write_bytes(content)

@@ -1,0 +1,1 @@
+"""The verb ``check``: is a kernel what its declaration says?"""

@@ -1,0 +1,295 @@
+"""The verb ``check``: whether a kernel is what its declaration says, on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from lenet_trt.check.gpu_checks import CHECKS, run_check
+from lenet_trt.child import child_environment
+from lenet_trt.cuda.compile import architectures, compile_variant, sm_of
+from lenet_trt.cuda.driver import context_lost, current_context
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.declaration import OLDEST_SM, Kernel, Variant
+from lenet_trt.kernel.examples import bounds, cases
+from lenet_trt.kernel.registry import kernel as kernel_named
+
+SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+ALWAYS = ("examples", "patterns", "compile", "serialize")
+_QUICK_FLOPS = 10**8
+_SHOWN_FAILURES = 5
+_SHOWN_LINES = 12
+_SANITIZER_FOUND = 86
+
+
+@dataclass(frozen=True)
+class Build:
+    """One module to compile."""
+
+    specialized: Specialized
+    variant: Variant
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.variant.name} {self.specialized.types.name} {self.target}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check found: status is "passed", "failed" or "skipped"; failures are (what, why)."""
+
+    kernel: str
+    check: str
+    status: str
+    detail: str
+    failures: tuple[tuple[str, str], ...] = field(default=())
+
+
+def check_kernel(
+    kernel: Kernel,
+    only: Sequence[str] = (),
+    case_filter: str = "",
+    targets: Sequence[str] = (),
+    quick: bool = False,
+) -> Iterable[Outcome]:
+    """Run the checks one after the other, giving each outcome when it is known.
+
+    ``only`` names checks (empty: all), ``case_filter`` is a part of a case's name, ``quick`` leaves
+    out the large examples. Checks on a GPU are skipped, with the reason, where there is none.
+    """
+    wanted = only or (*ALWAYS, *CHECKS)
+    if "examples" in wanted:
+        yield _check_examples(kernel)
+    if "patterns" in wanted:
+        yield _check_patterns(kernel)
+    if "compile" in wanted:
+        yield _check_compile(kernel, targets or all_targets())
+    if "serialize" in wanted:
+        yield _check_serialize(kernel)
+    gpu_checks = [name for name in CHECKS if name in wanted]
+    try:
+        sm = current_context().sm if gpu_checks else 0
+    except LenetTrtError as error:
+        for name in gpu_checks:
+            yield Outcome(kernel.name, name, "skipped", str(error))
+        return
+    chosen = [case for case in cases(kernel, sm) if case_filter in str(case)]
+    if quick:
+        chosen = [case for case in chosen if case.bound.flops <= _QUICK_FLOPS]
+    lost = ""
+    for name in gpu_checks:
+        if lost:
+            yield Outcome(kernel.name, name, "skipped", lost)
+            continue
+        yield _collect(kernel, name, chosen, lambda case, name=name: run_check(name, case), f"calls on sm_{sm}")
+        if reason := context_lost():
+            lost = f"a call above ended with {reason}, after which nothing runs in this process: mend that first"
+
+
+def all_targets() -> tuple[str, ...]:
+    """Machine code for every architecture, and the PTX that newer ones take."""
+    return (*(f"sm_{sm}" for sm in architectures()), f"compute_{OLDEST_SM}")
+
+
+def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Iterable[Outcome]:
+    """Run the values check of the small examples under NVIDIA's compute-sanitizer, a tool at a time."""
+    program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    for tool in tools:
+        name = f"sanitizer {tool}"
+        if program is None:
+            reason = "compute-sanitizer is not on the PATH; it comes with the CUDA toolkit"
+            yield Outcome(kernel.name, name, "skipped", reason)
+            continue
+        again = [sys.executable, "-m", "lenet_trt.check", kernel.name, "--only", "values", "--quick"]
+        again += ["--case", case_filter] if case_filter else []
+        command = [program, "--tool", tool, "--error-exitcode", str(_SANITIZER_FOUND), *again]
+        done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
+        if done.returncode == 0:
+            yield Outcome(kernel.name, name, "passed", "nothing found in the small examples")
+        else:
+            # The kit's own report, if it failed as well, then what the tool found first.
+            lines = (done.stdout + done.stderr).splitlines()
+            lines.sort(key=lambda line: line.startswith("========="))
+            log = "\n".join(lines)
+            yield Outcome(kernel.name, name, "failed", f"again: {shlex.join(command)}", ((tool, log),))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("names", nargs="+", metavar="NAME", help="kernels to check (lenet-trt plugins lists them)")
+    parser.add_argument("--only", metavar="CHECK,...", default="", help=f"of {', '.join((*ALWAYS, *CHECKS))}")
+    parser.add_argument("--case", metavar="TEXT", default="", help="only calls whose name contains TEXT")
+    parser.add_argument("--targets", metavar="sm_XX,...", default="", help="architectures to compile for (all)")
+    parser.add_argument("--quick", action="store_true", help="leave out the large examples")
+    parser.add_argument(
+        "--sanitize",
+        nargs="?",
+        const=",".join(SANITIZER_TOOLS),
+        default="",
+        metavar="TOOL,...",
+        help=f"run the small examples under compute-sanitizer ({', '.join(SANITIZER_TOOLS)}) instead",
+    )
+    parser.add_argument("--json", action="store_true", help="print the outcomes as JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Check the kernels and print what was found; the status is 1 when anything failed."""
+    only = _choices(arguments.only, (*ALWAYS, *CHECKS), "--only")
+    tools = _choices(arguments.sanitize, SANITIZER_TOOLS, "--sanitize")
+    targets = tuple(filter(None, arguments.targets.split(",")))
+    for target in targets:
+        sm_of(target)
+    outcomes = []
+    for kernel in [kernel_named(name) for name in arguments.names]:
+        found = (
+            sanitize(kernel, tools, arguments.case)
+            if tools
+            else check_kernel(kernel, only, arguments.case, targets, arguments.quick)
+        )
+        for outcome in found:
+            outcomes.append(outcome)
+            if not arguments.json:
+                print(_text(outcome), flush=True)
+    if arguments.json:
+        print(json.dumps([asdict(outcome) for outcome in outcomes], indent=2))
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+def _check_examples(kernel: Kernel) -> Outcome:
+    failures = []
+    runtime = [axis.name for axis in kernel.axes if not axis.static]
+    for name in runtime[:1]:
+        if not any(example[name] == 1 for example in kernel.examples):
+            failures.append((name, f"no example has {name} = 1"))
+        if not any(example[name] > 1 and example[name] % 2 for example in kernel.examples):
+            failures.append((name, f"no example has an odd {name}"))
+    seen = {(case.variant.name, case.bound.types.name) for case in cases(kernel)}
+    for variant in kernel.variants:
+        for types in variant.types or [types.name for types in kernel.types]:
+            if (variant.name, types) not in seen:
+                failures.append((f"{variant.name} {types}", "no example fits it"))
+    detail = f"{len(kernel.examples)} examples reach {len(seen)} of the variants and types"
+    return Outcome(kernel.name, "examples", "failed" if failures else "passed", detail, tuple(failures))
+
+
+def _check_patterns(kernel: Kernel) -> Outcome:
+    """Whether fusing puts the kernel where its patterns say, and the fallback function computes the reference."""
+    from lenet_trt.check.pattern_check import pattern_problems, small_bounds
+
+    if not kernel.patterns:
+        return Outcome(kernel.name, "patterns", "skipped", "it has none: fuse cannot put it into a model")
+    tried = small_bounds(bounds(kernel))
+    failures = tuple(("fused", problem) for problem in pattern_problems(tried))
+    detail = f"{len(tried)} calls as ONNX models, fused, in ONNX Runtime"
+    return Outcome(kernel.name, "patterns", "failed" if failures else "passed", detail, failures)
+
+
+def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
+    fitting = dict.fromkeys((case.bound.specialized, case.variant) for case in cases(kernel))
+    builds = [
+        Build(specialized, variant, target)
+        for specialized, variant in fitting
+        for target in targets
+        if variant.supports(sm_of(target), specialized.types)
+    ]
+
+    def compile_one(build: Build) -> str | None:
+        try:
+            compile_variant(build.specialized, build.variant, build.target)
+        except LenetTrtError as error:
+            return str(error)
+        return None
+
+    return _collect(kernel, "compile", builds, compile_one, f"modules for {', '.join(targets)}", threads=os.cpu_count())
+
+
+def _check_serialize(kernel: Kernel) -> Outcome:
+    """Whether a TensorRT plugin made of what an engine stored has the attributes that were stored."""
+    from lenet_trt.kernel.pattern import DOMAIN
+    from lenet_trt.tensorrt import flavors as flavor
+    from lenet_trt.tensorrt.routes import plugin_v3
+
+    try:
+        trt = flavor.select().trt
+        plugin_v3.register(trt, [kernel])
+    except LenetTrtError as error:
+        return Outcome(kernel.name, "serialize", "skipped", str(error))
+    creator = trt.get_plugin_registry().get_creator(kernel.name, kernel.version, DOMAIN)
+
+    def round_trip(specialized: Specialized) -> str | None:
+        wanted = dict(specialized.attributes)
+        fields = [
+            trt.PluginField(a.name, np.array([a.macro_value(wanted[a.name])], np.int32), trt.PluginFieldType.INT32)
+            for a in kernel.attributes
+        ]
+        built = creator.create_plugin(kernel.name, trt.PluginFieldCollection(fields), trt.TensorRTPhase.BUILD)
+        stored = built.clone().get_fields_to_serialize()
+        loaded = creator.create_plugin(kernel.name, stored, trt.TensorRTPhase.RUNTIME)
+        return None if loaded.attributes == wanted else f"stored {wanted}, and {loaded.attributes} came back"
+
+    chosen = list({specialized.attributes: specialized for specialized in _specializations(kernel)}.values())
+    return _collect(kernel, "serialize", chosen, round_trip, f"sets of attributes through {trt.__name__}")
+
+
+def _specializations(kernel: Kernel) -> list[Specialized]:
+    return list(dict.fromkeys(bound.specialized for bound in bounds(kernel)))
+
+
+def _collect(
+    kernel: Kernel,
+    check: str,
+    subjects: Sequence[object],
+    run: Callable[..., str | None],
+    what: str,
+    threads: int | None = 1,
+) -> Outcome:
+    if not subjects:
+        return Outcome(kernel.name, check, "skipped", f"0 {what}")
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(run, subjects))
+    failures = tuple((str(s), problem) for s, problem in zip(subjects, found, strict=True) if problem)
+    status = "failed" if failures else "passed"
+    return Outcome(kernel.name, check, status, f"{len(subjects) - len(failures)} of {len(subjects)} {what}", failures)
+
+
+def _text(outcome: Outcome) -> str:
+    lines = [f"{outcome.kernel}  {outcome.check:<20}  {outcome.status:<8}  {outcome.detail}"]
+    for what, why in outcome.failures[:_SHOWN_FAILURES]:
+        lines += [f"    {what}: {line}" if i == 0 else f"      {line}" for i, line in enumerate(_shortened(why))]
+        if outcome.check in CHECKS:
+            again = ["lenet-trt", "check", outcome.kernel, "--only", outcome.check, "--case", what]
+            lines.append(f"      again: {shlex.join(again)}")
+    if len(outcome.failures) > _SHOWN_FAILURES:
+        lines.append(f"    and {len(outcome.failures) - _SHOWN_FAILURES} more (--json lists them)")
+    return "\n".join(lines)
+
+
+def _shortened(text: str) -> list[str]:
+    lines = text.splitlines()
+    rest = len(lines) - _SHOWN_LINES
+    return lines if rest <= 1 else [*lines[:_SHOWN_LINES], f"and {rest} more lines (--json has them)"]
+
+
+def _choices(text: str, known: Sequence[str], option: str) -> tuple[str, ...]:
+    chosen = tuple(filter(None, text.split(",")))
+    for name in chosen:
+        if name not in known:
+            raise UsageError(f"{option} takes {', '.join(known)}, not {name!r}")
+    return chosen
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["check", *sys.argv[1:]]))

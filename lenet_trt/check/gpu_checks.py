@@ -1,0 +1,256 @@
+"""The part of ``lenet-trt check`` that runs kernels: each function checks one property of one call.
+
+They return None when the property holds, else what was seen instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from lenet_trt.cuda.driver import Buffer, Stream, context_lost
+from lenet_trt.cuda.launch import prepare
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.examples import SEED, Case, expected_outputs, kernel_inputs, plain_inputs, relative_error, resized
+from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
+
+# Every float type reads these bytes as NaN, so that what is read outside an input, or never written, shows.
+_POISON = 0xFF
+_OTHER_POISON = 0x11
+_GUARD_BYTES = 4096
+_RANDOM_SIZES = 3
+
+
+class Guarded:
+    """A tensor in device memory with guard bytes on both sides, at an address no more aligned than promised."""
+
+    def __init__(self, size_bytes: int, alignment: int) -> None:
+        self._start = _GUARD_BYTES + alignment
+        self._size = size_bytes
+        self._buffer = Buffer(self._start + size_bytes + _GUARD_BYTES)
+        self.pointer = self._buffer.pointer + self._start
+        self.fill(_POISON)
+
+    def fill(self, byte: int) -> None:
+        """Set every byte of the tensor; the guards get the poison."""
+        host = np.full(self._buffer.size_bytes, _POISON, np.uint8)
+        host[self._start : self._start + self._size] = byte
+        self._buffer.write(host)
+
+    def write(self, array: np.ndarray) -> None:
+        """Copy the values in."""
+        self._buffer.write(array, self._start)
+
+    def read(self) -> tuple[np.ndarray, bool]:
+        """The tensor's bytes, and whether the guards are as they were."""
+        host = self._buffer.read()
+        end = self._start + self._size
+        intact = bool((host[: self._start] == _POISON).all() and (host[end:] == _POISON).all())
+        return host[self._start : end], intact
+
+
+class Rig:
+    """One call set up in device memory: its inputs, poisoned outputs, a stream of its own and the launcher."""
+
+    def __init__(self, case: Case, plain: Sequence[np.ndarray] | None = None) -> None:
+        self.case = case
+        bound = case.bound
+        self.plain = _standard(bound)[0] if plain is None else list(plain)
+        self._own = plain is not None
+        self.inputs = kernel_inputs(bound, self.plain)
+        alignment = bound.kernel.alignment
+        self.memory = [Guarded(array.nbytes, alignment) for array in self.inputs]
+        for guarded, array in zip(self.memory, self.inputs, strict=True):
+            guarded.write(array)
+        sizes = [ELEMENT_TYPES[dtype].size_bytes for dtype in bound.output_dtypes]
+        for shape, size in zip(bound.output_shapes, sizes, strict=True):
+            self.memory.append(Guarded(int(np.prod(shape, dtype=np.int64)) * size, alignment))
+        self.stream = Stream()
+        self.launcher = prepare(bound, case.variant)
+        self.pointers = [guarded.pointer for guarded in self.memory]
+
+    def poison(self, byte: int = _POISON) -> None:
+        """Forget the outputs."""
+        for guarded in self.memory[len(self.inputs) :]:
+            guarded.fill(byte)
+
+    def launch(self) -> None:
+        """Launch once and wait."""
+        self.launcher(self.pointers, self.stream.handle)
+        self.stream.synchronize()
+
+    def outputs(self) -> list[np.ndarray]:
+        """Read the outputs.
+
+        Raises:
+            LenetTrtError: something outside the outputs was written.
+        """
+        bound = self.case.bound
+        tensors = (*bound.kernel.inputs, *bound.kernel.outputs)
+        arrays = []
+        for index, (tensor, guarded) in enumerate(zip(tensors, self.memory, strict=True)):
+            data, intact = guarded.read()
+            if not intact:
+                raise LenetTrtError(f"memory just outside {tensor.name} was written")
+            if index < len(self.inputs):
+                if not np.array_equal(data, self.inputs[index].reshape(-1).view(np.uint8)):
+                    raise LenetTrtError(f"the input {tensor.name} was written")
+            else:
+                output = index - len(self.inputs)
+                dtype = numpy_dtype(bound.output_dtypes[output])
+                arrays.append(data.view(dtype).reshape(bound.output_shapes[output]))
+        return arrays
+
+    def problem(self) -> str | None:
+        """What is wrong with the outputs that are in memory now, or None."""
+        bound = self.case.bound
+        wanted = expected_outputs(bound, self.plain) if self._own else _standard(bound)[1]
+        error = max(map(relative_error, self.outputs(), wanted))
+        tolerance = bound.types.tolerance
+        return None if error <= tolerance else f"relative error {error:.2e}, more than {tolerance:.0e}"
+
+
+@lru_cache(maxsize=2)
+def _standard(bound: Bound) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The random inputs of a call and what is expected of them, kept while its variants are checked."""
+    plain = plain_inputs(bound, np.random.default_rng(SEED))
+    return plain, expected_outputs(bound, plain)
+
+
+def values(case: Case) -> str | None:
+    """Outputs agree with the float64 reference, all are written, and nothing else is."""
+    rig = Rig(case)
+    for byte in (_POISON, _OTHER_POISON):
+        rig.poison(byte)
+        rig.launch()
+        problem = rig.problem()
+        if problem:
+            return problem
+    return None
+
+
+def random_sizes(case: Case) -> str | None:
+    """Other sizes of the runtime axes than the examples', drawn at random, are as right."""
+    rng = np.random.default_rng([SEED, *case.bound.axes.values()])
+    for _ in range(_RANDOM_SIZES):
+        other = resized(case, rng)
+        problem = None if other is None else values(other)
+        if problem:
+            return f"with {other}: {problem}"
+    return None
+
+
+def special_values(case: Case) -> str | None:
+    """NaN and infinity in an input come out where the reference has them."""
+    for value in (np.nan, np.inf, -np.inf):
+        rng = np.random.default_rng(SEED)
+        plain = plain_inputs(case.bound, rng)
+        first = plain[0].reshape(-1)
+        if first.dtype.kind in "iu" or first.size == 0:
+            return None
+        first[rng.integers(0, first.size, max(1, min(3, first.size // 64)))] = value
+        rig = Rig(case, plain)
+        rig.launch()
+        problem = rig.problem()
+        if problem:
+            return f"with {value} in {case.bound.kernel.inputs[0].name}: {problem}"
+    return None
+
+
+def number_range(case: Case) -> str | None:
+    """Single precision keeps its range: numbers far from 1 are as exact as those near it.
+
+    The first input is scaled by 2**40 and 2**-40; then weights by 2**20 and 2**-20, without biases beside them and with
+    the first input scaled the other way, which leaves what follows a first layer (tanh, say) as well-conditioned.
+    """
+    types, tensors = case.bound.types, case.bound.kernel.plain_inputs
+    if any(types.resolve(tensor.dtype) != "float32" for tensor in tensors):
+        return None
+    weights = [tensor for tensor in tensors if tensor.weight]
+    for exponent, scaled in ((40, tensors[:1]), (-40, tensors[:1]), (20, weights), (-20, weights)):
+        if not scaled:
+            continue
+        plain = plain_inputs(case.bound, np.random.default_rng(SEED))
+        for tensor, array in zip(tensors, plain, strict=True):
+            if tensor in scaled:
+                bias = tensor.weight and array.ndim == 1
+                array *= np.float32(0.0 if bias else 2.0**exponent)
+        if scaled is weights and not tensors[0].weight:
+            plain[0] *= np.float32(2.0**-exponent)
+        rig = Rig(case, plain)
+        rig.launch()
+        problem = rig.problem()
+        if problem:
+            return f"with {', '.join(tensor.name for tensor in scaled)} times 2**{exponent}: {problem}"
+    return None
+
+
+def graph(case: Case) -> str | None:
+    """A call is captured as exactly one kernel node (so it allocates and waits for nothing) and replays right."""
+    rig = Rig(case)
+    with rig.stream.capture() as captured:
+        rig.launcher(rig.pointers, rig.stream.handle)
+    if (captured.nodes, captured.kernel_nodes) != (1, 1):
+        return f"the captured graph has {captured.nodes} nodes, {captured.kernel_nodes} of them kernels; one is wanted"
+    for _ in range(2):
+        rig.poison()
+        captured.replay(rig.stream)
+        rig.stream.synchronize()
+        problem = rig.problem()
+        if problem:
+            return f"replayed: {problem}"
+    return None
+
+
+def misaligned(case: Case) -> str | None:
+    """A pointer that is not aligned as declared is refused before anything is launched."""
+    rig = Rig(case)
+    for index, tensor in enumerate((*case.bound.kernel.inputs, *case.bound.kernel.outputs)):
+        pointers = list(rig.pointers)
+        pointers[index] += case.bound.kernel.alignment // 2
+        try:
+            rig.launcher(pointers, rig.stream.handle)
+        except LenetTrtError:
+            continue
+        return f"a misaligned {tensor.name} was accepted"
+    return None
+
+
+def empty(case: Case) -> str | None:
+    """A call without any output element succeeds, launches nothing and writes nothing."""
+    kernel = case.bound.kernel
+    for axis in kernel.axes:
+        if axis.static:
+            continue
+        axes = {**case.bound.axes, axis.name: 0}
+        bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
+        if bound.empty:
+            rig = Rig(Case(bound, case.variant))
+            rig.launch()
+            rig.outputs()
+    return None
+
+
+CHECKS: dict[str, Callable[[Case], str | None]] = {
+    "values": values,
+    "random": random_sizes,
+    "special": special_values,
+    "range": number_range,
+    "graph": graph,
+    "misaligned": misaligned,
+    "empty": empty,
+}
+
+
+def run_check(name: str, case: Case) -> str | None:
+    """Run one of ``CHECKS``; a failing launch is what was seen."""
+    lost = context_lost()
+    if lost:
+        return f"not run: an earlier call ended with {lost}, after which nothing runs in this process"
+    try:
+        return CHECKS[name](case)
+    except LenetTrtError as error:
+        return str(error)

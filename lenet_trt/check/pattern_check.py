@@ -1,0 +1,124 @@
+"""Whether a kernel's patterns are found in what they describe, and what takes their place computes the reference."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.onnx_function import NodeBuilder
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.dims import AxisValue
+from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
+from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from lenet_trt.kernel.types import numpy_dtype
+
+_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
+_IR_VERSION = 10
+# ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator.
+_RUNTIME_TOLERANCE = {"float32": 5e-6, "float16": 1e-2}
+_LARGEST_ELEMENTS = 1 << 22
+
+
+def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
+    """Try every call that a pattern stands for; yield what is wrong with any.
+
+    A model is made of the pattern and random weights, fused, run by ONNX Runtime and compared with the reference.
+    """
+    for bound in kernel_bounds:
+        patterns = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
+        found = [model for model in (pattern_model(bound, pattern) for pattern in patterns) if model is not None]
+        if patterns and not found:
+            yield f"no pattern is valid ONNX for the types {bound.types.name}"
+        for model in found:
+            problem = _problem(bound, model)
+            if problem:
+                axes = ", ".join(f"{name}={value}" for name, value in {**bound.axes, **bound.attributes}.items())
+                yield f"{bound.types.name} {axes}: {problem}"
+
+
+def small_bounds(kernel_bounds: Iterator[Bound]) -> list[Bound]:
+    """Those calls that take a CPU little time."""
+    return [b for b in kernel_bounds if all(np.prod(shape) <= _LARGEST_ELEMENTS for shape in b.input_shapes)]
+
+
+def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
+    """The ONNX model that a pattern describes, with the sizes of a call and random weights; the batch is symbolic.
+
+    None when the pattern is not valid ONNX for these types.
+    """
+    kernel = bound.kernel
+    plain = plain_inputs(bound, np.random.default_rng(SEED))
+    op = NodeBuilder("value_")
+    parameters = list(inspect.signature(pattern.graph).parameters)[1:]
+    result = pattern.graph(op, *parameters)
+    results = list(result) if isinstance(result, tuple) else [result]
+    batch = next((axis.name for axis in kernel.axes if not axis.static), None)
+    inputs, weights = [], []
+    for tensor, array in zip(kernel.plain_inputs, plain, strict=True):
+        if tensor.weight:
+            weights.append(numpy_helper.from_array(array, tensor.name))
+            continue
+        shape = [
+            size.name if isinstance(size, AxisValue) and size.name == batch else int(number)
+            for size, number in zip(tensor.shape, array.shape, strict=True)
+        ]
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        inputs.append(helper.make_tensor_value_info(tensor.name, kind, shape))
+    outputs = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)), [None] * len(shape))
+        for name, dtype, shape in zip(results, bound.output_dtypes, bound.output_shapes, strict=True)
+    ]
+    graph = helper.make_graph(op.nodes, "pattern", inputs, outputs, weights)
+    opsets = [helper.make_opsetid("", _OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return None
+    return model
+
+
+def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
+    kernel = bound.kernel
+    try:
+        fused = fuse(model, [kernel])
+    except LenetTrtError as error:
+        return str(error)
+    nodes = [node for node in fused.model.graph.node if node.domain == DOMAIN]
+    if len(nodes) != 1:
+        return f"{len(nodes)} plugin nodes take its place, not 1"
+    seen = {entry.name: helper.get_attribute_value(entry) for entry in nodes[0].attribute}
+    for attribute in kernel.attributes:
+        wanted = attribute.macro_value(bound.attributes[attribute.name])
+        if seen.get(attribute.name) != wanted:
+            return f"{attribute.name} is {seen.get(attribute.name)} on the node, not {wanted}"
+    tolerances = [_RUNTIME_TOLERANCE.get(dtype) for dtype in bound.types.variables.values()]
+    if None in tolerances:
+        return None  # ONNX Runtime has no CPU kernels for it (bfloat16)
+    return _difference(bound, fused.model, max(t for t in tolerances if t is not None))
+
+
+def _difference(bound: Bound, model: onnx.ModelProto, tolerance: float) -> str | None:
+    import onnxruntime
+
+    plain = plain_inputs(bound, np.random.default_rng(SEED))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feeds = {t.name: a for t, a in zip(bound.kernel.plain_inputs, plain, strict=True) if not t.weight}
+    for tensor, seen, wanted in zip(
+        bound.kernel.outputs, session.run(None, feeds), expected_outputs(bound, plain), strict=True
+    ):
+        if np.shape(seen) != wanted.shape:
+            return f"{tensor.name} has shape {list(np.shape(seen))}, and {list(wanted.shape)} by the reference"
+        error = float(np.linalg.norm(np.asarray(seen, dtype=np.float64) - wanted))
+        norm = float(np.linalg.norm(wanted))
+        if error > tolerance * norm:
+            return f"{tensor.name} differs from the reference by {error / max(norm, 1e-300):.2g} of its norm"
+    return None

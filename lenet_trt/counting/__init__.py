@@ -1,1 +1,0 @@
-"""What the nodes of an ONNX model have to do, counted from their shapes."""

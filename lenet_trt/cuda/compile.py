@@ -1,0 +1,237 @@
+"""Kernels compiled by NVRTC, for any architecture, on any machine: no GPU, driver or nvcc is needed.
+
+What is compiled once is kept in ``files.cache_dir()/kernels`` under a hash of all that went into it, and found again
+without loading the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import math
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask, bindings, check, compiler, loaded_compiler
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import cache_dir, keep
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.declaration import Kernel, Variant
+from lenet_trt.kernel.dims import Constant
+from lenet_trt.kernel.registry import plugins_dir
+
+
+@dataclass(frozen=True)
+class Module:
+    """A compiled variant: machine code for one architecture ("sm_90") or PTX ("compute_75")."""
+
+    image: bytes = field(repr=False)
+    target: str
+    entry: str
+    options: tuple[str, ...]
+
+    @property
+    def is_ptx(self) -> bool:
+        return self.target.startswith("compute_")
+
+
+def compile_variant(specialized: Specialized, variant: Variant, target: str) -> Module:
+    """Compile a variant for ``target``, or take it from the cache.
+
+    ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well; they do not
+    take the PTX of a variant for one architecture alone.
+
+    Raises:
+        LenetTrtError: the compiler refuses the source (its log is in the message), the target is
+            unknown or not one of the variant's, or NVRTC or its headers are not installed.
+    """
+    sm = sm_of(target)
+    if not variant.runs_on(sm):
+        name = f"{specialized.kernel.name} {variant.name}"
+        others = "alone" if variant.only_sm else "or newer"
+        raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
+    return _compile(specialized, variant, target)
+
+
+def sm_of(target: str) -> int:
+    """The architecture number in "sm_90" or "compute_75".
+
+    Raises:
+        LenetTrtError: it is not one that the compiler here knows.
+    """
+    kind, _, number = target.partition("_")
+    if kind not in ("sm", "compute") or not number.isdecimal() or int(number) not in architectures():
+        known = ", ".join(f"sm_{sm}" for sm in architectures())
+        raise LenetTrtError(
+            f"there is no target {target!r}; the compiler here knows {known}, and the same as compute_XX for PTX"
+        )
+    return int(number)
+
+
+def architectures() -> tuple[int, ...]:
+    """The architectures that the NVRTC installed here compiles for, oldest first."""
+    return compiler().architectures
+
+
+def nvrtc_version() -> str:
+    """The compiler's version, "13.0"."""
+    return compiler().version
+
+
+def target_for(sm: int) -> str:
+    """What to compile for a GPU of that architecture: machine code, or PTX where it is too new."""
+    if sm in architectures():
+        return f"sm_{sm}"
+    older = [known for known in architectures() if known <= sm]
+    same_family = [known for known in older if known // 10 == sm // 10]
+    if same_family:  # machine code runs on a later minor revision of its architecture
+        return f"sm_{max(same_family)}"
+    if not older:
+        raise LenetTrtError(f"sm_{sm} is older than what NVRTC {nvrtc_version()} compiles for")
+    return f"compute_{max(older)}"
+
+
+@cache
+def source_sha256(kernel: Kernel, variant: Variant | None = None) -> str:
+    """Hash the kernel's source and the files that it includes; of all variants or of one."""
+    variants = kernel.variants if variant is None else (variant,)
+    files: dict[Path, None] = {}
+    for each in variants:
+        _collect(kernel.source_dir / each.source, _source_dirs(kernel), files)
+    digest = hashlib.sha256()
+    for path in files:
+        data = path.read_bytes()
+        digest.update(f"{path.name} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
+
+
+@cache
+def cuda_include_dir() -> Path:
+    """The folder of cuda_fp16.h: from NVIDIA's packages, else from a CUDA toolkit.
+
+    Raises:
+        LenetTrtError: there is neither.
+    """
+    for folder in _include_candidates():
+        if (folder / "cuda_fp16.h").is_file() and (folder / "crt" / "host_defines.h").is_file():
+            return folder
+    raise LenetTrtError(f"the CUDA headers (cuda_fp16.h, crt/host_defines.h) are not here: {INSTALL}")
+
+
+def _include_candidates() -> Iterator[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    for root in (spec.submodule_search_locations or ()) if spec else ():
+        yield from (path.parent for path in sorted(Path(root).glob("*/include/cuda_fp16.h"), reverse=True))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if os.environ.get(variable):
+            yield Path(os.environ[variable]) / "include"
+    yield Path("/usr/local/cuda/include")
+
+
+def _source_dirs(kernel: Kernel) -> tuple[Path, ...]:
+    """Where the source's own #include "..." lines are looked up."""
+    return tuple(dict.fromkeys((kernel.source_dir, kernel.source_dir.parent, plugins_dir())))
+
+
+def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]) -> None:
+    if path in found:
+        return
+    found[path] = None
+    for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE):
+        for folder in (path.parent, *include_dirs):
+            if (folder / name).is_file():
+                _collect((folder / name).resolve(), include_dirs, found)
+                break  # what is not found is for the compiler to complain about
+
+
+@lru_cache(maxsize=1024)
+def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
+    kernel = specialized.kernel
+    entry = kernel.entry(variant)
+    options = _options(specialized, variant, target)
+    for chosen in (compiler, loaded_compiler):  # which differ where a library brought a compiler of its own
+        path = _kept_at(specialized, variant, target, options, chosen())
+        with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
+            return Module(path.read_bytes(), target, entry, options)
+    image = _run_nvrtc(kernel, variant, options, path.suffix)
+    keep(path, image, "compiled kernels")
+    return Module(image, target, entry, options)
+
+
+def _kept_at(
+    specialized: Specialized, variant: Variant, target: str, options: tuple[str, ...], compiled_by: Compiler
+) -> Path:
+    """Where the module is kept: a name of its own for all that decides what is in it."""
+    kernel = specialized.kernel
+    headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # stands for the package that it came with
+    parts = (
+        source_sha256(kernel, variant),
+        kernel.entry(variant),
+        compiled_by.identity,
+        f"{headers.st_size} {int(headers.st_mtime)}",
+        *options,
+    )
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    suffix = "ptx" if target.startswith("compute_") else "cubin"
+    return cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
+
+
+def _options(specialized: Specialized, variant: Variant, target: str) -> tuple[str, ...]:
+    include_dirs = (*_source_dirs(specialized.kernel), cuda_include_dir())
+    # Line numbers cost nothing at run time and let ncu and compute-sanitizer point at the source;
+    # PTX goes into engines, where the builder's paths have no business.
+    line_info = () if target.startswith("compute_") else ("--generate-line-info",)
+    return (
+        f"--gpu-architecture={target}{'a' if variant.only_sm else ''}",
+        "--std=c++17",
+        *line_info,
+        *(f"--include-path={folder}" for folder in include_dirs),
+        *(f"--define-macro={macro}" for macro in (*specialized.macros, *_launch_macros(specialized, variant))),
+    )
+
+
+def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
+    """What the source may check its geometry against: threads a block, and dynamic shared memory if it is fixed."""
+    launch = specialized.launch(variant)
+    yield f"LAUNCH_THREADS={math.prod(launch.block)}"
+    if isinstance(launch.shared_bytes, Constant):
+        yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"
+
+
+def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:
+    nvrtc = bindings()
+    source = kernel.source_dir / variant.source
+    program = ask(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
+    try:
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            raise LenetTrtError(
+                f"{kernel.name} {variant.name} does not compile ({status.name}, NVRTC {nvrtc_version()}, "
+                f"{' '.join(o for o in options if not o.startswith('--include-path'))}):\n"
+                + log.decode(errors="replace").rstrip("\0\n ")
+            )
+        if suffix == ".ptx":
+            image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        else:
+            image = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    entry = kernel.entry(variant)
+    marker = f".entry {entry}(" if suffix == ".ptx" else f".text.{entry}\0"
+    if marker.encode() not in image:
+        raise LenetTrtError(f'{source} defines no extern "C" __global__ function {entry}')
+    return image
+
+
+def _text(size: Any, get: Any, program: Any) -> bytes:
+    buffer = bytes(int(ask(size(program))))
+    check(*get(program, buffer))  # writes into the buffer
+    return buffer

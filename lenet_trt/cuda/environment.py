@@ -1,0 +1,146 @@
+"""What a measurement was made with: GPU, driver, versions, clocks and the state of the code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from lenet_trt import __version__
+from lenet_trt.cuda.compile import nvrtc_version
+from lenet_trt.cuda.driver import ask, driver
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.errors import LenetTrtError
+
+_PACKAGES = (
+    "torch",
+    "triton",
+    "nvidia-cudnn-cu13",
+    "nvidia-cublas",
+    "cuda-bindings",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "tensorrt",
+    "tensorrt-rtx",
+    "pycuda",
+    "cupy-cuda13x",
+    "numpy",
+)
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The GPU's state at one moment, as nvidia-smi tells it; None is what this GPU does not tell.
+
+    ``busy_percent``: how much of the moments before a kernel of any process ran.
+    """
+
+    sm_mhz: float
+    memory_mhz: float
+    temperature_c: float | None
+    power_w: float | None
+    busy_percent: float | None
+
+
+def environment() -> dict[str, object]:
+    """The GPU in use (``gpu`` is None where there is none), the CPU, and the versions that decide a timing."""
+    return {
+        **(_gpu() if gpus().devices else {"gpu": None, "why_no_gpu": gpus().problem}),
+        "cpu": _cpu(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "nvrtc": nvrtc_version(),
+        "lenet_trt": __version__,
+        "python": platform.python_version(),
+        "packages": dict(filter(None, map(_package, _PACKAGES))),
+    }
+
+
+def _gpu() -> dict[str, object]:
+    """Device 0, asked without making a context: a suite may measure what the first one costs."""
+    first = gpus().devices[0]
+    attribute = driver().CUdevice_attribute
+    device = ask(driver().cuDeviceGet(first.index), "cannot use GPU 0")
+    multiprocessors, l2_bytes = (
+        int(ask(driver().cuDeviceGetAttribute(which, device), "cannot read the GPU's properties"))
+        for which in (
+            attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE,
+        )
+    )
+    try:
+        (version,) = _nvidia_smi("driver_version", first.index)
+    except LenetTrtError:
+        version = None
+    return {
+        "gpu": first.name,
+        "sm": int(first.sm.replace(".", "")),
+        "multiprocessors": multiprocessors,
+        "l2_bytes": l2_bytes,
+        "memory_mib": first.memory_bytes >> 20,
+        "driver": version,
+        "driver_cuda": gpus().driver_cuda,
+    }
+
+
+def _cpu() -> str:
+    """The processor's name as Linux has it, else its architecture."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.machine()
+    names = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def clocks(device: int = 0) -> Clocks:
+    """The GPU's clocks now; reading them changes none.
+
+    Raises:
+        LenetTrtError: nvidia-smi is not there or does not answer.
+    """
+    query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu"
+    answer = _nvidia_smi(query, device)
+    numbers = [_number(text) for text in answer]
+    if len(numbers) != len(query.split(",")) or numbers[0] is None or numbers[1] is None:
+        raise LenetTrtError(f"nvidia-smi answers {', '.join(answer)!r} when asked for {query}")
+    return Clocks(numbers[0], numbers[1], *numbers[2:])
+
+
+def commit(folder: Path) -> str | None:
+    """The commit that is checked out in ``folder``, "-modified" added where files differ; None without git."""
+    try:
+        head = _run(["git", "-C", str(folder), "rev-parse", "HEAD"])
+        changed = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head + ("-modified" if changed else "")
+
+
+def _package(name: str) -> tuple[str, str] | None:
+    try:
+        return name, metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _number(text: str) -> float | None:
+    """A figure; None for "[N/A]" and the like."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _nvidia_smi(query: str, device: int) -> list[str]:
+    command = ["nvidia-smi", f"--id={device}", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    try:
+        return [field.strip() for field in _run(command).split(",")]
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LenetTrtError(f"cannot ask nvidia-smi for {query} ({error}): it comes with the driver") from error
+
+
+def _run(command: list[str]) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout.strip()

@@ -1,0 +1,151 @@
+"""Kernels launched on the GPU: everything is resolved once a call signature, then a call is one driver call."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from lenet_trt.cuda.compile import Module, compile_variant, target_for
+from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import INT32_MAX, Variant
+
+_GRID_LIMITS = (INT32_MAX, 65535, 65535)
+_DEFAULT_SHARED_LIMIT = 48 * 1024
+_SLOT = 8
+_SUCCESS = 0
+
+
+class Launcher:
+    """One call of a kernel made ready: ``launcher(pointers, stream)`` puts it into a stream.
+
+    ``pointers`` are the inputs' and then the outputs' device addresses, ``stream`` the raw handle.
+    A call allocates nothing, waits for nothing and is safe from several threads.
+    """
+
+    def __init__(self, bound: Bound, variant: Variant, context: Context) -> None:
+        self.bound = bound
+        self.variant = variant
+        kernel = bound.kernel
+        self._count = len(kernel.inputs) + len(kernel.outputs)
+        self._mask = kernel.alignment - 1
+        self._null_allowed = any(0 in shape for shape in (*bound.input_shapes, *bound.output_shapes))
+        launch = bound.specialized.launch(variant)
+        sizes = {**bound.axes, **context.sizes}
+        *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
+        extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
+        self._check_geometry(grid, extras)
+        module = compile_variant(bound.specialized, variant, target_for(context.sm))
+        function = load_function(context, module, shared_bytes)
+
+        # Memory: a slot for each pointer, then one for each extra; the table has them in the kernel's order.
+        self._values = (ctypes.c_uint64 * (self._count + len(extras)))()
+        for index, extra in enumerate(extras):
+            struct.pack_into("<i", self._values, (self._count + index) * _SLOT, extra)
+        inputs = len(kernel.inputs)
+        order = [*range(inputs), *range(self._count, self._count + len(extras)), *range(inputs, self._count)]
+        base = ctypes.addressof(self._values)
+        self._table = (ctypes.c_void_p * len(order))(*(base + index * _SLOT for index in order))
+        self._pack = struct.Struct(f"<{self._count}Q").pack_into
+        self._lock = threading.Lock()
+        # The table's address instead of (values, types), which the bindings would lay out anew for each launch.
+        self._launch = driver().cuLaunchKernel
+        self._before = (function, *grid, *launch.block, shared_bytes)
+        self._after = (ctypes.addressof(self._table), 0)
+
+    def __call__(self, pointers: Sequence[int], stream: int) -> None:
+        """Put the call into ``stream``.
+
+        Raises:
+            LenetTrtError: a pointer is null or misaligned, or the driver refuses the launch.
+        """
+        if len(pointers) != self._count or not (self._null_allowed or all(pointers)):
+            self._refuse(pointers)
+        together = 0
+        for pointer in pointers:
+            together |= pointer
+        if together & self._mask:
+            self._refuse(pointers)
+        with self._lock:
+            self._pack(self._values, 0, *pointers)
+            (status,) = self._launch(*self._before, stream, *self._after)
+        if status != _SUCCESS:
+            name = f"{self.bound.kernel.name} {self.variant.name}"
+            ask((status,), f"cannot launch {name} on {list(self.bound.input_shapes)}")
+
+    def _check_geometry(self, grid: Sequence[int], extras: Sequence[int]) -> None:
+        name = f"{self.bound.kernel.name} {self.variant.name}"
+        shapes = ", ".join(str(list(shape)) for shape in self.bound.input_shapes)
+        for size, limit in zip(grid, _GRID_LIMITS, strict=True):
+            if not 1 <= size <= limit:
+                raise LenetTrtError(f"{name} on {shapes} would need the grid {list(grid)}; CUDA allows {_GRID_LIMITS}")
+        for value in extras:
+            if abs(value) > INT32_MAX:
+                raise LenetTrtError(f"{name} on {shapes} would get {value} as a 32-bit argument")
+
+    def _refuse(self, pointers: Sequence[int]) -> None:
+        kernel = self.bound.kernel
+        if len(pointers) != self._count:
+            raise LenetTrtError(f"{kernel.name} takes {self._count} pointers, not {len(pointers)}")
+        for tensor, pointer in zip((*kernel.inputs, *kernel.outputs), pointers, strict=True):
+            if pointer & self._mask or not (pointer or self._null_allowed):
+                raise LenetTrtError(
+                    f"{tensor.name} is at address {pointer:#x}; {kernel.name} wants a multiple of "
+                    f"{kernel.alignment} bytes: copy it to memory of its own"
+                )
+
+
+class EmptyLauncher:
+    """A call that computes nothing (a batch of 0): it launches nothing."""
+
+    def __init__(self, bound: Bound) -> None:
+        self.bound = bound
+
+    def __call__(self, pointers: Sequence[int], stream: int) -> None:
+        """Do nothing."""
+
+
+def prepare(bound: Bound, variant: Variant | None = None) -> Launcher | EmptyLauncher:
+    """Compile, load and lay out the call for the current GPU, so that launching it is cheap.
+
+    Without a ``variant`` the declaration's first fitting one is taken.
+
+    Raises:
+        LenetTrtError: no GPU, no variant for it, or the call is too large to launch.
+    """
+    if bound.empty:
+        return EmptyLauncher(bound)
+    bound.check_size()
+    context = current_context()
+    return Launcher(bound, variant or bound.variant(context.sm), context)
+
+
+def load_function(context: Context, module: Module, shared_bytes: int) -> Any:
+    """Load a compiled kernel into the current context, once, and allow it ``shared_bytes`` of dynamic shared memory."""
+    function = _load(context, module)
+    if shared_bytes > _DEFAULT_SHARED_LIMIT:
+        with _shared_lock:
+            if shared_bytes > _shared_allowed.get(int(function), 0):
+                attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                ask(
+                    driver().cuFuncSetAttribute(function, attribute, shared_bytes),
+                    f"{module.entry} wants {shared_bytes} bytes of shared memory, more than this GPU has",
+                )
+                _shared_allowed[int(function)] = shared_bytes
+    return function
+
+
+_shared_lock = threading.Lock()
+_shared_allowed: dict[int, int] = {}
+
+
+@cache
+def _load(context: Context, module: Module) -> Any:
+    with capture_safe():
+        loaded = ask(driver().cuModuleLoadData(module.image), f"cannot load {module.entry} for {module.target}")
+        return ask(driver().cuModuleGetFunction(loaded, module.entry.encode()), f"cannot find {module.entry}")

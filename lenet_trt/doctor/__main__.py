@@ -1,0 +1,187 @@
+"""The doctor verb: what is installed here, what can run here, and what to install for the rest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+from lenet_trt import __version__
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.flavors import INSTALL, PRODUCTS, Flavor, installed, select
+
+# Distributions that are asked for by name, and the extra that brings each.
+_PACKAGES = {
+    "onnx": None,
+    "onnxruntime": None,
+    "onnxruntime-gpu": "gpu",
+    "torch": "export",
+    "cuda-bindings": None,
+    "nvidia-cuda-nvrtc": None,
+    "cupti-python": "profile",
+    "nvtx": "profile",
+    "pycuda": "pycuda",
+    "polygraphy": "polygraphy",
+}
+# Programs, and where to get each.
+_TOOLS = {
+    "trtexec": "the TensorRT archive or Debian package from NVIDIA (pip wheels do not carry it)",
+    "tensorrt_rtx": "the TensorRT-RTX SDK archive from NVIDIA (pip wheels do not carry it)",
+    "nsys": "Nsight Systems",
+    "ncu": "Nsight Compute",
+    "compute-sanitizer": "the CUDA Toolkit",
+}
+_TOOL_PLACES = (
+    "/usr/local/cuda/bin",
+    "/usr/src/tensorrt/bin",
+    "/opt/nvidia/nsight-compute",
+    "/opt/nvidia/nsight-systems",
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked for; ``found`` is its version or state, ``fix`` how to get it when it is missing."""
+
+    topic: str
+    name: str
+    ok: bool
+    found: str
+    fix: str | None = None
+
+
+def examine() -> list[Finding]:
+    """Look at this machine. Nothing is installed, changed or downloaded."""
+    flavors = {name: _flavor(name) for name in PRODUCTS}
+    return [
+        Finding(
+            "system", "lenet-trt", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
+        ),
+        *_gpu_findings(flavors),
+        *(_flavor_finding(name, found) for name, found in flavors.items()),
+        *(_package(name, extra) for name, extra in _PACKAGES.items()),
+        *(_tool(name, source) for name, source in _TOOLS.items()),
+        *_abilities(flavors),
+    ]
+
+
+def _flavor(name: str) -> Flavor | LenetTrtError:
+    try:
+        return select(name)
+    except LenetTrtError as error:
+        return error
+
+
+def _flavor_finding(name: str, found: Flavor | LenetTrtError) -> Finding:
+    if isinstance(found, Flavor):
+        targets = f"; builds for {', '.join(found.sms())}" if found.sms() else "; builds for the GPU it runs on"
+        return Finding("tensorrt", PRODUCTS[name], True, found.version + targets)
+    missing = not installed()[name]
+    return Finding("tensorrt", PRODUCTS[name], False, "not installed" if missing else str(found), INSTALL[name])
+
+
+def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
+    found = gpus()
+    if not found.devices:
+        return [Finding("gpu", "GPU", False, found.problem or "none", "an NVIDIA GPU and its driver")]
+    rows = []
+    for gpu in found.devices:
+        takers = [
+            PRODUCTS[name] for name, flavor in flavors.items() if isinstance(flavor, Flavor) and flavor.supports(gpu)
+        ]
+        memory = f"{gpu.memory_bytes >> 30} GiB"
+        text = f"{gpu.name}, compute capability {gpu.sm}, {memory}, driver for CUDA {found.driver_cuda}"
+        fix = None if takers else f"TensorRT-RTX does not take {gpu.sm}: {INSTALL['tensorrt']}"
+        rows.append(Finding("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
+    return rows
+
+
+def _package(name: str, extra: str | None) -> Finding:
+    try:
+        return Finding("package", name, True, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        fix = f"pip install 'lenet-trt[{extra}]'" if extra else "pip install --force-reinstall lenet-trt"
+        return Finding("package", name, False, "not installed", fix)
+
+
+def _tool(name: str, source: str) -> Finding:
+    path = shutil.which(name) or next(map(str, _elsewhere(name)), None)
+    if path is None:
+        return Finding("tool", name, False, "not found", source)
+    return Finding("tool", name, True, f"{_tool_version(path)} ({path})")
+
+
+def _elsewhere(name: str) -> list[Path]:
+    """Where installers put a tool without touching PATH."""
+    return [
+        path
+        for place in _TOOL_PLACES
+        for path in sorted(Path(place).glob(f"**/{name}"), reverse=True)
+        if path.is_file()
+    ]
+
+
+def _tool_version(path: str) -> str:
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"does not answer: {error}"
+    match = re.search(r"\d+\.\d+(\.\d+)*", answer.stdout + answer.stderr)
+    return match[0] if match else "version unknown"
+
+
+def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
+    """What the toolkit can do here, as a user would ask for it."""
+    rtx, full = (isinstance(flavors[name], Flavor) for name in ("rtx", "tensorrt"))
+    devices = gpus().devices
+    runnable = any(
+        isinstance(flavor, Flavor) and flavor.supports(gpu) for flavor in flavors.values() for gpu in devices
+    )
+    checks: list[tuple[str, bool, str]] = [
+        ("build engines", rtx or (full and bool(devices)), INSTALL["rtx"]),
+        ("run engines", runnable, "a GPU that an installed flavor takes"),
+        (
+            "compile kernels",
+            _package("nvidia-cuda-nvrtc", None).ok,
+            "pip install nvidia-cuda-nvrtc",
+        ),
+        ("run kernels", bool(devices), "an NVIDIA GPU and its driver"),
+        ("train and export", _package("torch", "export").ok, "pip install 'lenet-trt[export]'"),
+    ]
+    return [Finding("here", name, ok, "yes" if ok else "no", None if ok else fix) for name, ok, fix in checks]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print what was found; the status is 0 also when things are missing, since all of them are optional somewhere."""
+    findings = examine()
+    if arguments.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        return 0
+    width = max(len(finding.name) for finding in findings)
+    topic = None
+    for finding in findings:
+        if finding.topic != topic:
+            topic = finding.topic
+            print(f"{'' if topic == 'system' else chr(10)}{topic}")
+        fix = f"  -> {finding.fix}" if finding.fix else ""
+        print(f"  {'+' if finding.ok else '-'} {finding.name:<{width}}  {finding.found}{fix}")
+    return 0
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["doctor", *sys.argv[1:]]))

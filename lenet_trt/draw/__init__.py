@@ -1,0 +1,1 @@
+"""Pictures: charts, graphs of models, HTML and SVG elements."""

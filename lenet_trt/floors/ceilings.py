@@ -1,0 +1,127 @@
+"""What the GPU can do: measured once on the one that is here, or read in a data sheet where that is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.cuda.driver import ask, current_context, driver
+from lenet_trt.cuda.environment import environment
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import cache_dir, keep
+from lenet_trt.floors.floor import Ceilings
+
+SCHEMA = 1
+
+
+def measured_ceilings(refresh: bool = False) -> Ceilings:
+    """Measure the GPU in use, or take what was measured on it before (always afresh with ``refresh``).
+
+    What is kept belongs to this very GPU: name, UUID, driver, highest clocks, the kernels' sources and the torch whose
+    cuBLAS competed.
+
+    Raises:
+        LenetTrtError: there is no GPU, or too little of its memory is free.
+    """
+    identity = _identity()
+    path = _cache_path(identity)
+    if not refresh:
+        with contextlib.suppress(OSError, LenetTrtError):  # not measured yet, or damaged
+            return _kept(path)
+    from lenet_trt.floors.ceilings_kernels.measure import measure
+
+    print(f"measuring what the {identity['gpu']} can do (once; some seconds)", file=sys.stderr, flush=True)
+    found = measure(str(identity["gpu"]))
+    found = replace(found, details={**found.details, "identity": identity})
+    keep(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode(), "the GPU's ceilings")
+    return found
+
+
+def datasheet(name: str) -> Ceilings:
+    """The peak figures that NVIDIA states for a GPU; nobody reaches them quite.
+
+    Raises:
+        UsageError: there is no such GPU in the list; the message says which there are.
+    """
+    from lenet_trt.floors.datasheet import ceilings_of
+
+    return ceilings_of(name)
+
+
+def ceilings_json(ceilings: Ceilings) -> dict[str, Any]:
+    """The ceilings as plain data."""
+    return {"schema": SCHEMA, **asdict(ceilings)}
+
+
+def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
+    """Ceilings from plain data; ``path`` is where it was found.
+
+    Raises:
+        LenetTrtError: it is something else, or of another schema.
+    """
+    try:
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
+        return Ceilings(**{name: value for name, value in data.items() if name != "schema"})
+    except (KeyError, TypeError, ValueError) as error:
+        raise LenetTrtError(f"{path} holds no ceilings ({error}): measure again with --refresh") from error
+
+
+def _kept(path: Path) -> Ceilings:
+    text = path.read_bytes()
+    try:
+        data = json.loads(text)
+    except ValueError as error:  # not JSON, or not even text
+        raise LenetTrtError(f"{path} is not JSON ({error})") from error
+    return ceilings_from_json(data, path)
+
+
+def _identity() -> dict[str, Any]:
+    """What decides the figures: the very GPU, its driver and clocks, and what measures."""
+    context = current_context()
+    cuda = driver()
+    device = ask(cuda.cuDeviceGet(context.device), "cannot use the GPU")
+    attribute = cuda.CUdevice_attribute
+    clock_khz, memory_khz = (
+        int(ask(cuda.cuDeviceGetAttribute(which, device), "cannot read the GPU's clocks"))
+        for which in (attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, attribute.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)
+    )
+    name = ask(cuda.cuDeviceGetName(256, device), "cannot ask for the GPU's name").split(b"\0")[0].decode()
+    raw = ask(cuda.cuDeviceGetUuid(device), "cannot ask for the GPU's UUID").bytes
+    return {
+        "gpu": name,
+        "uuid": str(uuid.UUID(bytes=bytes(raw)[:16])),
+        "driver": environment().get("driver"),
+        "clock_mhz": clock_khz // 1000,
+        "memory_clock_mhz": memory_khz // 1000,
+        "torch": _version("torch"),
+        "kernels": _kernels_sha256(),
+    }
+
+
+def _kernels_sha256() -> str:
+    from lenet_trt.cuda.compile import source_sha256
+    from lenet_trt.floors.ceilings_kernels import KERNELS
+
+    return hashlib.sha256("\n".join(source_sha256(kernel) for kernel in KERNELS).encode()).hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cache_path(identity: Mapping[str, Any]) -> Path:
+    key = hashlib.sha256(json.dumps({**identity, "schema": SCHEMA}, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir() / "ceilings" / f"{re.sub(r'[^a-z0-9]+', '-', str(identity['gpu']).lower())}-{key}.json"

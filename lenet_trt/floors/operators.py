@@ -1,0 +1,224 @@
+"""What one ONNX operator has to do with tensors of known shapes: which bytes it reads and how many operations it takes.
+
+Operations are floating-point additions, multiplications and divisions of the math. Comparisons (Relu, Max, MaxPool) are
+none, and neither is a bias that a sum begins with. A function (Exp, Tanh, Erf) counts as one operation an element; such
+counts are marked as estimated, like those of operators that are not known here.
+Source: the ONNX operator specification (onnx.ai/onnx/operators).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.floors.floor import Arithmetic
+from lenet_trt.onnx_model.shapes import Tensor
+
+
+@dataclass(frozen=True)
+class Call:
+    """One node with its tensors; None is an input or output that is left out."""
+
+    op: str
+    inputs: Sequence[Tensor | None]
+    outputs: Sequence[Tensor | None]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def given(self, index: int) -> Tensor:
+        """An input that has to be there."""
+        tensor = self.inputs[index] if index < len(self.inputs) else None
+        if tensor is None:
+            raise LenetTrtError(f"{self.op} lacks its input {index}")
+        return tensor
+
+    @property
+    def out(self) -> Tensor:
+        """The first output."""
+        tensor = next((output for output in self.outputs if output is not None), None)
+        if tensor is None:
+            raise LenetTrtError(f"{self.op} has no output")
+        return tensor
+
+
+@dataclass(frozen=True)
+class Operations:
+    """How many, in which arithmetic, and whether that is an estimate."""
+
+    flops: int
+    arithmetic: Arithmetic = "fp32"
+    estimated: bool = False
+
+
+Counter: TypeAlias = Callable[[Call], int]
+
+# Tensor cores take products in these types; a float's product may be split for them (see ``Ceilings.rate``).
+_PRODUCT_ARITHMETIC = {
+    "float32": "split",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "int8": "int8",
+    "uint8": "int8",
+}
+_OTHER_ARITHMETIC = {"float16": "fp16_fma", "bfloat16": "bf16_fma", "float64": "fp64"}
+
+# The same bytes under another shape.
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
+# Inputs that say how, not what: shapes, axes, bounds; no runtime reads them from the GPU's memory for each inference.
+PARAMETERS: Mapping[str, frozenset[int]] = {
+    **{op: frozenset({1}) for op in ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "TopK", "Split", "Trilu")},
+    **{op: frozenset({1, 2, 3, 4}) for op in ("Slice", "Resize", "Pad")},
+    **{f"Reduce{kind}": frozenset({1}) for kind in ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "SumSquare")},
+    **{op: frozenset({1, 2}) for op in ("Clip", "Dropout")},
+    "ConstantOfShape": frozenset({0}),
+    "Range": frozenset({0, 1, 2}),
+    "CumSum": frozenset({1}),
+    "OneHot": frozenset({1}),
+    "Upsample": frozenset({1}),
+}
+# Of their first input they read no more than they give.
+_SELECTING = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Compress"})
+_SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
+_MOVING = """Abs And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Compress
+Concat ConstantOfShape DepthToSpace Equal Expand EyeLike Floor Gather GatherElements GatherND GlobalMaxPool Greater
+GreaterOrEqual IsInf IsNaN Less LessOrEqual Max MaxPool MaxUnpool Min Neg NonZero Not OneHot Or Pad Range ReduceMax
+ReduceMin Relu ReverseSequence Round ScatterElements ScatterND Shape Sign Size Slice SpaceToDepth Split Tile TopK
+Transpose Trilu Unique Upsample Where Xor"""
+_NO_OPERATIONS = frozenset(_MOVING.split())
+# An element of the output each.
+_ELEMENTWISE = {"Add": 1, "Sub": 1, "Mul": 1, "Div": 1, "LeakyRelu": 1, "PRelu": 1, "BatchNormalization": 2}
+_REDUCTIONS = {"ReduceSum": 1, "ReduceMean": 1, "ReduceProd": 1, "ReduceL1": 1, "ReduceL2": 2, "ReduceSumSquare": 2}
+# An element of the output each, where functions are counted as one operation.
+_ESTIMATED = {
+    **dict.fromkeys(("Softmax", "LogSoftmax"), 4),
+    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization", "SkipLayerNormalization"), 8),
+    **dict.fromkeys(("RMSNormalization", "LpNormalization", "MeanVarianceNormalization"), 5),
+    **dict.fromkeys(("Swish", "Mish", "Gelu", "HardSwish", "Celu", "Selu", "Elu", "QuantizeLinear", "HardSigmoid"), 2),
+}
+
+
+def reads(call: Call) -> list[int]:
+    """The bytes that it has to read of each input."""
+    amounts = []
+    for index, tensor in enumerate(call.inputs):
+        if tensor is None or call.op in _SHAPE_ONLY or index in PARAMETERS.get(call.op, ()):
+            amounts.append(0)
+        elif index == 0 and call.op in _SELECTING:
+            amounts.append(min(tensor.bytes, call.out.bytes))
+        else:
+            amounts.append(tensor.bytes)
+    return amounts
+
+
+def is_view(call: Call) -> bool:
+    """Whether the output is the input's bytes, in their order, so that nothing has to be done."""
+    if call.op in VIEWS:
+        return call.op != "Dropout" or len([output for output in call.outputs if output]) == 1
+    if call.op == "Cast":
+        return call.given(0).elem_type == call.out.elem_type
+    if call.op == "Transpose":
+        shape = call.given(0).shape
+        order = call.attributes.get("perm", list(reversed(range(len(shape)))))
+        moved = [axis for axis in order if shape[axis] != 1]
+        return moved == sorted(moved)
+    return call.op == "Expand" and call.given(0).elements == call.out.elements
+
+
+def operations(call: Call) -> Operations:
+    """How many operations the math asks for."""
+    if call.op in _PRODUCTS:
+        operand = next(tensor for tensor in call.inputs if tensor is not None)
+        arithmetic = _PRODUCT_ARITHMETIC.get(operand.dtype, _OTHER_ARITHMETIC.get(operand.dtype, "fp32"))
+        return Operations(_PRODUCTS[call.op](call), arithmetic, estimated=call.op in _RECURRENT)
+    arithmetic = _OTHER_ARITHMETIC.get(call.out.dtype, "fp32")
+    if call.op in _NO_OPERATIONS or is_view(call):
+        return Operations(0, arithmetic)
+    if call.op in _ELEMENTWISE:
+        return Operations(_ELEMENTWISE[call.op] * call.out.elements, arithmetic)
+    if call.op in _REDUCTIONS:
+        return Operations(_REDUCTIONS[call.op] * call.given(0).elements, arithmetic)
+    if call.op in _COUNTED:
+        return Operations(_COUNTED[call.op](call), arithmetic)
+    each = _ESTIMATED.get(call.op, 1)
+    return Operations(each * sum(output.elements for output in call.outputs if output), arithmetic, estimated=True)
+
+
+def _matmul(call: Call) -> int:
+    left = call.given(0).shape
+    deep = left[-2] if call.attributes.get("transA") and len(left) > 1 else left[-1]
+    return 2 * call.out.elements * deep
+
+
+def _convolution(weights: int) -> Counter:
+    def count(call: Call) -> int:
+        # A filter is [its share of the channels, *window]: so many products an output.
+        return 2 * call.out.elements * math.prod(call.given(weights).shape[1:])
+
+    return count
+
+
+def _transposed_convolution(call: Call) -> int:
+    return 2 * call.given(0).elements * math.prod(call.given(1).shape[1:])
+
+
+def _einsum(call: Call) -> int:
+    equation = call.attributes["equation"]
+    terms = (
+        (equation.decode() if isinstance(equation, bytes) else str(equation)).replace(" ", "").split("->")[0].split(",")
+    )
+    sizes: dict[str, int] = {}
+    for term, tensor in zip(terms, call.inputs, strict=True):
+        assert tensor is not None
+        before, dots, after = term.partition("...")
+        axes = (
+            [*before, *(f"...{i}" for i in range(len(tensor.shape) - len(before) - len(after)))] if dots else [*before]
+        )
+        for axis, size in zip([*axes, *after], tensor.shape, strict=True):
+            sizes[axis] = max(sizes.get(axis, 1), size)
+    return 2 * math.prod(sizes.values()) * max(len(terms) - 1, 0)
+
+
+def _recurrent(call: Call) -> int:
+    steps, batch = call.given(0).shape[:2]
+    return 2 * steps * batch * (call.given(1).elements + call.given(2).elements)
+
+
+def _average(call: Call) -> int:
+    return call.out.elements * math.prod(call.attributes["kernel_shape"])
+
+
+def _variadic(call: Call) -> int:
+    return call.out.elements * max(len(call.inputs) - 1, 1)
+
+
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_PRODUCTS: Mapping[str, Counter] = {
+    **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "FusedGemm"), _matmul),
+    **{op: _convolution(1) for op in ("Conv", "ConvInteger", "FusedConv")},
+    "QLinearConv": _convolution(3),
+    "ConvTranspose": _transposed_convolution,
+    "Einsum": _einsum,
+    **dict.fromkeys(_RECURRENT, _recurrent),
+}
+_COUNTED: Mapping[str, Counter] = {
+    "AveragePool": _average,
+    "GlobalAveragePool": lambda call: call.given(0).elements,
+    "CumSum": lambda call: call.given(0).elements,
+    "Sum": _variadic,
+    "Mean": _variadic,
+}
+PRODUCTS = frozenset(_PRODUCTS)
+
+
+def shapes_text(call: Call) -> str:
+    """The shapes of what is read and given: ``8x1x28x28, 6x1x5x5 -> 8x6x24x24``."""
+
+    def one(tensor: Tensor | None) -> str:
+        return "" if tensor is None else "x".join(map(str, tensor.shape)) or "1"
+
+    hidden = PARAMETERS.get(call.op, frozenset())
+    left = ", ".join(filter(None, (one(tensor) for i, tensor in enumerate(call.inputs) if i not in hidden)))
+    return re.sub(r"^ ", "", f"{left} -> {', '.join(filter(None, map(one, call.outputs)))}")

@@ -1,0 +1,167 @@
+"""What each node of a model has to do: bytes to move and operations, from the ONNX file with real shapes.
+
+Every node is counted as if it ran alone: its inputs and weights are read once, its outputs written once. Plugin nodes
+are fused nodes: the kernel's declaration says what they do. Views and what is constant cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import NodeProto, helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.floors.floor import Arithmetic, Work
+from lenet_trt.floors.operators import Call, is_view, operations, reads, shapes_text
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.onnx_model.plugin_nodes import recorded
+from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.onnx_model.shapes import Known, Tensor, bound_plugin, known, node_name
+
+_PLUGIN_ARITHMETIC = {"float16": "fp16", "bfloat16": "bf16"}
+
+
+@dataclass(frozen=True)
+class NodeWork:
+    """One node: what it is, what it has to do and in which arithmetic.
+
+    ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
+    took their place. ``estimated``: the operations are no exact count.
+    """
+
+    node: str
+    op: str
+    work: Work
+    arithmetic: Arithmetic
+    shapes: str
+    replaces: tuple[str, ...] = ()
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """A node's bytes, by the tensors that they belong to (under the name of what a view looks at)."""
+
+    summary: NodeWork
+    read: Mapping[str, int]
+    written: Mapping[str, int]
+
+
+class Network:
+    """A model with known shapes: the work of its nodes, and of any set of them as one.
+
+    ``replaced``: by plugin node, what the file that it was fused from had there.
+    """
+
+    def __init__(self, model: Known, replaced: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self._replaced = replaced or {}
+        self._roots: dict[str, str] = {}
+        self._costs = {node_name(node): self._cost(node, model) for node in model.nodes}
+        self._results = {self._root(name) for name in model.outputs}
+
+    @property
+    def nodes(self) -> list[NodeWork]:
+        """Every node that is there at run time, in graph order."""
+        return [cost.summary for cost in self._costs.values()]
+
+    def fused(self, names: Sequence[str], node: str, op: str) -> NodeWork:
+        """Nodes that run as one: what comes from outside is read once, what stays inside does not move.
+
+        Raises:
+            LenetTrtError: there is no node of such a name.
+        """
+        unknown = [name for name in names if name not in self._costs]
+        if unknown:
+            raise LenetTrtError(f"there is no node {', '.join(unknown)}; the model has {', '.join(self._costs)}")
+        inside = {name: self._costs[name] for name in names}
+        others = [cost for name, cost in self._costs.items() if name not in inside]
+        needed = self._results | {tensor for cost in others for tensor in cost.read}
+        made = {tensor for cost in inside.values() for tensor in cost.written}
+        read: dict[str, int] = {}
+        written: dict[str, int] = {}
+        for cost in inside.values():
+            for tensor, size in cost.read.items():
+                if tensor not in made:
+                    read[tensor] = max(read.get(tensor, 0), size)
+            written.update({tensor: size for tensor, size in cost.written.items() if tensor in needed})
+        parts = [cost.summary for cost in inside.values()]
+        heaviest = max(parts, key=lambda part: part.work.flops)
+        return NodeWork(
+            node,
+            op,
+            Work(sum(read.values()), sum(written.values()), sum(part.work.flops for part in parts)),
+            heaviest.arithmetic,
+            f"{len(parts)} nodes",
+            tuple(names),
+            any(part.estimated for part in parts),
+        )
+
+    def _root(self, name: str) -> str:
+        return self._roots.get(name, name)
+
+    def _cost(self, node: NodeProto, model: Known) -> _Cost:
+        name = node_name(node)
+        inputs = [model.tensors.get(each) if each else None for each in node.input]
+        outputs = [model.tensors.get(each) if each else None for each in node.output]
+        lacking = [each for each in (*node.input, *node.output) if each and each not in model.tensors]
+        if lacking:
+            raise LenetTrtError(
+                f"the shape of {', '.join(lacking)} (at node {name}, {node.op_type}) cannot be known before the model "
+                "runs: it depends on the values of its inputs, or ONNX does not know the operator"
+            )
+        if node.domain == DOMAIN:
+            return self._plugin(node, [tensor for tensor in inputs if tensor], [t for t in outputs if t])
+        attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+        call = Call(node.op_type, inputs, outputs, attributes)
+        text = shapes_text(call)
+        if is_view(call):
+            self._roots[node.output[0]] = self._root(node.input[0])
+            return _Cost(NodeWork(name, node.op_type, Work(0, 0, 0), "fp32", text), {}, {})
+        read: dict[str, int] = {}
+        for tensor, size in zip(node.input, reads(call), strict=True):
+            if size:
+                read[self._root(tensor)] = max(read.get(self._root(tensor), 0), size)
+        written = {out: tensor.bytes for out, tensor in zip(node.output, outputs, strict=True) if tensor}
+        done = operations(call)
+        work = Work(sum(read.values()), sum(written.values()), done.flops)
+        return _Cost(NodeWork(name, node.op_type, work, done.arithmetic, text, estimated=done.estimated), read, written)
+
+    def _plugin(self, node: NodeProto, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Cost:
+        bound = bound_plugin(node, inputs)
+        read = {self._root(name): tensor.bytes for name, tensor in zip(node.input, inputs, strict=True)}
+        written = {name: tensor.bytes for name, tensor in zip(node.output, outputs, strict=True)}
+        dtypes = [each for each in bound.input_dtypes if each in _PLUGIN_ARITHMETIC]
+        arithmetic = _PLUGIN_ARITHMETIC[dtypes[0]] if dtypes else "split"
+        call = Call(
+            node.op_type, [t for t, d in zip(inputs, bound.kernel.inputs, strict=True) if not d.weight], outputs
+        )
+        work = Work(sum(read.values()), sum(written.values()), bound.flops)
+        replaced = self._replaced.get(node_name(node), ())
+        summary = NodeWork(node_name(node), node.op_type, work, arithmetic, shapes_text(call), replaced)
+        return _Cost(summary, read, written)
+
+
+def network_of(model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None) -> Network:
+    """The model with these sizes of its open axes (or whole shapes of inputs).
+
+    Raises:
+        LenetTrtError: an axis has no size, a shape cannot be known before the model runs, or what the file says of
+            its plugins is damaged.
+    """
+    # Recorded as "Conv conv1": the operator, and what the node is called.
+    replaced = {
+        entry["node"]: tuple(title.partition(" ")[2] for title in entry.get("replaced", ()) if " " in title)
+        for entry in recorded(model)
+    }
+    return Network(known(model, sizes, shapes), replaced)
+
+
+def work_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> list[NodeWork]:
+    """What each node has to do, in graph order; nodes that are constant are left out.
+
+    Raises:
+        LenetTrtError: as ``network_of``.
+    """
+    return network_of(model, sizes).nodes

@@ -1,0 +1,60 @@
+"""The options of ``fuse``, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from lenet_trt.files import write_atomic
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the stage."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
+    parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write (default: MODEL.fused.onnx)")
+    parser.add_argument(
+        "--plugins",
+        default="auto",
+        metavar="auto|none|NAME,...",
+        help="kernels to use: all that fit, none, or these (lenet-trt plugins lists them)",
+    )
+    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Fuse one file; print what was replaced and the path written."""
+    from lenet_trt.onnx_model.read import load_model
+
+    source: Path = arguments.model
+    output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
+    model = load_model(source)
+    fused = fuse(model, arguments.plugins)
+    data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
+    write_atomic(output, data)
+    if arguments.json:
+        answer = {
+            "output": str(output),
+            "replacements": [asdict(entry) for entry in fused.replacements],
+            "refusals": [asdict(entry) for entry in fused.refusals],
+        }
+        print(json.dumps(answer, indent=2))
+        return 0
+    for entry in fused.refusals:
+        print(f"left as it is: {', '.join(entry.replaced)}: {entry.reason}", file=sys.stderr)
+    for done in fused.replacements:
+        print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")
+    if not fused.replacements:
+        print(f"no plugin node was added ({len(plugin_nodes(model))} were there before)")
+    print(output)
+    return 0
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["fuse", *sys.argv[1:]]))

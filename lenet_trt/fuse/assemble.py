@@ -1,0 +1,118 @@
+"""Builds the fused model from the places that were chosen: plugin nodes, what they read, functions, the record."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.fuse.cut import Insertion, replaced
+from lenet_trt.fuse.onnx_function import attribute_numbers
+from lenet_trt.fuse.places import Place, functions_for
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
+
+
+def assembled(
+    model: onnx.ModelProto, taken: Sequence[Place], places: Sequence[Place]
+) -> tuple[onnx.ModelProto, list[Replacement], list[Refusal]]:
+    """Put plugin nodes in the places taken; ``places`` are all that were found, for the record.
+
+    Returns the model, what was done, and the places that had to be left after all.
+    """
+    functions, usable, left = functions_for(model, taken)
+    refusals = [Refusal(place.kernel.name, place.titles, why) for place, why in left]
+    if not usable:
+        return model, [], refusals
+    covering: dict[int, set[str]] = defaultdict(set)
+    for place in places:
+        for index in place.match.origins:
+            covering[index].add(place.kernel.name)
+    additions = _Additions(model)
+    insertions, records = [], []
+    for place in sorted(usable, key=lambda place: max(place.match.origins)):
+        nodes, name = additions.plugin(place)
+        insertions.append(Insertion(nodes, place.match.origins))
+        rivals = set().union(*(covering[index] for index in place.match.origins)) - {place.kernel.name}
+        records.append(
+            Replacement(
+                node=name,
+                kernel=place.kernel.name,
+                version=place.kernel.version,
+                types=place.specialized.types.name,
+                replaced=place.titles,
+                instead_of=tuple(sorted(rivals)),
+            )
+        )
+    result = replaced(model, insertions, functions, additions.initializers())
+    record(result, records)
+    onnx.checker.check_model(result)
+    return result, records, refusals
+
+
+class _Additions:
+    """What is new in the file: nodes and tensors, under names that it does not have yet."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        graph = model.graph
+        self._in_use = {node.name for node in graph.node}
+        self._in_use |= {entry.name for entry in [*graph.input, *graph.output, *graph.initializer]}
+        self._in_use |= {name for node in graph.node for name in [*node.input, *node.output]}
+        self._tensors: dict[str, np.ndarray] = {}
+
+    def initializers(self) -> list[onnx.TensorProto]:
+        """The new tensors."""
+        return [numpy_helper.from_array(np.asarray(a, order="C"), name) for name, a in self._tensors.items()]
+
+    def plugin(self, place: Place) -> tuple[tuple[onnx.NodeProto, ...], str]:
+        """The plugin node of a place, with the ``Reshape`` nodes around it, and its name."""
+        kernel = place.kernel
+        name = self._fresh(kernel.name)
+        inputs, before, after = [], [], []
+        for tensor, given in zip(kernel.inputs, place.inputs, strict=True):
+            value = given.name or f"{name}.{tensor.name}"
+            if given.array is not None:
+                value = self._tensor(value, given.array)
+            if given.view is not None:
+                before.append(self._reshape(value, self._fresh(f"{name}.{tensor.name}"), given.view))
+                value = before[-1].output[0]
+            inputs.append(value)
+        outputs = list(place.match.outputs)
+        for index, view in enumerate(place.output_views):
+            if view is not None:
+                inner = self._fresh(f"{name}.{kernel.outputs[index].name}")
+                after.append(self._reshape(inner, outputs[index], view))
+                outputs[index] = inner
+        node = helper.make_node(kernel.name, inputs, outputs, name=name, domain=DOMAIN)
+        numbers = attribute_numbers(kernel, place.match)
+        attributes = {
+            "plugin_version": kernel.version,
+            "plugin_namespace": DOMAIN,
+            **{attribute.name: number for attribute, number in zip(kernel.attributes, numbers, strict=True)},
+        }
+        node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        return (*before, node, *after), name
+
+    def _tensor(self, hint: str, array: np.ndarray) -> str:
+        """Add a tensor; one that several plugins read is added once."""
+        if self._tensors.get(hint) is array:
+            return hint
+        name = self._fresh(hint)
+        self._tensors[name] = array
+        return name
+
+    def _reshape(self, value: str, output: str, shape: Shape) -> onnx.NodeProto:
+        target = self._tensor(f"{output}.shape", np.array(shape, dtype=np.int64))
+        return helper.make_node("Reshape", [value, target], [output], name=self._fresh(f"{output}.view"))
+
+    def _fresh(self, hint: str) -> str:
+        name, count = hint, 1
+        while name in self._in_use:
+            count += 1
+            name = f"{hint}_{count}"
+        self._in_use.add(name)
+        return name

@@ -1,0 +1,133 @@
+"""Takes matched nodes out of an ONNX file and puts a plugin node in their place; all else stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from lenet_trt.fuse.working_copy import names_captured
+from lenet_trt.kernel.pattern import DOMAIN
+
+# Model-local functions exist from this version of the format on.
+_FUNCTIONS_IR_VERSION = 8
+
+
+@dataclass(frozen=True)
+class Insertion:
+    """Nodes, and the indexes of those that they take the place of."""
+
+    nodes: tuple[onnx.NodeProto, ...]
+    origins: frozenset[int]
+
+
+class Uses:
+    """Who reads which value in a graph."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.graph = graph
+        self.graph_outputs = {value.name for value in graph.output}
+        self.reads = [{name for name in [*node.input, *names_captured(node)] if name} for node in graph.node]
+        self.producer = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+        self.values = set(self.producer) | {entry.name for entry in [*graph.input, *graph.initializer]}
+        self.readers: dict[str, set[int]] = {}
+        for index, names in enumerate(self.reads):
+            for name in names:
+                self.readers.setdefault(name, set()).add(index)
+
+    def dead_without(self, removed: Iterable[int], still_read: Iterable[str]) -> set[int]:
+        """The nodes that compute nothing anyone reads once ``removed`` are gone; ``removed`` are not among them.
+
+        ``still_read``: what the nodes that take their place read.
+        """
+        gone = set(removed)
+        wanted = self.graph_outputs | set(still_read)
+        pending = [name for index in gone for name in self.reads[index]]
+        dead: set[int] = set()
+        while pending:
+            index = self.producer.get(pending.pop())
+            if index is None or index in gone or not self._unread(index, gone, wanted):
+                continue
+            gone.add(index)
+            dead.add(index)
+            pending.extend(self.reads[index])
+        return dead
+
+    def _unread(self, index: int, gone: set[int], wanted: set[str]) -> bool:
+        return not any(name in wanted or self.readers.get(name, set()) - gone for name in self.graph.node[index].output)
+
+    def obstacle(self, origins: frozenset[int], inputs: Sequence[str], outputs: Sequence[str]) -> str | None:
+        """Why these nodes cannot be replaced by one that reads ``inputs`` and writes ``outputs``; None if they can."""
+        nodes = self.graph.node
+        computed = {name for index in origins for name in nodes[index].output if name}
+        known = self.values
+        missing = [name for name in outputs if name not in computed] + [name for name in inputs if name not in known]
+        if missing:
+            return f"{missing[0]} is not a value of the file: it arises when layers change places to match"
+        gone = origins | self.dead_without(origins, inputs)
+        for name in sorted(computed - set(outputs)):
+            if name in self.graph_outputs:
+                return f"{name}, which lies inside, is an output of the network as well"
+            others = self.readers.get(name, set()) - gone
+            if others:
+                return f"{name}, which lies inside, is also used by {title(nodes[min(others)])}"
+        position = max(origins)
+        early = [self.producer[name] for name in inputs if self.producer.get(name, -1) > position]
+        late = [i for name in outputs for i in self.readers.get(name, set()) - gone if i < position]
+        if early or late:
+            return "the nodes around it are in an order that leaves no place for one node"
+        return None
+
+
+def replaced(
+    model: onnx.ModelProto,
+    insertions: Sequence[Insertion],
+    functions: Sequence[onnx.FunctionProto],
+    initializers: Sequence[onnx.TensorProto],
+) -> onnx.ModelProto:
+    """Copy the model with the nodes replaced; what only the nodes taken out needed goes as well."""
+    uses = Uses(model.graph)
+    taken = frozenset().union(*(insertion.origins for insertion in insertions))
+    read = {name for insertion in insertions for node in insertion.nodes for name in node.input}
+    gone = taken | uses.dead_without(taken, read)
+    places = {max(insertion.origins): insertion.nodes for insertion in insertions}
+    nodes: list[onnx.NodeProto] = []
+    for index, node in enumerate(model.graph.node):
+        if index in places:
+            nodes.extend(places[index])
+        elif index not in gone:
+            nodes.append(node)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    graph = copy.graph
+    del graph.node[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(initializers)
+    _remove_unused(graph, uses)
+    names = {function.name for function in functions}
+    kept = [f for f in model.functions if f.domain != DOMAIN or f.name not in names]
+    del copy.functions[:]
+    copy.functions.extend([*kept, *functions])
+    if all(entry.domain != DOMAIN for entry in copy.opset_import):
+        copy.opset_import.add(domain=DOMAIN, version=1)
+    copy.ir_version = max(copy.ir_version, _FUNCTIONS_IR_VERSION)
+    return copy
+
+
+def _remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
+    """Remove initializers that nobody reads any more, and what is said of values that are gone."""
+    after = Uses(graph)
+    known = set(after.producer) | {value.name for value in graph.input}
+    unread = {name for name in before.readers if name not in after.readers and name not in after.graph_outputs}
+    lost = set(before.producer) - known
+    for entries in (graph.initializer, graph.value_info):
+        doomed = unread | lost
+        for index in reversed(range(len(entries))):
+            if entries[index].name in doomed:
+                del entries[index]
+
+
+def title(node: onnx.NodeProto) -> str:
+    """A node for people: its operator, and its name or else that of its first output."""
+    return f"{node.op_type} {node.name or node.output[0]}"

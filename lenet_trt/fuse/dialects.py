@@ -1,0 +1,281 @@
+"""The rules that bring what exporters write into the normal form (see ``normal_form.py``).
+
+Source: what torch.onnx.export (both exporters), tf2onnx and onnx-simplifier emit for convolutional networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from lenet_trt.fuse.flattening import is_flatten
+from lenet_trt.fuse.working_copy import Array, Graph, Node, count
+from lenet_trt.kernel.types import numpy_dtype
+
+_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
+_FOLD_LIMIT_BYTES = 1 << 30
+_TO_CHANNELS_LAST = [0, 2, 3, 1]
+
+
+def constants(graph: Graph, node: Node) -> None:
+    """Turn ``Constant`` nodes, and rearrangements of constants, into constants."""
+    if node.is_op("Constant"):
+        value = _constant_value(node)
+        if value is not None:
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = value
+    elif node.is_op(*_FOLDABLE) and node.inputs:
+        values = [graph.constants.get(name) for name in node.inputs]
+        if all(value is not None and value.nbytes < _FOLD_LIMIT_BYTES for value in values):
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
+
+
+def no_ops(graph: Graph, node: Node) -> None:
+    """Take out ``Identity``, and ``Dropout`` outside training."""
+    if node.is_op("Dropout"):
+        training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
+        dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
+        if dropped or _any_read(graph, node.outputs[1:]):
+            return
+    elif not node.is_op("Identity"):
+        return
+    readers = graph.consumers(node.outputs[0])
+    if node.outputs[0] in graph.outputs or any(node.outputs[0] in reader.captured for reader in readers):
+        return
+    graph.redirect(node.outputs[0], node.inputs[0])
+    graph.remove(node)
+
+
+def defaults(graph: Graph, node: Node) -> None:
+    """Drop the attributes that have the value which the operator gives them by itself."""
+    if node.domain or not onnx.defs.has(node.op_type):
+        return
+    schema = onnx.defs.get_schema(node.op_type, graph.opsets.get("", 1))
+    for name, declared in schema.attributes.items():
+        if name in node.attributes and declared.default_value.name:
+            default = helper.get_attribute_value(declared.default_value)
+            default = default.decode() if isinstance(default, bytes) else default
+            if node.attributes[name] == default:
+                del node.attributes[name]
+
+
+def flattening(graph: Graph, node: Node) -> None:
+    """``Reshape`` to [batch, everything else], by constants or computed from ``Shape``, is ``Flatten``."""
+    if node.is_op("Flatten"):
+        axis = node.attributes.get("axis", 1)
+        rank = graph.rank(node.inputs[0])
+        if axis == 1 or (rank is not None and axis + rank == 1):
+            node.attributes = {}
+    elif node.is_op("Reshape") and is_flatten(graph, node):
+        _put(graph, [node], node.slot, "Flatten", node.inputs[:1], node.outputs, {})
+
+
+def convolution(graph: Graph, node: Node) -> None:
+    """Write a ``Conv``'s window in one way, take in a bias that is added afterwards, else give it zeros."""
+    if not node.is_op("Conv"):
+        return
+    shape = graph.shape(node.inputs[1])
+    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+        return
+    sizes = [int(size or 0) for size in shape]
+    attributes = _window(graph, node, sizes[2:])
+    if attributes is None:
+        return
+    if "group" in node.attributes:
+        attributes["group"] = node.attributes["group"]
+    ones = (1,) * (len(sizes) - 2)
+    _with_bias(graph, node, node.inputs[1], attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
+
+
+def dense(graph: Graph, node: Node) -> None:
+    """``Gemm`` in either layout and ``MatMul`` (+ ``Add``) become ``Gemm(x, w, b, transB=1)``."""
+    weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    if weight is None or weight.ndim != 2:
+        return
+    transposed = False
+    if node.is_op("Gemm"):
+        wanted = {"alpha": 1.0, "beta": 1.0, "transA": 0}
+        if any(node.attributes.get(name, value) != value for name, value in wanted.items()):
+            return
+        transposed = bool(node.attributes.get("transB", 0))
+    elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
+        return
+    name = node.inputs[1]
+    if not transposed:
+        weight = np.ascontiguousarray(weight.T)
+        name = graph.add_constant(f"{name}.transposed", weight)
+    out = int(weight.shape[0])
+    _with_bias(graph, node, name, {"transB": 1}, out, [(), (1,), (1, 1), (1, out)])
+
+
+def max_pooling(graph: Graph, node: Node) -> None:
+    """Write a ``MaxPool``'s window in one way and forget the layout of indices that nobody reads."""
+    if not node.is_op("MaxPool") or _any_read(graph, node.outputs[1:]):
+        return
+    attributes = _window(graph, node, list(node.attributes["kernel_shape"]))
+    if attributes is None:
+        return
+    if "ceil_mode" in node.attributes:
+        attributes["ceil_mode"] = node.attributes["ceil_mode"]
+    node.attributes = attributes
+    node.outputs = node.outputs[:1]
+
+
+def activation_before_pooling(graph: Graph, node: Node) -> None:
+    """``MaxPool`` then ``Relu`` or ``Tanh`` is the same the other way round: both are monotone."""
+    if not node.is_op("Relu", "Tanh"):
+        return
+    pool = graph.producer(node.inputs[0])
+    if pool is None or not pool.is_op("MaxPool") or graph.only_consumer(pool.outputs[0]) is None:
+        return
+    between = f"{node.outputs[0]}.before_pooling"
+    first = Node(node.op_type, list(pool.inputs), [between], node.attributes, node.origins)
+    second = Node("MaxPool", [between], list(node.outputs), pool.attributes, pool.origins)
+    graph.replace([pool, node], [(pool.slot, first), (node.slot, second)])
+
+
+def channels_last_flattening(graph: Graph, node: Node) -> None:
+    """``Transpose`` to channels-last, ``Flatten``, ``Gemm``: the transpose moves into the weight."""
+    if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
+        return
+    flatten = graph.producer(node.inputs[0])
+    if flatten is None or not flatten.is_op("Flatten") or not _only(graph, flatten):
+        return
+    transpose = graph.producer(flatten.inputs[0])
+    if transpose is None or not transpose.is_op("Transpose") or not _only(graph, transpose):
+        return
+    shape = graph.shape(transpose.inputs[0])
+    if transpose.attributes.get("perm") != _TO_CHANNELS_LAST or shape is None:
+        return
+    weight = graph.constants[node.inputs[1]]
+    if count(shape[1:]) != weight.shape[1]:
+        return
+    channels, height, width = (int(size or 0) for size in shape[1:])
+    turned = weight.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(weight.shape)
+    name = graph.add_constant(f"{node.inputs[1]}.channels_first", np.ascontiguousarray(turned))
+    # The flattened values now come in another order, so they get another name.
+    flattened = f"{flatten.outputs[0]}.channels_first"
+    _put(graph, [transpose, flatten], flatten.slot, "Flatten", transpose.inputs, [flattened], {})
+    _put(graph, [node], node.slot, "Gemm", [flattened, name, node.inputs[2]], node.outputs, node.attributes)
+
+
+Rule: TypeAlias = Callable[[Graph, Node], None]
+CLEANINGS: tuple[Rule, ...] = (constants, no_ops, defaults, flattening)
+LAYERS: tuple[Rule, ...] = (convolution, dense, max_pooling)
+# These change what lies between layers, so a kernel for a part of them is looked for without these as well.
+REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)
+
+
+def _constant_value(node: Node) -> Array | None:
+    for name, value in node.attributes.items():
+        if isinstance(value, onnx.AttributeProto) and name == "value":
+            return numpy_helper.to_array(value.t)
+        if name in ("value_int", "value_ints"):
+            return np.array(value, dtype=np.int64)
+        if name in ("value_float", "value_floats"):
+            return np.array(value, dtype=np.float32)
+    return None  # sparse and string constants stay nodes
+
+
+def _evaluate(graph: Graph, node: Node, values: list[Array | None]) -> Array:
+    names = [f"input{index}" for index in range(len(values))]
+    proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
+    make = helper.make_tensor_value_info
+    inputs = [
+        make(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)
+        for name, value in zip(names, values, strict=True)
+        if value is not None
+    ]
+    output = onnx.ValueInfoProto(name="output")
+    model = helper.make_model(
+        helper.make_graph([proto], "fold", inputs, [output]),
+        opset_imports=[helper.make_opsetid("", graph.opsets.get("", 1))],
+    )
+    (result,) = ReferenceEvaluator(model).run(None, dict(zip(names, values, strict=True)))
+    return np.asarray(result)
+
+
+def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | None:
+    """kernel_shape, and strides, pads and dilations where they are not the default.
+
+    None when the padding depends on a size that is not known.
+    """
+    rank = len(kernel)
+    strides = list(node.attributes.get("strides", [1] * rank))
+    dilations = list(node.attributes.get("dilations", [1] * rank))
+    auto = node.attributes.get("auto_pad", "NOTSET")
+    pads = list(node.attributes.get("pads", [0] * (2 * rank)))
+    if auto == "VALID":
+        pads = [0] * (2 * rank)
+    elif auto in ("SAME_UPPER", "SAME_LOWER"):
+        shape = graph.shape(node.inputs[0])
+        if shape is None or count(shape[2:]) is None:
+            return None
+        reach = [(size - 1) * dilation for size, dilation in zip(kernel, dilations, strict=True)]
+        total = [
+            max((-(-int(size or 0) // stride) - 1) * stride + extent + 1 - int(size or 0), 0)
+            for size, stride, extent in zip(shape[2:], strides, reach, strict=True)
+        ]
+        small = [amount // 2 for amount in total]
+        large = [amount - half for amount, half in zip(total, small, strict=True)]
+        pads = [*small, *large] if auto == "SAME_UPPER" else [*large, *small]
+    optional = {"strides": (strides, 1), "pads": (pads, 0), "dilations": (dilations, 1)}
+    changed = {name: value for name, (value, default) in optional.items() if set(value) != {default}}
+    return {"kernel_shape": kernel, **changed}
+
+
+def _with_bias(
+    graph: Graph, node: Node, weight: str, attributes: dict[str, Any], size: int, shapes: list[tuple[int, ...]]
+) -> None:
+    """Rewrite a layer as op(x, weight, bias); the bias is its own, or a constant that is added to it, or zeros.
+
+    ``shapes``: what else than ``[size]`` a constant may be broadcast from.
+    """
+    nodes, slot, outputs = [node], node.slot, list(node.outputs)
+    op_type = "Gemm" if node.op_type == "MatMul" else node.op_type
+    bias = node.inputs[2] if len(node.inputs) > 2 else ""
+    add = graph.only_consumer(node.outputs[0])
+    if not bias and add is not None and add.is_op("Add"):
+        other = [name for name in add.inputs if name != node.outputs[0]]
+        added = graph.constants.get(other[0]) if other else None
+        if added is not None and added.shape in [*shapes, *([(size,)] if op_type == "Gemm" else [])]:
+            nodes, slot, outputs, bias = [node, add], add.slot, list(add.outputs), other[0]
+    if not bias:
+        dtype = numpy_dtype(graph.dtype(weight) or "float32")
+        bias = graph.add_constant(f"{node.outputs[0]}.zero_bias", np.zeros(size, dtype=dtype))
+    constant = graph.constants.get(bias)
+    if constant is not None and constant.shape in shapes:
+        spread = np.ascontiguousarray(np.broadcast_to(constant.reshape(-1), (size,)))
+        bias = graph.add_constant(f"{bias}.vector", spread)
+    elif graph.shape(bias) != (size,):
+        return
+    _put(graph, nodes, slot, op_type, [node.inputs[0], weight, bias], outputs, attributes)
+
+
+def _put(
+    graph: Graph,
+    old: list[Node],
+    slot: int,
+    op_type: str,
+    inputs: list[str],
+    outputs: list[str],
+    attributes: dict[str, Any],
+) -> None:
+    """Put one node in the place of several."""
+    origins = frozenset().union(*(node.origins for node in old))
+    node = Node(op_type, list(inputs), list(outputs), attributes, origins)
+    graph.replace(old, [(slot, node)])
+
+
+def _only(graph: Graph, node: Node) -> bool:
+    return graph.only_consumer(node.outputs[0]) is not None
+
+
+def _any_read(graph: Graph, names: list[str]) -> bool:
+    return any(name in graph.outputs or graph.consumers(name) for name in names)

@@ -1,0 +1,58 @@
+"""Whether a ``Reshape`` flattens: [batch, everything else], by constants or computed from a ``Shape``."""
+
+from __future__ import annotations
+
+from lenet_trt.fuse.working_copy import Graph, Node, count
+
+
+def is_flatten(graph: Graph, node: Node) -> bool:
+    """Whether a ``Reshape`` gives [batch, all the rest] whatever the batch is."""
+    shape = graph.shape(node.inputs[0])
+    if shape is None or len(shape) < 2:
+        return False
+    features = count(shape[1:])
+    target = graph.constants.get(node.inputs[1])
+    if target is None:
+        return _is_computed_flatten(graph, node, features)
+    if target.shape != (2,):
+        return False
+    first, second = (int(value) for value in target)
+    copies_batch = first == 0 and not node.attributes.get("allowzero", 0)
+    keeps_batch = copies_batch or (first > 0 and first == shape[0])
+    return (keeps_batch and second in (-1, features)) or (first == -1 and second == features)
+
+
+def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool:
+    """Whether the target is [batch, rest], computed: the batch by Shape and the like, the rest a constant."""
+    concat = graph.producer(node.inputs[1])
+    while concat is not None and concat.is_op("Cast"):
+        concat = graph.producer(concat.inputs[0])
+    if concat is None or not concat.is_op("Concat") or len(concat.inputs) != 2:
+        return False
+    rest = graph.constants.get(concat.inputs[1])
+    if rest is None or rest.size != 1 or graph.shape(concat.inputs[0]) != (1,):
+        return False
+    if features is not None and int(rest.item()) == features:
+        return True  # then the first can only be the batch
+    source = _whose_batch(graph, concat.inputs[0])
+    if int(rest.item()) != -1 or source is None:
+        return False
+    mine, theirs = graph.shape(node.inputs[0]), graph.shape(source)
+    return source == node.inputs[0] or bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
+
+
+def _whose_batch(graph: Graph, name: str) -> str | None:
+    """The value whose dimension 0 is the first element of ``name``, if it was computed from a Shape."""
+    node = graph.producer(name)
+    if node is None or node.attributes.get("start", 0) != 0:
+        return None
+    if node.is_op("Shape"):
+        return node.inputs[0]
+    if node.is_op("Cast", "Unsqueeze", "Squeeze", "Reshape"):
+        return _whose_batch(graph, node.inputs[0])
+    if node.is_op("Gather", "Slice"):  # by indices or from starts, of which the first counts
+        first = graph.constants.get(node.inputs[1])
+        backwards = len(node.inputs) > 4 and node.is_op("Slice")  # steps are given
+        if first is not None and first.size and int(first.flat[0]) == 0 and not backwards:
+            return _whose_batch(graph, node.inputs[0])
+    return None

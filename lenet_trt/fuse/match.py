@@ -1,0 +1,100 @@
+"""Where a graph, in normal form, has what a kernel can take the place of."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.working_copy import Array, Graph, Node
+from lenet_trt.kernel.pattern import Pattern
+
+if TYPE_CHECKING:
+    from lenet_trt.kernel.declaration import AttributeValue, Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Match:
+    """A place where a kernel's pattern was found: nodes and values are those of the normal form."""
+
+    kernel: Kernel
+    pattern: Pattern
+    nodes: tuple[Node, ...]
+    values: Mapping[str, str]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, AttributeValue]
+    constants: Mapping[str, Array]
+
+    @property
+    def origins(self) -> frozenset[int]:
+        """Indexes of the nodes of the file that it takes the place of."""
+        return frozenset().union(*(node.origins for node in self.nodes))
+
+
+def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
+    """Find every place where one of the kernels could be used; places may overlap.
+
+    Raises:
+        LenetTrtError: a kernel's pattern is not a pattern (says which and why).
+    """
+    from onnxscript import ir
+
+    matchers = [(kernel, pattern, _matcher(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
+    model = ir.from_proto(graph.to_model())
+    by_slot = {str(node.slot): node for node in graph.nodes}
+    matches: list[Match] = []
+    for kernel, pattern, matcher in matchers:
+        for candidate in model.graph:
+            found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
+            if found:
+                nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
+                matches.append(_match(graph, kernel, pattern, nodes, found))
+    return matches
+
+
+def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
+    unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
+    if unused:
+        raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")
+    values = {tensor.name: str(found.bindings[tensor.name].name) for tensor in kernel.plain_inputs}
+    read = {name for node in nodes for name in node.inputs} - set(values.values())
+    constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
+    outputs = tuple(str(value.name) for value in found.outputs)
+    return Match(kernel, pattern, tuple(nodes), values, outputs, pattern.attributes, constants)
+
+
+class _Strict:
+    """The pattern builder, made to refuse attributes that a pattern does not name."""
+
+    def __init__(self, op: Any) -> None:
+        self._op = op
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(getattr(self._op, name), _allow_other_attributes=False)
+
+
+def _matcher(kernel: Kernel, pattern: Pattern) -> Any:
+    from onnxscript.rewriter import pattern as rewriter
+
+    @functools.wraps(pattern.graph)
+    def strict(op: Any, *parameters: Any) -> Any:
+        return pattern.graph(_Strict(op), *parameters)
+
+    wanted = {tensor.name for tensor in kernel.plain_inputs}
+    given = set(list(inspect.signature(pattern.graph).parameters)[1:])
+    if given != wanted:
+        raise LenetTrtError(
+            f"kernel {kernel.name}: a pattern has parameters {', '.join(sorted(given))}; "
+            f"wanted op and then {', '.join(sorted(wanted))}"
+        )
+    try:
+        return rewriter.Pattern(strict)
+    except Exception as error:
+        where = getattr(pattern.graph, "__qualname__", repr(pattern.graph))
+        raise LenetTrtError(
+            f"kernel {kernel.name}: the pattern {where} cannot be used ({type(error).__name__}: {error}); "
+            "it takes op and the kernel's inputs by name, and returns what op.<OnnxOperator>(...) gives"
+        ) from error

@@ -1,0 +1,50 @@
+"""One dialect for matching: a working copy of an ONNX graph in which a layer is always written the same way.
+
+Exporters write one network in many ways. The rules in ``dialects.py`` rewrite a copy of the graph until only one
+of them is left, so that a plugin's pattern is written once; the file itself is not touched by this. What the
+normal form looks like:
+
+==================  ====================================================================================
+constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
+no-ops              ``Identity``, and ``Dropout`` at inference, are gone
+attributes          absent where they have their default value
+convolution         ``Conv(x, w, b, kernel_shape=...)``
+dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``
+flattening          ``Flatten(x)``
+max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
+order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
+missing bias        zeros
+==================  ====================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import onnx
+
+from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
+from lenet_trt.fuse.working_copy import Graph, Node
+
+
+def normal_forms(model: onnx.ModelProto) -> list[Graph]:
+    """Make the working copy and rewrite it into the one dialect; if layers changed places, also one where none did."""
+    forms = []
+    for _ in range(2):
+        graph = Graph(model)
+        _rewrite(graph, CLEANINGS)
+        graph.infer_types()
+        _rewrite(graph, LAYERS)
+        forms.append(graph)
+    plain, reordered = forms
+    before = reordered.nodes
+    _rewrite(reordered, REORDERINGS)
+    return [plain] if reordered.nodes == before else [reordered, plain]
+
+
+def _rewrite(graph: Graph, rules: Iterable[Callable[[Graph, Node], None]]) -> None:
+    for rule in rules:
+        for node in graph.nodes:
+            if graph.holds(node):  # no earlier step of this rule took it
+                rule(graph, node)
+        graph.remove_dead()

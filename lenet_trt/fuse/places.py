@@ -1,0 +1,209 @@
+"""The places in a model where a kernel can be used: matched, checked, and chosen among."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.cut import Uses, title
+from lenet_trt.fuse.match import Match, find
+from lenet_trt.fuse.normal_form import normal_forms
+from lenet_trt.fuse.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
+from lenet_trt.fuse.working_copy import Array, Graph
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.pattern import DOMAIN, Views
+
+# fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
+_UNPACK_TOLERANCE = 2e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Input:
+    """What a plugin node reads: a value of the file or a tensor to add to it, and the shape to view it in."""
+
+    name: str | None
+    array: Array | None = None
+    view: Shape | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A match that passed every check, and what its plugin node will read."""
+
+    match: Match
+    rank: int
+    specialized: Specialized
+    inputs: tuple[Input, ...]
+    output_views: tuple[Shape | None, ...]
+    plain_shapes: Mapping[str, Shape]
+    titles: tuple[str, ...]
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.match.kernel
+
+
+class _UnusableError(Exception):
+    """A match is no place for the kernel; the message says why."""
+
+
+def find_places(
+    model: onnx.ModelProto, kernels: Sequence[Kernel]
+) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
+    """Find where kernels can be used, and where only the pattern is there: (match, its nodes, why not)."""
+    uses = Uses(model.graph)
+    ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
+    places: dict[tuple[str, frozenset[int]], Place] = {}
+    refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
+    for graph in normal_forms(model):
+        for match in find(graph, kernels):
+            key = (match.kernel.name, match.origins)
+            titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
+            try:
+                places.setdefault(key, _place(graph, uses, match, ranks[match.kernel.name], titles))
+            except (_UnusableError, LenetTrtError) as error:
+                refused.setdefault(key, (match, titles, str(error)))
+    return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
+
+
+def chosen(places: Iterable[Place]) -> list[Place]:
+    """Choose places that do not overlap: most nodes first, then preference, then the kernels' order."""
+    order = sorted(
+        places,
+        key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
+    )
+    taken: set[int] = set()
+    result = []
+    for place in order:
+        if not place.match.origins & taken:
+            taken |= place.match.origins
+            result.append(place)
+    return result
+
+
+def functions_for(
+    model: onnx.ModelProto, places: Sequence[Place]
+) -> tuple[list[onnx.FunctionProto], list[Place], list[tuple[Place, str]]]:
+    """Make one function a kernel; places that would need a second one are left out, with the reason."""
+    opset = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 1)
+    present = {function.name: function for function in model.functions if function.domain == DOMAIN}
+    functions: list[onnx.FunctionProto] = []
+    usable: list[Place] = []
+    refused: list[tuple[Place, str]] = []
+    for kernel in dict.fromkeys(place.kernel for place in places):
+        bodies: dict[tuple[int, ...], list[onnx.NodeProto]] = {}
+        group = []
+        for place in (place for place in places if place.kernel is kernel):
+            body = body_of(place.match, place.plain_shapes)
+            if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
+                group.append(place)
+            else:
+                refused.append((place, "its other places in this file have weights packed in another way"))
+        function = onnx_function(kernel, bodies, opset)
+        if present.get(kernel.name, function) == function:
+            functions.append(function)
+            usable += group
+        else:
+            reason = "the file has another body for it from an earlier run: fuse the original file"
+            refused += [(place, reason) for place in group]
+    return functions, usable, refused
+
+
+def _place(graph: Graph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]) -> Place:
+    kernel = match.kernel
+    values = {tensor.name: match.values[tensor.name] for tensor in kernel.plain_inputs}
+    computed = [
+        values[tensor.name]
+        for tensor in kernel.plain_inputs
+        if tensor.weight and values[tensor.name] not in graph.constants
+    ]
+    if computed:
+        raise _UnusableError(f"{computed[0]} is computed in the network; {kernel.name} wants constant weights")
+    inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
+    specialized = kernel.specialize(shapes, dtypes, match.attributes)
+    read = [value.name for value in inputs if value.name is not None and value.array is None]
+    obstacle = uses.obstacle(match.origins, read, match.outputs)
+    if obstacle:
+        raise _UnusableError(obstacle)
+    plain = {tensor.name: graph.constants[values[tensor.name]].shape for tensor in kernel.plain_inputs if tensor.weight}
+    return Place(match, rank, specialized, inputs, output_views, plain, titles)
+
+
+def _kernel_inputs(
+    graph: Graph, match: Match, values: Mapping[str, str]
+) -> tuple[tuple[Input, ...], list[Shape], list[str], tuple[Shape | None, ...]]:
+    """The plugin node's inputs, their shapes and types, and in which shapes the file has its outputs."""
+    kernel = match.kernel
+    packed: dict[str, Array] = {}
+    if kernel.packing is not None:
+        plain = {t.name: graph.constants[values[t.name]] for t in kernel.packing.plain}
+        packed = {name: np.asarray(array) for name, array in kernel.packing.pack(plain).items()}
+        _check_packing(kernel, plain, packed, graph.opsets.get("", 1))
+    inputs, dtypes = [], []
+    shapes: dict[str, Shape] = {}
+    for tensor in kernel.inputs:
+        if tensor.name in packed:
+            array = packed[tensor.name]
+            inputs.append(Input(None, array))
+            shapes[tensor.name] = array.shape
+            dtypes.append(str(array.dtype))
+            continue
+        name = values[tensor.name]
+        shape, dtype = graph.shape(name), graph.dtype(name)
+        if shape is None or dtype is None:
+            raise _UnusableError(f"the shape or type of {name} is not known, so it cannot be checked")
+        new = name in graph.constants and name not in graph.file_constants
+        inputs.append(Input(name, graph.constants[name] if new else None))
+        shapes[tensor.name] = tuple(size if isinstance(size, int) else UNKNOWN for size in shape)
+        dtypes.append(dtype)
+    views = _views(match, shapes)
+    if views is None:
+        return tuple(inputs), list(shapes.values()), dtypes, (None,) * len(kernel.outputs)
+    inputs = [
+        entry if views.inputs.get(name, shape) == shape else replace(entry, view=views.inputs[name])
+        for entry, (name, shape) in zip(inputs, shapes.items(), strict=True)
+    ]
+    seen = [views.inputs.get(name, shape) for name, shape in shapes.items()]
+    changed = any(entry.view is not None for entry in inputs)
+    outputs = tuple(views.outputs.get(tensor.name) if changed else None for tensor in kernel.outputs)
+    return tuple(inputs), seen, dtypes, outputs
+
+
+def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:
+    if match.pattern.views is None:
+        return None
+    views = match.pattern.views(shapes)
+    if isinstance(views, str):
+        raise _UnusableError(views)
+    return views
+
+
+def _check_packing(kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[str, Array], opset: int) -> None:
+    """Undo the packing as the ONNX function will, and compare.
+
+    Raises:
+        LenetTrtError: the weights do not come back; the kernel's declaration is wrong.
+    """
+    nodes, names = unpacked(kernel, {name: array.shape for name, array in plain.items()})
+    make = helper.make_tensor_value_info
+    inputs = [make(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in packed.items()]
+    outputs = [onnx.ValueInfoProto(name=name) for name in names.values()]
+    model = helper.make_model(
+        helper.make_graph(nodes, "unpack", inputs, outputs),
+        opset_imports=[helper.make_opsetid("", opset)],
+    )
+    results = dict(zip(names, ReferenceEvaluator(model).run(None, dict(packed)), strict=True))
+    for name, wanted in plain.items():
+        seen = np.asarray(results.get(name))
+        scale = float(np.max(np.abs(wanted.astype(np.float64)), initial=0.0))
+        if seen.shape != wanted.shape or not np.allclose(
+            seen.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=_UNPACK_TOLERANCE * scale
+        ):
+            raise LenetTrtError(f"{kernel.name}: unpack does not give back the weight {name} that pack was given")

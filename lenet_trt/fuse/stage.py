@@ -1,0 +1,117 @@
+"""Stage ``fuse``: ONNX in, ONNX out with plugin nodes where a kernel computes the same.
+
+Each plugin node carries a model-local function made of what was taken out, so the file still runs in any ONNX
+runtime. What was chosen, and what else could have been, is recorded in the file (``metadata_props``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, plugin_nodes
+
+if TYPE_CHECKING:
+    import onnx
+
+    from lenet_trt.fuse.places import Place
+    from lenet_trt.kernel.declaration import Kernel
+
+__all__ = ["Fused", "chosen_kernels", "fuse"]
+
+
+@dataclass(frozen=True)
+class Fused:
+    """The model with its plugin nodes; without any, it is the model that was given."""
+
+    model: onnx.ModelProto
+    replacements: tuple[Replacement, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
+    """Put plugin nodes where kernels compute the same as the model's own nodes.
+
+    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "none", or kernels (names or
+    declarations): then only those are used, each must find a place, and of two that replace equally many nodes the
+    one named first is taken, unless a pattern says what it prefers.
+
+    Raises:
+        UsageError: a name that is no kernel's.
+        LenetTrtError: a kernel that was asked for by name fits nowhere; says what is in the way.
+    """
+    kernels = chosen_kernels(plugins)
+    if not kernels:
+        return Fused(model, (), ())
+    from lenet_trt.fuse.assemble import assembled
+    from lenet_trt.fuse.places import chosen, find_places
+
+    places, refused = find_places(model, kernels)
+    taken = chosen(places)
+    refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
+    if plugins != "auto":
+        _demand(model, kernels, places, taken, refusals)
+    if not taken:
+        return Fused(model, (), refusals)
+    result, replacements, left = assembled(model, taken, places)
+    return Fused(result, tuple(replacements), (*refusals, *left))
+
+
+def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
+    """The kernels that a ``--plugins`` value stands for, in order of preference."""
+    from lenet_trt.kernel import registry
+
+    if plugins == "none":
+        return []
+    if plugins == "auto":
+        return list(registry.kernels().values())
+    chosen: dict[str, Kernel] = {}
+    for entry in [plugins] if isinstance(plugins, str) else plugins:
+        if not isinstance(entry, str):
+            chosen[entry.name] = entry
+            continue
+        for name in filter(None, (part.strip() for part in entry.split(","))):
+            try:
+                chosen[name] = registry.kernel(name)
+            except LenetTrtError as error:
+                if name in registry.kernels():
+                    raise  # it is there, and cannot be loaded
+                raise UsageError(f"--plugins: {error}") from error
+    if not chosen:
+        raise UsageError("--plugins names no kernel: give auto, none, or names joined by commas")
+    return list(chosen.values())
+
+
+def _demand(
+    model: onnx.ModelProto,
+    kernels: Sequence[Kernel],
+    places: Sequence[Place],
+    taken: Sequence[Place],
+    refusals: Sequence[Refusal],
+) -> None:
+    """Fail when a kernel that was asked for by name has no place, now or from an earlier run."""
+    present = {*(place.kernel.name for place in taken), *plugin_nodes(model).values()}
+    for kernel in kernels:
+        if kernel.name in present:
+            continue
+        reasons = [
+            f"at {', '.join(refusal.replaced)}: {refusal.reason}"
+            for refusal in refusals
+            if refusal.kernel == kernel.name
+        ]
+        rivals = sorted(
+            {
+                winner.kernel.name
+                for winner in taken
+                for place in places
+                if place.kernel is kernel and place.match.origins & winner.match.origins
+            }
+        )
+        if rivals:
+            reasons.append(f"{' and '.join(rivals)}, asked for as well, takes its nodes: leave one out")
+        why = "; ".join(reasons) or "the network has no such layers"
+        raise LenetTrtError(
+            f"--plugins {kernel.name}: there is no place for it in this network: {why}. It replaces: {kernel.doc}"
+        )

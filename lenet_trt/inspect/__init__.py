@@ -1,0 +1,1 @@
+"""The verb ``inspect``: what is in an engine or an ONNX file."""

@@ -1,0 +1,124 @@
+"""The inspect verb: what is in an engine or an ONNX file, and is it what its sidecar says?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, TensorProto
+
+from lenet_trt.errors import UsageError
+from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.onnx_model.precision import kinds_of
+from lenet_trt.onnx_model.read import described_tensors, load_model
+from lenet_trt.tensorrt.sidecar import read_sidecar, sidecar_path
+from lenet_trt.tensorrt.summary import engine_rows, table, tensor_text
+from lenet_trt.tensorrt.vouch import vouched
+
+FLOATING_POINT = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
+
+
+def inspect_onnx(path: Path) -> dict[str, Any]:
+    """Describe an ONNX file: tensors, operators, types, parameters.
+
+    Raises:
+        LenetTrtError: not there, or not valid ONNX.
+    """
+    model = load_model(path)
+    graph = model.graph
+    return {
+        "file": str(path),
+        "sha256": sha256_file(path),
+        "producer": " ".join(filter(None, (model.producer_name, model.producer_version))),
+        "opsets": {entry.domain or "ai.onnx": entry.version for entry in model.opset_import},
+        "precision": sorted(kinds_of(model)),
+        "parameters": sum(math.prod(tensor.dims) for tensor in graph.initializer if tensor.data_type in FLOATING_POINT),
+        "operators": dict(Counter(_operator(node.domain, node.op_type) for node in graph.node).most_common()),
+        "plugins": _plugin_functions(model),
+        "metadata": {entry.key: entry.value for entry in model.metadata_props},
+        "tensors": described_tensors(model, {}),
+    }
+
+
+def inspect_engine(path: Path) -> dict[str, Any]:
+    """Describe an engine by its sidecar, after checking that it is the engine that the sidecar speaks of.
+
+    Raises:
+        LenetTrtError: the engine or its sidecar is missing or damaged, or they do not belong together.
+    """
+    return asdict(vouched(path))
+
+
+def _operator(domain: str, name: str) -> str:
+    return f"{domain}::{name}" if domain else name
+
+
+def _plugin_functions(model: ModelProto) -> list[str]:
+    """Operators of the model that carry a fallback of their own: the plugins that `fuse` put in."""
+    functions = {(function.domain, function.name) for function in model.functions}
+    return sorted({_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="an engine or an ONNX file")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--svg", action="store_true", help="draw the graph of an ONNX file")
+    parser.add_argument("--timeline", type=Path, metavar="T.json", help="with --svg: the time that each node took")
+    parser.add_argument("-o", "--output", type=Path, metavar="GRAPH.svg", help="with --svg; default: beside the model")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print what is in the file."""
+    path: Path = arguments.file
+    if arguments.svg:
+        return _draw(path, arguments.timeline, arguments.output)
+    if arguments.timeline or arguments.output:
+        raise UsageError("--timeline and -o are of the picture: give --svg as well")
+    if path.suffix != ".onnx":
+        found = inspect_engine(path)
+        text = table([*engine_rows(path, read_sidecar(sidecar_path(path))), ("content", "as its sidecar says")])
+    else:
+        found = inspect_onnx(path)
+        text = table(_onnx_rows(path, found))
+    print(json.dumps(found, indent=2) if arguments.json else text)
+    return 0
+
+
+def _draw(path: Path, traced: Path | None, output: Path | None) -> int:
+    from lenet_trt.draw.graph_svg import graph_svg
+    from lenet_trt.trace.timeline import load
+
+    if path.suffix != ".onnx":
+        raise UsageError(f"--svg draws ONNX files, and {path.name} is none: give the model that it was built from")
+    model = load_model(path)
+    target = output or path.with_suffix(".svg")
+    write_atomic(target, graph_svg(model, load(traced) if traced else None, path.name).encode("utf-8"))
+    print(f"graph  {target}")
+    return 0
+
+
+def _onnx_rows(path: Path, found: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("model", f"{path}  ({path.stat().st_size:,} bytes)"),
+        ("producer", found["producer"] or "not stated"),
+        ("opset", ", ".join(f"{domain} {version}" for domain, version in found["opsets"].items())),
+        ("precision", ", ".join(found["precision"])),
+        ("parameters", f"{found['parameters']:,}"),
+        ("operators", ", ".join(f"{count} {name}" for name, count in found["operators"].items())),
+        ("plugins", ", ".join(found["plugins"]) or "none"),
+    ]
+    return rows + [(tensor["io"], tensor_text(name, tensor)) for name, tensor in found["tensors"].items()]
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["inspect", *sys.argv[1:]]))

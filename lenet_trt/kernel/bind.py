@@ -1,0 +1,264 @@
+"""What one call of a kernel fixes: axis values, types and attributes, solved from its inputs.
+
+This is the only place that derives axes from shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.dims import AxisValue, Constant, Dim, as_dim
+from lenet_trt.kernel.types import ELEMENT_TYPES
+
+if TYPE_CHECKING:
+    from lenet_trt.kernel.declaration import AttributeValue, Kernel, Launch, Tensor, Types, Variant
+
+Shape: TypeAlias = tuple[int, ...]
+UNKNOWN = -1
+
+
+@dataclass(frozen=True)
+class Specialized:
+    """A kernel with everything fixed that is compiled in; runtime axes are still open."""
+
+    kernel: Kernel
+    types: Types
+    static_axes: tuple[tuple[str, int], ...]
+    attributes: tuple[tuple[str, AttributeValue], ...]
+
+    @cached_property
+    def macros(self) -> tuple[str, ...]:
+        """The definitions that the source is compiled with, as NAME=VALUE."""
+        types = (
+            f"TYPE_{name.upper()}={ELEMENT_TYPES[dtype].cuda_name}" for name, dtype in self.types.variables.items()
+        )
+        axes = (f"AXIS_{name.upper()}={value}" for name, value in self.static_axes)
+        declared = {attribute.name: attribute for attribute in self.kernel.attributes}
+        attributes = (f"ATTR_{name.upper()}={declared[name].macro_value(value)}" for name, value in self.attributes)
+        return (*types, *axes, *attributes)
+
+    @cached_property
+    def known_sizes(self) -> Mapping[str, int]:
+        """The static axes and the element sizes, as ``Dim`` names them."""
+        sizes = {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in self.types.variables.items()}
+        return {**dict(self.static_axes), **sizes}
+
+    def launch(self, variant: Variant) -> Launch:
+        """The variant's launch in terms of the runtime axes alone."""
+        return variant.launch.substitute(self.known_sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """One call: a specialized kernel and the value of every axis."""
+
+    specialized: Specialized
+    axes: Mapping[str, int]
+    input_shapes: tuple[Shape, ...]
+    output_shapes: tuple[Shape, ...]
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.specialized.kernel
+
+    @property
+    def types(self) -> Types:
+        return self.specialized.types
+
+    @property
+    def attributes(self) -> dict[str, AttributeValue]:
+        return dict(self.specialized.attributes)
+
+    @property
+    def input_dtypes(self) -> tuple[str, ...]:
+        return tuple(self.types.resolve(t.dtype) for t in self.kernel.inputs)
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        return tuple(self.types.resolve(t.dtype) for t in self.kernel.outputs)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compute, so that nothing is launched."""
+        return all(0 in shape for shape in self.output_shapes)
+
+    @property
+    def flops(self) -> int:
+        """The operations that the math asks for."""
+        return as_dim(self.kernel.flops).evaluate(self.axes)
+
+    @property
+    def dram_bytes(self) -> int:
+        """The bytes that must move: each input read once, each output written once."""
+        shapes = (*self.input_shapes, *self.output_shapes)
+        dtypes = (*self.input_dtypes, *self.output_dtypes)
+        return sum(
+            math.prod(shape) * ELEMENT_TYPES[dtype].size_bytes for shape, dtype in zip(shapes, dtypes, strict=True)
+        )
+
+    def check_size(self) -> None:
+        """Refuse tensors that are larger than the kernel can index.
+
+        Raises:
+            LenetTrtError: one has more than ``Kernel.max_elements`` elements.
+        """
+        kernel = self.kernel
+        tensors = (*kernel.inputs, *kernel.outputs)
+        for tensor, shape in zip(tensors, (*self.input_shapes, *self.output_shapes), strict=True):
+            if math.prod(shape) > kernel.max_elements:
+                raise LenetTrtError(
+                    f"{tensor.name} has {math.prod(shape)} elements; {kernel.name} takes at most "
+                    f"{kernel.max_elements} a tensor: split the batch"
+                )
+
+    def fits(self, variant: Variant) -> bool:
+        """Whether the variant is made for these sizes."""
+        return variant.when is None or variant.when.evaluate({**self.axes, **self.specialized.known_sizes})
+
+    def variant(self, sm: int) -> Variant:
+        """The first variant in the declaration that fits this call on that architecture.
+
+        Raises:
+            LenetTrtError: the architecture is older than every variant.
+        """
+        for variant in self.kernel.variants_for(sm, self.types):
+            if self.fits(variant):
+                return variant
+        oldest = min(variant.min_sm for variant in self.kernel.variants)
+        raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{sm}; it needs sm_{oldest} or newer")
+
+
+def specialize(
+    kernel: Kernel,
+    input_shapes: Sequence[Shape],
+    input_dtypes: Sequence[str],
+    attributes: Mapping[str, AttributeValue],
+) -> Specialized:
+    """Fix what is compiled in: static axes, types and attributes.
+
+    Shapes: one for each input; -1 is allowed where a runtime axis is not known yet.
+
+    Raises:
+        LenetTrtError: the inputs are not what the kernel declares.
+    """
+    axes = _solve(kernel, [tuple(shape) for shape in input_shapes])
+    for name in kernel.static_axes:
+        if axes.get(name, UNKNOWN) < 1:
+            raise LenetTrtError(
+                f"{kernel.name} compiles in the size of axis {name}; it must be known and >= 1, "
+                f"and is {axes.get(name, 'unknown')}: give the input a fixed size there"
+            )
+    if kernel.requires is not None and kernel.requires.axes <= axes.keys():
+        _require(kernel, axes)
+    return Specialized(
+        kernel,
+        _types(kernel, input_dtypes),
+        tuple((name, axes[name]) for name in kernel.static_axes),
+        _attributes(kernel, attributes),
+    )
+
+
+def bind(
+    kernel: Kernel,
+    input_shapes: Sequence[Shape],
+    input_dtypes: Sequence[str],
+    attributes: Mapping[str, AttributeValue],
+) -> Bound:
+    """Fix everything that one call needs.
+
+    Raises:
+        LenetTrtError: the inputs are not what the kernel declares, of a size that it is not for.
+    """
+    shapes = tuple(tuple(shape) for shape in input_shapes)
+    specialized = specialize(kernel, shapes, input_dtypes, attributes)
+    axes = _solve(kernel, shapes)
+    open_axes = [axis.name for axis in kernel.axes if axis.name not in axes]
+    if open_axes:
+        raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
+    outputs = tuple(_evaluate_shape(kernel, tensor, axes) for tensor in kernel.outputs)
+    return Bound(specialized, axes, shapes, outputs)
+
+
+def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
+    """Axis values from shapes; axes whose size is unknown are left out."""
+    if len(shapes) != len(kernel.inputs):
+        names = ", ".join(tensor.name for tensor in kernel.inputs)
+        raise LenetTrtError(f"{kernel.name} takes {len(kernel.inputs)} inputs ({names}), not {len(shapes)}")
+    axes: dict[str, int] = {}
+    owners: dict[str, str] = {}
+    computed: list[tuple[Tensor, Shape, Dim, int]] = []
+    for tensor, shape in zip(kernel.inputs, shapes, strict=True):
+        if len(shape) != len(tensor.shape):
+            reason = f"it has {len(shape)} axes instead of {len(tensor.shape)}"
+            raise _shape_error(kernel, tensor, shape, reason)
+        for declared, size in zip(map(as_dim, tensor.shape), shape, strict=True):
+            if size == UNKNOWN:
+                continue
+            if size < 0:
+                raise _shape_error(kernel, tensor, shape, "a size is negative")
+            if not isinstance(declared, AxisValue):
+                computed.append((tensor, shape, declared, size))
+                continue
+            name = declared.name
+            owners.setdefault(name, tensor.name)
+            if axes.setdefault(name, size) != size:
+                reason = f"{name} is {size} here and {axes[name]} in {owners[name]}"
+                raise _shape_error(kernel, tensor, shape, reason)
+    for tensor, shape, wanted, size in computed:
+        if wanted.axes <= axes.keys() and wanted.evaluate(axes) != size:
+            value = wanted.evaluate(axes)
+            what = f"{wanted} is {value}" if not isinstance(wanted, Constant) else f"it is {value}"
+            raise _shape_error(kernel, tensor, shape, f"{what} there, not {size}")
+    return axes
+
+
+def _shape_error(kernel: Kernel, tensor: Tensor, shape: Shape, reason: str) -> LenetTrtError:
+    wanted = ", ".join(str(size) for size in tensor.shape)
+    return LenetTrtError(f"{tensor.name} has shape {list(shape)}; {kernel.name} wants [{wanted}]: {reason}")
+
+
+def _evaluate_shape(kernel: Kernel, tensor: Tensor, axes: Mapping[str, int]) -> Shape:
+    shape = tuple(as_dim(size).evaluate(axes) for size in tensor.shape)
+    if any(size < 0 for size in shape):
+        values = ", ".join(f"{name} {value}" for name, value in axes.items())
+        raise LenetTrtError(
+            f"{kernel.name}: {tensor.name} would have shape {list(shape)}; the input is too small ({values})"
+        )
+    return shape
+
+
+def _require(kernel: Kernel, axes: Mapping[str, int]) -> None:
+    assert kernel.requires is not None
+    if not kernel.requires.evaluate(axes):
+        seen = ", ".join(f"{name} = {axes[name]}" for name in sorted(kernel.requires.axes))
+        raise LenetTrtError(f"{kernel.name} wants {kernel.requires}, and {seen}")
+
+
+def _types(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
+    seen = [str(dtype) for dtype in input_dtypes]
+    for types in kernel.types:
+        if seen == [types.resolve(tensor.dtype) for tensor in kernel.inputs]:
+            return types
+    offered = "; ".join(
+        f"{types.name}: " + ", ".join(types.resolve(tensor.dtype) for tensor in kernel.inputs) for types in kernel.types
+    )
+    raise LenetTrtError(f"{kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
+
+
+def _attributes(kernel: Kernel, given: Mapping[str, AttributeValue]) -> tuple[tuple[str, AttributeValue], ...]:
+    declared = {attribute.name: attribute for attribute in kernel.attributes}
+    unknown = given.keys() - declared.keys()
+    if unknown:
+        known = ", ".join(declared) or "none"
+        raise LenetTrtError(f"{kernel.name} has no attribute {', '.join(sorted(unknown))}; it has {known}")
+    values = {name: given.get(name, attribute.choices[0]) for name, attribute in declared.items()}
+    for name, value in values.items():
+        if value not in declared[name].choices:
+            choices = ", ".join(map(str, declared[name].choices))
+            raise LenetTrtError(f"{kernel.name}: {name} is {value!r}; it can be {choices}")
+    return tuple(values.items())

@@ -1,0 +1,336 @@
+"""What a kernel is: one declaration, from which every route, check and listing is derived."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Bound, Shape, Specialized, bind, specialize
+from lenet_trt.kernel.dims import MULTIPROCESSORS, AxisValue, Condition, Constant, Dim, DimLike, as_dim
+from lenet_trt.kernel.types import ELEMENT_TYPES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+AttributeValue: TypeAlias = int | str
+
+OLDEST_SM = 75
+MAX_BLOCK_THREADS = 1024
+INT32_MAX = 2**31 - 1
+# Dynamic shared memory that a block may have on each architecture, in KiB. On one that is not named it is taken to be
+# the least that any has had since sm_80. Source: CUDA C++ Programming Guide 13.0, technical specifications.
+_SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
+_LEAST_SHARED_KIB = 99
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named size. A static one is compiled in (macro ``AXIS_<NAME>``), others may vary a call."""
+
+    name: str
+    doc: str
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input or output: dense, last axis fastest.
+
+    ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
+    is constant in a network; the fuse step may rearrange it once.
+    """
+
+    name: str
+    shape: tuple[DimLike, ...]
+    dtype: str
+    doc: str
+    weight: bool = False
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A choice that is compiled in; the first one is the default.
+
+    The macro ``ATTR_<NAME>`` is the integer itself, or the position of a string in ``choices``.
+    """
+
+    name: str
+    choices: tuple[AttributeValue, ...]
+    doc: str
+
+    def macro_value(self, value: AttributeValue) -> int:
+        """The value that the kernel's source sees."""
+        return value if isinstance(value, int) else self.choices.index(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Types:
+    """One combination of element types that the kernel is offered in, and how exact it then is.
+
+    ``tolerance`` bounds norm(output - reference) / norm(reference), the reference in float64.
+    """
+
+    name: str
+    variables: Mapping[str, str]
+    tolerance: float
+
+    def resolve(self, dtype: str) -> str:
+        """The element type that a tensor's ``dtype`` stands for."""
+        return self.variables.get(dtype, dtype)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How one call is launched.
+
+    ``extras`` are the int32 arguments between inputs and outputs, in order. Sizes may use
+    ``size_of("T")`` and ``MULTIPROCESSORS``. ``shared_bytes`` is the dynamic shared memory only.
+    """
+
+    grid: tuple[DimLike, DimLike, DimLike]
+    block: tuple[int, int, int]
+    extras: tuple[DimLike, ...]
+    shared_bytes: DimLike = 0
+
+    def substitute(self, values: Mapping[str, int]) -> Launch:
+        """The same launch with some axes known."""
+        x, y, z = (as_dim(size).substitute(values) for size in self.grid)
+        extras = tuple(as_dim(extra).substitute(values) for extra in self.extras)
+        return Launch((x, y, z), self.block, extras, as_dim(self.shared_bytes).substitute(values))
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        """Every expression of the launch: grid, shared memory, extras."""
+        return tuple(as_dim(value) for value in (*self.grid, self.shared_bytes, *self.extras))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation. The first in the declaration that fits a call is used.
+
+    It fits when the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with instructions
+    that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs, ``types`` (names;
+    None: all) has the call's types, and ``when`` holds. ``entry`` is the ``__global__`` name, by default
+    ``<kernel>_<variant>``.
+    """
+
+    name: str
+    launch: Launch
+    note: str
+    source: str = "kernel.cu"
+    entry: str | None = None
+    min_sm: int = OLDEST_SM
+    only_sm: bool = False
+    types: tuple[str, ...] | None = None
+    when: Condition | None = None
+
+    def runs_on(self, sm: int) -> bool:
+        """Whether that architecture has the instructions that it uses."""
+        return sm == self.min_sm if self.only_sm else sm >= self.min_sm
+
+    def supports(self, sm: int, types: Types) -> bool:
+        """Whether it is made for that architecture and those types, whatever the sizes."""
+        if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
+            return False
+        shared = as_dim(self.launch.shared_bytes)
+        return not isinstance(shared, Constant) or shared.value <= 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How weights are rearranged, once, when a plugin takes the place of ONNX nodes.
+
+    ``plain`` are the weights as ONNX has them, in the order in which ``Kernel.reference`` takes
+    them after the other inputs. ``pack`` maps plain arrays by name to the kernel's weights by
+    name. ``unpack`` writes the ONNX nodes that undo it (see ``lenet_trt.pattern``).
+    """
+
+    plain: tuple[Tensor, ...]
+    pack: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+    unpack: Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A CUDA kernel and all that is known of it.
+
+    ``reference`` computes the outputs in float64 from the plain inputs (see ``Packing``), with
+    attributes as keywords. ``requires`` says which sizes it is for. ``flops`` counts the
+    operations that the math asks for. ``examples`` are axis values to check with: batch 1, odd
+    sizes and large ones. Tensors of more than ``max_elements`` elements are refused.
+
+    Raises:
+        LenetTrtError: a field contradicts another one or names what does not exist.
+    """
+
+    name: str
+    doc: str
+    axes: tuple[Axis, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    types: tuple[Types, ...]
+    variants: tuple[Variant, ...]
+    reference: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
+    examples: tuple[Mapping[str, int], ...]
+    flops: DimLike
+    source_dir: Path
+    attributes: tuple[Attribute, ...] = ()
+    requires: Condition | None = None
+    packing: Packing | None = None
+    patterns: tuple[Any, ...] = field(default=(), repr=False)
+    alignment: int = 16
+    max_elements: int = INT32_MAX
+    version: str = "1"
+
+    def __post_init__(self) -> None:
+        problems = list(_problems(self))
+        if problems:
+            raise LenetTrtError(f"kernel {self.name}: " + "; ".join(problems))
+
+    @property
+    def static_axes(self) -> tuple[str, ...]:
+        """Names of the axes that are compiled in, in the order declared."""
+        return tuple(axis.name for axis in self.axes if axis.static)
+
+    @property
+    def plain_inputs(self) -> tuple[Tensor, ...]:
+        """The inputs as ONNX and ``reference`` have them: weights not packed."""
+        if self.packing is None:
+            return self.inputs
+        return tuple(t for t in self.inputs if not t.weight) + self.packing.plain
+
+    def entry(self, variant: Variant) -> str:
+        """The name of the variant's ``__global__`` function."""
+        return variant.entry or f"{self.name}_{variant.name}"
+
+    def variant(self, name: str) -> Variant:
+        """The variant of that name."""
+        return _named(self.variants, name, f"{self.name} has no variant")
+
+    def types_named(self, name: str) -> Types:
+        """The combination of types of that name."""
+        return _named(self.types, name, f"{self.name} has no types")
+
+    def variants_for(self, sm: int, types: Types) -> tuple[Variant, ...]:
+        """The variants that an architecture can run with those types, the preferred one first."""
+        return tuple(v for v in self.variants if v.supports(sm, types))
+
+    def specialize(
+        self,
+        input_shapes: Sequence[Shape],
+        input_dtypes: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Specialized:
+        """Fix what is compiled in; sizes of runtime axes may be unknown (-1)."""
+        return specialize(self, input_shapes, input_dtypes, attributes or {})
+
+    def bind(
+        self,
+        input_shapes: Sequence[Shape],
+        input_dtypes: Sequence[str],
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Bound:
+        """Fix everything that one call needs: all axes, types, attributes and output shapes."""
+        return bind(self, input_shapes, input_dtypes, attributes or {})
+
+    def bind_axes(
+        self,
+        axes: Mapping[str, int],
+        types: Types,
+        attributes: Mapping[str, AttributeValue] | None = None,
+    ) -> Bound:
+        """The call that these axis values stand for: what ``bind`` gives for the shapes they make."""
+        shapes = [tuple(as_dim(d).evaluate(axes) for d in t.shape) for t in self.inputs]
+        return self.bind(shapes, [types.resolve(t.dtype) for t in self.inputs], attributes)
+
+
+Item = TypeVar("Item", Types, Variant)
+
+
+def _named(items: Sequence[Item], name: str, problem: str) -> Item:
+    for item in items:
+        if item.name == name:
+            return item
+    known = ", ".join(item.name for item in items)
+    raise LenetTrtError(f"{problem} {name!r}; it has {known}")
+
+
+def _problems(kernel: Kernel) -> Iterator[str]:
+    """Everything that is wrong with a declaration, so that one look mends it all."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", kernel.name):
+        yield "name is not lower-case words joined by _"
+    tensors = (*kernel.inputs, *kernel.outputs)
+    yield from _duplicates("axes", kernel.axes)
+    yield from _duplicates("inputs and outputs", tensors)
+    yield from _duplicates("attributes", kernel.attributes)
+    yield from _duplicates("types", kernel.types)
+    yield from _duplicates("variants", kernel.variants)
+    yield from _type_problems(kernel)
+    axes = {axis.name for axis in kernel.axes}
+    for tensor in (*tensors, *(kernel.packing.plain if kernel.packing else ())):
+        yield from _unknown(f"shape of {tensor.name}", tensor.shape, axes)
+    solvable = {d.name for t in kernel.inputs for d in t.shape if isinstance(d, AxisValue)}
+    for name in sorted(axes - solvable):
+        yield f"axis {name} is no input's size by itself, so no call can tell its value"
+    yield from _unknown("flops", [kernel.flops], axes)
+    if kernel.requires is not None:
+        yield from _unknown("requires", [kernel.requires], axes)
+    for attribute in kernel.attributes:
+        if not attribute.choices:
+            yield f"attribute {attribute.name} has no choices"
+    if not kernel.examples:
+        yield "examples is empty"
+    for example in kernel.examples:
+        if set(example) != axes:
+            yield f"example {dict(example)} does not name exactly the axes {sorted(axes)}"
+    for variant in kernel.variants:
+        for problem in _variant_problems(kernel, variant, axes):
+            yield f"variant {variant.name}: {problem}"
+
+
+def _type_problems(kernel: Kernel) -> Iterator[str]:
+    if not kernel.types:
+        yield "types is empty"
+    for types in kernel.types:
+        if set(types.variables) != set(kernel.types[0].variables):
+            yield f"types {types.name} and {kernel.types[0].name} name different variables"
+        for tensor in (*kernel.inputs, *kernel.outputs):
+            if types.resolve(tensor.dtype) not in ELEMENT_TYPES:
+                known = ", ".join(ELEMENT_TYPES)
+                yield f"{tensor.name} has dtype {tensor.dtype}, which is none of {known}"
+        if not any(v.supports(OLDEST_SM, types) and v.when is None for v in kernel.variants):
+            yield f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up"
+
+
+def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Iterator[str]:
+    if not (kernel.source_dir / variant.source).is_file():
+        yield f"there is no file {kernel.source_dir / variant.source}"
+    if any(not isinstance(size, int) or size < 1 for size in variant.launch.block):
+        yield f"block {variant.launch.block} is not three integers >= 1"
+    x, y, z = variant.launch.block
+    if x * y * z > MAX_BLOCK_THREADS:
+        yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
+    known = axes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
+    yield from _unknown("launch", variant.launch.dims, known | MULTIPROCESSORS.axes)
+    if variant.when is not None:
+        yield from _unknown("when", [variant.when], known)
+    for name in variant.types or ():
+        if name not in {types.name for types in kernel.types}:
+            yield f"types {name} is not declared"
+
+
+def _duplicates(what: str, items: Sequence[Any]) -> Iterator[str]:
+    names = [item.name for item in items]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"{what} has {name} twice"
+
+
+def _unknown(what: str, sizes: Iterable[DimLike | Condition], known: set[str]) -> Iterator[str]:
+    for size in sizes:
+        used = size.axes if isinstance(size, (Dim, Condition)) else frozenset()
+        if used - known:
+            yield f"{what} uses {', '.join(sorted(used - known))}, which is no axis"

@@ -1,0 +1,304 @@
+"""Symbolic sizes: integer expressions over named axes, written once, lowered wherever needed.
+
+A kernel's shapes and launch geometry are such expressions. ``Dim.fold`` walks one through an
+``Algebra``: Python integers, other such expressions, or the symbolic ones of a TensorRT version.
+So a route to TensorRT supplies the seven operations and repeats no arithmetic.
+"""
+
+from __future__ import annotations
+
+import operator as py
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from lenet_trt.errors import LenetTrtError
+
+Value = TypeVar("Value")
+DimLike: TypeAlias = "Dim | int"
+Operator: TypeAlias = Literal["add", "subtract", "multiply", "floor_divide", "ceil_divide", "minimum", "maximum"]
+Relation: TypeAlias = Literal["<=", "<", "==", "multiple of"]
+
+_INFIX = {"add": "+", "subtract": "-", "multiply": "*", "floor_divide": "//"}
+_PRECEDENCE = {"add": 1, "subtract": 1, "multiply": 2, "floor_divide": 2}
+_CALLS = {"ceil_divide": "ceil_div", "minimum": "minimum", "maximum": "maximum"}
+
+
+@dataclass(frozen=True)
+class Algebra(Generic[Value]):
+    """What ``Dim.fold`` lowers an expression to: its numbers, its axes and its operations.
+
+    Divisions always get a dividend >= 0 and a divisor > 0.
+    """
+
+    constant: Callable[[int], Value]
+    axis: Callable[[str], Value]
+    operations: Mapping[Operator, Callable[[Value, Value], Value]]
+
+
+class Dim:
+    """An integer expression over axes: ``+ - * //``, ``ceil_div``, ``minimum`` and ``maximum``.
+
+    Comparisons by ``<= < >= >`` give a ``Condition``; ``==`` compares the expressions themselves.
+    """
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The names of the axes that the value depends on."""
+        raise NotImplementedError
+
+    def fold(self, algebra: Algebra[Value]) -> Value:
+        """Lower the expression: the value that ``algebra`` makes of it, from the leaves up."""
+        raise NotImplementedError
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        """The number that the expression is for these axis values.
+
+        Raises:
+            LenetTrtError: an axis has no value, a dividend is negative or a divisor not positive.
+        """
+        try:
+            return self.fold(Algebra(int, values.__getitem__, _INTEGERS))
+        except KeyError as error:
+            known = ", ".join(sorted(values)) or "none"
+            raise LenetTrtError(f"cannot evaluate {self}: axis {error.args[0]} has no value (known: {known})") from None
+        except LenetTrtError as error:
+            raise LenetTrtError(f"cannot evaluate {self}: {error}") from None
+
+    def substitute(self, values: Mapping[str, int]) -> Dim:
+        """The expression with the axes in ``values`` replaced by their numbers; others stay."""
+
+        def axis(name: str) -> Dim:
+            return Constant(values[name]) if name in values else AxisValue(name)
+
+        return self.fold(Algebra(Constant, axis, _SYMBOLS))
+
+    def multiple_of(self, divisor: DimLike) -> Condition:
+        """The condition that the value is a multiple of ``divisor``."""
+        return Condition("multiple of", self, as_dim(divisor))
+
+    def equals(self, other: DimLike) -> Condition:
+        """The condition that both have the same value."""
+        return Condition("==", self, as_dim(other))
+
+    def __add__(self, other: DimLike) -> Dim:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: int) -> Dim:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: DimLike) -> Dim:
+        return _binary("subtract", self, other)
+
+    def __rsub__(self, other: int) -> Dim:
+        return _binary("subtract", other, self)
+
+    def __mul__(self, other: DimLike) -> Dim:
+        return _binary("multiply", self, other)
+
+    def __rmul__(self, other: int) -> Dim:
+        return _binary("multiply", other, self)
+
+    def __floordiv__(self, other: DimLike) -> Dim:
+        return _binary("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return _binary("floor_divide", other, self)
+
+    def __le__(self, other: DimLike) -> Condition:
+        return Condition("<=", self, as_dim(other))
+
+    def __lt__(self, other: DimLike) -> Condition:
+        return Condition("<", self, as_dim(other))
+
+    def __ge__(self, other: DimLike) -> Condition:
+        return Condition("<=", as_dim(other), self)
+
+    def __gt__(self, other: DimLike) -> Condition:
+        return Condition("<", as_dim(other), self)
+
+
+@dataclass(frozen=True)
+class Constant(Dim):
+    """A number."""
+
+    value: int
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset()
+
+    def fold(self, algebra: Algebra[Value]) -> Value:
+        return algebra.constant(self.value)
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class AxisValue(Dim):
+    """The size of a named axis."""
+
+    name: str
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return frozenset({self.name})
+
+    def fold(self, algebra: Algebra[Value]) -> Value:
+        return algebra.axis(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Binary(Dim):
+    """Two expressions joined by an operator."""
+
+    operator: Operator
+    left: Dim
+    right: Dim
+
+    @property
+    def axes(self) -> frozenset[str]:
+        return self.left.axes | self.right.axes
+
+    def fold(self, algebra: Algebra[Value]) -> Value:
+        operation = algebra.operations[self.operator]
+        return operation(self.left.fold(algebra), self.right.fold(algebra))
+
+    def __str__(self) -> str:
+        if self.operator in _CALLS:
+            return f"{_CALLS[self.operator]}({self.left}, {self.right})"
+        own = _PRECEDENCE[self.operator]
+        left = f"({self.left})" if _precedence(self.left) < own else str(self.left)
+        right = f"({self.right})" if _precedence(self.right) <= own else str(self.right)
+        return f"{left} {_INFIX[self.operator]} {right}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of two expressions, or several that must all hold (joined by ``&``)."""
+
+    relation: Relation
+    left: Dim
+    right: Dim
+    also: Condition | None = None
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The names of the axes that decide it."""
+        own = self.left.axes | self.right.axes
+        return own if self.also is None else own | self.also.axes
+
+    def evaluate(self, values: Mapping[str, int]) -> bool:
+        """Whether it holds for these axis values."""
+        holds = _RELATIONS[self.relation](self.left.evaluate(values), self.right.evaluate(values))
+        return holds and (self.also is None or self.also.evaluate(values))
+
+    def __and__(self, other: Condition) -> Condition:
+        return replace(self, also=other if self.also is None else self.also & other)
+
+    def __bool__(self) -> bool:
+        raise TypeError(f"`{self}` has no value yet: join conditions by &, and use evaluate()")
+
+    def __str__(self) -> str:
+        relation = "is a multiple of" if self.relation == "multiple of" else self.relation
+        own = f"{self.left} {relation} {self.right}"
+        return own if self.also is None else f"{own} & {self.also}"
+
+
+def axes(names: str) -> tuple[Dim, ...]:
+    """Make one ``Dim`` for each name: ``n, c = axes("n c")``."""
+    return tuple(AxisValue(name) for name in names.split())
+
+
+def size_of(type_variable: str) -> Dim:
+    """The size in bytes of one element of a type variable, for launches and conditions of variants."""
+    return AxisValue(f"sizeof_{type_variable}")
+
+
+# How many multiprocessors the GPU has: for grids of blocks that stay and take one piece of work after another.
+MULTIPROCESSORS: Dim = AxisValue("multiprocessors")
+
+
+def as_dim(value: DimLike) -> Dim:
+    """Wrap a plain integer; a ``Dim`` is returned as it is."""
+    if isinstance(value, Dim):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a size is an int or a Dim, not {value!r}")
+    return Constant(value)
+
+
+def product(values: Iterable[DimLike]) -> Dim:
+    """Multiply the sizes; of none it is 1."""
+    result: Dim | None = None
+    for value in values:
+        result = as_dim(value) if result is None else result * value
+    return Constant(1) if result is None else result
+
+
+def ceil_div(a: DimLike, b: DimLike) -> Dim:
+    """Divide and round up."""
+    return _binary("ceil_divide", a, b)
+
+
+def minimum(a: DimLike, b: DimLike) -> Dim:
+    """The smaller of two sizes."""
+    return _binary("minimum", a, b)
+
+
+def maximum(a: DimLike, b: DimLike) -> Dim:
+    """The larger of two sizes."""
+    return _binary("maximum", a, b)
+
+
+def _binary(operator: Operator, a: DimLike, b: DimLike) -> Dim:
+    left, right = as_dim(a), as_dim(b)
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return Constant(_INTEGERS[operator](left.value, right.value))
+    return Binary(operator, left, right)
+
+
+def _precedence(dim: Dim) -> int:
+    """How tightly the expression's text holds together; names, numbers and calls the most."""
+    return _PRECEDENCE.get(dim.operator, 3) if isinstance(dim, Binary) else 3
+
+
+def _floor_divide(a: int, b: int) -> int:
+    # Python rounds down and TensorRT's expressions need not: refused wherever that would show.
+    if a < 0 or b <= 0:
+        raise LenetTrtError(f"{a} is divided by {b}; sizes are >= 0 and divisors > 0")
+    return a // b
+
+
+def _ceil_divide(a: int, b: int) -> int:
+    return _floor_divide(a, b) + (1 if a % b else 0)
+
+
+_INTEGERS: dict[Operator, Callable[[int, int], int]] = {
+    "add": py.add,
+    "subtract": py.sub,
+    "multiply": py.mul,
+    "floor_divide": _floor_divide,
+    "ceil_divide": _ceil_divide,
+    "minimum": min,
+    "maximum": max,
+}
+_SYMBOLS: dict[Operator, Callable[[Dim, Dim], Dim]] = {
+    "add": py.add,
+    "subtract": py.sub,
+    "multiply": py.mul,
+    "floor_divide": py.floordiv,
+    "ceil_divide": ceil_div,
+    "minimum": minimum,
+    "maximum": maximum,
+}
+_RELATIONS: dict[Relation, Callable[[int, int], bool]] = {
+    "<=": py.le,
+    "<": py.lt,
+    "==": py.eq,
+    "multiple of": lambda a, b: a % b == 0,
+}

@@ -1,0 +1,144 @@
+"""What a kernel is checked with: random inputs, the results expected of them, and how the two are compared."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.types import numpy_dtype
+
+SEED = 20
+_DRAWS = 20
+_LARGEST_DRAW_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of one variant. ``str(case)`` names it, and ``--case`` takes any part of the name."""
+
+    bound: Bound
+    variant: Variant
+
+    def __str__(self) -> str:
+        axes = ",".join(f"{name}={value}" for name, value in self.bound.axes.items())
+        attributes = "".join(f" {name}={value}" for name, value in self.bound.attributes.items())
+        return f"{self.variant.name} {self.bound.types.name} {axes}{attributes}"
+
+
+def bounds(kernel: Kernel) -> Iterator[Bound]:
+    """Every declared example with every combination of types and of attributes."""
+    choices = [[(a.name, choice) for choice in a.choices] for a in kernel.attributes]
+    for types, chosen, example in itertools.product(kernel.types, itertools.product(*choices), kernel.examples):
+        yield kernel.bind_axes(example, types, dict(chosen))
+
+
+def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
+    """Every call that a variant fits, each variant for itself; with ``sm``, those that run on that architecture."""
+    for bound in bounds(kernel):
+        for variant in kernel.variants:
+            runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
+            if runs and bound.fits(variant):
+                yield Case(bound, variant)
+
+
+def resized(case: Case, rng: np.random.Generator) -> Case | None:
+    """The same variant with other runtime sizes, drawn between 1 and the largest of the examples; None if none fits."""
+    kernel = case.bound.kernel
+    for _ in range(_DRAWS):
+        axes = dict(case.bound.axes)
+        for axis in kernel.axes:
+            if not axis.static:
+                largest = max(example[axis.name] for example in kernel.examples)
+                axes[axis.name] = round(largest ** rng.random())
+        try:
+            bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
+        except LenetTrtError:  # sizes that the kernel says it is not for
+            continue
+        if bound.fits(case.variant) and bound.dram_bytes <= _LARGEST_DRAW_BYTES:
+            return Case(bound, case.variant)
+    return None
+
+
+def plain_inputs(bound: Bound, rng: np.random.Generator) -> list[np.ndarray]:
+    """Draw the inputs as ONNX has them, in the types of the call.
+
+    Normally distributed; weights are divided by the root of their fan-in, so that results stay in
+    the range of half precision however deep the kernel is. Integers are drawn from -4 to 4.
+    """
+    return [_draw(bound, tensor, rng) for tensor in bound.kernel.plain_inputs]
+
+
+def kernel_inputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Rearrange plain inputs into what the kernel takes.
+
+    Raises:
+        LenetTrtError: the declared packing does not give what the kernel's inputs declare.
+    """
+    kernel = bound.kernel
+    by_name = {tensor.name: array for tensor, array in zip(kernel.plain_inputs, plain, strict=True)}
+    if kernel.packing is not None:
+        by_name.update(kernel.packing.pack({tensor.name: by_name[tensor.name] for tensor in kernel.packing.plain}))
+    arrays = []
+    for tensor, shape, dtype in zip(kernel.inputs, bound.input_shapes, bound.input_dtypes, strict=True):
+        array = by_name.get(tensor.name)
+        if array is None or array.shape != shape or array.dtype != numpy_dtype(dtype):
+            seen = "nothing" if array is None else f"{list(array.shape)} {array.dtype}"
+            raise LenetTrtError(f"{kernel.name}: pack gives {seen} for {tensor.name}, not {list(shape)} {dtype}")
+        arrays.append(np.ascontiguousarray(array))
+    return arrays
+
+
+def expected_outputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Compute the outputs in float64 from the very values that the kernel gets.
+
+    Raises:
+        LenetTrtError: the reference's results do not have the declared shapes.
+    """
+    exact = [array.astype(np.float64) if _is_float(array) else array for array in plain]
+    with np.errstate(all="ignore"):
+        result = bound.kernel.reference(*exact, **bound.attributes)
+    outputs = list(result) if isinstance(result, tuple) else [result]
+    shapes = tuple(np.shape(output) for output in outputs)
+    if shapes != bound.output_shapes:
+        raise LenetTrtError(f"{bound.kernel.name}: the reference gives {shapes}, not {bound.output_shapes}")
+    return [np.asarray(output, np.float64) for output in outputs]
+
+
+def relative_error(got: np.ndarray, wanted: np.ndarray) -> float:
+    """norm(got - wanted) / norm(wanted) over the finite values wanted; infinite where NaN or infinity differ.
+
+    What is too large for the type of ``got`` is expected to be infinite in it.
+    """
+    with np.errstate(all="ignore"):
+        rounded = wanted.astype(got.dtype).astype(np.float64)
+    values = got.astype(np.float64)
+    finite = np.isfinite(rounded)
+    if not np.array_equal(values[~finite], rounded[~finite], equal_nan=True) or not np.isfinite(values[finite]).all():
+        return math.inf
+    norm = float(np.linalg.norm(wanted[finite]))
+    difference = float(np.linalg.norm(values[finite] - wanted[finite]))
+    if norm == 0.0:
+        return 0.0 if difference == 0.0 else math.inf
+    return difference / norm
+
+
+def _draw(bound: Bound, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
+    from lenet_trt.kernel.dims import as_dim
+
+    shape = tuple(as_dim(size).evaluate(bound.axes) for size in tensor.shape)
+    dtype = numpy_dtype(bound.types.resolve(tensor.dtype))
+    if dtype.kind in "iu":
+        return rng.integers(-4 if dtype.kind == "i" else 0, 5, shape).astype(dtype)
+    scale = 1 / math.sqrt(max(math.prod(shape[1:]), 1)) if tensor.weight and len(shape) > 1 else 1.0
+    return (rng.standard_normal(shape, np.float32) * np.float32(scale)).astype(dtype)
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "iu"

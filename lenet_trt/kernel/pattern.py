@@ -1,0 +1,41 @@
+"""What of an ONNX graph a kernel can take the place of: part of its declaration (``match.py`` looks for it)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.kernel.bind import Shape
+
+if TYPE_CHECKING:
+    from lenet_trt.kernel.declaration import AttributeValue
+
+# The one namespace: the domain of ONNX nodes and functions, of TensorRT's plugin creators and of torch's operators.
+DOMAIN = "lenet_trt"
+
+
+@dataclass(frozen=True)
+class Views:
+    """The shapes in which a kernel takes and gives tensors that ONNX has in others; -1 is the size left over."""
+
+    inputs: Mapping[str, Shape]
+    outputs: Mapping[str, Shape]
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """One subgraph, in normal form, that a kernel computes.
+
+    ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
+    b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must
+    have their default value, and operands have the order that is written. ``attributes`` are the kernel's attributes
+    for this subgraph. Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
+    ``views``, from the ONNX shapes by name (-1: unknown), says in which shapes the kernel has the tensors (outputs:
+    which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes.
+    """
+
+    graph: Callable[..., Any]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    preference: int = 0
+    views: Callable[[Mapping[str, Shape]], Views | str] | None = None

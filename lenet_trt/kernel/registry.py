@@ -1,0 +1,123 @@
+"""Which kernels there are: the folders in ``plugins/`` and in the user's own ``$LENET_TRT_PLUGINS``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import lenet_trt
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.declaration import Kernel
+
+ENVIRONMENT = "LENET_TRT_PLUGINS"
+_PACKAGE = "lenet_trt.plugins"
+
+
+def kernels() -> Mapping[str, Kernel]:
+    """Every kernel by name, in alphabetical order.
+
+    Raises:
+        LenetTrtError: two folders have one name, or a folder's declaration cannot be loaded.
+    """
+    return {name: load(folder) for name, folder in sorted(_folders().items())}
+
+
+def kernel(name: str) -> Kernel:
+    """The kernel of that name; only its own folder is imported.
+
+    Raises:
+        LenetTrtError: there is none (the message lists those there are), or it cannot be loaded.
+    """
+    folders = _folders()
+    if name not in folders:
+        import difflib
+
+        close = difflib.get_close_matches(name, folders, n=1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise LenetTrtError(
+            f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}. "
+            f"Kernels of your own are found in the folders that ${ENVIRONMENT} names."
+        )
+    return load(folders[name])
+
+
+@cache
+def plugins_dir() -> Path:
+    """The folder of the kernels that come with the toolkit; ``common.cuh`` is in it."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:  # a checkout that is not installed
+        folder = Path(lenet_trt.__file__).resolve().parent.parent / "plugins"
+        _import_package(_PACKAGE, folder)
+        return folder
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _folders() -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for parent in _parents():
+        for folder in sorted(parent.iterdir()):
+            if not (folder / "__init__.py").is_file():
+                continue
+            if folder.name in found:
+                raise LenetTrtError(
+                    f"two kernels are called {folder.name}: {found[folder.name]} and {folder}; rename one folder"
+                )
+            found[folder.name] = folder
+    return found
+
+
+def _parents() -> Iterator[Path]:
+    yield plugins_dir()
+    for text in filter(None, os.environ.get(ENVIRONMENT, "").split(os.pathsep)):
+        parent = Path(text).expanduser().resolve()
+        if not parent.is_dir():
+            raise LenetTrtError(f"${ENVIRONMENT} names {text}, which is no folder")
+        if parent != plugins_dir().resolve():
+            yield parent
+
+
+@cache
+def load(folder: Path) -> Kernel:
+    """Load the kernel that a folder declares.
+
+    Raises:
+        LenetTrtError: it declares none, one of another name, or cannot be imported.
+    """
+    own = folder.parent == plugins_dir()
+    try:
+        if own:
+            module = importlib.import_module(f"{_PACKAGE}.{folder.name}")
+        else:
+            module = _import_package(f"lenet_trt_plugin_{folder.name}", folder)
+    except LenetTrtError:
+        raise
+    except Exception as error:
+        raise LenetTrtError(f"cannot load {folder / '__init__.py'}: {type(error).__name__}: {error}") from error
+    declared = getattr(module, "KERNEL", None)
+    if not isinstance(declared, Kernel):
+        raise LenetTrtError(f"{folder / '__init__.py'} declares no KERNEL = Kernel(...)")
+    if declared.name != folder.name:
+        raise LenetTrtError(f"{folder} declares a kernel called {declared.name}; give both the same name")
+    return declared
+
+
+def _import_package(name: str, folder: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,68 @@
+"""The plugin nodes of a model, and the record of what each replaced (``metadata_props``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+
+if TYPE_CHECKING:
+    import onnx
+
+METADATA_KEY = "lenet_trt.fuse"
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A plugin node, the nodes it took the place of, and the kernels that would have fitted there as well."""
+
+    node: str
+    kernel: str
+    version: str
+    types: str
+    replaced: tuple[str, ...]
+    instead_of: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A place that has a kernel's pattern and where it cannot be used all the same."""
+
+    kernel: str
+    replaced: tuple[str, ...]
+    reason: str
+
+
+def record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
+    """Add to what the model has recorded."""
+    entry = next((prop for prop in model.metadata_props if prop.key == METADATA_KEY), None)
+    if entry is None:
+        entry = model.metadata_props.add(key=METADATA_KEY, value="[]")
+    entry.value = json.dumps([*json.loads(entry.value), *map(asdict, records)])
+
+
+def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
+    """What ``fuse`` recorded in a model: one entry a plugin node, as ``Replacement`` has it.
+
+    Raises:
+        LenetTrtError: the record is damaged.
+    """
+    entries = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
+    if not entries:
+        return []
+    try:
+        return [dict(entry, node=entry["node"]) for entry in json.loads(entries[0])]
+    except (ValueError, TypeError, KeyError) as error:
+        raise LenetTrtError(
+            f"the model's metadata {METADATA_KEY} is damaged ({error}): fuse the model that it was made from again"
+        ) from error
+
+
+def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
+    """Node name -> kernel name of the plugin nodes in a model."""
+    from lenet_trt.kernel.pattern import DOMAIN
+
+    return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}

@@ -1,0 +1,109 @@
+"""Read an ONNX model whole and checked, fingerprint it, and describe its tensors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from lenet_trt.cuda.compile import source_sha256
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_bytes, sha256_file
+from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
+
+
+def load_lenet5() -> tuple[ModelProto, str]:
+    """LeNet-5 with the shipped weights, exported afresh where torch is installed; and which it was."""
+    from lenet_trt.export import lenet5_onnx
+
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
+        file = Path(folder) / "lenet5.onnx"
+        provenance = lenet5_onnx(file)
+        return onnx.load(file), f"LeNet-5, {provenance.source} ({provenance.reason})"
+
+
+def load_model(path: Path) -> ModelProto:
+    """Read and check a model, external weights included.
+
+    Raises:
+        LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
+    """
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
+        for location in _weight_files(model):
+            if not (path.parent / location).is_file():
+                raise LenetTrtError(f"{path} keeps weights in {location}, which is not there: put it beside the model")
+        onnx.load_external_data_for_model(model, str(path.parent))
+        # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.
+        onnx.checker.check_model(model, full_check=True)
+    except FileNotFoundError as error:
+        raise LenetTrtError(f"{error.filename or path} does not exist") from None
+    except IsADirectoryError:
+        raise LenetTrtError(f"{path} is a folder; wanted an ONNX file") from None
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DecodeError as error:
+        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
+        raise LenetTrtError(f"{path} is not valid ONNX: {' '.join(str(error).split())}") from error
+    if not model.graph.output:
+        raise LenetTrtError(f"{path} has no outputs: it is no ONNX model, or an empty one")
+    return model
+
+
+def fingerprint(path: Path | None) -> str:
+    """A hash of everything that decides the model: the file, its external weights and the kernels of its plugin nodes.
+
+    For None, of what LeNet-5 is made from.
+    """
+    if path is None:
+        from lenet_trt.export import lenet5_fingerprint
+
+        return lenet5_fingerprint()
+    if not path.is_file():
+        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    hashes = [sha256_file(path)]
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except DecodeError as error:
+        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+    for location in _weight_files(model):
+        if (path.parent / location).is_file():  # one that is missing is load_model's to report
+            hashes.append(sha256_file(path.parent / location))
+    hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()))]
+    return sha256_bytes("\n".join(hashes).encode())
+
+
+def _weight_files(model: ModelProto) -> list[str]:
+    """The files beside the model that hold weights of it, as it names them."""
+    tensors = (tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL)
+    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
+
+
+def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:
+    """The model's inputs and outputs as plain values, with the profile of each dynamic input."""
+    inputs = inputs_of(model)
+    tensors: dict[str, Any] = {}
+    for value in (*(value for value in model.graph.input if value.name in inputs), *model.graph.output):
+        tensors[value.name] = {
+            "io": "input" if value.name in inputs else "output",
+            "dtype": dtype_of(value),
+            "shape": list(axes_of(value)),
+        }
+        if value.name in profiles:
+            tensors[value.name]["profile"] = {name: list(shape) for name, shape in asdict(profiles[value.name]).items()}
+    return tensors
+
+
+def dtype_of(value: ValueInfoProto) -> str:
+    """The element type as numpy writes it, such as "float32"; bfloat16 and the 8-bit floats by ml_dtypes' names."""
+    return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)).name

@@ -1,0 +1,233 @@
+"""The verb ``optimize``: find the layers that lose time, put plugins in their place, keep what is right and faster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.batches import add_batches, batches_of
+from lenet_trt.build.request import MAX_DROP_POINTS
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.profile.request import RECORDERS
+
+if TYPE_CHECKING:
+    from lenet_trt.optimize.settings import Settings
+    from lenet_trt.optimize.space import Space
+
+RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes (default: MODEL.optimized)")
+    add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; tensorrt builds engines")
+    parser.add_argument(
+        "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try: all that fit, or these"
+    )
+    parser.add_argument(
+        "--tolerance", type=float, metavar="E", help="relative error that outputs may have (default: 1e-5 in fp32)"
+    )
+    parser.add_argument(
+        "--max-drop", type=float, default=MAX_DROP_POINTS, metavar="POINTS", help="accuracy that may be lost"
+    )
+    parser.add_argument("--images", nargs="+", default=[], metavar="FILE", help="labelled images, as run takes them")
+    parser.add_argument("--labels", metavar="FILE", help="the images' classes")
+    parser.add_argument(
+        "--with", dest="recorder", choices=RECORDERS, default="auto", help="what traces, as profile has it"
+    )
+    parser.add_argument(
+        "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT, to build engines"
+    )
+    parser.add_argument("--restart", action="store_true", help="measure again what an earlier run measured")
+    parser.add_argument("--json", action="store_true", help="print the record")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Optimize one model; print what was chosen and the paths written."""
+    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.optimize import written
+    from lenet_trt.optimize.bench import TRIED, Bench, sources
+    from lenet_trt.optimize.journal import Journal, Remembered
+    from lenet_trt.optimize.markdown import headline
+    from lenet_trt.optimize.result import optimize
+    from lenet_trt.optimize.space import Space
+
+    path: Path = arguments.model
+    if path.suffix != ".onnx":
+        raise UsageError(f"{path} is no ONNX file: optimize takes the model that an engine is built from")
+    folder: Path = arguments.output or path.with_name(f"{path.stem}.optimized")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"-o {folder}: that is a file; name a folder")
+    model = load_model(path)
+    settings = settings_from(arguments, model)
+    space = Space(model, settings.plugins)
+    about = _about(path, arguments, settings, space)
+    identity = {
+        "model": about["model_fingerprint"],
+        "kernels": sources(space),
+        "environment": about["environment"],
+        "settings": {**asdict(settings), "batches": None, "data": _hashes(settings)},
+        "where": about["where"],
+    }
+    journal = Journal(folder / written.STATE, identity, restart=arguments.restart)
+    if journal.note:
+        _log(journal.note)
+    if not journal.resumes:
+        shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
+    bench = Remembered(Bench(space, settings, folder, _log, path), journal)
+    try:
+        optimized = optimize(settings.batches, space, bench, _log)
+    except KeyboardInterrupt:
+        _log(f"interrupted: the same command goes on from {folder / written.STATE}")
+        return 130
+    paths, record = written.write(folder, path.stem, space, optimized, about)
+    if settings.runtime == "tensorrt":
+        paths += _engines(folder, record, settings)
+    shutil.rmtree(folder / TRIED, ignore_errors=True)
+    if arguments.json:
+        print(json.dumps({**record, "written": [str(each) for each in paths]}, indent=2))
+    else:
+        print("\n".join([*headline(record), *map(str, paths)]))
+    return 0
+
+
+def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
+    """Read the settings off the parsed options.
+
+    Raises:
+        UsageError: sizes that are none, or that the model does not take; a tolerance that is none.
+    """
+    from lenet_trt.onnx_model.profiles import inputs_of
+    from lenet_trt.optimize.settings import Settings
+
+    _only_first_axes_open(model)
+    dynamic = any(axes and isinstance(axes[0], str) for axes in inputs_of(model).values())
+    asked = batches_of(arguments.batch)
+    if asked is not None and not dynamic:
+        raise UsageError(f"--batch {' '.join(arguments.batch)}: the model's shapes are fixed; leave it out")
+    batches = tuple(sorted(asked or (1,))) if dynamic else ()
+    if arguments.tolerance is not None and not 0 <= arguments.tolerance < float("inf"):
+        raise UsageError(f"--tolerance {arguments.tolerance}: wanted a number >= 0, such as 1e-5")
+    if arguments.plugins == "none":
+        raise UsageError("--plugins none: there is nothing to try then; leave it out")
+    if arguments.labels and not arguments.images:
+        raise UsageError("--labels needs --images")
+    return Settings(
+        runtime=_runtime(arguments.runtime, arguments.flavor),
+        batches=batches,
+        plugins=arguments.plugins,
+        tolerance=arguments.tolerance,
+        max_drop=arguments.max_drop,
+        images=tuple(arguments.images),
+        labels=arguments.labels,
+        recorder=arguments.recorder,
+        flavor=arguments.flavor,
+    )
+
+
+def _only_first_axes_open(model: Any) -> None:
+    from lenet_trt.onnx_model.ports import ports
+    from lenet_trt.runtimes.inputs import Sizes, shapes_of
+
+    inputs = ports(model)[0]
+    try:
+        shapes_of(inputs, Sizes())
+    except UsageError as error:
+        described = ", ".join(f"{port.name} [{', '.join(map(str, port.axes))}]" for port in inputs)
+        raise UsageError(
+            f"optimize gives sizes to first axes alone (--batch), and the model takes {described}: "
+            "export it with the other axes fixed"
+        ) from error
+
+
+def _runtime(asked: str, flavor: str) -> str:
+    """With TensorRT installed, and a GPU that it takes, engines are what is optimized.
+
+    Raises:
+        LenetTrtError: engines were asked for, and there is nothing here to time them on.
+    """
+    from lenet_trt.cuda.gpus import first_gpu, gpus
+    from lenet_trt.tensorrt.flavors import installed, select
+
+    gpu = first_gpu()
+    if asked == "tensorrt" and gpu is None:
+        raise LenetTrtError(
+            f"--runtime tensorrt: engines are timed on a GPU, and there is none here ({gpus().problem}): "
+            "take --runtime ort-cpu to see what would be tried"
+        )
+    if asked != "auto" or gpu is None or not any(installed().values()):
+        return asked
+    return "tensorrt" if select(flavor).supports(gpu) else asked
+
+
+def _engines(folder: Path, record: dict[str, Any], settings: Settings) -> list[Path]:
+    """The engine of each model that was chosen, for each of its batch sizes."""
+    from lenet_trt.optimize.bench import engine_of
+
+    made = []
+    for model in record["models"]:
+        source = folder / model["path"]
+        for batch in model["batches"]:
+            name = source.stem if batch is None or len(model["batches"]) == 1 else f"{source.stem}-n{batch}"
+            made.append(engine_of(source, folder / f"{name}.engine", batch, settings))
+    return made
+
+
+def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space: Space) -> dict[str, Any]:
+    """What the record says of the run: the model, the machine, the way of measuring."""
+    from contextlib import closing
+
+    from lenet_trt.cuda.environment import commit, environment
+    from lenet_trt.onnx_model.read import fingerprint
+    from lenet_trt.optimize.timed import HOW_ON_GPU, HOW_ON_HOST
+    from lenet_trt.runtimes.load import load
+
+    if settings.runtime == "tensorrt":
+        from lenet_trt.tensorrt.flavors import select
+
+        where, how = select(settings.flavor).product, HOW_ON_GPU
+    else:
+        with closing(load(path, settings.runtime)) as network:
+            where, how = network.where, HOW_ON_GPU if network.on_device is not None else HOW_ON_HOST
+    return {
+        "model": path.name,
+        "model_fingerprint": fingerprint(path),
+        "command": shlex.join(arguments.command_line),
+        "where": where,
+        "how": how,
+        "environment": environment(),
+        "made": {
+            "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "commit": commit(Path(__file__).resolve().parent),
+        },
+        "refusals": [asdict(entry) for entry in space.refusals],
+    }
+
+
+def _hashes(settings: Settings) -> list[str]:
+    from lenet_trt.files import sha256_file
+
+    try:
+        return [sha256_file(file) for file in settings.files() if not file.is_dir()]
+    except OSError as error:
+        raise LenetTrtError(f"{error.filename} cannot be read: {error.strerror or error}") from error
+
+
+def _log(line: str) -> None:
+    if line:
+        print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["optimize", *sys.argv[1:]]))

@@ -1,0 +1,247 @@
+"""The workbench that measures: writes each plan's model, loads it into the runtime, traces, checks and times it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from lenet_trt.build.evaluate import is_digit_classifier
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.floors.floor import floor_us
+from lenet_trt.floors.work import Network as WorkNetwork
+from lenet_trt.floors.work import network_of
+from lenet_trt.onnx_model.ports import ports
+from lenet_trt.onnx_model.precision import kinds_of
+from lenet_trt.optimize import gate, timed
+from lenet_trt.optimize.records import Accuracy, Observation, ObservedRow
+from lenet_trt.optimize.settings import Settings
+from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.profile.stage import profile_model
+from lenet_trt.run.classify import classify, image_size
+from lenet_trt.run.predictions import Score
+from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
+from lenet_trt.runtimes.load import load
+from lenet_trt.runtimes.network import Network
+from lenet_trt.trace.findings import findings
+from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.timeline import Timeline, save
+
+if TYPE_CHECKING:
+    from lenet_trt.floors.floor import Ceilings
+    from lenet_trt.floors.work import NodeWork
+
+PLAIN = Plan()
+# In the output folder.
+TRIED = "tried"
+TIMELINES = "timelines"
+
+
+class Bench:
+    """Measures plans of one model; ``folder`` takes the models that are tried, and the traces.
+
+    ``source`` is the model's own file, which the trace of the model as it is names.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        settings: Settings,
+        folder: Path,
+        log: Callable[[str], None] = lambda _: None,
+        source: Path | None = None,
+    ) -> None:
+        self._space, self._settings, self._folder, self._log, self._source = space, settings, folder, log, source
+        self._ceilings: Ceilings | None = None
+        self._ceilings_asked = False
+        self._inputs: tuple[int | None, list[NDArray[Any]]] | None = None
+        self._wanted: tuple[int | None, str, list[NDArray[Any]], float | None] | None = None
+        self._networks: dict[tuple[str, int | None], WorkNetwork | None] = {}
+        self._scores: dict[tuple[str, int | None], Score] = {}
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """What the GPU can do, measured once (and cached on disk); None where that is not possible."""
+        if not self._ceilings_asked:
+            self._ceilings_asked = True
+            try:
+                from lenet_trt.floors.ceilings import measured_ceilings
+
+                self._ceilings = measured_ceilings()
+            except LenetTrtError as error:
+                self._log(f"floors are not known: {error}")
+        return self._ceilings
+
+    def observe(self, plan: Plan, batch: int | None) -> Observation:
+        """Trace a plan's model in a process of its own, and account for its time.
+
+        Where nothing can trace it here, the answer has no rows, and says why.
+        """
+        path = self.file(plan, batch)
+        try:
+            trace = profile_model(
+                path, self._settings.runtime, batch=batch, recorder=self._settings.recorder, trust=True
+            )
+        except LenetTrtError as error:
+            (stats,) = self.compare((plan,), batch)
+            self._log(f"not traced ({error}): every candidate is tried")
+            return Observation(stats.median_us, (), why=str(error))
+        nodes = self._work(plan, batch)
+        name = f"{TIMELINES}/{plan.key}.json" if batch is None else f"{TIMELINES}/{plan.key}-n{batch}.json"
+        if self._source is not None and not plan.pieces:
+            trace = replace(trace, model=self._source.name, model_sha256=sha256_file(self._source))
+        save(trace, self._folder / name)
+        return replace(observation(trace, nodes, self.ceilings), timeline=name)
+
+    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+        """Compare a plan's outputs with the reference, and count right answers where there are labels."""
+        arrays = self._arrays(batch)
+        reference, wanted, plain_error = self._reference(batch)
+        with self._loaded(plan, batch) as network:
+            error = gate.worst_error(_outputs(network, arrays), wanted)
+        tolerance = gate.tolerance_of(kinds_of(self._space.model), self._settings.tolerance)
+        found = Accuracy(reference, error, plain_error, tolerance)
+        if self._labelled:
+            score, before = self._score(plan, batch), self._score(PLAIN, batch)
+            if before.labelled:
+                found = Accuracy(
+                    reference, error, plain_error, tolerance, score.correct, before.correct, before.labelled
+                )
+        problem = gate.problem(found, self._settings.max_drop)
+        return found if problem is None else Accuracy(**{**found.as_dict(), "problem": problem})
+
+    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        """Time plans in turns, in one run."""
+        arrays = self._arrays(batch)
+        with ExitStack() as stack:
+            networks = [stack.enter_context(self._loaded(plan, batch)) for plan in plans]
+            return tuple(timed.in_turns(networks, arrays, self._settings.timing))
+
+    def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
+        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+        network = self._network(PLAIN, batch)
+        if network is None or self.ceilings is None:
+            return 0.0
+        there = [entry.node for entry in network.nodes if entry.node in nodes]  # not what is constant
+        if not there:
+            return 0.0
+        together = network.fused(there, "together", "")
+        # A kernel may well get the accuracy of fp32 out of tensor cores.
+        arithmetic = "split" if together.arithmetic == "fp32" else together.arithmetic
+        return floor_us(together.work, arithmetic, self.ceilings, launch=False)
+
+    def file(self, plan: Plan, batch: int | None) -> Path:
+        """The plan's model on disk: ONNX, or the engine built of it."""
+        path = self._folder / TRIED / f"{plan.key}.onnx"
+        if not path.is_file():
+            write_atomic(path, self._space.fitted(plan).model.SerializeToString())
+        return path if self._settings.runtime != "tensorrt" else self._engine(path, plan, batch)
+
+    def _engine(self, path: Path, plan: Plan, batch: int | None) -> Path:
+        name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
+        self._log(f"building {name}")
+        return engine_of(path, path.with_name(name), batch, self._settings)
+
+    def _loaded(self, plan: Plan, batch: int | None) -> closing[Network]:
+        return closing(load(self.file(plan, batch), self._settings.runtime, trust=True))
+
+    def _arrays(self, batch: int | None) -> list[NDArray[Any]]:
+        if self._inputs is None or self._inputs[0] != batch:
+            with self._loaded(PLAIN, batch) as network:
+                shapes, _ = shapes_of(network.inputs, Sizes(batch))
+                self._inputs = batch, arrays_for(network.inputs, shapes)
+        return self._inputs[1]
+
+    def _reference(self, batch: int | None) -> tuple[str, list[NDArray[Any]], float | None]:
+        if self._wanted is None or self._wanted[0] != batch:
+            arrays = self._arrays(batch)
+            with self._loaded(PLAIN, batch) as network:
+                plain = _outputs(network, arrays)
+            try:
+                exact = gate.reference(self._space.model, arrays)
+                self._wanted = batch, gate.FLOAT64, exact, gate.worst_error(plain, exact)
+            except LenetTrtError as error:
+                self._log(f"no float64 reference ({error}): held against the model as it is")
+                self._wanted = batch, gate.PLAIN, plain, None
+        return self._wanted[1:]
+
+    @property
+    def _labelled(self) -> bool:
+        given = bool(self._settings.images or self._settings.labels)
+        return given or is_digit_classifier(self._space.model)
+
+    def _score(self, plan: Plan, batch: int | None) -> Score:
+        from lenet_trt.run.images import batches
+
+        if (plan.key, batch) not in self._scores:
+            score = Score()
+            with self._loaded(plan, batch) as network:
+                fixed = network.inputs[0].axes[0]
+                count = fixed if isinstance(fixed, int) else batch or 1
+                for each in batches(list(self._settings.images), image_size(network), count, self._settings.labels):
+                    score.add(each.labels, classify(network, each))
+            self._scores[plan.key, batch] = score
+        return self._scores[plan.key, batch]
+
+    def _work(self, plan: Plan, batch: int | None) -> Sequence[NodeWork] | None:
+        """What the nodes of a plan's model have to do; None where that is not known."""
+        network = self._network(plan, batch)
+        return None if network is None else network.nodes
+
+    def _network(self, plan: Plan, batch: int | None) -> WorkNetwork | None:
+        if (plan.key, batch) not in self._networks:
+            model = self._space.fitted(plan).model
+            found = None
+            try:
+                _, sizes = shapes_of(ports(model)[0], Sizes(batch))
+                found = network_of(model, sizes)
+            except LenetTrtError as error:
+                self._log(f"the work is not known: {error}")
+            self._networks[plan.key, batch] = found
+        return self._networks[plan.key, batch]
+
+
+def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    found = network(*arrays)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -> Path:
+    """Build an engine for one batch size and the GPU that is here (or those in the settings)."""
+    from lenet_trt.build.request import Request as BuildRequest
+    from lenet_trt.build.stage import build
+
+    size = None if batch is None else str(batch)
+    request = BuildRequest(onnx=onnx, batch=size, flavor=settings.flavor, sms=settings.sms, output=engine)
+    return build(request).engine
+
+
+def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:
+    """The ledger and the findings of a trace, as the loop wants them."""
+    books = ledger(trace, nodes, ceilings)
+    rows = [
+        ObservedRow(
+            row.node,
+            row.nodes or ((row.node,) if row.node else ()),
+            row.terms.kernel_us + row.terms.copies_us + row.terms.launch_gaps_us,
+            row.terms.floor_us,
+        )
+        for row in books.rows
+    ]
+    found = tuple(entry.as_dict() for entry in findings(trace, books, nodes, ceilings))
+    return Observation(books.end_to_end_us, tuple(rows), books.as_dict(), found, trace.source)
+
+
+def sources(space: Space) -> Mapping[str, str]:
+    """The kernels that could be used, and the hash of each one's source."""
+    from lenet_trt.cuda.compile import source_sha256
+    from lenet_trt.kernel.registry import kernel
+
+    names = {piece.kernel for plan in space.candidates for piece in plan.pieces}
+    return {name: source_sha256(kernel(name)) for name in sorted(names)}

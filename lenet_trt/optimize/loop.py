@@ -1,0 +1,109 @@
+"""The loop: look, rank, try the most promising candidate, keep it if it is right and faster, look again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.optimize.decide import attempt, elsewhere_us, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimize.records import Accuracy, BatchOutcome, Observation, Trial
+from lenet_trt.optimize.space import Plan, Space
+
+
+class Workbench(Protocol):
+    """What measures."""
+
+    def observe(self, plan: Plan, batch: int | None) -> Observation:
+        """Profile a plan's model, and account for its time."""
+
+    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+        """Say how exact a plan is.
+
+        Raises:
+            LenetTrtError: it does not run.
+        """
+
+    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        """Time plans in turns, in one run.
+
+        Raises:
+            LenetTrtError: one does not run.
+        """
+
+    def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
+        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+
+
+def optimize_at(
+    batch: int | None, space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
+) -> BatchOutcome:
+    """Find the plan for one batch size.
+
+    Raises:
+        LenetTrtError: the model as it is cannot be run or timed.
+    """
+    current = Plan()
+    (stats,) = bench.compare((current,), batch)
+    noise = noise_us(stats)
+    log(f"as it is: {stats.median_us:,.2f} us; less than {noise:,.2f} us could be noise")
+    plain = seen = bench.observe(current, batch)
+    observed = [(current, seen)]
+    trials: list[Trial] = []
+    tried = set()
+    while True:
+        names = space.fitted(current).nodes
+        promises = {
+            candidate: promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch))
+            for candidate in space.candidates
+            if attempt(candidate, current) not in tried and current.with_candidate(candidate) != current
+        }
+        order = ranked(promises, noise)
+        if not order.worth:
+            return BatchOutcome(batch, current, noise, tuple(trials), order.below, tuple(observed))
+        candidate, promise = order.worth[0]
+        tried.add(attempt(candidate, current))
+        log(f"trying {candidate}: the ledger promises up to {promise:,.2f} us")
+        trial = _try(candidate, current, promise, noise, bench, batch)
+        trials.append(trial)
+        log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
+        if trial.kept and trial.new is not None:
+            current, noise = trial.after, noise_us(trial.new)
+            before, seen = seen, bench.observe(current, batch)
+            observed.append((current, seen))
+            out = {piece: names[piece] for piece in trial.before.changed_by(candidate)}
+            cost = elsewhere_us(candidate, before, seen, space.fitted(current).nodes, out)
+            trials[-1] = replace(trial, elsewhere_us=cost)
+
+
+def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:
+    after = current.with_candidate(candidate)
+
+    def trial(
+        kept: bool,
+        reason: str,
+        accuracy: Accuracy | None = None,
+        first: tuple[Stats, Stats] | tuple[None, None] = (None, None),
+        second: tuple[Stats, Stats] | tuple[None, None] = (None, None),
+    ) -> Trial:
+        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, *first, *second)
+
+    try:
+        accuracy = bench.check(after, batch)
+        if accuracy.problem is not None:
+            return trial(False, accuracy.problem, accuracy)
+        old, new = bench.compare((current, after), batch)
+        decided = verdict(old, new)
+        if not decided.kept:
+            return trial(False, decided.reason, accuracy, (old, new))
+        # What one run shows may be the place in memory where it was loaded: loaded anew, it must show again.
+        new_again, old_again = bench.compare((after, current), batch)
+        again = verdict(old_again, new_again)
+        reason = (
+            decided.reason if again.kept else f"{decided.reason}, which a second run does not confirm: {again.reason}"
+        )
+        return trial(again.kept, reason, accuracy, (old, new), (old_again, new_again))
+    except LenetTrtError as error:
+        return trial(False, f"it does not run here: {error}")

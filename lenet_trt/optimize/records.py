@@ -1,0 +1,159 @@
+"""What a step of the loop found, as values that go into the state file and come back the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.optimize.space import Plan
+
+
+@dataclass(frozen=True)
+class ObservedRow:
+    """A row of the ledger: what the nodes cost on the GPU (kernels, copies, gaps), and their floor where known."""
+
+    node: str | None
+    nodes: tuple[str, ...]
+    cost_us: float
+    floor_us: float
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Where a plan's time goes. Without ``rows`` nothing could be traced: ``why`` says so.
+
+    ``timeline`` names the trace's file in the output folder, for ``lenet-trt report``.
+    """
+
+    end_to_end_us: float
+    rows: tuple[ObservedRow, ...]
+    ledger: Mapping[str, Any] = field(default_factory=dict)
+    findings: tuple[Mapping[str, Any], ...] = ()
+    source: str = ""
+    why: str | None = None
+    timeline: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Observation:
+        """Take what ``as_dict`` gave."""
+        rows = tuple(ObservedRow(**{**row, "nodes": tuple(row["nodes"])}) for row in data["rows"])
+        return Observation(**{**data, "rows": rows, "findings": tuple(data["findings"])})
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How exact a plan is: relative errors in norm against ``reference``; right answers where there are labels.
+
+    ``problem`` says why the plan is refused; None where it is good.
+    """
+
+    reference: str
+    error: float
+    plain_error: float | None
+    tolerance: float
+    correct: int | None = None
+    plain_correct: int | None = None
+    labelled: int | None = None
+    problem: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        said = f"error {self.error:.1e} against {self.reference}"
+        said += f" (the model as it is: {self.plain_error:.1e})" if self.plain_error is not None else ""
+        if self.labelled:
+            said += f"; {self.correct:,} of {self.labelled:,} right, before {self.plain_correct:,}"
+        return said
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate, tried on a plan: what was promised, and what came of it.
+
+    ``old_again`` and ``new_again`` are of a second run, which has to confirm the first where that was faster.
+
+    ``elsewhere_us`` is how much more the nodes cost that the candidate did not touch, where it was kept and traced:
+    fusion that it broke, reformats that it added.
+    """
+
+    candidate: Plan
+    before: Plan
+    after: Plan
+    promise_us: float
+    noise_us: float
+    kept: bool
+    reason: str
+    accuracy: Accuracy | None = None
+    old: Stats | None = None
+    new: Stats | None = None
+    old_again: Stats | None = None
+    new_again: Stats | None = None
+    elsewhere_us: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        times = {"old": self.old, "new": self.new, "old_again": self.old_again, "new_again": self.new_again}
+        return {
+            "candidate": self.candidate.as_list(),
+            "before": self.before.as_list(),
+            "after": self.after.as_list(),
+            "promise_us": self.promise_us,
+            "noise_us": self.noise_us,
+            "kept": self.kept,
+            "reason": self.reason,
+            "accuracy": self.accuracy.as_dict() if self.accuracy else None,
+            **{name: found.as_json() if found else None for name, found in times.items()},
+            "elsewhere_us": self.elsewhere_us,
+        }
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """What the loop came to at one batch size (None: the model's shapes are fixed).
+
+    ``passed_over`` are the candidates that promised no more than the noise. ``observed`` are the ledgers of the plain
+    model and of each plan that was kept, in that order.
+    """
+
+    batch: int | None
+    plan: Plan
+    noise_us: float
+    trials: tuple[Trial, ...]
+    passed_over: tuple[tuple[Plan, float], ...]
+    observed: tuple[tuple[Plan, Observation], ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "batch": self.batch,
+            "plan": self.plan.as_list(),
+            "noise_us": self.noise_us,
+            "trials": [trial.as_dict() for trial in self.trials],
+            "passed_over": [{"candidate": plan.as_list(), "promise_us": us} for plan, us in self.passed_over],
+            "observed": [{"plan": plan.as_list(), **seen.as_dict()} for plan, seen in self.observed],
+        }
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Where two plans take the same time: between two batch sizes, ``at`` by interpolation."""
+
+    small: Plan
+    large: Plan
+    between: tuple[int, int]
+    at: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        between: Sequence[int] = list(self.between)
+        return {"small": self.small.as_list(), "large": self.large.as_list(), "between": between, "at": self.at}

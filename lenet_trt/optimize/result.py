@@ -1,0 +1,80 @@
+"""What a run came to: the plan for each batch size, all plans timed against each other, where they cross."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.optimize.decide import best, crossings
+from lenet_trt.optimize.loop import Workbench, optimize_at
+from lenet_trt.optimize.records import BatchOutcome, Crossing
+from lenet_trt.optimize.space import Plan, Space
+
+PLAIN = Plan()
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """``times`` has every plan that was chosen anywhere, and the plain model, at every batch size."""
+
+    outcomes: tuple[BatchOutcome, ...]
+    chosen: Mapping[int | None, Plan]
+    times: Mapping[int | None, Mapping[Plan, Stats]]
+    crossings: tuple[Crossing, ...]
+
+    def plans(self) -> dict[Plan, list[int | None]]:
+        """Each plan that is chosen, and for which batch sizes."""
+        found: dict[Plan, list[int | None]] = {}
+        for batch, plan in self.chosen.items():
+            found.setdefault(plan, []).append(batch)
+        return found
+
+    def gain(self, batch: int | None) -> float:
+        """How many times faster the choice is than the plain model."""
+        times = self.times[batch]
+        return times[PLAIN].median_us / times[self.chosen[batch]].median_us
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "batches": [outcome.as_dict() for outcome in self.outcomes],
+            "chosen": [
+                {
+                    "batch": batch,
+                    "plan": plan.as_list(),
+                    "times_faster": self.gain(batch),
+                    "times": [
+                        {"plan": other.as_list(), **stats.as_json()} for other, stats in self.times[batch].items()
+                    ],
+                }
+                for batch, plan in self.chosen.items()
+            ],
+            "crossings": [crossing.as_dict() for crossing in self.crossings],
+        }
+
+
+def optimize(
+    batches: Sequence[int], space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
+) -> Optimized:
+    """Run the loop for each batch size (none: the model's shapes are fixed), then hold all plans against each other.
+
+    Raises:
+        LenetTrtError: the model as it is cannot be run or timed.
+    """
+    sizes: list[int | None] = list(batches) or [None]
+    outcomes = []
+    for batch in sizes:
+        log("" if batch is None else f"batch {batch}")
+        outcomes.append(optimize_at(batch, space, bench, log))
+    plans = tuple(dict.fromkeys([PLAIN, *(outcome.plan for outcome in outcomes)]))
+    times = {batch: _together(plans, batch, bench) for batch in sizes}
+    chosen = {outcome.batch: best(times[outcome.batch], outcome.plan) for outcome in outcomes}
+    numbered = {batch: plan for batch, plan in chosen.items() if batch is not None}
+    measured = {batch: found for batch, found in times.items() if batch is not None}
+    return Optimized(tuple(outcomes), chosen, times, tuple(crossings(numbered, measured)))
+
+
+def _together(plans: tuple[Plan, ...], batch: int | None, bench: Workbench) -> dict[Plan, Stats]:
+    return dict(zip(plans, bench.compare(plans, batch), strict=True))

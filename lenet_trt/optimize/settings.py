@@ -1,0 +1,35 @@
+"""What the user asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lenet_trt.build.request import MAX_DROP_POINTS
+from lenet_trt.cuda.timing import Plan as TimingPlan
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure and what to allow.
+
+    ``batches`` are sizes of the first axis; empty for a model whose shapes are fixed. ``labels`` and ``images`` name
+    labelled data; without them a classifier of MNIST's digits is held against the MNIST test set. ``recorder`` is what
+    traces (see ``lenet-trt profile``). ``flavor`` and ``sms`` are of the engines, with the runtime "tensorrt".
+    """
+
+    runtime: str = "auto"
+    batches: tuple[int, ...] = ()
+    plugins: str = "auto"
+    tolerance: float | None = None
+    max_drop: float = MAX_DROP_POINTS
+    images: tuple[str, ...] = ()
+    labels: str | None = None
+    recorder: str = "auto"
+    flavor: str = "auto"
+    sms: tuple[str, ...] = ("current",)
+    timing: TimingPlan = field(default_factory=lambda: TimingPlan(rounds=20, burst=8))
+
+    def files(self) -> tuple[Path, ...]:
+        """The files of the labelled data."""
+        return tuple(Path(name) for name in (*self.images, *([self.labels] if self.labels else ())))

@@ -1,0 +1,118 @@
+"""What could take the place of what: pieces (one kernel in one place), plans (pieces together), and models of plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import onnx
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_bytes
+from lenet_trt.fuse.assemble import assembled
+from lenet_trt.fuse.places import Place, chosen, find_places
+from lenet_trt.fuse.stage import chosen_kernels
+from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
+
+
+@dataclass(frozen=True, order=True)
+class Piece:
+    """A kernel that takes the place of these nodes (by name, or first output where a node has no name)."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.nodes[:3]) + (f" and {len(self.nodes) - 3} more" if len(self.nodes) > 3 else "")
+        return f"{self.kernel} for {shown}"
+
+    def overlaps(self, other: Piece) -> bool:
+        """Whether both want one node."""
+        return not set(self.nodes).isdisjoint(other.nodes)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Pieces that do not overlap; none is the model as it was given."""
+
+    pieces: tuple[Piece, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """A short name that is the same in every run."""
+        return sha256_bytes(repr(self.pieces).encode())[:12] if self.pieces else "plain"
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.pieces)) or "the model as it is"
+
+    def changed_by(self, candidate: Plan) -> tuple[Piece, ...]:
+        """The pieces that the candidate would push out."""
+        return tuple(piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
+
+    def with_candidate(self, candidate: Plan) -> Plan:
+        """The plan with the candidate's pieces in it, and without those in their way."""
+        out = self.changed_by(candidate)
+        return plan_of([*(piece for piece in self.pieces if piece not in out), *candidate.pieces])
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Plain values, for JSON."""
+        return [{"kernel": piece.kernel, "nodes": list(piece.nodes)} for piece in self.pieces]
+
+
+def plan_of(pieces: Iterable[Piece]) -> Plan:
+    """The plan of these pieces, in one order whoever gives them."""
+    return Plan(tuple(sorted(set(pieces))))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The model of a plan: ``records`` name the plugin node of each piece."""
+
+    model: onnx.ModelProto
+    records: tuple[Replacement, ...]
+    nodes: dict[Piece, str]
+
+
+class Space:
+    """All that could be put into one model; ``refusals`` say where a pattern is and cannot be used."""
+
+    def __init__(self, model: onnx.ModelProto, plugins: str = "auto") -> None:
+        self.model = model
+        kernels = chosen_kernels(plugins)
+        places, refused = find_places(model, kernels) if kernels else ([], [])
+        self._places: dict[Piece, Place] = {}
+        for place in places:
+            self._places.setdefault(self._piece(place), place)
+        self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
+
+    @cached_property
+    def candidates(self) -> tuple[Plan, ...]:
+        """Each piece by itself, and what ``lenet-trt fuse`` would take together."""
+        single = [plan_of([piece]) for piece in self._places]
+        together = plan_of(self._piece(place) for place in chosen(self._places.values()))
+        return tuple(dict.fromkeys([*single, together])) if together.pieces else tuple(single)
+
+    def fitted(self, plan: Plan) -> Fitted:
+        """The model with the plan's plugin nodes.
+
+        Raises:
+            LenetTrtError: they cannot all be in one file.
+        """
+        if not plan.pieces:
+            return Fitted(self.model, (), {})
+        taken = [self._places[piece] for piece in plan.pieces]
+        model, records, left = assembled(self.model, taken, list(self._places.values()))
+        if left:
+            raise LenetTrtError("; ".join(f"{entry.kernel}: {entry.reason}" for entry in left))
+        order = sorted(zip(plan.pieces, taken, strict=True), key=lambda entry: max(entry[1].match.origins))
+        named = {piece: record.node for (piece, _), record in zip(order, records, strict=True)}
+        return Fitted(model, tuple(records), named)
+
+    def _piece(self, place: Place) -> Piece:
+        nodes: Sequence[onnx.NodeProto] = self.model.graph.node
+        return Piece(
+            place.kernel.name,
+            tuple(nodes[index].name or nodes[index].output[0] for index in sorted(place.match.origins)),
+        )

@@ -1,0 +1,1 @@
+"""The verb ``profile``: the recorders and what they trace."""

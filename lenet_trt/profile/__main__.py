@@ -1,0 +1,193 @@
+"""The options of ``profile``, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.errors import UsageError
+from lenet_trt.onnx_model.profiles import parse_shapes
+from lenet_trt.profile import trtexec
+from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
+from lenet_trt.profile.stage import _existing, _of_model, profile_model
+from lenet_trt.runtimes.load import RUNTIMES
+from lenet_trt.tensorrt.sidecar import sidecar_path
+from lenet_trt.trace import tables
+from lenet_trt.trace.readers import timeline_from
+from lenet_trt.trace.timeline import Timeline, save
+
+DEFAULT_OUTPUT = "timeline.json"
+
+
+_REPORT_SUFFIX = ".nsys-rep"
+
+
+_SHOWN_ROWS = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        type=Path,
+        metavar="MODEL",
+        help="an engine, an ONNX or a fused ONNX file; optional with --from",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--from",
+        dest="traces",
+        nargs="+",
+        type=Path,
+        metavar="TRACE",
+        help="take a trace that was made elsewhere: .nsys-rep, its .sqlite, trtexec's exports (several together)",
+    )
+    source.add_argument("--trtexec", action="store_true", help="run an engine with trtexec (or tensorrt_rtx)")
+    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument(
+        "--with",
+        dest="recorder",
+        choices=RECORDERS,
+        default="auto",
+        help="who traces: nsys, CUPTI in process, or the runtime's own profiler (times of nodes alone)",
+    )
+    parser.add_argument(
+        "--batch", type=int, metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
+    )
+    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
+    parser.add_argument("--iterations", type=int, default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace")
+    parser.add_argument(
+        "--warmup", type=int, default=DEFAULT_WARMUP, metavar="K", help="inferences before anything counts"
+    )
+    parser.add_argument(
+        "--transfers", action="store_true", help="copy inputs to the GPU and results back in each inference"
+    )
+    parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    parser.add_argument(
+        "--trtexec-path", metavar="FILE", help="the trtexec or tensorrt_rtx to run (default: on the PATH)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help=f"the timeline, or a folder for it (default: {DEFAULT_OUTPUT}); nsys' report is kept beside it",
+    )
+    parser.add_argument("--json", action="store_true", help="print the tables as JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Trace, write the timeline and print its tables."""
+    output = _output(arguments.output)
+    if arguments.model is not None and output == sidecar_path(arguments.model):
+        raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
+    report = output.with_suffix(_REPORT_SUFFIX)
+    before = report.stat().st_mtime_ns if report.is_file() else None
+    timeline = replace(_timeline(arguments, output, report), command=shlex.join(arguments.command_line))
+    save(timeline, output)
+    kept = report if report.is_file() and report.stat().st_mtime_ns != before else None
+    if arguments.trtexec or arguments.trtexec_path:
+        kept = _exports(output)
+    if arguments.json:
+        print(json.dumps(_facts(timeline, output, kept) | tables.as_dict(tables.tables(timeline)), indent=2))
+        return 0
+    print(_headline(timeline))
+    print()
+    print(tables.text(tables.tables(timeline), _SHOWN_ROWS))
+    for note in timeline.notes:
+        print(f"note: {note}")
+    for path in filter(None, (output, kept)):
+        print(path)
+    return 0
+
+
+def _output(path: Path | None) -> Path:
+    if path is None:
+        return Path(DEFAULT_OUTPUT)
+    return path if path.suffix == ".json" and not path.is_dir() else path / DEFAULT_OUTPUT
+
+
+def _exports(output: Path) -> Path:
+    """The folder for what trtexec leaves."""
+    return output.with_suffix("")
+
+
+def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Timeline:
+    model: Path | None = arguments.model
+    if arguments.traces:
+        first, *more = arguments.traces
+        timeline = timeline_from(first, *more)
+        return timeline if model is None else _of_model(timeline, _existing(model))
+    if model is None:
+        raise UsageError("give MODEL, or a trace that was made elsewhere with --from TRACE")
+    shapes = parse_shapes("--shapes", arguments.shapes) if arguments.shapes else {}
+    if arguments.trtexec or arguments.trtexec_path:
+        if arguments.batch is not None:
+            raise UsageError("--batch: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")
+        exports = _exports(output)
+        run = trtexec.Run(_existing(model), shapes, arguments.iterations, arguments.transfers, arguments.trust, exports)
+        return _of_model(trtexec.traced(run, trtexec.find(arguments.trtexec_path)), model)
+    if not gpus().devices:
+        print(
+            f"note: there is no GPU here ({gpus().problem}): ONNX Runtime is profiled on the CPU, and --from takes "
+            "traces that were made elsewhere",
+            file=sys.stderr,
+        )
+    return profile_model(
+        model,
+        arguments.runtime,
+        batch=arguments.batch,
+        shapes=shapes,
+        iterations=arguments.iterations,
+        warmup=arguments.warmup,
+        recorder=arguments.recorder,
+        transfers=arguments.transfers,
+        trust=arguments.trust,
+        report=report,
+    )
+
+
+def _facts(timeline: Timeline, output: Path, report: Path | None) -> dict[str, object]:
+    return {
+        "timeline": str(output),
+        "report": None if report is None else str(report),
+        "model": timeline.model,
+        "runtime": timeline.runtime,
+        "source": timeline.source,
+        "sizes": dict(timeline.sizes),
+        "profiled_us": _profiled_us(timeline),
+        "unprofiled_us": timeline.unprofiled_us,
+        "notes": list(timeline.notes),
+    }
+
+
+def _profiled_us(timeline: Timeline) -> float | None:
+    return statistics.median(entry.us for entry in timeline.iterations) if timeline.iterations else None
+
+
+def _headline(timeline: Timeline) -> str:
+    """What was run where, and how long an inference takes with the profiler and without."""
+    sizes = ", ".join(f"{name}={size}" for name, size in timeline.sizes.items())
+    where = timeline.environment.get("where") or timeline.environment.get("gpu") or "an unknown GPU"
+    lines = [
+        f"{timeline.model or 'a trace'}{f' ({sizes})' if sizes else ''} on {where}, traced by {timeline.source}",
+    ]
+    profiled = _profiled_us(timeline)
+    if profiled is not None:
+        lines.append(f"an inference, traced:    {profiled:.1f} us (median of {len(timeline.iterations)})")
+    if timeline.unprofiled_us is not None:
+        lines.append(f"an inference, untraced:  {timeline.unprofiled_us:.1f} us (median)")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["profile", *sys.argv[1:]]))

@@ -1,0 +1,73 @@
+"""Name the node that each kernel of a replayed CUDA graph belongs to, as ``replay_log`` noted it at the capture.
+
+A tracer sees a replay as one launch and many kernels. While torch captures, the graph grows by what each node puts
+into the stream; a replay runs the same work in the same order, since all of it was captured from one stream.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from lenet_trt.runtimes.graph.replay_log import Part
+from lenet_trt.trace.timeline import Activity, Timeline
+
+# In the names of the calls that launch one, of the driver and of the runtime.
+_LAUNCH = "GraphLaunch"
+
+
+def write_parts(parts: Sequence[Part], path: Path) -> None:
+    """Write them for the parent process."""
+    path.write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
+
+
+def read_parts(path: Path) -> list[Part]:
+    """Read what ``write_parts`` wrote; none where there is no such file."""
+    if not path.is_file():
+        return []
+    return [Part(**part) for part in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def with_nodes(timeline: Timeline, parts: Sequence[Part]) -> Timeline:
+    """Name the node of each activity of a replay; a replay that does not match keeps its own and leaves a note."""
+    if not parts:
+        return timeline
+    wanted = sum(part.total for part in parts)
+    # An inference may copy its inputs and results besides.
+    launches = {call.correlation for call in timeline.api_calls if _LAUNCH in call.name}
+    by_iteration: dict[int, list[int]] = defaultdict(list)
+    for at, activity in enumerate(timeline.activities):
+        if activity.iteration is not None and activity.correlation in launches:
+            by_iteration[activity.iteration].append(at)
+    activities = list(timeline.activities)
+    unmatched = []
+    for iteration, positions in sorted(by_iteration.items()):
+        positions.sort(key=lambda at: activities[at].start_us)
+        nodes = _nodes_in_order([activities[at] for at in positions], parts)
+        if nodes is None:
+            unmatched.append((iteration, len(positions)))
+            continue
+        for at, node in zip(positions, nodes, strict=True):
+            activities[at] = replace(activities[at], node=node)
+    notes = timeline.notes
+    if unmatched:
+        iteration, seen = unmatched[0]
+        notes += (
+            f"{len(unmatched)} iterations have other GPU work than was captured (iteration {iteration}: {seen} "
+            f"activities, captured: {wanted}); their kernels name no node",
+        )
+    return replace(timeline, activities=tuple(activities), notes=notes)
+
+
+def _nodes_in_order(activities: Sequence[Activity], parts: Sequence[Part]) -> list[str | None] | None:
+    nodes: list[str | None] = []
+    for part in parts:
+        here = activities[len(nodes) : len(nodes) + part.total]
+        # A node's own work may be listed in any order, so that its kinds are counted, not lined up.
+        if Counter(activity.kind for activity in here) != Counter(part.counts):
+            return None
+        nodes += [part.node] * part.total
+    return nodes if len(nodes) == len(activities) else None

@@ -1,0 +1,92 @@
+"""What is to be traced, as it travels to the child process that runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.onnx_model.profiles import Shape
+
+# "own" is the runtime's own profiler: ONNX Runtime's, or TensorRT's IProfiler; "none" only times.
+RECORDERS = ("auto", "nsys", "cupti", "own")
+DEFAULT_ITERATIONS = 20
+DEFAULT_WARMUP = 20
+
+# What parent and child leave each other in a folder.
+REQUEST = "request.json"
+TIMELINE = "timeline.json"
+REPLAY = "replay.json"
+FAILURE = "failure.json"
+
+
+class RecorderError(LenetTrtError):
+    """A recorder is missing, or does not work here; another one may."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A run of ``iterations`` inferences after ``warmup`` untraced ones.
+
+    ``batch`` sizes the first axis of each input that has it open, ``sizes`` give axes by name, ``shapes`` whole inputs.
+    ``transfers`` copies inputs to the GPU and results back in each inference; else they stay there. With ``insist``
+    no other recorder may step in.
+    """
+
+    model: str
+    runtime: str = "auto"
+    recorder: str = "auto"
+    batch: int | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    iterations: int = DEFAULT_ITERATIONS
+    warmup: int = DEFAULT_WARMUP
+    transfers: bool = False
+    trust: bool = False
+    insist: bool = False
+
+    def check(self) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            UsageError: one is too small, or the recorder is not known.
+        """
+        for option, value, least in (
+            ("--batch", self.batch, 1),
+            ("--iterations", self.iterations, 1),
+            ("--warmup", self.warmup, 0),
+        ):
+            if value is not None and value < least:
+                raise UsageError(f"{option} {value}: wanted at least {least}")
+        if self.recorder not in RECORDERS:
+            raise UsageError(f"--with {self.recorder}: wanted one of {', '.join(RECORDERS)}")
+
+    def write(self, path: Path) -> None:
+        """Write it for the child."""
+        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+
+def read_request(path: Path) -> Request:
+    """Read what ``write`` wrote."""
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data["shapes"] = {name: tuple(shape) for name, shape in data["shapes"].items()}
+    return Request(**data)
+
+
+def write_failure(error: LenetTrtError, path: Path) -> None:
+    """Leave an error for the parent."""
+    kind = next((kind for kind in _FAILURES if isinstance(error, _FAILURES[kind])), "other")
+    path.write_text(json.dumps({"kind": kind, "message": str(error)}), encoding="utf-8")
+
+
+def raise_failure(path: Path) -> None:
+    """Raise what the child left, where it left something."""
+    if path.is_file():
+        said = json.loads(path.read_text(encoding="utf-8"))
+        raise _FAILURES.get(said["kind"], LenetTrtError)(said["message"])
+
+
+_FAILURES: dict[str, type[LenetTrtError]] = {"recorder": RecorderError, "usage": UsageError}

@@ -1,0 +1,69 @@
+"""The verb ``profile``: run a network under a tracer, or take a trace that somebody else made, as one timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import sha256_file
+from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, Request
+from lenet_trt.profile.session import traced
+from lenet_trt.runtimes.load import RUNTIMES
+from lenet_trt.trace.timeline import Timeline
+
+
+def profile_model(
+    path: Path | str,
+    runtime: str = "auto",
+    *,
+    batch: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
+    iterations: int = DEFAULT_ITERATIONS,
+    warmup: int = DEFAULT_WARMUP,
+    recorder: str = "auto",
+    transfers: bool = False,
+    trust: bool = False,
+    report: Path | None = None,
+) -> Timeline:
+    """Run an engine, an ONNX or a fused ONNX file in a process of its own and trace its inferences.
+
+    ``batch`` sizes the first axis of inputs that have it open (1 where nothing is said), ``sizes`` axes by name,
+    ``shapes`` whole inputs. ``recorder`` "auto" is nsys where there is one, else CUPTI, and the runtime's own profiler
+    where nothing runs on a GPU. With ``transfers`` each inference copies its inputs to the GPU and its results back.
+    ``report`` keeps the .nsys-rep there, where nsys made one.
+
+    Raises:
+        UsageError: sizes that the network does not have, or an unknown runtime or recorder.
+        LenetTrtError: the network does not run here, or no recorder works; says what to install.
+    """
+    path = Path(path)
+    request = Request(
+        model=str(path),
+        runtime=runtime,
+        recorder=recorder,
+        batch=batch,
+        sizes=dict(sizes or {}),
+        shapes=dict(shapes or {}),
+        iterations=iterations,
+        warmup=warmup,
+        transfers=transfers,
+        trust=trust,
+    )
+    request.check()
+    if runtime not in RUNTIMES:
+        raise UsageError(f"--runtime {runtime}: wanted one of {', '.join(RUNTIMES)}")
+    return _of_model(traced(request, report), _existing(path))
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise LenetTrtError(f"{path} does not exist, or is not a file")
+    return path
+
+
+def _of_model(timeline: Timeline, path: Path) -> Timeline:
+    return replace(timeline, model=path.name, model_sha256=sha256_file(path))

@@ -1,0 +1,189 @@
+"""trtexec and tensorrt_rtx: which version that is, the flags that make it measure the same in each, and its exports.
+
+TensorRT 8 and 10 copy inputs and results, wait by sleeping, launch kernels one by one and profile in the timed run
+unless told otherwise; 11 and TensorRT-RTX do none of that unless told. Both are told to measure the network alone.
+Source: samples/common/sampleOptions.cpp of NVIDIA/TensorRT; the migration guide from TensorRT 10 to 11 for trtexec.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lenet_trt.cuda.environment import environment
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.tensorrt.sidecar import Sidecar
+from lenet_trt.tensorrt.vouch import vouched
+from lenet_trt.trace.readers import timeline_from
+from lenet_trt.trace.timeline import Timeline
+
+PROGRAMS = ("trtexec", "tensorrt_rtx")
+_PLACES = ("/usr/src/tensorrt/bin", "/usr/local/tensorrt/bin", "/opt/tensorrt/bin")
+_NEEDED = ("loadEngine", "iterations", "duration", "exportProfile", "exportLayerInfo", "exportTimes")
+# Defaults since version 11.
+_ONCE_ASKED_FOR = ("useSpinWait", "useCudaGraph", "separateProfileRun")
+_ALWAYS = ("profilingVerbosity=detailed",)
+_NEW_DEFAULTS = 11
+_WAIT_S = 60.0
+_SHOWN_LINES = 6
+
+
+@dataclass(frozen=True)
+class Trtexec:
+    """A program that answers: ``options`` are those that its help lists, without the dashes."""
+
+    path: str
+    rtx: bool
+    version: tuple[int, int, int]
+    options: frozenset[str]
+
+    @property
+    def new_defaults(self) -> bool:
+        """Whether it measures the network alone without being told."""
+        return self.rtx or self.version[0] >= _NEW_DEFAULTS
+
+    def __str__(self) -> str:
+        return f"{'tensorrt_rtx' if self.rtx else 'trtexec'} {'.'.join(map(str, self.version))}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An engine to run; its exports go into the folder ``exports``."""
+
+    engine: Path
+    shapes: Mapping[str, Shape]
+    iterations: int
+    transfers: bool
+    trust: bool
+    exports: Path
+
+
+def find(chosen: str | None = None) -> Trtexec:
+    """The program at a path, or the first of the PATH and of the usual places.
+
+    Raises:
+        LenetTrtError: there is none, or it is not trtexec.
+    """
+    path = chosen and shutil.which(chosen)
+    if chosen and not path:
+        raise UsageError(f"--trtexec-path {chosen}: there is no such program, or it may not be run")
+    path = path or next(filter(None, (shutil.which(name) for name in PROGRAMS)), None)
+    path = path or next(filter(None, (shutil.which(name, path=place) for place in _PLACES for name in PROGRAMS)), None)
+    if path is None:
+        raise LenetTrtError(
+            f"neither {' nor '.join(PROGRAMS)} is on the PATH: they come with TensorRT's archive and packages (not "
+            "with pip), or say where it is: --trtexec-path"
+        )
+    try:
+        done = subprocess.run([path, "--help"], capture_output=True, text=True, errors="replace", timeout=_WAIT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise LenetTrtError(f"{path} does not start: {error}") from error
+    said = done.stdout + done.stderr
+    options = frozenset(re.findall(r"--([A-Za-z]\w+)", said))
+    rtx = "rtx" in Path(path).name.lower() or bool(re.search(r"TensorRT[-_ ]RTX", said))
+    version = _version(said)
+    if version is None or not options:
+        raise LenetTrtError(
+            f"{path} --help does not say which TensorRT it is (exit {done.returncode}; it says: "
+            f"{_told(said) or 'nothing'}): is it trtexec, and are TensorRT's libraries on LD_LIBRARY_PATH?"
+        )
+    if missing := [option for option in _NEEDED if option not in options]:
+        raise LenetTrtError(
+            f"{path} is of TensorRT {'.'.join(map(str, version))} and has no --{', --'.join(missing)}: "
+            "wanted 8.4 or newer"
+        )
+    return Trtexec(path, rtx, version, options)
+
+
+def _version(said: str) -> tuple[int, int, int] | None:
+    """The version in ``[TensorRT v8601]`` or ``[TensorRT v101300]``: two digits each but for the old short form."""
+    match = re.search(r"TensorRT\S* v(?:(\d+)\.(\d+)\.(\d+)|(\d{4,6})\b)", said)
+    if match is None:
+        return None
+    if match[1]:
+        return int(match[1]), int(match[2]), int(match[3])
+    digits = match[4]
+    if len(digits) == 4:  # 8.6.1
+        return int(digits[0]), int(digits[1]), int(digits[2:])
+    return int(digits[:-4]), int(digits[-4:-2]), int(digits[-2:])
+
+
+def command(tool: Trtexec, run: Run) -> list[str]:
+    """The command line that runs an engine and leaves its three exports."""
+    flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
+    if run.shapes:
+        flags.append("shapes=" + ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in run.shapes.items()))
+    flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
+    if tool.new_defaults:
+        flags += ["includeDataTransfers"] if run.transfers else []
+    else:
+        flags += [flag for flag in _ONCE_ASKED_FOR if flag in tool.options]
+        flags += [] if run.transfers else ["noDataTransfers"]
+    flags += [f"{option}={path}" for option, path in _exports(run).items()]
+    return [tool.path, *(f"--{flag}" for flag in flags)]
+
+
+def _exports(run: Run) -> dict[str, Path]:
+    names = {"exportProfile": "profile.json", "exportLayerInfo": "layers.json", "exportTimes": "times.json"}
+    return {option: run.exports / name for option, name in names.items()}
+
+
+def traced(run: Run, tool: Trtexec) -> Timeline:
+    """Run an engine and read what was exported; the exports stay in their folder.
+
+    Raises:
+        LenetTrtError: nobody vouches for the engine, it is for another program, or the run failed; says why.
+    """
+    _check(run, tool)
+    run.exports.mkdir(parents=True, exist_ok=True)
+    for path in _exports(run).values():
+        path.unlink(missing_ok=True)
+    line = command(tool, run)
+    try:
+        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    except OSError as error:
+        raise LenetTrtError(f"{tool.path} does not start: {error}") from error
+    missing = [path for path in _exports(run).values() if not path.is_file()]
+    if done.returncode != 0 or missing:
+        wanted = f"; it left no {missing[0].name}" if missing and done.returncode == 0 else ""
+        raise LenetTrtError(
+            f"{tool} failed (exit {done.returncode}{wanted}): {_told(done.stdout) or 'it said nothing'}"
+        )
+    found = timeline_from(*_exports(run).values())
+    return replace(
+        found,
+        source=str(tool),
+        environment={**found.environment, **environment(), "trtexec": str(tool), "trtexec_command": line},
+    )
+
+
+def _check(run: Run, tool: Trtexec) -> None:
+    """An engine can contain code, and trtexec runs it."""
+    try:
+        sidecar: Sidecar = vouched(run.engine)
+    except LenetTrtError as error:
+        if run.trust:
+            return
+        raise LenetTrtError(f"{error}; an engine can contain code, so it is run only with --trust") from error
+    flavor = sidecar.inputs["flavor"]
+    if (flavor == "rtx") != tool.rtx:
+        raise LenetTrtError(
+            f"{run.engine} was built by {flavor}, and {tool.path} is {tool}: give the other program with --trtexec-path"
+        )
+    if python := sorted({entry["kernel"] for entry in sidecar.plugins if entry["route"] == "python"}):
+        raise LenetTrtError(
+            f"{run.engine} has plugins that need Python ({', '.join(python)}), which {tool} does not have: profile it "
+            "without --trtexec"
+        )
+
+
+def _told(said: str) -> str:
+    """The lines that matter: errors, or else the last ones."""
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if "[E]" in line]
+    return "; ".join((errors or lines)[-_SHOWN_LINES:])

@@ -1,0 +1,184 @@
+"""The program that is traced: loads a network, times it, and runs the inferences between the profiler's marks.
+
+``python -m lenet_trt.profile.workload FOLDER`` reads FOLDER/request.json and leaves its results beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from numpy.typing import NDArray
+
+from lenet_trt.cuda.driver import ask, driver
+from lenet_trt.cuda.environment import environment
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.profile import ort, ranges
+from lenet_trt.profile.inference import Inference, OnDevice, median_us, on_host
+from lenet_trt.profile.replay import write_parts
+from lenet_trt.profile.request import (
+    FAILURE,
+    REPLAY,
+    REQUEST,
+    TIMELINE,
+    RecorderError,
+    Request,
+    read_request,
+    write_failure,
+)
+from lenet_trt.runtimes.graph.replay_log import Ranges, ReplayLog
+from lenet_trt.runtimes.graph.runtime import GraphRuntime
+from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
+from lenet_trt.runtimes.load import load
+from lenet_trt.runtimes.network import Network
+from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
+from lenet_trt.runtimes.tensorrt import EngineCall, TensorRt
+from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
+
+# The first inferences that a tracer sees take longer: it makes room for what it records.
+_SETTLING = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what the folder asks for; an error is left there for the parent to tell."""
+    folder = Path(arguments[0])
+    try:
+        save(run(read_request(folder / REQUEST), folder), folder / TIMELINE)
+    except LenetTrtError as error:
+        write_failure(error, folder / FAILURE)
+        return error.exit_code
+    return 0
+
+
+def run(request: Request, folder: Path) -> Timeline:
+    """Trace a network; under Nsight Systems the timeline has no activities: the report has them.
+
+    Raises:
+        LenetTrtError: the network cannot run here, or the recorder cannot record it.
+    """
+    network = load(request.model, request.runtime, trust=request.trust)
+    try:
+        shapes, sizes = shapes_of(network.inputs, Sizes(request.batch, request.sizes, request.shapes))
+        arrays = arrays_for(network.inputs, shapes)
+        runtime = network.implementation
+        if isinstance(runtime, DeviceRuntime):
+            log = ReplayLog()
+            if isinstance(runtime, GraphRuntime):
+                runtime.log = log
+            infer = OnDevice(runtime, arrays, request.transfers)
+            unprofiled_us = median_us(infer, request.warmup)
+            found = _on_gpu(request, runtime, infer, log)
+            if not log.parts and not isinstance(runtime, TensorRt):
+                note = f"{network.where} tells nobody its nodes: GPU work names none."
+                found = replace(found, notes=(*found.notes, note))
+            write_parts(log.parts, folder / REPLAY)
+        else:
+            unprofiled_us = median_us(on_host(runtime, arrays), request.warmup)
+            found = _on_cpu(request, runtime, arrays, folder)
+    finally:
+        network.close()
+    return replace(
+        found,
+        runtime=network.runtime,
+        sizes=sizes,
+        environment=_environment(network, shapes),
+        unprofiled_us=unprofiled_us,
+    )
+
+
+def _on_gpu(request: Request, runtime: DeviceRuntime, infer: OnDevice, log: ReplayLog) -> Timeline:
+    if request.recorder == "nsys":
+        mark = ranges.nvtx()
+        ask(driver().cuProfilerStart(), "cannot begin the profiler's range")
+        if log.parts:  # capture again where nsys sees it, so that its report too knows the nodes
+            log.mark = mark
+            infer.prepare()
+        _infer(infer, mark, request.iterations)
+        ask(driver().cuProfilerStop(), "cannot end the profiler's range")
+        return Timeline("nsys")
+    if request.recorder == "cupti":
+        from lenet_trt.profile.cupti import Cupti
+
+        cupti = Cupti()
+        cupti.start()
+        _infer(infer, cupti.range, request.iterations)
+        return cupti.stop().timeline()
+    if isinstance(runtime, TensorRt) and isinstance(infer.call, EngineCall):
+        return _layers(request, runtime, infer, infer.call)
+    raise RecorderError(f"the runtime {runtime.name} has no profiler of its own on the GPU: take --with nsys or cupti")
+
+
+def _infer(infer: Inference, mark: Ranges, count: int) -> None:
+    for _ in range(_SETTLING):
+        infer()
+    for number in range(count):
+        with mark(ranges.iteration(number)):
+            infer()
+
+
+def _layers(request: Request, runtime: TensorRt, infer: OnDevice, call: EngineCall) -> Timeline:
+    """TensorRT's own layer times, end to end: it tells how long a layer took, not when."""
+    times = runtime.layer_times(call)
+    infer()  # the first run with a profiler sets it up
+    activities: list[Activity] = []
+    iterations = []
+    at = 0.0
+    for number in range(request.iterations):
+        times.clear()
+        infer()
+        begin = at
+        for name, ms in times:
+            activities.append(Activity("layer", name, at, at + ms * 1e3, iteration=number, node=name))
+            at += ms * 1e3
+        iterations.append(Iteration(number, begin, at))
+    if not activities:
+        raise RecorderError("TensorRT told no layer times: take --with nsys or cupti")
+    note = "TensorRT tells how long each layer took, not when: positions are reconstructed, without gaps."
+    return Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
+
+
+def _on_cpu(request: Request, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:
+    if request.insist and request.recorder != "own":
+        raise LenetTrtError(
+            f"{runtime.where} does nothing on a GPU that --with {request.recorder} could trace: leave --with out "
+            "(its own profiler then times each node)"
+        )
+    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.runtimes.ort import OrtCpu
+
+    model = ort.named(load_model(_onnx_file(Path(request.model))))
+    profiled = OrtCpu(model.model, profile=folder / "ort")
+    infer = on_host(profiled, arrays)
+    for _ in range(request.warmup + request.iterations):
+        infer()
+    source = f"ONNX Runtime {onnxruntime.__version__}"
+    found = ort.timeline(profiled.end_profile(), model, source, request.iterations)
+    if request.transfers:
+        found = replace(found, notes=(*found.notes, "On the CPU nothing is transferred: --transfers changes nothing."))
+    return found
+
+
+def _onnx_file(path: Path) -> Path:
+    """The model that ONNX Runtime runs: for an engine the one that it was built from, as ``load`` found it."""
+    if path.suffix == ".onnx":
+        return path
+    from lenet_trt.tensorrt.vouch import vouched
+
+    return path.with_name(vouched(path).onnx.name)
+
+
+def _environment(network: Network, shapes: dict[str, tuple[int, ...]]) -> dict[str, object]:
+    return {
+        **environment(),
+        "where": network.where,
+        "why": network.reason,
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+    }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-"""Who traces a run (Nsight Systems, CUPTI, a runtime's own profiler, trtexec), and the program that is traced."""

@@ -1,0 +1,105 @@
+"""The options of ``report``, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from lenet_trt.errors import UsageError
+from lenet_trt.files import write_atomic
+from lenet_trt.report.content import Content, headline
+from lenet_trt.report.stage import ceilings_of, content_of, read_json
+from lenet_trt.trace.timeline import Timeline, load
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="what lenet-trt profile wrote")
+    parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace cannot find it")
+    parser.add_argument(
+        "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
+    )
+    parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
+    parser.add_argument("--before-model", type=Path, metavar="MODEL.onnx", help="the model of that timeline")
+    parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
+    source.add_argument(
+        "--ceilings", type=Path, metavar="FILE", help="take those that lenet-trt roofline --json printed elsewhere"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON, and write no page unless -o is given")
+    form.add_argument("--markdown", action="store_true", help="print Markdown, and write no page unless -o is given")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Write the report, or print it."""
+    from lenet_trt.report.document import document
+
+    if arguments.before_model and not arguments.before:
+        raise UsageError("--before-model is the model of another timeline: give that with --before as well")
+    timeline = _with_sizes(load(arguments.timeline), arguments.sizes)
+    ceilings, problem = ceilings_of(timeline, arguments.datasheet, arguments.ceilings)
+    content = content_of(
+        timeline,
+        model=arguments.model,
+        ceilings=ceilings,
+        before=None if arguments.before is None else _with_sizes(load(arguments.before), arguments.sizes),
+        before_model=arguments.before_model,
+        optimized=None
+        if arguments.optimize is None
+        else read_json(arguments.optimize, "what lenet-trt optimize records"),
+        label=arguments.timeline.name,
+        before_label=arguments.before.name if arguments.before else "",
+        commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
+        missing={"roofline": problem} if problem else {},
+    )
+    output: Path | None = arguments.output
+    if output is None and not (arguments.json or arguments.markdown):
+        output = Path("report.html")
+    if output is not None:
+        write_atomic(output, _rendered(content, output.suffix))
+    if arguments.json:
+        print(json.dumps(content.as_dict(), indent=2))
+    elif arguments.markdown:
+        print(document(content), end="")
+    else:
+        print(headline(content))
+        if content.missing:
+            print("\n".join(f"not known: {why}" for why in content.missing.values()))
+        print(f"report  {output}")
+    return 0
+
+
+def _with_sizes(timeline: Timeline, given: str) -> Timeline:
+    sizes = dict(timeline.sizes)
+    for part in filter(None, given.split(",")):
+        name, _, value = part.partition("=")
+        if not name or not value.isdigit():
+            raise UsageError(f"--sizes has {part!r}; wanted NAME=N, such as n=32")
+        sizes[name] = int(value)
+    return replace(timeline, sizes=sizes)
+
+
+def _rendered(content: Content, suffix: str) -> bytes:
+    from lenet_trt.report.document import document
+    from lenet_trt.report.page import page
+
+    if suffix == ".json":
+        return (json.dumps(content.as_dict(), indent=2) + "\n").encode()
+    if suffix in (".md", ".markdown"):
+        return document(content).encode("utf-8")
+    return page(content).encode("utf-8")
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["report", *sys.argv[1:]]))

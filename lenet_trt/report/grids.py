@@ -1,0 +1,85 @@
+"""Tables of the page: a caption, headings with their scope, numbers that the page's script can sort by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lenet_trt.draw.elements import Markup, element
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows, and the number that it is sorted by (None: its text)."""
+
+    shown: object
+    number: float | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column; ``number`` columns stand to the right, the ``head`` column names the row."""
+
+    title: str
+    number: bool = False
+    head: bool = False
+    name: bool = False
+
+
+def grid(
+    caption: object,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    total: Sequence[Cell] | None = None,
+    sorted_by: int | None = None,
+    sortable: bool = True,
+    ident: str | None = None,
+    wide: bool = False,
+) -> Markup:
+    """A table that scrolls sideways by itself where the page is narrow.
+
+    ``sorted_by`` is the column that the rows are in falling order of already; ``total`` stays the last row.
+    ``wide``: names have room.
+    """
+    heads = [
+        element(
+            "th",
+            column.title,
+            scope="col",
+            class_=_class(column),
+            aria_sort="descending" if place == sorted_by else None,
+        )
+        for place, column in enumerate(columns)
+    ]
+    body = [element("tr", [_cell(*pair) for pair in zip(columns, row, strict=True)]) for row in rows]
+    if total is not None:
+        body.append(element("tr", [_cell(*pair) for pair in zip(columns, total, strict=True)], class_="sum"))
+    names = " ".join(name for name, on in (("sortable", sortable), ("wide", wide)) if on)
+    table = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", heads)),
+        element("tbody", body),
+        class_=names or None,
+        id=ident,
+    )
+    # A part that scrolls must be reachable with the keyboard, and then has to say what it is.
+    return element("div", table, class_="scroll", tabindex=0, role="group", aria_label=_plain(caption))
+
+
+def _cell(column: Column, cell: Cell) -> Markup:
+    number = None if cell.number is None else f"{cell.number:.6g}"
+    if number is None and column.number:
+        number = ""
+    tag = "th" if column.head else "td"
+    return element(tag, cell.shown, scope="row" if column.head else None, class_=_class(column), data_v=number)
+
+
+def _class(column: Column) -> str | None:
+    return " ".join(name for name, on in (("number", column.number), ("name", column.name)) if on) or None
+
+
+def _plain(caption: object) -> str:
+    text = str(caption)
+    return text.split(":")[0].split(".")[0] if not isinstance(caption, Markup) else "Table"

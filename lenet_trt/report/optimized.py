@@ -1,0 +1,87 @@
+"""What an optimisation tried, kept and gave up; from the record that lenet-trt optimize leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lenet_trt.draw.elements import Markup, element
+from lenet_trt.draw.text import us_text
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.optimize.markdown import headline
+from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.report.sections import section
+
+
+def optimized(record: Mapping[str, Any] | None) -> Markup | None:
+    """The section on an optimisation; None where there was none.
+
+    Raises:
+        LenetTrtError: the record is not one of lenet-trt optimize.
+    """
+    if record is None:
+        return None
+    lines, said = summary(record)
+    with _as_recorded():
+        tried = [_tried(outcome) for outcome in record["batches"]]
+        command = str(record["command"])
+    return section(
+        "optimize",
+        "Optimisation",
+        element("ul", [element("li", line) for line in lines]),
+        tried,
+        element("pre", element("code", command)),
+        says=said,
+    )
+
+
+def summary(record: Mapping[str, Any]) -> tuple[list[str], str]:
+    """What was chosen, a line for each batch size; and how it was measured.
+
+    Raises:
+        LenetTrtError: the record is not one of lenet-trt optimize.
+    """
+    with _as_recorded():
+        said = f"Measured on {record['environment'].get('gpu') or record['where']}: {record['how']}."
+        return headline(record), said
+
+
+@contextmanager
+def _as_recorded() -> Iterator[None]:
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise LenetTrtError(
+            f"the record of the optimisation lacks {error}: wanted the optimize.json of this lenet-trt"
+        ) from error
+
+
+def _tried(outcome: Mapping[str, Any]) -> Markup | None:
+    if not outcome["trials"]:
+        return None
+    columns = [Column("Candidate", head=True, name=True), Column("Promised (\u00b5s)", True)]
+    columns += [Column("Without (\u00b5s)", True), Column("With (\u00b5s)", True), Column("Verdict", name=True)]
+    rows = []
+    for trial in outcome["trials"]:
+        old, new = (_median(trial[side]) for side in ("old", "new"))
+        verdict = ("kept: " if trial["kept"] else "not kept: ") + str(trial["reason"])
+        rows.append(
+            [
+                Cell(_plan(trial["candidate"])),
+                Cell(us_text(trial["promise_us"]), trial["promise_us"]),
+                Cell(us_text(old), old),
+                Cell(us_text(new), new),
+                Cell(verdict),
+            ]
+        )
+    batch = outcome["batch"]
+    return grid("Tried" if batch is None else f"Tried at batch {batch}", columns, rows)
+
+
+def _median(stats: Mapping[str, Any] | None) -> float | None:
+    return None if stats is None else float(stats["median_us"])
+
+
+def _plan(pieces: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{piece['kernel']} for {', '.join(piece['nodes'])}" for piece in pieces) or "the model as it is"

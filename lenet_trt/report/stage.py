@@ -1,0 +1,133 @@
+"""The report verb: one page that says where the time of a traced run went."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_file
+from lenet_trt.report.content import Content, Run
+from lenet_trt.trace.timeline import Timeline
+
+if TYPE_CHECKING:
+    from lenet_trt.floors.floor import Ceilings
+    from lenet_trt.floors.work import NodeWork
+
+
+def run_of(timeline: Timeline, label: str, nodes: Sequence[NodeWork] = (), ceilings: Ceilings | None = None) -> Run:
+    """A timeline with its ledger, findings and tables.
+
+    Raises:
+        LenetTrtError: the timeline holds nothing that could be taken for an inference.
+    """
+    from lenet_trt.trace.findings import findings
+    from lenet_trt.trace.ledger import ledger
+    from lenet_trt.trace.tables import tables
+
+    found = ledger(timeline, nodes or None, ceilings)
+    return Run(label, timeline, found, tuple(findings(timeline, found, nodes or None, ceilings)), tables(timeline))
+
+
+def content_of(
+    timeline: Timeline,
+    *,
+    model: Path | None = None,
+    ceilings: Ceilings | None = None,
+    before: Timeline | None = None,
+    before_model: Path | None = None,
+    optimized: Mapping[str, Any] | None = None,
+    label: str = "now",
+    before_label: str = "before",
+    commands: Sequence[str] = (),
+    missing: Mapping[str, str] | None = None,
+) -> Content:
+    """Gather what a report tells of a timeline; ``missing`` says why ceilings or model are not known.
+
+    Raises:
+        LenetTrtError: the model cannot be read, or a timeline holds no inference.
+    """
+    reasons = dict(missing or {})
+    nodes, problem = _nodes(timeline, model)
+    if problem:
+        reasons["roofline"] = "; ".join(filter(None, (reasons.get("roofline"), problem)))
+    made = [timeline.command, *(() if before is None else (before.command,)), *commands]
+    return Content(
+        run=run_of(timeline, label, nodes, ceilings),
+        nodes=tuple(nodes),
+        ceilings=ceilings,
+        before=None if before is None else run_of(before, before_label, _nodes(before, before_model)[0], ceilings),
+        optimized=optimized,
+        commands=tuple(dict.fromkeys(command for command in made if command)),
+        missing=reasons,
+        model_file=None if model is None else str(model),
+    )
+
+
+def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
+    """What the model's nodes have to do; or none of them and why."""
+    from lenet_trt.floors.work import work_of
+    from lenet_trt.onnx_model.read import load_model
+
+    path = model or (Path(timeline.model) if timeline.model else None)
+    if path is None:
+        return (), "the trace does not name its model: give it with --model"
+    if model is None and (path.suffix != ".onnx" or not path.is_file()):
+        return (), f"the model {path.name} is not here: give it with --model"
+    changed = bool(timeline.model_sha256) and path.is_file() and sha256_file(path) != timeline.model_sha256
+    if changed and model is None:
+        return (), f"{path.name} has changed since the trace was made: give the model with --model"
+    loaded = load_model(path)
+    if changed:
+        print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
+    unknown = sorted(open_axes - set(timeline.sizes) - {""})
+    if unknown:
+        return (), f"the trace does not say how large {', '.join(unknown)} was: give it with --sizes {unknown[0]}=N"
+    return work_of(loaded, timeline.sizes), ""
+
+
+def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None = None) -> tuple[Ceilings | None, str]:
+    """The ceilings of the trace's GPU: of the file or data sheet named, else measured here; or None and why.
+
+    Raises:
+        LenetTrtError: the file holds no ceilings, or there is no such data sheet.
+    """
+    from lenet_trt.cuda.gpus import gpus
+    from lenet_trt.floors.ceilings import SCHEMA, ceilings_from_json, datasheet, measured_ceilings
+
+    if name is not None:
+        return datasheet(name), ""
+    if file is not None:
+        data = read_json(file, "what lenet-trt roofline --json prints")
+        return ceilings_from_json({"schema": SCHEMA, **data["ceilings"]} if "ceilings" in data else data, file), ""
+    traced = timeline.environment.get("gpu")
+    if not traced and timeline.environment.get("cpu"):
+        return None, "the trace is of a CPU, and ceilings are of GPUs"
+    advice = "name the GPU with --datasheet, or make the report where the trace was made"
+    if not gpus().devices:
+        return None, f"the ceilings of the GPU are not known here, where there is no GPU: {advice}"
+    found = measured_ceilings()
+    if traced and traced != found.gpu:
+        return None, f"the trace is of {traced}, and the GPU here is {found.gpu}: {advice}"
+    return found, ""
+
+
+def read_json(path: Path, wanted: str) -> dict[str, Any]:
+    """Read a JSON object from a file.
+
+    Raises:
+        LenetTrtError: the file cannot be read or holds no object; says what was wanted.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise LenetTrtError(f"{path} is not JSON ({error}); wanted {wanted}") from error
+    if not isinstance(found, dict):
+        raise LenetTrtError(f"{path} holds a {type(found).__name__}; wanted {wanted}")
+    return found

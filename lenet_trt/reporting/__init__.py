@@ -1,1 +1,0 @@
-"""The report of a traced run: one content, told as a page, as Markdown and as JSON."""

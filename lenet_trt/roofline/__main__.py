@@ -1,0 +1,156 @@
+"""The options of ``roofline``, and what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.floors.floor import Ceilings
+from lenet_trt.floors.work import network_of
+
+if TYPE_CHECKING:
+    import onnx
+
+    from lenet_trt.trace.timeline import Timeline
+from lenet_trt.roofline.stage import FLOATS, roofline
+
+_PICTURES = (".svg", ".png")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX or a fused ONNX file")
+    parser.add_argument(
+        "--batch", type=int, metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
+    )
+    parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
+    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
+    parser.add_argument(
+        "--datasheet", metavar="GPU", help='hold it against what NVIDIA states for a GPU that is not here: "RTX 4090"'
+    )
+    parser.add_argument("--refresh", action="store_true", help="measure the GPU that is here again")
+    parser.add_argument(
+        "--floats",
+        choices=FLOATS,
+        default="split",
+        help="how products of floats may be computed: at float accuracy by multiply-adds or by tensor cores, whichever "
+        "is faster (split), by multiply-adds alone, or as tf32",
+    )
+    parser.add_argument("--timeline", type=Path, metavar="FILE", help="what lenet-trt profile wrote: the times taken")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw it: .svg or .png")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Print the table, and draw the picture where a file is named."""
+    from lenet_trt.roofline.text import lines
+
+    output: Path | None = arguments.output
+    if output is not None and output.suffix not in _PICTURES:
+        raise UsageError(f"-o {output}: a picture is .svg or .png")
+    if arguments.datasheet is not None and arguments.refresh:
+        raise UsageError("--refresh measures the GPU that is here, and --datasheet asks for stated figures: give one")
+    if arguments.model.suffix != ".onnx":
+        raise UsageError(f"{arguments.model}: wanted an ONNX file; of an engine, the one that it is made from")
+    from lenet_trt.onnx_model.read import load_model
+
+    model = load_model(arguments.model)
+    timeline = _timeline(arguments)
+    shapes, sizes = _sizes(model, arguments, timeline)
+    ceilings = _ceilings(arguments)
+    _compare_gpus(timeline, ceilings)
+    found = roofline(
+        network_of(model, sizes, shapes),
+        ceilings,
+        model=str(arguments.model),
+        sizes=sizes,
+        floats=arguments.floats,
+        timeline=timeline,
+    )
+    print(json.dumps(found.as_dict(), indent=2) if arguments.json else "\n".join(lines(found)))
+    if output is not None:
+        from lenet_trt.draw.charts import render
+        from lenet_trt.roofline.text import chart
+
+        write_atomic(output, render([chart(found)], output.suffix[1:]))
+        print(f"wrote {output}", file=sys.stderr if arguments.json else sys.stdout)
+    return 0
+
+
+def _timeline(arguments: argparse.Namespace) -> Timeline | None:
+    if arguments.timeline is None:
+        return None
+    from lenet_trt.trace.timeline import load
+
+    timeline = load(arguments.timeline)
+    if timeline.model_sha256 and timeline.model_sha256 != sha256_file(arguments.model):
+        print(f"warning: {arguments.model} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    return timeline
+
+
+def _sizes(
+    model: onnx.ModelProto, arguments: argparse.Namespace, timeline: Timeline | None
+) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+    """The shape of each input and the size of each open axis; the trace's where nothing is asked for."""
+    from lenet_trt.onnx_model.ports import ports
+    from lenet_trt.onnx_model.profiles import parse_shapes
+    from lenet_trt.runtimes.inputs import Sizes, shapes_of
+
+    inputs = ports(model)[0]
+    given = _parsed_sizes(arguments.sizes) if arguments.sizes else {}
+    if timeline is not None and not given and arguments.batch is None and arguments.shapes is None:
+        named = {axis for port in inputs for axis in port.axes if isinstance(axis, str)}
+        given = {name: size for name, size in timeline.sizes.items() if name in named}
+    shapes = parse_shapes("--shapes", arguments.shapes) if arguments.shapes else {}
+    return shapes_of(inputs, Sizes(arguments.batch, given, shapes))
+
+
+def _parsed_sizes(text: str) -> dict[str, int]:
+    sizes = {}
+    for part in text.split(","):
+        name, equals, number = part.strip().partition("=")
+        if not (name and equals and number.isdecimal() and int(number) > 0):
+            raise UsageError(f"--sizes {part}: wanted NAME=N with N >= 1, several separated by commas")
+        sizes[name] = int(number)
+    return sizes
+
+
+def _ceilings(arguments: argparse.Namespace) -> Ceilings:
+    """Of the data sheet that is asked for, else measured on the GPU that is here.
+
+    Raises:
+        LenetTrtError: neither is possible; says what to do.
+    """
+    from lenet_trt.cuda.gpus import gpus
+    from lenet_trt.floors.ceilings import datasheet, measured_ceilings
+
+    if arguments.datasheet is not None:
+        return datasheet(arguments.datasheet)
+    if not gpus().devices:
+        raise LenetTrtError(
+            f"there is no GPU here to measure ({gpus().problem}): name one whose stated figures are to be taken, "
+            '--datasheet "RTX 4090", or run it on a machine with one'
+        )
+    return measured_ceilings(refresh=arguments.refresh)
+
+
+def _compare_gpus(timeline: Timeline | None, ceilings: Ceilings) -> None:
+    from lenet_trt.floors.datasheet import entry_for
+
+    traced = None if timeline is None else timeline.environment.get("gpu")
+    if not traced or traced == ceilings.gpu:
+        return
+    entry = entry_for(str(traced))
+    if entry is None or entry.name != ceilings.gpu:
+        print(f"warning: the trace is of {traced}, the ceilings are those of {ceilings.gpu}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["roofline", *sys.argv[1:]]))

@@ -1,0 +1,145 @@
+"""The roofline verb: what each node of a model has to do, and how long the hardware would need for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.floors.floor import Ceilings, arithmetic_us, bound_by, floor_us, memory_us
+from lenet_trt.floors.work import Network, NodeWork
+
+if TYPE_CHECKING:
+    from lenet_trt.trace.timeline import Timeline
+
+# In which arithmetic the products of floats are taken to be computed.
+FLOATS = ("split", "fp32", "tf32")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One node, or several that run as one: what the hardware would need, and what it took where that was traced."""
+
+    work: NodeWork
+    bound: str
+    memory_us: float
+    arithmetic_us: float
+    needed_us: float
+    taken_us: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times what the hardware would need it took."""
+        return self.taken_us / self.needed_us if self.taken_us is not None and self.needed_us else None
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The points of a model in graph order. ``as_one`` is the whole model as a single kernel: nothing goes between."""
+
+    model: str
+    sizes: Mapping[str, int]
+    ceilings: Ceilings
+    points: tuple[Point, ...]
+    as_one: Point
+    end_to_end_us: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needed_us(self) -> float:
+        """The sum of what the nodes need, one after the other, without launches."""
+        return sum(point.needed_us for point in self.points)
+
+    @property
+    def taken_us(self) -> float | None:
+        """The sum of what was traced; None where nothing was."""
+        traced = [point.taken_us for point in self.points if point.taken_us is not None]
+        return sum(traced) if traced else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "model": self.model,
+            "sizes": dict(self.sizes),
+            "points": [{**asdict(point), "ratio": point.ratio} for point in self.points],
+            "as_one": asdict(self.as_one),
+            "needed_us": self.needed_us,
+            "taken_us": self.taken_us,
+            "end_to_end_us": self.end_to_end_us,
+            "ceilings": asdict(self.ceilings),
+            "notes": list(self.notes),
+        }
+
+
+def roofline(
+    network: Network,
+    ceilings: Ceilings,
+    *,
+    model: str = "",
+    sizes: Mapping[str, int] | None = None,
+    floats: str = "split",
+    timeline: Timeline | None = None,
+) -> Roofline:
+    """Hold every node against the ceilings; ``floats`` says in which arithmetic products of floats may be computed."""
+    notes = [f"{ceilings.gpu}: {note}" for note in ceilings.details.get("notes", ())]
+    nodes = network.nodes
+    taken: dict[str, float] = {}
+    end_to_end_us = None
+    if timeline is not None:
+        nodes, taken, end_to_end_us, more = _traced(network, ceilings, timeline)
+        notes += more
+    as_one = network.fused([entry.node for entry in network.nodes], "as one kernel", "all")
+    if any(entry.estimated for entry in nodes):
+        notes.append(
+            "~ marks operations that are an estimate: a function counts as one, an unknown operator by elements"
+        )
+    return Roofline(
+        model,
+        dict(sizes or {}),
+        ceilings,
+        tuple(_point(entry, ceilings, floats, taken.get(entry.node)) for entry in nodes),
+        _point(as_one, ceilings, floats, None),
+        end_to_end_us,
+        tuple(notes),
+    )
+
+
+def _point(entry: NodeWork, ceilings: Ceilings, floats: str, taken_us: float | None) -> Point:
+    if entry.arithmetic == "split":
+        entry = replace(entry, arithmetic=floats)
+    work, arithmetic = entry.work, entry.arithmetic
+    idle = work.total_bytes == 0 and work.flops == 0
+    return Point(
+        entry,
+        "-" if idle else bound_by(work, arithmetic, ceilings),
+        memory_us(work, ceilings),
+        arithmetic_us(work, arithmetic, ceilings),
+        floor_us(work, arithmetic, ceilings, launch=False),
+        taken_us,
+    )
+
+
+def _traced(
+    network: Network, ceilings: Ceilings, timeline: Timeline
+) -> tuple[list[NodeWork], dict[str, float], float, list[str]]:
+    """The nodes as they ran (several as one, where they did) in graph order, and the mean time in kernels of each."""
+    from lenet_trt.trace.ledger import ledger
+
+    account = ledger(timeline, network.nodes, ceilings)
+    order = {entry.node: position for position, entry in enumerate(network.nodes)}
+    merged: dict[str, NodeWork] = {}
+    taken: dict[str, float] = {}
+    for row in account.rows:
+        inside = sorted((name for name in row.nodes if name in order), key=order.__getitem__)
+        if row.node is None or not inside or any(name in merged for name in inside):
+            continue
+        one = next(entry for entry in network.nodes if entry.node == inside[0])
+        entry = one if len(inside) == 1 else network.fused(inside, row.node, " + ".join(row.op.split(" + ")[:3]))
+        merged.update(dict.fromkeys(inside, entry))
+        taken[entry.node] = row.terms.kernel_us
+    nodes = list(dict.fromkeys(merged.get(entry.node, entry) for entry in network.nodes))
+    notes = [f"times taken: {timeline.source}, mean of {len(account.used)} inferences, in kernels alone"]
+    missing = [entry.node for entry in nodes if entry.node not in taken and entry.work.total_bytes]
+    if missing:
+        notes.append(f"not in the trace: {', '.join(missing)}")
+    return nodes, taken, account.end_to_end_us, notes

@@ -1,0 +1,106 @@
+"""The run verb, and ``load``: any engine, ONNX or fused ONNX file as a Python function, on whatever runs it here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.run.classify import classify, image_size
+from lenet_trt.run.images import Batch, batches
+from lenet_trt.run.predictions import Csv, Json, Score, Table, predictions
+from lenet_trt.runtimes.load import RUNTIMES, load
+
+if TYPE_CHECKING:
+    from lenet_trt.run.image_files import Size
+    from lenet_trt.runtimes.network import Network
+
+DEFAULT_BATCH = 256
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an engine, an ONNX or a fused ONNX file")
+    parser.add_argument(
+        "images",
+        nargs="*",
+        metavar="IMAGES",
+        help="IDX, PNG, JPEG, .npy or .npz files, folders of pictures, or - (standard input); "
+        "none: the MNIST test set that ships with lenet-trt",
+    )
+    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument("--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or a number a line")
+    parser.add_argument(
+        "--batch", type=int, metavar="N", help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)"
+    )
+    parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    parser.add_argument(
+        "--throughput", action="store_true", help="measure images/s from host memory, and name what limits it"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--csv", action="store_true", help="print a line for each image, with all probabilities")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Classify the images, or measure how fast that goes."""
+    if arguments.batch is not None and arguments.batch < 1:
+        raise UsageError(f"--batch {arguments.batch}: wanted at least 1")
+    network = load(arguments.model, arguments.runtime, trust=arguments.trust)
+    try:
+        size = image_size(network)
+        facts = {"model": str(arguments.model), "runtime": f"{network.runtime}: {network.where}", "why": network.reason}
+        if arguments.throughput:
+            _throughput(network, arguments, size, facts)
+        else:
+            fixed = network.inputs[0].axes[0]
+            batch = fixed if isinstance(fixed, int) else arguments.batch or DEFAULT_BATCH
+            _print(network, batches(arguments.images, size, batch, arguments.labels), arguments, facts)
+    finally:
+        network.close()
+    return 0
+
+
+def _print(network: Network, found: Iterator[Batch], arguments: argparse.Namespace, facts: dict[str, str]) -> None:
+    # Of the test set, of which nobody named an image, people want the sum.
+    form = Json() if arguments.json else Csv() if arguments.csv else Table(summary_alone=not arguments.images)
+    score = Score()
+    begun = False
+    for batch in found:
+        shares = classify(network, batch)
+        score.add(batch.labels, shares)
+        if not begun:
+            _say(form.begin(facts))
+            begun = True
+        _say(form.rows(predictions(batch.names, batch.labels, shares)))
+    if not begun:
+        raise LenetTrtError(f"{' '.join(arguments.images)} holds no images")
+    _say(form.end(score))
+
+
+def _say(text: str) -> None:
+    if text:
+        print(text)
+
+
+def _throughput(network: Network, arguments: argparse.Namespace, size: Size, facts: dict[str, str]) -> None:
+    from lenet_trt.run.throughput import measure, pixels_of
+
+    measured = measure(network, pixels_of(arguments.images, size), arguments.batch)
+    if arguments.json:
+        print(json.dumps({**facts, **measured.as_dict()}, indent=2))
+    elif arguments.csv:
+        raise UsageError("--csv lists images; with --throughput take --json")
+    else:
+        width = max(map(len, facts))
+        _say("\n".join([*(f"{name:<{width}}  {value}" for name, value in facts.items()), "", *measured.lines()]))
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["run", *sys.argv[1:]]))

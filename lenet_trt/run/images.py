@@ -1,0 +1,184 @@
+"""Images from files, folders and standard input, as a stream of batches with their names and labels."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.run.image_files import MAX_BYTES, PICTURE_SUFFIXES, Size, read_labels, read_pixels
+
+STANDARD_INPUT = "-"
+UNKNOWN = -1
+_SPOOL_BYTES = 1 << 24
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Some images: what they are called, their grey pixels and their classes.
+
+    Shapes: pixels [n, height, width] uint8, labels [n] int64 (``UNKNOWN`` where nobody says).
+    """
+
+    source: str
+    first: int | None
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def names(self) -> list[str]:
+        """A picture's path, or FILE[index] where a file holds several."""
+        if self.first is None:
+            return [self.source]
+        return [f"{self.source}[{self.first + index}]" for index in range(len(self))]
+
+    def part(self, start: int, count: int) -> Images:
+        """Images ``start`` to ``start + count``."""
+        first = None if self.first is None else self.first + start
+        chosen = slice(start, start + count)
+        return Images(self.source, first, self.pixels[chosen], self.labels[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """What goes through the network at once; shapes as ``Images`` has them."""
+
+    names: list[str]
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+
+
+def batches(sources: Sequence[str], size: Size, batch: int, labels: str | None = None) -> Iterator[Batch]:
+    """Read images of ``size`` = (height, width) in order, at most ``batch`` at a time.
+
+    ``sources`` are files (IDX, PNG, JPEG, .npy, .npz), folders of pictures and "-" (standard input); none means the
+    MNIST test set that ships with the package, with its labels. ``labels`` is a file with the classes of all images;
+    without it an IDX file ``...images-idx3...`` takes those of ``...labels-idx1...`` beside it.
+
+    Raises:
+        LenetTrtError: something cannot be read or is not what the network takes, or labels and images do not match.
+    """
+    found = _from(sources, size)
+    if labels is not None:
+        with _opened(labels) as file:
+            found = _labelled(found, read_labels(file, labels), labels)
+    return _regrouped(found, batch)
+
+
+def _from(sources: Sequence[str], size: Size) -> Iterator[Images]:
+    if not sources:
+        yield _mnist(size)
+    for source in sources:
+        if source != STANDARD_INPUT and Path(source).is_dir():
+            for picture in _pictures(Path(source)):
+                yield from _file(str(picture), size)
+        else:
+            yield from _file(source, size)
+
+
+def _mnist(size: Size) -> Images:
+    from lenet_trt.export.mnist import test_set
+
+    pixels, labels = test_set()
+    if pixels.shape[1:] != size:
+        raise UsageError(f"the network takes {size[1]}x{size[0]} pixels, and MNIST's images have others: name some")
+    return Images("mnist", 0, pixels, labels.astype(np.int64))
+
+
+def _file(source: str, size: Size) -> Iterator[Images]:
+    with _opened(source) as file:
+        name = "standard input" if source == STANDARD_INPUT else source
+        pixels = read_pixels(file, name, size)
+    labels = np.full(len(pixels), UNKNOWN, np.int64)
+    pair = Path(source).with_name(Path(source).name.replace("images", "labels").replace("idx3", "idx1"))
+    if source != STANDARD_INPUT and str(pair) != str(Path(source)) and pair.is_file():
+        with _opened(str(pair)) as file:
+            labels = read_labels(file, str(pair))
+        if len(labels) != len(pixels):
+            raise LenetTrtError(f"{source} has {len(pixels)} images and {pair} beside it {len(labels)} labels")
+    single = len(pixels) == 1 and source.lower().endswith(PICTURE_SUFFIXES)
+    yield Images(source, None if single else 0, pixels, labels)
+
+
+def _pictures(folder: Path) -> Iterator[Path]:
+    """The folder's pictures in the order of their names; of a million entries only the names are held."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [e.name for e in entries if e.name.lower().endswith(PICTURE_SUFFIXES) and e.is_file()]
+    except OSError as error:
+        raise LenetTrtError(f"{folder} cannot be read: {error.strerror or error}") from error
+    if not names:
+        raise LenetTrtError(f"{folder} has no pictures; wanted files that end in {', '.join(PICTURE_SUFFIXES)}")
+    names.sort()
+    return (folder / name for name in names)
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[BinaryIO]:
+    """Open a file, or standard input copied to where it can be read from the start again."""
+    try:
+        if source == STANDARD_INPUT:
+            with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
+                count = 0
+                while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
+                    count += copy.write(chunk)
+                    if count > MAX_BYTES:
+                        raise LenetTrtError(f"standard input goes on after {MAX_BYTES} bytes, more than is taken")
+                copy.seek(0)
+                yield copy  # type: ignore[misc]  # it has all that BinaryIO has and is used for
+            return
+        if not Path(source).is_file():
+            seen = "is no regular file" if Path(source).exists() else "does not exist"
+            raise LenetTrtError(f"{source} {seen}; wanted a file, a folder of pictures, or - for standard input")
+        with open(source, "rb") as file:
+            yield file
+    except OSError as error:
+        raise LenetTrtError(f"{source} cannot be read: {error.strerror or error}") from error
+
+
+def _labelled(found: Iterable[Images], labels: NDArray[np.int64], name: str) -> Iterator[Images]:
+    used = 0
+    for images in found:
+        if used + len(images) > len(labels):
+            raise LenetTrtError(f"{name} has {len(labels)} labels, and there are more images than that")
+        yield Images(images.source, images.first, images.pixels, labels[used : used + len(images)])
+        used += len(images)
+    if used < len(labels):
+        raise LenetTrtError(f"{name} has {len(labels)} labels, and there are {used} images")
+
+
+def _regrouped(found: Iterable[Images], batch: int) -> Iterator[Batch]:
+    """Single pictures together, large files in parts."""
+    waiting: list[Images] = []
+    count = 0
+    for images in found:
+        for start in range(0, len(images), batch):
+            part = images.part(start, batch)
+            if count + len(part) > batch:
+                yield _joined(waiting)
+                waiting, count = [], 0
+            waiting.append(part)
+            count += len(part)
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: Sequence[Images]) -> Batch:
+    return Batch(
+        [name for part in parts for name in part.names],
+        np.concatenate([part.pixels for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+    )

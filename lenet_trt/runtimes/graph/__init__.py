@@ -1,0 +1,1 @@
+"""The graph runtime: ONNX on any CUDA GPU by torch and our kernels, captured in one CUDA graph."""

@@ -1,0 +1,226 @@
+"""A (fused) ONNX file on any CUDA GPU without TensorRT: torch and our kernels, captured in one CUDA graph a call."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from lenet_trt.cuda.driver import ask, driver
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.runtimes.arrays import DeviceArray
+from lenet_trt.runtimes.libraries import TORCH
+
+if TYPE_CHECKING:
+    from lenet_trt.runtimes.graph.replay_log import ReplayLog
+    from lenet_trt.runtimes.graph.torch_node import Node
+
+# Inputs of fewer bytes keep the GPU busy for so short that cuDNN's timing is noise: LeNet-5 on an H200 was as fast or
+# slower with it for 1 to 34 images (3 to 107 KB), and faster by 14% for 1,024 and by 21% for 10,000.
+_WORTH_TIMING = 256 << 10
+
+
+class GraphRuntime:
+    """Networks as CUDA graphs; fp32 is fp32 (no TF32).
+
+    Raises:
+        LenetTrtError: torch is missing or sees no GPU, or an operator is not known here; names the node.
+    """
+
+    name = "graph"
+    scales_images = True
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise LenetTrtError(f"the graph runtime takes torch ({error}): pip install 'lenet-trt[gpu]'") from error
+        if not torch.cuda.is_available():
+            raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
+        from lenet_trt.runtimes.graph.torch_program import TorchProgram
+
+        self._device = torch.device("cuda", torch.cuda.current_device())
+        with _device_errors("the weights"):
+            self._program = TorchProgram(model, self._device)
+        self.inputs, self.outputs = self._program.inputs, self._program.outputs
+        self.where = f"{torch.cuda.get_device_name(self._device)}, torch {torch.__version__} and our kernels"
+        self._stale_memory = False
+        self._stream = torch.cuda.Stream(self._device)
+        self._capturing = threading.Lock()
+        # Where a profiler wants to know which node each kernel of a replay belongs to.
+        self.log: ReplayLog | None = None
+
+    def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
+        """Capture the network on these inputs, after a run node by node, so that a failure has its node's name."""
+        import torch
+
+        moved: dict[tuple[int, int], Any] = {}
+        tensors = [TORCH.wrap(array) for array in inputs]
+        with (
+            self._capturing,
+            torch.cuda.device(self._device),
+            torch.no_grad(),
+            at_its_best(timed=sum(array.nbytes for array in inputs) >= _WORTH_TIMING),
+            _device_errors("the network"),
+        ):
+            if self._stale_memory:
+                # Each graph has memory of its own, which torch gives back for others only when it is told to.
+                self._stale_memory = False
+                torch.cuda.empty_cache()
+            with torch.cuda.stream(self._stream):
+                outputs = self._program.run(tensors, moved, around=self._finished)
+                if all(output.numel() == 0 for output in outputs):
+                    return EmptyCall(outputs)
+                del outputs
+                # torch 2.11 keeps some 48 KB of host memory for each capture, even of nothing, instantiated or not. The
+                # driver's own capture into a torch.cuda.MemPool keeps none, but let one such pool go while something is
+                # captured, and its destructor aborts the process; when callers let go of theirs is not for us to say.
+                graph = torch.cuda.CUDAGraph()
+                with _no_garbage_collected():
+                    # Other threads may go on working meanwhile.
+                    graph.capture_begin(capture_error_mode="thread_local")
+                    try:
+                        outputs = self._captured(tensors, moved)
+                    except BaseException:
+                        with suppress(RuntimeError):  # that the capture is broken: the first error says why
+                            graph.capture_end()
+                        raise
+                    graph.capture_end()
+            return GraphCall(graph, outputs, (moved, self._program), self._freed)
+
+    def _captured(self, tensors: Sequence[Any], moved: dict[tuple[int, int], Any]) -> list[Any]:
+        log = self.log
+        if log is None:
+            return self._program.run(tensors, moved)
+        log.begin(self._stream.cuda_stream)
+        outputs = self._program.run(tensors, moved, around=log.captured)
+        log.end()
+        return outputs
+
+    @contextmanager
+    def _finished(self, node: Node) -> Iterator[None]:
+        """Wait for the node, so that its failure is not the next one's."""
+        with nullcontext() if self.log is None else self.log.named(node):
+            yield
+            self._stream.synchronize()
+
+    def _freed(self) -> None:
+        self._stale_memory = True
+
+    def close(self) -> None:
+        """Let go of the weights and of the memory of freed calls; calls that are still there keep what they need."""
+        import torch
+
+        del self._program
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def at_its_best(timed: bool = True) -> Iterator[None]:
+    """cuDNN in fp32, by the algorithm that it times as the fastest where ``timed``; then the caller's settings again.
+
+    Timing costs each convolution of a new shape 2 to 70 ms once, and GPU memory for the algorithms while they are
+    tried (on an H200, driver 580, torch 2.11, the Conv case of 10,000 images: 69 ms and 4 GiB, for 2,003 us a run
+    instead of 2,370). Nothing is timed where the caller wants the same bits each time.
+    """
+    import torch
+
+    cudnn = torch.backends.cudnn
+    same_bits = cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
+    with cudnn.flags(
+        enabled=True,
+        benchmark=timed and not same_bits,
+        benchmark_limit=cudnn.benchmark_limit,
+        deterministic=cudnn.deterministic,
+        allow_tf32=False,
+    ):
+        yield
+
+
+class EmptyCall:
+    """A batch of 0: there is nothing to do."""
+
+    def __init__(self, outputs: Sequence[Any]) -> None:
+        self.outputs = tuple(TORCH.view(output) for output in outputs)
+
+    def __call__(self, stream: int) -> None:
+        """Do nothing."""
+
+
+class GraphCall:
+    """A captured network: reads its inputs' addresses, writes ``outputs``."""
+
+    def __init__(self, graph: Any, outputs: Sequence[Any], kept: Any, freed: Callable[[], None]) -> None:
+        self.outputs = tuple(TORCH.view(output) for output in outputs)
+        self._freed = freed
+        self._graph = graph
+        self._kept = kept  # memory that the graph reads
+        self._replay = _replay(graph)
+
+    def __call__(self, stream: int) -> None:
+        """Put the graph into the stream."""
+        self._replay(stream)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_freed"):
+            self._freed()
+
+
+def _replay(graph: Any) -> Callable[[int], None]:
+    """How a captured graph is launched into a raw stream."""
+    if hasattr(graph, "raw_cuda_graph_exec"):
+        executable, launch = graph.raw_cuda_graph_exec(), driver().cuGraphLaunch
+
+        def replay(stream: int) -> None:
+            (status,) = launch(executable, stream)
+            if status != 0:
+                ask((status,), "cannot launch the network's CUDA graph")
+
+        return replay
+
+    def replay_in_torch(stream: int) -> None:  # torch before 2.10 replays in its current stream alone
+        import torch
+
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
+            graph.replay()
+
+    return replay_in_torch
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """Keep Python from freeing GPU memory at a moment of its own, which breaks a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def _device_errors(what: str) -> Iterator[None]:
+    """Turn torch's errors into ours, and say so when the GPU's context is lost with it."""
+    import torch
+
+    try:
+        yield
+    except (LenetTrtError, RuntimeError) as error:
+        try:
+            torch.cuda.synchronize()
+            lost = ""
+        except RuntimeError:
+            lost = (
+                ". The GPU's context is lost with it: this process can use the GPU no more (ONNX Runtime on the CPU, "
+                "runtime ort-cpu, still works); run compute-sanitizer on a new one to find the access"
+            )
+        if isinstance(error, LenetTrtError) and not lost:
+            raise
+        said = str(error).strip().partition("\n")[0]
+        prefix = "" if isinstance(error, LenetTrtError) else f"{what} failed on the GPU: "
+        raise LenetTrtError(f"{prefix}{said}{lost}") from error

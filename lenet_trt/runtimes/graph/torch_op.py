@@ -1,0 +1,131 @@
+"""Kernels as torch operators, ``torch.ops.lenet_trt.<name>``: for tests, the graph runtime and people who use torch.
+
+Each has a fake, so that it works under ``torch.compile``, and it can be captured in a CUDA graph. The operators are for
+inference: they have no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+
+from lenet_trt.cuda.launch import prepare
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import AttributeValue, Kernel
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.registry import kernel as kernel_named
+
+_MAX_PREPARED = 4096
+
+
+@cache
+def op(name: str) -> Callable[..., Any]:
+    """The operator of a kernel, defined on first use: inputs in the declared order, attributes as keywords.
+
+    Inputs that are not contiguous or not aligned are copied first.
+
+    Raises:
+        LenetTrtError: there is no such kernel.
+    """
+    kernel = kernel_named(name)
+    library = _library()
+    library.define(_schema(kernel), tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, _cuda_implementation(kernel), "CUDA")
+    library.impl(name, _cpu_implementation(kernel), "CPU")
+    torch.library.register_fake(f"{DOMAIN}::{name}", _fake(kernel), lib=library)
+    overload: Callable[..., Any] = getattr(getattr(torch.ops, DOMAIN), name).default
+    return overload
+
+
+@cache
+def _library() -> Any:
+    library: Any = torch.library.Library  # torch leaves its methods untyped
+    return library(DOMAIN, "FRAGMENT")
+
+
+def _schema(kernel: Kernel) -> str:
+    arguments = [f"Tensor {tensor.name}" for tensor in kernel.inputs]
+    if kernel.attributes:
+        arguments.append("*")
+    for attribute in kernel.attributes:
+        default = attribute.choices[0]
+        kind, text = ("int", str(default)) if isinstance(default, int) else ("str", f'"{default}"')
+        arguments.append(f"{kind} {attribute.name}={text}")
+    outputs = ", ".join(["Tensor"] * len(kernel.outputs))
+    returns = outputs if len(kernel.outputs) == 1 else f"({outputs})"
+    return f"{kernel.name}({', '.join(arguments)}) -> {returns}"
+
+
+def _bind(kernel: Kernel, tensors: tuple[torch.Tensor, ...], attributes: dict[str, AttributeValue]) -> Bound:
+    dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
+    return kernel.bind([tuple(tensor.shape) for tensor in tensors], dtypes, attributes)
+
+
+def _result(outputs: list[torch.Tensor]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _fake(kernel: Kernel) -> Callable[..., Any]:
+    def fake(*tensors: torch.Tensor, **attributes: AttributeValue) -> Any:
+        bound = _bind(kernel, tensors, attributes)
+        return _result(
+            [
+                tensors[0].new_empty(shape, dtype=getattr(torch, dtype))
+                for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
+            ]
+        )
+
+    return fake
+
+
+def _cpu_implementation(kernel: Kernel) -> Callable[..., Any]:
+    def refuse(*tensors: torch.Tensor, **attributes: AttributeValue) -> Any:
+        raise LenetTrtError(f"{kernel.name} runs on CUDA tensors; these are on the CPU: move them with .cuda()")
+
+    return refuse
+
+
+def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
+    mask = kernel.alignment - 1
+    prepared: dict[Any, Any] = {}
+
+    def prepare_call(key: Any, tensors: tuple[torch.Tensor, ...], attributes: dict[str, AttributeValue]) -> Any:
+        device = tensors[0].device
+        for tensor, declared in zip(tensors, kernel.inputs, strict=True):
+            if tensor.device != device:
+                raise LenetTrtError(f"{kernel.name}: {declared.name} is on {tensor.device}, not on {device}")
+        bound = _bind(kernel, tensors, attributes)
+        outputs = [
+            (shape, getattr(torch, dtype))
+            for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
+        ]
+        if len(prepared) >= _MAX_PREPARED:  # sizes that come and go must not fill the memory
+            prepared.clear()
+        entry = prepared[key] = (prepare(bound), outputs, device)
+        return entry
+
+    def run(*tensors: torch.Tensor, **attributes: AttributeValue) -> Any:
+        index = tensors[0].get_device()
+        if index != torch.cuda.current_device():
+            with torch.cuda.device(index):
+                return run(*tensors, **attributes)
+        key = (index, *[(t.shape, t.dtype, t.get_device()) for t in tensors], *attributes.items())
+        entry = prepared.get(key) or prepare_call(key, tensors, attributes)
+        launcher, specs, device = entry
+        outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]
+        dense = [t if t.is_contiguous() and not t.data_ptr() & mask else _aligned(t, mask) for t in tensors]
+        # The raw handle, as torch's compiled code asks for it; current_stream() takes longer than the checks do.
+        launcher([t.data_ptr() for t in (*dense, *outputs)], torch._C._cuda_getCurrentRawStream(index))
+        return _result(outputs)
+
+    return run
+
+
+def _aligned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
+    """A dense, aligned copy, or the tensor where only its strides of size-1 axes were odd."""
+    dense = tensor.contiguous()
+    return dense.clone() if dense.data_ptr() & mask else dense

@@ -1,0 +1,248 @@
+"""ONNX's elementwise operators, reductions and changes of shape in torch; as ``torch_layers`` has the layers.
+
+Sizes that a network computes (Shape, then Gather, Concat ... Reshape) stay on the host, where they are known when a
+CUDA graph is captured.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.runtimes.graph.torch_layers import Operator
+from lenet_trt.runtimes.graph.torch_node import Node, integers
+
+# Inputs that are needed on the host: sizes, axes, and what padding is made of.
+HOST_INPUTS: dict[str, frozenset[int]] = {
+    "ConstantOfShape": frozenset({0}),
+    "Expand": frozenset({1}),
+    "Pad": frozenset({1, 2, 3}),
+    "ReduceMax": frozenset({1}),
+    "ReduceMean": frozenset({1}),
+    "ReduceMin": frozenset({1}),
+    "ReduceSum": frozenset({1}),
+    "Reshape": frozenset({1}),
+    "Slice": frozenset({1, 2, 3, 4}),
+    "Split": frozenset({1}),
+    "Squeeze": frozenset({1}),
+    "Tile": frozenset({1}),
+    "Unsqueeze": frozenset({1}),
+}
+
+
+def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
+    sizes = integers(shape)
+    if not node.get("allowzero", 0):
+        sizes = [x.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    return x.reshape(sizes)
+
+
+def flatten(node: Node, x: Tensor) -> Tensor:
+    axis = node.get("axis", 1)
+    axis = axis + x.dim() if axis < 0 else axis
+    rows = 1
+    for size in x.shape[:axis]:
+        rows *= size
+    columns = 1
+    for size in x.shape[axis:]:
+        columns *= size
+    return x.reshape(rows, columns)
+
+
+def transpose(node: Node, x: Tensor) -> Tensor:
+    return x.permute(node.get("perm", list(reversed(range(x.dim())))))
+
+
+def squeeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    chosen = node.numbers("axes", axes)
+    return x.squeeze() if chosen is None else x.squeeze(tuple(chosen))
+
+
+def unsqueeze(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+    chosen = node.numbers("axes", axes) or []
+    rank = x.dim() + len(chosen)
+    for axis in sorted(axis % rank for axis in chosen):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def concat(node: Node, *parts: Tensor) -> Tensor:
+    return torch.cat(parts, dim=node.get("axis"))
+
+
+def split(node: Node, x: Tensor, sizes: Tensor | None = None) -> Sequence[Tensor]:
+    axis = node.get("axis", 0)
+    chosen = node.numbers("split", sizes)
+    if chosen is None:
+        count = len(node.outputs)
+        length = -(-x.shape[axis] // count)
+        chosen = [length] * (count - 1) + [x.shape[axis] - length * (count - 1)]
+    return torch.split(x, chosen, dim=axis)
+
+
+def slice_(node: Node, x: Tensor, *bounds: Tensor | None) -> Tensor:
+    given: list[Tensor | None] = [*bounds, None, None, None, None]
+    starts, ends, axes, steps = given[:4]
+    begin, end = node.numbers("starts", starts) or [], node.numbers("ends", ends) or []
+    chosen = node.numbers("axes", axes) or list(range(len(begin)))
+    stride = [1] * len(begin) if steps is None else integers(steps)
+    if min(stride, default=1) < 1:
+        raise LenetTrtError(f"it has the step {min(stride)}; only steps forward are known here")
+    index = [slice(None)] * x.dim()
+    for axis, first, last, step in zip(chosen, begin, end, stride, strict=True):
+        index[axis] = slice(first, last, step)
+    return x[tuple(index)]
+
+
+def gather(node: Node, x: Tensor, indices: Tensor) -> Tensor:
+    axis = node.get("axis", 0) % x.dim()
+    flat = indices.reshape(-1).long()
+    flat = torch.where(flat < 0, flat + x.shape[axis], flat)
+    return x.index_select(axis, flat).reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
+    return x.expand(torch.broadcast_shapes(x.shape, tuple(integers(shape))))
+
+
+def pad(
+    node: Node, x: Tensor, pads: Tensor | None = None, value: Tensor | None = None, axes: Tensor | None = None
+) -> Tensor:
+    amounts = node.numbers("pads", pads) or []
+    chosen = list(range(x.dim())) if axes is None else [axis % x.dim() for axis in integers(axes)]
+    pairs = [(0, 0)] * x.dim()
+    for position, axis in enumerate(chosen):
+        pairs[axis] = (amounts[position], amounts[position + len(chosen)])
+    mode = node.get("mode", "constant")
+    if mode == "constant":
+        fill = node.get("value", 0.0) if value is None else value.item()
+        return functional.pad(x, [amount for pair in reversed(pairs) for amount in pair], value=fill)
+    names = {"edge": "replicate", "reflect": "reflect"}
+    if mode not in names or any(map(any, pairs[:2])):
+        raise LenetTrtError(f"padding of mode {mode} is known for the spatial axes alone, as edge or reflect")
+    return functional.pad(x, [amount for pair in reversed(pairs[2:]) for amount in pair], mode=names[mode])
+
+
+def reduction(reduce: Callable[..., Tensor]) -> Operator:
+    def apply(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
+        chosen = node.numbers("axes", axes)
+        if not chosen and node.get("noop_with_empty_axes", 0):
+            return x
+        return reduce(x, dim=tuple(chosen or range(x.dim())), keepdim=bool(node.get("keepdims", 1)))
+
+    return apply
+
+
+def arg_max(node: Node, x: Tensor) -> Tensor:
+    if node.get("select_last_index", 0):
+        raise LenetTrtError("select_last_index is not known here")
+    return torch.argmax(x, dim=node.get("axis", 0), keepdim=bool(node.get("keepdims", 1)))
+
+
+def divide(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    if a.is_floating_point():
+        return torch.div(a, b)
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+def shape(node: Node, x: Tensor) -> Tensor:
+    return torch.tensor(list(x.shape)[slice(node.get("start", 0), node.get("end"))], dtype=torch.int64)
+
+
+def cast(node: Node, x: Tensor) -> Tensor:
+    return x.to(torch_dtype(node.get("to")))
+
+
+def torch_dtype(element_type: int) -> Any:
+    """torch's name for one of ONNX's element types.
+
+    Raises:
+        LenetTrtError: torch has no such type.
+    """
+    name = onnx.helper.tensor_dtype_to_np_dtype(element_type).name
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise LenetTrtError(f"torch has no element type {name}")
+    return dtype
+
+
+def constant_of_shape(node: Node, sizes: Tensor) -> Tensor:
+    value = node.get("value")
+    value = torch.zeros(1) if value is None else value
+    return torch.full(integers(sizes), value.item(), dtype=value.dtype)
+
+
+def variadic(function: Callable[[Tensor, Tensor], Tensor]) -> Operator:
+    return lambda node, *values: functools.reduce(function, values)
+
+
+def _plain(function: Callable[..., Tensor]) -> Operator:
+    return lambda node, *values: function(*values)
+
+
+def _same(node: Node, x: Tensor, *others: Tensor) -> Tensor:
+    if len(node.outputs) > 1:
+        raise LenetTrtError("its second output, the mask, is not known here")
+    return x
+
+
+SHAPES: dict[str, Operator] = {
+    "ArgMax": arg_max,
+    "Cast": cast,
+    "Concat": concat,
+    "ConstantOfShape": constant_of_shape,
+    "Div": divide,
+    "Dropout": _same,
+    "Expand": expand,
+    "Flatten": flatten,
+    "Gather": gather,
+    "Identity": _same,
+    "Max": variadic(torch.maximum),
+    "Mean": lambda node, *values: functools.reduce(torch.add, values) / len(values),
+    "Min": variadic(torch.minimum),
+    "Pad": pad,
+    "ReduceMax": reduction(torch.amax),
+    "ReduceMean": reduction(torch.mean),
+    "ReduceMin": reduction(torch.amin),
+    "ReduceSum": reduction(torch.sum),
+    "Reshape": reshape,
+    "Shape": shape,
+    "Slice": slice_,
+    "Split": split,
+    "Squeeze": squeeze,
+    "Sum": variadic(torch.add),
+    "Tile": lambda node, x, repeats: x.repeat(integers(repeats)),
+    "Transpose": transpose,
+    "Unsqueeze": unsqueeze,
+    **{
+        name: _plain(function)
+        for name, function in {
+            "Abs": torch.abs,
+            "Add": torch.add,
+            "And": torch.logical_and,
+            "Equal": torch.eq,
+            "Erf": torch.erf,
+            "Exp": torch.exp,
+            "Floor": torch.floor,
+            "Greater": torch.gt,
+            "Less": torch.lt,
+            "Log": torch.log,
+            "Mul": torch.mul,
+            "Neg": torch.neg,
+            "Not": torch.logical_not,
+            "Or": torch.logical_or,
+            "Pow": torch.pow,
+            "Reciprocal": torch.reciprocal,
+            "Sqrt": torch.sqrt,
+            "Sub": torch.sub,
+            "Where": torch.where,
+        }.items()
+    },
+}

@@ -1,0 +1,99 @@
+"""Inputs for a network that is only timed: of the shapes asked for, MNIST images where it takes such."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import UsageError
+from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.ports import Port
+from lenet_trt.onnx_model.profiles import Axes, Shape
+
+_SEED = 0
+_MNIST = (1, 28, 28)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that a user gives: of the first axes that are open, of axes by name, of whole inputs."""
+
+    batch: int | None = None
+    axes: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+
+
+def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], dict[str, int]]:
+    """The shape of each input, and the size of each named axis.
+
+    Raises:
+        UsageError: an input or an axis that the network does not have, or one that is left open.
+    """
+    known = {port.name: port.axes for port in ports}
+    described = ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in known.items())
+    if unknown := sorted(set(given.shapes) - set(known)):
+        raise UsageError(f"--shapes: there is no input {', '.join(unknown)}; the network has {described}")
+    named = {axis for axes in known.values() for axis in axes if isinstance(axis, str)}
+    if unknown := sorted(set(given.axes) - named):
+        raise UsageError(f"there is no axis {', '.join(unknown)}; the network has {described}")
+    if given.batch is not None and not given.axes and not any(_open_first(axes) for axes in known.values()):
+        fixed = {axes[0] for axes in known.values() if axes}
+        if fixed != {given.batch}:
+            raise UsageError(f"--batch {given.batch}: the network's shapes are fixed ({described}); leave it out")
+    counted = {axes[0] for axes in known.values() if _open_first(axes)}
+    shapes = {name: _shape(name, axes, counted, given) for name, axes in known.items()}
+    sizes: dict[str, int] = {}
+    for name, axes in known.items():
+        for axis, size in zip(axes, shapes[name], strict=True):
+            if isinstance(axis, str) and axis != "?" and sizes.setdefault(axis, size) != size:
+                raise UsageError(f"the axis {axis} would be {sizes[axis]} and {size}; wanted one size for {described}")
+    return shapes, sizes
+
+
+def _open_first(axes: Axes) -> bool:
+    return bool(axes) and isinstance(axes[0], str)
+
+
+def _shape(name: str, axes: Axes, counted: set[int | str], sizes: Sizes) -> Shape:
+    shape = sizes.shapes.get(name)
+    if shape is not None:
+        if len(shape) != len(axes) or any(isinstance(a, int) and a != b for a, b in zip(axes, shape, strict=True)):
+            raise UsageError(
+                f"--shapes {name}:{'x'.join(map(str, shape))}: the network has {name} [{', '.join(map(str, axes))}]"
+            )
+        return shape
+    return tuple(_size(name, at, axis, counted, sizes) for at, axis in enumerate(axes))
+
+
+def _size(name: str, at: int, axis: int | str, counted: set[int | str], sizes: Sizes) -> int:
+    if isinstance(axis, int):
+        return axis
+    if axis in sizes.axes:
+        return sizes.axes[axis]
+    if at == 0 or (axis != "?" and axis in counted):
+        return sizes.batch or 1
+    raise UsageError(f"the axis {axis} of {name} has no size: give --shapes {name}:...")
+
+
+def arrays_for(ports: Sequence[Port], shapes: dict[str, Shape]) -> list[NDArray[Any]]:
+    """Seeded arrays of these shapes: MNIST's test images again and again for [n, 1, 28, 28], else random numbers."""
+    random = np.random.default_rng(_SEED)
+    return [_array(port, shapes[port.name], random) for port in ports]
+
+
+def _array(port: Port, shape: Shape, random: np.random.Generator) -> NDArray[Any]:
+    kind = numpy_dtype(port.dtype)
+    if len(shape) == len(_MNIST) + 1 and shape[1:] == _MNIST and port.takes_images():
+        from lenet_trt.export.mnist import network_input, test_set
+
+        images, _ = test_set()
+        return network_input(images[np.arange(shape[0]) % len(images)]).astype(kind)
+    if port.dtype == "bool" or kind.kind in "iu":  # small ones are most often valid indices
+        return random.integers(0, 2, shape).astype(kind)
+    if port.dtype == "float64":
+        return random.standard_normal(shape)
+    return random.standard_normal(shape, dtype=np.float32).astype(kind)

@@ -1,0 +1,132 @@
+"""Load any engine, ONNX or fused ONNX file as a Python function, on a runtime that works here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import sha256_file
+
+if TYPE_CHECKING:
+    from lenet_trt.runtimes.network import Network
+    from lenet_trt.tensorrt.sidecar import Sidecar
+
+
+RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
+
+
+def load(path: Path | str, runtime: str = "auto", *, trust: bool = False) -> Network:
+    """Load an engine, an ONNX or a fused ONNX file; call what comes back: ``load(path)(batch)``.
+
+    ``runtime``: "tensorrt" (an engine), "graph" (torch and our kernels in a CUDA graph), "ort" (ONNX Runtime, on the
+    GPU where its package can), "ort-cpu", or "auto": the first of these that works here; ``network.reason`` says why.
+    An engine is run from the ONNX that it was built from where TensorRT cannot run it. ``trust`` takes an engine that
+    no sidecar vouches for: an engine can contain code.
+
+    Raises:
+        UsageError: an unknown runtime, or one that is not for this file.
+        LenetTrtError: the file is damaged or not vouched for, or the runtime cannot run it here.
+    """
+    path = Path(path)
+    if runtime not in RUNTIMES:
+        raise UsageError(f"--runtime {runtime}: wanted one of {', '.join(RUNTIMES)}")
+    if path.suffix == ".onnx":
+        if runtime == "tensorrt":
+            raise UsageError(f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime")
+        return _from_onnx(path, runtime, "")
+    return _from_engine(path, runtime, trust)
+
+
+def _from_engine(path: Path, runtime: str, trust: bool) -> Network:
+    from lenet_trt.tensorrt.vouch import flavor_of, obstacle, vouched
+
+    try:
+        sidecar = vouched(path)
+    except LenetTrtError as error:
+        if not path.is_file() or not trust:
+            advice = (
+                "; an engine can contain code, so it is run only with --trust (trust=True)" if path.is_file() else ""
+            )
+            raise LenetTrtError(f"{error}{advice}") from error
+        if runtime not in ("auto", "tensorrt"):
+            raise UsageError(f"--trust runs the engine itself, with --runtime tensorrt, not {runtime}") from error
+        return _tensorrt(path, None)
+    if runtime == "tensorrt":
+        return _tensorrt(path, sidecar)
+    beside = f"the ONNX that {path.name} was built from"
+    if runtime != "auto":
+        return _from_onnx(_built_from(path, sidecar), runtime, beside)
+    try:
+        reason = obstacle(sidecar, flavor_of(sidecar))
+    except LenetTrtError as error:
+        reason = str(error)
+    if reason is None:
+        return _tensorrt(path, sidecar)
+    return _from_onnx(_built_from(path, sidecar), runtime, f"{beside}, since the engine does not run here ({reason})")
+
+
+def _built_from(engine: Path, sidecar: Sidecar) -> Path:
+    onnx = engine.with_name(sidecar.onnx.name)
+    if not onnx.is_file() or sha256_file(onnx) != sidecar.onnx.sha256:
+        raise LenetTrtError(
+            f"{engine} cannot run here, and {onnx}, which it was built from, is missing or was changed: "
+            "build it again with --force"
+        )
+    return onnx
+
+
+def _tensorrt(path: Path, sidecar: Sidecar | None) -> Network:
+    from lenet_trt.runtimes.network import Network
+    from lenet_trt.runtimes.tensorrt import TensorRt
+
+    why = "it is an engine, and its sidecar vouches for it" if sidecar else "it is an engine, and it was trusted"
+    return Network(TensorRt(path, sidecar), why)
+
+
+def _from_onnx(path: Path, runtime: str, note: str) -> Network:
+    """Try the runtimes in order; what is not taken leaves its reason."""
+    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.runtimes.network import Network
+
+    model = load_model(path)
+    passed_over = []
+    for name, why in _candidates(runtime):
+        try:
+            found = Network(_make(name, model), why)
+        except LenetTrtError as error:
+            if runtime not in ("auto", "ort") or name == "ort-cpu":
+                raise
+            passed_over.append(f"{'graph' if name == 'graph' else 'ort on the GPU'} cannot ({error})")
+            continue
+        # The note of an engine says it already when there is no GPU.
+        reasons = (note, why, *passed_over) if why not in note else (note, *passed_over)
+        found.reason = "; ".join(filter(None, reasons))
+        return found
+    raise AssertionError("ort-cpu is always a candidate of auto")
+
+
+def _candidates(runtime: str) -> Iterator[tuple[str, str]]:
+    from lenet_trt.runtimes.ort import has_cuda
+
+    if runtime not in ("auto", "ort"):
+        yield runtime, "asked for"
+        return
+    gpu = bool(gpus().devices)
+    if runtime == "auto" and gpu:
+        yield "graph", "there is a CUDA GPU"
+    if gpu and has_cuda():
+        yield "ort-cuda", "there is a CUDA GPU, and ONNX Runtime has its provider"
+    yield "ort-cpu", f"there is no GPU: {gpus().problem}" if not gpu else "ONNX Runtime has no CUDA provider"
+
+
+def _make(name: str, model: Any) -> Any:
+    if name == "graph":
+        from lenet_trt.runtimes.graph.runtime import GraphRuntime
+
+        return GraphRuntime(model)
+    from lenet_trt.runtimes import ort
+
+    return ort.OrtCuda(model) if name == "ort-cuda" else ort.OrtCpu(model)

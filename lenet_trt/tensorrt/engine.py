@@ -1,0 +1,214 @@
+"""One ONNX model in, one serialized TensorRT engine out; the same code for both flavors."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tqdm import tqdm
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import write_atomic
+from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.profiles import Profile
+from lenet_trt.tensorrt.flavors import Flavor
+from lenet_trt.tensorrt.routes import ahead_of_time, plugin_v3
+
+VERBOSITIES = ("layer_names_only", "detailed", "none")
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What the builder is told besides the model; None leaves TensorRT's default.
+
+    ``workspace_mib`` bounds scratch memory; ``timing_cache`` is a file that is read if it is there and written after;
+    ``profiling_verbosity`` decides how much of a layer the engine inspector and ``trtexec`` can tell later.
+    """
+
+    optimization_level: int | None = None
+    workspace_mib: int | None = None
+    timing_cache: Path | None = None
+    profiling_verbosity: str = "detailed"
+
+
+def engine_from_onnx(
+    model: bytes,
+    flavor: Flavor,
+    *,
+    profiles: Mapping[str, Profile],
+    targets: Sequence[str] = (),
+    options: BuildOptions | None = None,
+    plugins: Sequence[str] = (),
+    plugin_route: str = "python",
+    progress: bool = False,
+) -> bytes:
+    """Build an engine and return its bytes.
+
+    ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the kernel of each
+    plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``plugin_route`` is how they get
+    in (``Flavor.plugin_routes``).
+
+    Raises:
+        LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
+        KeyboardInterrupt: Ctrl-C, at the builder's next step.
+    """
+    options = options or BuildOptions()
+    trt = flavor.trt
+    log = error_log(trt)
+    builder = trt.Builder(log)
+    network = builder.create_network(_network_flags(trt, plugin_route))
+    parser = trt.OnnxParser(network, log)
+    route = ahead_of_time if plugin_route == "ahead-of-time" else plugin_v3
+    route.register(trt, [kernel(name) for name in dict.fromkeys(plugins)])
+    with plugin_v3.reporting():
+        parsed = parser.parse(model)
+    if not parsed:
+        raise LenetTrtError(_parse_failure(flavor, parser))
+    _check_plugins(trt, network, plugins)
+
+    config = builder.create_builder_config()
+    _add_profiles(builder, config, profiles)
+    _set_targets(trt, config, targets)
+    cache = _set_options(trt, config, options)
+    with plugin_v3.reporting(), _monitored(trt, config, progress) as interrupted:
+        plan = builder.build_serialized_network(network, config)
+    if interrupted():
+        raise KeyboardInterrupt
+    if plan is None:
+        said = "; ".join(dict.fromkeys(log.errors)) or "it gave no reason"
+        raise LenetTrtError(f"{flavor.product} could not build this model: {said}")
+    if cache is not None and options.timing_cache is not None:
+        write_atomic(options.timing_cache, bytes(cache.serialize()))
+    return bytes(plan)
+
+
+def error_log(trt: Any) -> Any:
+    """A logger that keeps errors for our own message and shows warnings."""
+
+    class ErrorLog(trt.ILogger):
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.errors: list[str] = []
+
+        def log(self, severity: Any, msg: str) -> None:
+            if severity in (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR):
+                self.errors.append(msg.strip())
+            elif severity == trt.ILogger.Severity.WARNING:
+                tqdm.write(f"TensorRT warns: {msg}", file=sys.stderr)
+
+    return ErrorLog()
+
+
+def _network_flags(trt: Any, plugin_route: str) -> int:
+    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+    if plugin_route == "ahead-of-time":
+        flags |= 1 << int(trt.NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS)
+    return flags
+
+
+def _parse_failure(flavor: Flavor, parser: Any) -> str:
+    """Say which node TensorRT's parser stopped at and why, in its words and ours."""
+    parts = []
+    for index in range(parser.num_errors):
+        error = parser.get_error(index)
+        operator, name = error.node_operator(), error.node_name()
+        where = f"{operator} node {name!r}: " if operator else ""
+        if "Plugin not found" in error.desc():
+            parts.append(
+                f"{where}neither TensorRT nor a registered plugin knows the operator {operator}: rewrite that node, "
+                "or write a plugin for it (docs/write-a-plugin.md)"
+            )
+        else:
+            parts.append(f"{where}{error.desc()}")
+    return f"{flavor.product} cannot read this model: " + "; ".join(parts or ["its parser gave no reason"])
+
+
+def _check_plugins(trt: Any, network: Any, wanted: Sequence[str]) -> None:
+    """Prove that each plugin that the model asks for is a plugin layer of the network."""
+    layers = (network.get_layer(index) for index in range(network.num_layers))
+    found = sum(layer.type == trt.LayerType.PLUGIN_V3 for layer in layers)
+    if found != len(wanted):
+        raise LenetTrtError(
+            f"the model has {len(wanted)} plugin nodes ({', '.join(wanted) or 'none'}) and TensorRT made "
+            f"{found} plugin layers: the others became ordinary operators. Is every plugin registered?"
+        )
+
+
+def _add_profiles(builder: Any, config: Any, profiles: Mapping[str, Profile]) -> None:
+    if not profiles:
+        return
+    profile = builder.create_optimization_profile()
+    for name, shapes in profiles.items():
+        profile.set_shape(name, shapes.min, shapes.opt, shapes.max)
+    config.add_optimization_profile(profile)
+
+
+def _set_targets(trt: Any, config: Any, targets: Sequence[str]) -> None:
+    if not targets or not hasattr(config, "num_compute_capabilities"):
+        return
+    config.num_compute_capabilities = len(targets)
+    for index, sm in enumerate(targets):
+        config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{sm.replace('.', '')}"), index)
+
+
+def _set_options(trt: Any, config: Any, options: BuildOptions) -> Any:
+    """Apply the options; return the timing cache in use, or None."""
+    config.profiling_verbosity = getattr(trt.ProfilingVerbosity, options.profiling_verbosity.upper())
+    if options.optimization_level is not None:
+        config.builder_optimization_level = options.optimization_level
+    if options.workspace_mib is not None:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace_mib << 20)
+    if options.timing_cache is None:
+        return None
+    path = options.timing_cache
+    cache = config.create_timing_cache(path.read_bytes() if path.exists() else b"")
+    if cache is None or not config.set_timing_cache(cache, False):
+        raise LenetTrtError(f"{path} is not a timing cache of this TensorRT and GPU: delete it, or name another")
+    return cache
+
+
+@contextmanager
+def _monitored(trt: Any, config: Any, progress: bool) -> Iterator[Callable[[], bool]]:
+    """Show TensorRT's own progress on stderr, and let Ctrl-C stop it at its next step.
+
+    Yields a function that tells whether Ctrl-C came. TensorRT runs in C++, where a Python exception cannot pass, so
+    the signal only sets a mark that the monitor answers with.
+    """
+    stopped = threading.Event()
+    bar = tqdm(desc="Building engine", unit="step", file=sys.stderr, disable=not progress, leave=False)
+
+    class Monitor(trt.IProgressMonitor):
+        def __init__(self) -> None:
+            trt.IProgressMonitor.__init__(self)
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+            bar.total = (bar.total or 0) + num_steps
+            bar.set_description(phase_name, refresh=False)
+
+        def phase_finish(self, phase_name: str) -> None:
+            bar.refresh()
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            bar.update()
+            return not stopped.is_set()
+
+    def mark(number: int, frame: FrameType | None) -> None:
+        stopped.set()
+
+    in_main = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGINT, mark) if in_main else None
+    monitor = Monitor()  # TensorRT keeps no reference of its own
+    config.progress_monitor = monitor
+    try:
+        yield stopped.is_set
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, previous)
+        bar.close()

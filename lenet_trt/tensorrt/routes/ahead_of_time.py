@@ -1,0 +1,268 @@
+"""The quickly deployable plugin, ahead of time: PTX inside the engine, which then runs under ``trtexec --loadEngine``.
+
+For full TensorRT (>= 10.9; TensorRT-RTX has no ``tensorrt.plugin``). Everything TensorRT asks for is derived from the
+declaration; each variant that fits every batch size of the profile is a tactic, and the builder times them. A fused
+ONNX file is imported as it is: its nodes carry the namespace, and attribute by attribute the kernel's choices.
+
+What is verified: against the real ``tensorrt.plugin`` 11.4, registration is accepted and the types, PTX and symbolic
+launch that it gets are right (tests/tensorrt/routes). Building and running such an engine is not: it needs TensorRT's
+own libraries and a GPU. PTX that NVRTC 13.0 writes needs a driver for CUDA 13.
+
+Source: tensorrt.plugin of the 11.4.0.106 bindings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from lenet_trt.cuda.compile import architectures, compile_variant
+from lenet_trt.cuda.driver import Context, current_context
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
+from lenet_trt.kernel.pattern import DOMAIN
+
+# What tensorrt.plugin calls the types that it does not call by their name in trt.DataType.
+_TYPE_NAMES = {
+    "float32": "FP32",
+    "float16": "FP16",
+    "bfloat16": "BF16",
+    "int8": "INT8",
+    "uint8": "UINT8",
+    "int32": "INT32",
+}
+_DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
+# tensorrt.plugin gives every plugin this version, so a node with another one would not find it.
+_VERSION = "1"
+
+_registered: dict[str, tuple[Kernel, Context]] = {}
+
+
+def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *, lazy: bool = False) -> tuple[str, ...]:
+    """Register the kernels as ``lenet_trt::<name>`` with an ahead-of-time implementation for one GPU.
+
+    ``trt`` is TensorRT's module; ``gpu`` is what the engine is built for (None: the GPU in use). ``lazy`` leaves the
+    creator itself to the first use through ``tensorrt.plugin.op``; the ONNX parser needs it registered.
+    Again for the same kernel and GPU does nothing.
+
+    Raises:
+        LenetTrtError: this TensorRT has no ``tensorrt.plugin`` with ``aot_impl``; a kernel's version is not "1"; or
+            the name is registered already, for another kernel or GPU.
+    """
+    plugin: Any = None
+    with contextlib.suppress(ImportError):  # answered below
+        plugin = importlib.import_module(f"{trt.__name__}.plugin")
+    if not hasattr(plugin, "aot_impl"):
+        raise LenetTrtError(
+            f"{trt.__name__} {getattr(trt, '__version__', '')} has no ahead-of-time plugins: TensorRT 10.9 or newer "
+            "has (TensorRT-RTX has not); use the route plugin_v3"
+        )
+    gpu = gpu or current_context()
+    names = []
+    for kernel in kernels:
+        names.append(kernel.name)
+        if kernel.name in _registered:
+            _check_same(kernel, gpu)
+            continue
+        if kernel.version != _VERSION:
+            raise LenetTrtError(
+                f"{kernel.name} has version {kernel.version}; ahead-of-time plugins can only have version {_VERSION}: "
+                "use the route plugin_v3"
+            )
+        described = _Described(trt, plugin, kernel, gpu)
+        identity = f"{DOMAIN}::{kernel.name}"
+        plugin.register(identity, lazy_register=lazy)(described.register)
+        plugin.autotune(identity)(described.autotune)
+        plugin.aot_impl(identity)(described.aot_impl)
+        _registered[kernel.name] = (kernel, gpu)
+    return tuple(names)
+
+
+def _check_same(kernel: Kernel, gpu: Context) -> None:
+    old, old_gpu = _registered[kernel.name]
+    if old is not kernel or (old_gpu.sm, old_gpu.sizes) != (gpu.sm, gpu.sizes):
+        raise LenetTrtError(
+            f"{DOMAIN}::{kernel.name} is registered for a GPU of sm_{old_gpu.sm} in this process already; "
+            "build for another GPU or another kernel of that name in a new process"
+        )
+
+
+class _Described:
+    """The three functions that tensorrt.plugin wants of a plugin."""
+
+    def __init__(self, trt: Any, plugin: Any, kernel: Kernel, gpu: Context) -> None:
+        self.kernel = kernel
+        self._plugin = plugin
+        self._gpu = gpu
+        self._data_types = {
+            element: getattr(trt.DataType, _DATA_TYPES.get(element, name)) for element, name in _TYPE_NAMES.items()
+        }
+        self._elements = {data_type: element for element, data_type in self._data_types.items()}
+        tensor, one = plugin.TensorDesc, len(kernel.outputs) == 1
+        outputs = tuple.__class_getitem__((tensor,) * len(kernel.outputs))
+        inputs = [(entry.name, tensor) for entry in kernel.inputs]
+        attributes = [(attribute.name, int) for attribute in kernel.attributes]
+        code = tuple[str | bytes, str | bytes, plugin.KernelLaunchParams, plugin.SymIntExprs]
+        rest = [("outputs", outputs)]
+        self.register = _signed(self._register, [*inputs, *attributes], tensor if one else outputs)
+        self.autotune = _signed(self._autotune, [*inputs, *attributes, *rest], list[plugin.AutoTuneCombination])
+        self.aot_impl = _signed(self._aot_impl, [*inputs, *attributes, *rest, ("tactic", int)], code)
+
+    def _register(self, *given: Any, **attributes: Any) -> Any:
+        """Describe the outputs: shapes as expressions of the inputs' sizes, types by those of the inputs."""
+        inputs = given[: len(self.kernel.inputs)]
+        elements = self._types(inputs)
+        algebra = self._algebra(inputs, self._plugin.ShapeExpr)
+        outputs = tuple(
+            self._plugin.from_shape_expr(
+                tuple(as_dim(size).fold(algebra) for size in tensor.shape),
+                self._data_types[elements.get(tensor.dtype, tensor.dtype)],
+            )
+            for tensor in self.kernel.outputs
+        )
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _autotune(self, *given: Any) -> Any:
+        """Offer the types that the network has, dense layouts, and the variants that fit the whole profile."""
+        inputs = given[: len(self.kernel.inputs)]
+        specialized = self._specialized(inputs, given[len(inputs) : -1])
+        shapes = [tuple(entry.shape) for entry in inputs]
+        bounds = [shapes]
+        if any(entry.shape.is_dynamic for entry in inputs):
+            dynamic = [entry.shape.is_dynamic for entry in inputs]
+            bounds = [
+                [
+                    tuple(getattr(e.shape, bound)) if is_open else tuple(e.shape)
+                    for e, is_open in zip(inputs, dynamic, strict=True)
+                ]
+                for bound in ("min", "max")
+            ]
+        axes = [self._axis_values(bound, specialized) for bound in bounds]
+        tactics = [
+            index
+            for index, variant in enumerate(self.kernel.variants, 1)
+            if variant.supports(self._gpu.sm, specialized.types) and _fits(variant.when, axes, specialized)
+        ]
+        resolved = [specialized.types.resolve(t.dtype) for t in (*self.kernel.inputs, *self.kernel.outputs)]
+        types = ", ".join(_TYPE_NAMES[element] for element in resolved)
+        return [self._plugin.AutoTuneCombination(types, "LINEAR", tactics)]
+
+    def _aot_impl(self, *given: Any) -> Any:
+        """Give the kernel's name and PTX, its symbolic launch, and the integers between inputs and outputs."""
+        tactic = given[-1]
+        inputs = given[: len(self.kernel.inputs)]
+        specialized = self._specialized(inputs, given[len(inputs) : -2])
+        variant = self._variant(tactic, specialized)
+        module = compile_variant(specialized, variant, _ptx_target(self._gpu.sm))
+        launch = specialized.launch(variant).substitute(self._gpu.sizes)
+        algebra = self._algebra(inputs, self._plugin.ShapeExpr)
+        grid = [as_dim(size).fold(algebra) for size in launch.grid]
+        shared_bytes = as_dim(launch.shared_bytes).fold(algebra)
+        parameters = self._plugin.KernelLaunchParams(*grid, *launch.block, shared_bytes)
+        extras = self._plugin.SymIntExprs(len(launch.extras))
+        for index, size in enumerate(launch.extras):
+            extras[index] = self._plugin.SymInt32(as_dim(size).fold(algebra))
+        return module.entry, module.image.rstrip(b"\0").decode(), parameters, extras
+
+    def _variant(self, tactic: int, specialized: Specialized) -> Variant:
+        if tactic > 0:
+            return self.kernel.variants[tactic - 1]
+        for variant in self.kernel.variants_for(self._gpu.sm, specialized.types):
+            if variant.when is None:
+                return variant
+        raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._gpu.sm}")
+
+    def _types(self, inputs: Sequence[Any]) -> Mapping[str, str]:
+        """The type variables' values for these inputs."""
+        seen = [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
+        for types in self.kernel.types:
+            if seen == [types.resolve(tensor.dtype) for tensor in self.kernel.inputs]:
+                return types.variables
+        offered = "; ".join(
+            ", ".join(types.resolve(t.dtype) for t in self.kernel.inputs) for types in self.kernel.types
+        )
+        raise LenetTrtError(f"{self.kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
+
+    def _specialized(self, inputs: Sequence[Any], numbers: Sequence[int]) -> Specialized:
+        shapes = [tuple(_constant(size) for size in entry.shape_expr) for entry in inputs]
+        dtypes = [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
+        attributes = {
+            attribute.name: next(c for c in attribute.choices if attribute.macro_value(c) == int(number))
+            for attribute, number in zip(self.kernel.attributes, numbers, strict=True)
+        }
+        return self.kernel.specialize(shapes, dtypes, attributes)
+
+    def _axis_values(self, shapes: Sequence[Shape], specialized: Specialized) -> dict[str, int]:
+        values = dict(specialized.known_sizes)
+        for tensor, shape in zip(self.kernel.inputs, shapes, strict=True):
+            for name, index in _own_axes(tensor):
+                values[name] = int(shape[index])
+        return values
+
+    def _algebra(self, inputs: Sequence[Any], constant: Callable[[int], Any]) -> Algebra[Any]:
+        sizes: dict[str, Any] = {}
+        for tensor, entry in zip(self.kernel.inputs, inputs, strict=True):
+            for name, index in _own_axes(tensor):
+                sizes.setdefault(name, entry.shape_expr[index])
+        return Algebra(
+            constant=constant,
+            axis=sizes.__getitem__,
+            operations={
+                "add": lambda a, b: a + b,
+                "subtract": lambda a, b: a - b,
+                "multiply": lambda a, b: a * b,
+                "floor_divide": lambda a, b: a // b,
+                "ceil_divide": self._plugin.cdiv,
+                "minimum": self._plugin.min,
+                "maximum": self._plugin.max,
+            },
+        )
+
+
+def _own_axes(tensor: Tensor) -> list[tuple[str, int]]:
+    """The axes that are a size of the tensor by themselves, and which."""
+    return [(size.name, index) for index, size in enumerate(tensor.shape) if isinstance(size, AxisValue)]
+
+
+def _constant(size: Any) -> int:
+    return int(size.constant_value()) if not size.is_fake and size.is_constant else UNKNOWN
+
+
+def _fits(when: Condition | None, bounds: Sequence[Mapping[str, int]], specialized: Specialized) -> bool:
+    """Whether a condition holds for every size between the bounds."""
+    if when is None:
+        return True
+    fixed = {**specialized.known_sizes}
+    part: Condition | None = when
+    while part is not None:
+        # Between two bounds only an inequality can be told from its ends: sizes are monotone in the axes.
+        open_axes = (part.left.axes | part.right.axes) - fixed.keys()
+        if open_axes and len(bounds) > 1 and part.relation not in ("<=", "<"):
+            return False
+        part = part.also
+    return all(when.evaluate({**fixed, **axes}) for axes in bounds)
+
+
+def _ptx_target(sm: int) -> str:
+    """PTX for the architecture, or for the newest older one that the compiler here knows."""
+    known = [each for each in architectures() if each <= sm]
+    if not known:
+        raise LenetTrtError(f"sm_{sm} is older than every architecture that the compiler here knows")
+    return f"compute_{max(known)}"
+
+
+def _signed(function: Callable[..., Any], parameters: Sequence[tuple[str, Any]], returns: Any) -> Callable[..., Any]:
+    """Give a function the signature that tensorrt.plugin reads its schema from."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return function(*arguments, *named.values())
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    entries = [inspect.Parameter(name, kind, annotation=annotation) for name, annotation in parameters]
+    call.__signature__ = inspect.Signature(entries, return_annotation=returns)  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,89 @@
+"""What people are told of an engine, in a few lines; `build` and `inspect` print the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.tensorrt.flavors import PRODUCTS
+from lenet_trt.tensorrt.sidecar import Sidecar, sidecar_path
+
+
+def table(rows: Sequence[tuple[str, str]]) -> str:
+    """Lay out label and value in two columns."""
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {value}".rstrip() for label, value in rows)
+
+
+def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
+    """Describe an engine from its sidecar."""
+    inputs = sidecar.inputs
+    rows = [
+        ("engine", f"{engine}  ({sidecar.engine.size_bytes:,} bytes)"),
+        ("sidecar", str(sidecar_path(engine))),
+        ("model", f"{engine.with_name(sidecar.onnx.name)}  from {sidecar.origin}"),
+        ("built by", f"{PRODUCTS[inputs['flavor']]} {inputs['flavor_version']}"),
+        ("runs on", runs_on(inputs)),
+        ("precision", inputs["precision"] or "as the model has it"),
+    ]
+    rows += [("plugin", _plugin_text(entry)) for entry in sidecar.plugins]
+    rows += [(tensor["io"], tensor_text(name, tensor)) for name, tensor in sidecar.tensors.items()]
+    return [*rows, ("accuracy", accuracy_text(sidecar.evaluation))]
+
+
+def _plugin_text(entry: Mapping[str, Any]) -> str:
+    text = f"{entry['node']}: {entry['kernel']}"
+    return f"{text} ({entry['types']}) replaces {', '.join(entry['replaced'])}" if entry["replaced"] else text
+
+
+def runs_on(inputs: Mapping[str, Any]) -> str:
+    """For which GPUs the engine is."""
+    if inputs["gpu"] is not None:
+        return f"{inputs['gpu']}, where it was built"
+    if inputs["targets"]:
+        return f"GPUs of compute capability {', '.join(inputs['targets'])}"
+    return "GPUs of compute capability 8.0 and later (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5)"
+
+
+def tensor_text(name: str, tensor: Mapping[str, Any]) -> str:
+    """One input or output with its type, axes and profile."""
+    text = f"{name} {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]"
+    if "profile" in tensor:
+        low, usual, high = ("x".join(map(str, tensor["profile"][kind])) for kind in ("min", "opt", "max"))
+        text += f", from {low} to {high}, tuned for {usual}"
+    return text
+
+
+def accuracy_text(evaluation: Mapping[str, Any]) -> str:
+    """How right the model is, and who says so."""
+    if evaluation["problem"] is not None:
+        return f"not measured: {evaluation['problem']}"
+    difference = f"outputs differ from the model given by {evaluation['difference']:.1e} in norm"
+    if evaluation["correct"] is None:
+        return f"{difference} ({evaluation['method']}; random inputs)"
+    share = 100 * evaluation["correct"] / evaluation["total"]
+    text = f"{share:.2f}% of {evaluation['total']:,} MNIST test images"
+    if evaluation["difference"]:
+        before = 100 * evaluation["correct_before"] / evaluation["total"]
+        text += f" ({before:.2f}% before conversion; {difference})"
+    return f"{text}; {evaluation['method']}"
+
+
+def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
+    """What to type after a build."""
+    file = shlex.quote(str(engine))
+    shapes = ",".join(
+        f"{name}:{'x'.join(map(str, tensor['profile']['opt']))}"
+        for name, tensor in sidecar.tensors.items()
+        if "profile" in tensor
+    )
+    if any(entry["route"] == "python" for entry in sidecar.plugins):
+        return [
+            f"lenet-trt run {file}",
+            "load it from Python, with its plugins registered first: docs/plugins.md",
+        ]
+    tool = "tensorrt_rtx" if sidecar.inputs["flavor"] == "rtx" else "trtexec"
+    run = f"{tool} --loadEngine={file}" + (f" --shapes={shapes}" if shapes else "")
+    return [f"lenet-trt run {file}", f"{run}   # on one of those GPUs"]

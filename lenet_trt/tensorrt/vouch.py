@@ -1,0 +1,63 @@
+"""Is an engine what its sidecar says, and does it run here? Asked before anything of it is deserialized."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
+from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
+from lenet_trt.tensorrt.summary import runs_on
+
+
+def vouched(engine: Path) -> Sidecar:
+    """The sidecar of an engine, after checking that it speaks of these very bytes.
+
+    Raises:
+        LenetTrtError: no sidecar, one of another engine, or the engine was changed.
+    """
+    if not engine.is_file():
+        raise LenetTrtError(f"{engine} does not exist, or is not a file")
+    sidecar = read_sidecar(sidecar_path(engine))
+    if sidecar.engine.name != engine.name:
+        raise LenetTrtError(f"{sidecar_path(engine)} describes {sidecar.engine.name}, not {engine.name}")
+    if (difference := sidecar.mismatch(engine.parent)) is not None:
+        raise LenetTrtError(f"{difference}: the engine was changed or replaced; build it again with --force")
+    return sidecar
+
+
+def obstacle(sidecar: Sidecar, flavor: Flavor) -> str | None:
+    """Why the engine cannot run here with this flavor; None when it can."""
+    built = sidecar.inputs["flavor_version"]
+    if flavor.name != sidecar.inputs["flavor"]:
+        return f"the engine was built by {sidecar.inputs['flavor']} and {flavor.product} was taken"
+    if flavor.version != built:
+        return f"the engine was built by version {built} and {flavor.product} is installed: build it again"
+    gpu = first_gpu()
+    if gpu is None:
+        return f"there is no GPU: {gpus().problem}"
+    return gpu_obstacle(sidecar, flavor, gpu)
+
+
+def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
+    """Why the engine is not for this GPU; None when it is."""
+    inputs = sidecar.inputs
+    if not flavor.supports(gpu):
+        advice = f"{INSTALL['tensorrt']}, then build with --flavor tensorrt"
+    elif inputs["gpu"] is not None and inputs["gpu"] != f"{gpu.name} ({gpu.sm})":
+        advice = "build it again here"
+    elif gpu.sm not in (inputs["targets"] or flavor.portable_sms()):
+        advice = f"build it with --sm {gpu.sm}"
+    else:
+        return None
+    return f"the engine is for {runs_on(inputs)}, not for the GPU here, {gpu.name} ({gpu.sm}): {advice}"
+
+
+def flavor_of(sidecar: Sidecar) -> Flavor:
+    """The flavor that built the engine.
+
+    Raises:
+        LenetTrtError: it is not installed.
+    """
+    return select(sidecar.inputs["flavor"])

@@ -1,0 +1,1 @@
+"""What ran and when: timelines, the readers of traces, the ledger of the time, and findings."""

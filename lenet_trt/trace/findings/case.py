@@ -1,0 +1,154 @@
+"""What a kind of finding looks at, and the microseconds that it can claim."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.trace.ledger import slicer_of
+from lenet_trt.trace.timeline import Activity, Iteration
+
+if TYPE_CHECKING:
+    from lenet_trt.floors.floor import Ceilings
+    from lenet_trt.floors.work import NodeWork
+    from lenet_trt.trace.accounting.slices import Slice
+    from lenet_trt.trace.ledger import Ledger, Row
+    from lenet_trt.trace.timeline import Timeline
+
+# Less than this is no finding: a clock's doubt, and a share that no one would work for.
+_LEAST_US = 1.0
+_LEAST_SHARE = 0.02
+# What a launch is taken to cost where no ceilings say; measured ones are 2 to 3 us.
+_USUAL_LAUNCH_US = 2.5
+# A kernel is small when it takes no longer than so many launches.
+_SMALL_LAUNCHES = 4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that costs time: which node (None: the whole), how much could be won back, why one can say so."""
+
+    kind: str
+    title: str
+    node: str | None
+    recoverable_us: float
+    evidence: tuple[str, ...]
+    advice: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {**asdict(self), "evidence": list(self.evidence)}
+
+
+class Case:
+    """A timeline with its ledger, and what of the ledger no finding has claimed yet."""
+
+    def __init__(
+        self, timeline: Timeline, ledger: Ledger, nodes: tuple[NodeWork, ...], ceilings: Ceilings | None
+    ) -> None:
+        self.timeline, self.ledger, self.nodes, self.ceilings = timeline, ledger, nodes, ceilings
+        self.slicer = slicer_of(timeline, nodes)
+        self._left: dict[tuple[str, str | None], float] = {
+            (term, row.node): getattr(row.terms, term)
+            for row in ledger.rows
+            for term in ("inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us")
+        }
+
+    @cached_property
+    def used(self) -> list[Iteration]:
+        """The inferences that the ledger tells of."""
+        wanted = set(self.ledger.used)
+        found = [entry for entry in self.timeline.iterations if entry.index in wanted and entry.end_us > entry.start_us]
+        if found:
+            return found
+        times = [at for entry in self.timeline.activities for at in (entry.start_us, entry.end_us)]
+        times += [at for entry in self.timeline.api_calls for at in (entry.start_us, entry.end_us)]
+        return [Iteration(0, min(times), max(times))]
+
+    @cached_property
+    def slices(self) -> list[list[Slice]]:
+        """The slices of each of them."""
+        return [self.slicer.slices(iteration) for iteration in self.used]
+
+    @cached_property
+    def activities(self) -> list[list[Activity]]:
+        """What ran for each of them, in order."""
+        return [self.slicer.activities(iteration) for iteration in self.used]
+
+    @cached_property
+    def exposed(self) -> list[dict[int, float]]:
+        """For each of them, how long each activity (by ``id``) ran with nothing before it in rank: what it costs."""
+        result = []
+        for parts in self.slices:
+            times: dict[int, float] = defaultdict(float)
+            for part in parts:
+                if part.use in ("kernel", "copy"):
+                    times[id(part.activity)] += part.us
+            result.append(times)
+        return result
+
+    @property
+    def launch_us(self) -> float:
+        """What a launch costs at least."""
+        measured = self.ceilings.launch_us if self.ceilings else 0.0  # a data sheet does not say
+        return measured or _USUAL_LAUNCH_US
+
+    @property
+    def small_us(self) -> float:
+        """A kernel that takes no longer is small: its time is mostly its launch and the way to memory and back."""
+        return _SMALL_LAUNCHES * self.launch_us
+
+    @property
+    def sm(self) -> int | None:
+        """The GPU's architecture, 90 for compute capability 9.0."""
+        if self.ceilings is not None and self.ceilings.sm:
+            return self.ceilings.sm
+        seen = self.timeline.environment.get("sm")
+        if isinstance(seen, int):
+            return seen
+        major, _, minor = str(self.timeline.environment.get("compute_capability", "")).partition(".")
+        return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None
+
+    def notable(self, us: float, share: float = _LEAST_SHARE) -> bool:
+        """Whether it is worth telling: at least a microsecond, and a fiftieth (or ``share``) of the inference."""
+        return us >= max(_LEAST_US, share * self.ledger.end_to_end_us)
+
+    def members(self, row: Row) -> list[NodeWork]:
+        """The model's nodes in a row; all of them where the trace names none."""
+        if row.node is None:
+            return list(self.nodes)
+        return [entry for entry in self.nodes if entry.node in row.nodes]
+
+    def left(self, term: str, node: str | None) -> float:
+        """What of a row's term nobody has claimed."""
+        return self._left.get((term, node), 0.0)
+
+    def left_in_all(self, term: str) -> float:
+        """The same over all rows."""
+        return sum(value for (name, _), value in self._left.items() if name == term)
+
+    def claim(self, term: str, wanted: Mapping[str | None, float]) -> float:
+        """Take so much of the term from each row, as far as it is left; returns what that is in all."""
+        taken = 0.0
+        for node, us in wanted.items():
+            got = min(max(us, 0.0), self.left(term, node))
+            self._left[(term, node)] = self.left(term, node) - got
+            taken += got
+        return taken
+
+    def claim_if_notable(self, term: str, wanted: Mapping[str | None, float]) -> float:
+        """Take it where it is worth telling; returns 0 where it is not, or too little of it is left."""
+        if not self.notable(sum(wanted.values())):
+            return 0.0
+        taken = self.claim(term, wanted)
+        return taken if self.notable(taken) else 0.0
+
+    def claim_share(self, term: str, us: float) -> float:
+        """Take so much of the term, from all rows in the ratio of what is left in them."""
+        everything = self.left_in_all(term)
+        share = min(us / everything, 1.0) if everything > 0 else 0.0
+        nodes: Sequence[str | None] = [node for name, node in self._left if name == term]
+        return self.claim(term, {node: share * self.left(term, node) for node in nodes})

@@ -1,0 +1,140 @@
+"""Traces that anybody made, as timelines: Nsight Systems, trtexec, tensorrt_rtx, and our own timeline.json."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.trace.readers import nsys, trtexec, trtexec_exports
+from lenet_trt.trace.readers.database import MAGIC
+from lenet_trt.trace.readers.nsys_tool import exported
+from lenet_trt.trace.timeline import Timeline, load
+
+WANTED = (
+    "wanted a report of Nsight Systems (.nsys-rep, or its .sqlite export), a file of trtexec (--exportProfile, "
+    "--exportLayerInfo, --exportTimes), or a timeline.json of lenet-trt profile"
+)
+_GZIP = b"\x1f\x8b"
+_SUFFIXES = (".nsys-rep", ".qdrep")
+_REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
+# A JSON file of this size is no timeline and no export of trtexec; it would not fit into memory either.
+_LARGEST_JSON = 2 << 30
+
+
+def timeline_from(path: Path | str, *more: Path | str, model: str | None = None) -> Timeline:
+    """Read a trace, whichever tool made it; what it is is seen from its content, not from its name.
+
+    ``more`` are further files of trtexec about the same engine: its exports are one file each. ``model`` names the
+    network in the timeline. A file that was compressed with gzip is read too.
+
+    Raises:
+        LenetTrtError: it is empty, damaged, cut off, of an unknown kind or version; says which and what was wanted.
+    """
+    paths = [Path(path), *map(Path, more)]
+    found = _exports(paths) if len(paths) > 1 else _one(paths[0])
+    return found if model is None else replace(found, model=model)
+
+
+def _one(path: Path) -> Timeline:
+    start = _start(path)
+    if start.startswith(MAGIC):
+        return nsys.read(path)
+    if start.startswith(_GZIP):
+        return _unpacked(path)
+    if _is_report(path, start):
+        with exported(path) as sqlite:
+            return nsys.read(sqlite)
+    if path.suffix == ".qdstrm":
+        raise LenetTrtError(
+            f"{path} is what nsys recorded before it made a report of it: run QdstrmImporter -i {path}, which comes "
+            "with Nsight Systems, and give the .nsys-rep"
+        )
+    if _is_json(start):
+        text = _text(path)
+        if _is_timeline(text):
+            return load(path)
+        return _exports([path])
+    raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
+
+
+def _exports(paths: list[Path]) -> Timeline:
+    kinds: dict[str, Path] = {}
+    parts = []
+    for path in paths:
+        start = _start(path)
+        if not _is_json(start):
+            raise LenetTrtError(f"{path} is no export of trtexec; several files are read together only when all are")
+        found = trtexec_exports.read(_text(path), str(path))
+        if found is None:
+            raise LenetTrtError(f"{path} is JSON, but no trace that is known here: {WANTED}")
+        kind, part = found
+        if kind in kinds:
+            raise LenetTrtError(f"{path} and {kinds[kind]} are both of --export{_FLAGS[kind]}: give those of one run")
+        kinds[kind] = path
+        parts.append(part)
+    return trtexec.timeline(parts)
+
+
+_FLAGS = {"profile": "Profile", "layers": "LayerInfo", "times": "Times"}
+
+
+def _unpacked(path: Path) -> Timeline:
+    """Read a compressed trace by way of a temporary file."""
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-trace-") as folder:
+        inner = Path(folder) / path.name.removesuffix(".gz")
+        try:
+            with gzip.open(path) as packed, open(inner, "wb") as file:
+                while block := packed.read(1 << 20):
+                    file.write(block)
+        except (OSError, EOFError) as error:
+            raise LenetTrtError(f"{path} cannot be unpacked ({error}): it is damaged or was cut off") from error
+        try:
+            return _one(inner)
+        except LenetTrtError as error:
+            raise LenetTrtError(str(error).replace(str(inner), str(path))) from error
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            start = file.read(4096)
+    except FileNotFoundError:
+        raise LenetTrtError(f"{path} does not exist") from None
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not start:
+        raise LenetTrtError(f"{path} is empty: {WANTED}")
+    return start
+
+
+def _is_report(path: Path, start: bytes) -> bool:
+    return start.startswith(_REPORT_MAGIC) or path.suffix in _SUFFIXES
+
+
+def _is_json(start: bytes) -> bool:
+    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
+def _text(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size > _LARGEST_JSON:
+            raise LenetTrtError(f"{path} has {size} bytes, too many for a JSON file: {WANTED}")
+        return path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _is_timeline(text: str) -> bool:
+    """Whether it is ours: it says so itself, and damage further on is for its reader to report."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return '"schema"' in text[:64]
+    return isinstance(data, dict) and "schema" in data

@@ -1,0 +1,193 @@
+"""What trtexec and tensorrt_rtx export: --exportProfile, --exportLayerInfo, --exportTimes, in the words of 8 to 11.
+
+Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT writes profile and times; the layers are the JSON of
+TensorRT's engine inspector, which says more with --profilingVerbosity=detailed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.trace.readers.lenient_json import loads
+
+Export = Literal["profile", "layers", "times"]
+
+# trtexec writes a name as it is, quotation marks and backslashes too, so its profile is read by its own words.
+_RAW_ENTRY = re.compile(r'\{ "name" : "(?P<name>.*?)", "timeMs" : (?P<numbers>[^{}]*)\}', re.DOTALL)
+_RAW_NUMBER = re.compile(r'"(\w+)" : (\S+?)(?=[\s,]|$)')
+_RAW_START = '{ "name" : "'
+_ONNX = re.compile(r"\[ONNX Layer: (.*?)\](?=[\x1e\x1f\s,]*(?:\[ONNX Layer: |$))", re.DOTALL)
+_PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """A layer and the milliseconds that it took: the median of the runs, or the mean where trtexec gives no median."""
+
+    name: str
+    ms: float
+    is_median: bool
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer as the engine inspector tells it; with names only (verbosity layer_names_only) the rest is empty."""
+
+    name: str
+    kind: str = ""
+    tactic: str = ""
+    onnx: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> str:
+        """The ONNX nodes that it computes, joined as TensorRT joins names, or its own name."""
+        return " + ".join(self.onnx) if self.onnx else _PROFILE_SUFFIX.sub("", self.name)
+
+
+@dataclass(frozen=True)
+class Inference:
+    """One inference of --exportTimes, in milliseconds; the four parts as trtexec measured them."""
+
+    start_ms: float
+    compute_start_ms: float
+    enqueue_start_ms: float
+    enqueue_ms: float
+    h2d_ms: float
+    compute_ms: float
+    d2h_ms: float
+
+    @property
+    def latency_ms(self) -> float:
+        """What trtexec calls the latency."""
+        return self.h2d_ms + self.compute_ms + self.d2h_ms
+
+
+@dataclass(frozen=True)
+class Exports:
+    """What was exported of one run, each part where it was."""
+
+    profile: tuple[LayerTime, ...] = ()
+    runs: int = 0
+    layers: tuple[Layer, ...] = ()
+    times: tuple[Inference, ...] = ()
+    dialect: str | None = None
+
+
+def read(text: str, name: str) -> tuple[Export, Exports] | None:
+    """Read one export, whichever it is; None where it is JSON of another kind.
+
+    Raises:
+        LenetTrtError: it is no JSON, even after repair, or ends early, or has nothing in it; names what and the fix.
+    """
+    if _RAW_START in text[:4096] and '"timeMs" : ' in text:
+        return "profile", _raw_profile(text, name)
+    try:
+        data = loads(text)
+    except ValueError as error:
+        raise LenetTrtError(f"{name} is not JSON ({error}): it was damaged or cut off; export it again") from error
+    if isinstance(data, dict) and isinstance(data.get("Layers"), list):
+        return "layers", _layers(data, name)
+    if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
+        return None
+    if data and "startComputeMs" in data[0]:
+        return "times", Exports(times=tuple(_inference(entry, name) for entry in data), dialect=_dialect(data[0]))
+    if data and ("count" in data[0] or {"name", "averageMs"} <= set(data[0])):
+        return "profile", _profile(data, name)
+    return None
+
+
+def _raw_profile(text: str, name: str) -> Exports:
+    if not text.rstrip().endswith("]"):
+        raise LenetTrtError(f"{name} ends before its last bracket: it was cut off; export it again")
+    entries: list[dict[str, Any]] = []
+    count = re.search(r'"count" : (\d+)', text[:4096])
+    if count:
+        entries.append({"count": int(count[1])})
+    for found in _RAW_ENTRY.finditer(text):
+        numbers = {key: _float(value, name) for key, value in _RAW_NUMBER.findall(f'"timeMs" : {found["numbers"]}')}
+        entries.append({"name": found["name"], **numbers})
+    if text.count(_RAW_START) > len(entries) - bool(count):
+        raise LenetTrtError(f"{name} is damaged: some of its layers cannot be read; export it again")
+    return _profile(entries, name)
+
+
+def _profile(entries: Sequence[Mapping[str, Any]], name: str) -> Exports:
+    runs = next((int(entry["count"]) for entry in entries if "count" in entry), 1)
+    layers = []
+    for entry in entries:
+        if "name" not in entry:
+            continue
+        value = entry.get("medianMs", entry.get("averageMs"))
+        if not isinstance(value, (int, float)):
+            raise LenetTrtError(f"{name}: layer {entry['name']} has no time (averageMs or medianMs); export it again")
+        if not math.isfinite(value):
+            raise LenetTrtError(f"{name}: layer {entry['name']} took {value} ms: no run was profiled; run it again")
+        layers.append(LayerTime(str(entry["name"]), float(value), "medianMs" in entry))
+    if not layers:
+        raise LenetTrtError(f"{name} has no layers: run trtexec with --exportProfile and at least one --iterations")
+    return Exports(profile=tuple(layers), runs=runs)
+
+
+def _layers(data: Mapping[str, Any], name: str) -> Exports:
+    rows = data["Layers"]
+    if not rows:
+        raise LenetTrtError(f"{name} has no layers")
+    dialect = "11" if "I/O Tensors" in data else "8 to 10" if "Bindings" in data else None
+    return Exports(layers=tuple(_layer(row, name) for row in rows), dialect=dialect)
+
+
+def _layer(row: Any, name: str) -> Layer:
+    if isinstance(row, str):
+        return Layer(row)
+    if not isinstance(row, dict) or not isinstance(row.get("Name"), str):
+        raise LenetTrtError(f"{name}: a layer has no Name; wanted what --exportLayerInfo writes")
+    return Layer(
+        row["Name"],
+        str(row.get("LayerType") or ""),
+        str(row.get("TacticName") or ""),
+        tuple(dict.fromkeys(_ONNX.findall(str(row.get("Metadata") or "")))),
+        tuple(map(_tensor, row.get("Inputs") or ())),
+        tuple(map(_tensor, row.get("Outputs") or ())),
+    )
+
+
+def _tensor(row: Any) -> str:
+    """A tensor of a layer in words: name, sizes and how it is stored; TensorRT 11 tells the last in two parts."""
+    if not isinstance(row, dict):
+        return str(row)
+    sizes = row.get("Dimensions")
+    stored = row.get("Format/Datatype") or " ".join(str(row[key]) for key in ("Format", "Datatype") if row.get(key))
+    return " ".join(filter(None, (str(row.get("Name", "")), str(sizes) if sizes is not None else "", stored)))
+
+
+def _inference(row: Mapping[str, Any], name: str) -> Inference:
+    try:
+        return Inference(
+            start_ms=float(row["startH2dMs"]),
+            compute_start_ms=float(row["startComputeMs"]),
+            enqueue_start_ms=float(row["startEnqMs"]),
+            enqueue_ms=float(row["endEnqMs"]) - float(row["startEnqMs"]),
+            h2d_ms=float(row["h2dMs"]),
+            compute_ms=float(row["computeMs"]),
+            d2h_ms=float(row["d2hMs"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise LenetTrtError(f"{name}: an inference lacks {error}; wanted what --exportTimes writes") from error
+
+
+def _dialect(row: Mapping[str, Any]) -> str | None:
+    return "8" if "endToEndMs" in row else None
+
+
+def _float(text: str, name: str) -> float:
+    try:
+        return float(text.replace("-nan(ind)", "nan"))
+    except ValueError as error:
+        raise LenetTrtError(f"{name} is damaged: {text!r} is no number; export it again") from error

@@ -1,0 +1,84 @@
+"""The kernels' suites, as far as they go without a GPU: what is computed, with which inputs, and that it is checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from lenet_trt.bench import ours, workloads  # noqa: E402
+from lenet_trt.bench.step_tables import LADDERS  # noqa: E402
+from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, relative_error  # noqa: E402
+from lenet_trt.floors.floor import Work  # noqa: E402
+from lenet_trt.kernel.registry import kernel  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_work_of_a_call_is_what_its_declaration_says() -> None:
+    matvec = kernel("batched_matvec")
+    work = ours.work_of(ours.bind(matvec, workloads.MATMUL, ours.types_of(matvec, T="float32")))
+    products = 600 * 200 * 8 * 64
+    assert work == Work(4 * (products + 600 * 8 * 64), 4 * 600 * 200 * 8, 2 * products)
+
+
+def test_input_sets_cover_twice_the_cache_where_that_is_possible() -> None:
+    l2_bytes = 50 << 20
+    for bytes_a_call in (3 << 20, 31 << 20, 1 << 30):
+        count = input_sets(bytes_a_call, l2_bytes)
+        assert 2 <= count <= MAX_SETS
+        assert (count - 1) * bytes_a_call >= 2 * l2_bytes
+    assert input_sets(3136, l2_bytes) == SMALL_SETS
+
+
+def test_errors_are_relative_and_nothing_unwritten_passes() -> None:
+    wanted = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    assert relative_error(torch.tensor([3.0, 4.5]), wanted) == pytest.approx(0.1)
+    assert relative_error(torch.tensor([3.0, float("nan")]), wanted) == float("inf")
+    assert relative_error(torch.tensor([3.0]), wanted) == float("inf")
+
+
+def test_a_result_is_poisoned_before_it_is_judged() -> None:
+    wanted = torch.tensor([[3.0, 1.0], [2.0, 5.0]], dtype=torch.float64)
+    labels = torch.tensor([0, 0])
+    kept = torch.empty(2, 2)
+
+    def all_of_it() -> Any:
+        kept.copy_(wanted)
+        return kept
+
+    def first_row_alone() -> Any:
+        kept[0] = wanted[0]
+        return kept
+
+    assert _quality(all_of_it, wanted, labels) == {"error": 0.0, "accuracy": 0.5}
+    assert _quality(all_of_it, wanted, None) == {"error": 0.0}
+    assert _quality(first_row_alone, wanted, None) == {"error": None}
+
+
+def test_every_step_is_declared_with_arguments_that_exist() -> None:
+    sources = set()
+    for ladder in LADDERS:
+        declared = kernel(ladder.kernel)
+        tensors = {tensor.name for tensor in (*declared.inputs, *declared.outputs)}
+        for step in ladder.steps:
+            assert set(step.constants.values()) <= tensors
+            for launch in step.launches:
+                source = (declared.source_dir / launch.source).resolve()
+                assert f"{launch.entry}(" in source.read_text()
+                assert {a for a in launch.arguments if isinstance(a, str)} <= tensors | set(step.buffers)
+                sources.add(source)
+    assert sources == set((ROOT / "plugins").glob("*/steps/*.cu")), "a step is in no ladder"
+
+
+def test_layers_take_what_their_kernels_declare() -> None:
+    for layer in workloads.LAYERS:
+        declared = kernel(layer.kernel)
+        for precision in workloads.PRECISIONS:
+            types = ours.types_of(declared, T=str(workloads.DTYPES[precision]).removeprefix("torch."))
+            bound = ours.bind(declared, {"n": 3, **layer.axes}, types, layer.attributes)
+            inputs = [torch.rand(shape) for shape in bound.input_shapes]
+            assert tuple(layer.function(*inputs).shape) == tuple(bound.output_shapes[0]), layer.name

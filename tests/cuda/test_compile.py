@@ -1,0 +1,300 @@
+"""Kernels compiled without a GPU: every one for every architecture, once, and with the compiler's words on failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.cuda import compile as compiling
+from lenet_trt.cuda import nvrtc
+from lenet_trt.cuda.compile import architectures, compile_variant, source_sha256, target_for
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.declaration import Kernel, Variant
+from lenet_trt.kernel.examples import bounds
+
+# One of each generation (`lenet-trt check NAME` compiles for all), and the PTX that later ones take.
+FEW_TARGETS = ("sm_75", "sm_90")
+TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120", "compute_75")
+
+
+def every_variant() -> list[object]:
+    return [
+        pytest.param(kernel, variant, id=f"{kernel.name}-{variant.name}")
+        for kernel in registry.kernels().values()
+        for variant in kernel.variants
+    ]
+
+
+def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
+    """The first size that fits in all types and with every attribute for every generation; others for two of them."""
+    found: dict[tuple[Specialized, str], None] = {}
+    fitting = [bound for bound in bounds(kernel) if bound.fits(variant)]
+    first = fitting[0].axes
+    defaults = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
+    for bound in fitting:
+        changed = sum(bound.attributes[name] != value for name, value in defaults.items())
+        changed += bound.types is not kernel.types[0]
+        resized = any(bound.axes[name] != first[name] for name in kernel.static_axes)
+        for target in (TARGETS if not resized else FEW_TARGETS) if changed + resized <= 1 else ():
+            if variant.supports(compiling.sm_of(target), bound.types):
+                found[bound.specialized, target] = None
+    return list(found)
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Kernel:
+    """A kernel in a folder of its own, which tests may change."""
+    folder = tmp_path / "maxpool2"
+    folder.mkdir()
+    original = registry.kernel("maxpool2")
+    (folder / "kernel.cu").write_bytes((original.source_dir / "kernel.cu").read_bytes())
+    return replace(original, source_dir=folder)
+
+
+def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
+    return next(bounds(kernel)).specialized, kernel.variants[-1]
+
+
+@pytest.mark.parametrize(("kernel", "variant"), every_variant())
+def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
+    wanted = builds(kernel, variant)
+    with ThreadPoolExecutor() as pool:
+        modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
+    assert modules
+    for module in modules:
+        assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
+
+
+def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    specialized, variant = first_of(scale)
+    image = compile_variant(specialized, variant, "sm_86").image
+    compiling._compile.cache_clear()
+    monkeypatch.setattr(compiling, "_run_nvrtc", lambda *_: pytest.fail("was compiled again"))
+    assert compile_variant(specialized, variant, "sm_86").image == image
+
+
+def test_a_kernel_that_is_kept_is_found_without_loading_the_compiler() -> None:
+    program = (
+        "import sys; from lenet_trt.kernel import registry; from lenet_trt.kernel.examples import bounds;"
+        "from lenet_trt.cuda.compile import *; k = registry.kernel('maxpool2'); s = next(bounds(k)).specialized;"
+        "compile_variant(s, k.variants[-1], target_for(89));"
+        "print('cuda.bindings.nvrtc' in sys.modules, 'libnvrtc' in open('/proc/self/maps').read())"
+    )
+    answers = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert answers[1] == ["False", "False"], answers
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of which NVRTC is taken to be loaded, to be replaced as an upgrade does."""
+    monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path / "cache"))
+    site = tmp_path / "site-packages"
+    library = site / "nvidia" / "cu13" / "lib" / "libnvrtc.so.13"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"x" * 100)
+    os.utime(library, (1000, 1000.25))
+    (site / "nvidia_cuda_nvrtc-13.0.48.dist-info").mkdir()
+    monkeypatch.setattr(nvrtc, "_loaded_library", lambda: library)
+    return library
+
+
+def as_a_new_process() -> None:
+    for each in (compiling._compile, source_sha256, nvrtc.loaded_compiler, nvrtc._kept, nvrtc.bindings):
+        each.cache_clear()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "change", ["nothing", "part of a second", "size", "time", "distribution", "gone", "another", "linker", "broken"]
+)
+def test_another_compiler_in_its_place_compiles_again(
+    change: str, scale: Kernel, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specialized, variant = first_of(scale)
+    as_a_new_process()
+    compile_variant(specialized, variant, "sm_86")
+    before = set((tmp_path / "cache" / "kernels").iterdir())
+    if change == "size":
+        stand_in.write_bytes(b"y" * 101)
+        os.utime(stand_in, (1000, 1000))
+    elif change == "time":
+        os.utime(stand_in, (1000, 1001))
+    elif change == "part of a second":  # which is lost where images of containers are packed
+        os.utime(stand_in, (1000, 1000))
+    elif change == "distribution":
+        next(stand_in.parents[3].glob("*.dist-info")).rename(
+            stand_in.parents[3] / "nvidia_cuda_nvrtc-13.0.88.dist-info"
+        )
+    elif change == "gone":
+        elsewhere = stand_in.rename(tmp_path / "libnvrtc.so.13")
+        monkeypatch.setattr(nvrtc, "_loaded_library", lambda: elsewhere)
+    elif change == "another":
+        (tmp_path / "libnvrtc.so.13").write_bytes(b"z")
+        monkeypatch.setattr(nvrtc, "_loaded_library", lambda: tmp_path / "libnvrtc.so.13")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    elif change == "linker":
+        monkeypatch.setattr(nvrtc, "_LINKER_CACHE", tmp_path)  # as if ldconfig had been run: asked again, same answer
+    elif change == "broken":
+        for answers in (tmp_path / "cache" / "nvrtc").iterdir():
+            answers.write_text("{")
+    as_a_new_process()
+    compile_variant(specialized, variant, "sm_86")
+    assert bool(nvrtc.loaded_compiler.cache_info().currsize) == (change not in ("nothing", "part of a second"))
+    as_a_new_process()
+    again = change in ("size", "time", "distribution", "gone", "another")
+    assert len(set((tmp_path / "cache" / "kernels").iterdir()) - before) == again
+
+
+def test_other_headers_compile_again(scale: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path / "cache"))
+    include = tmp_path / "include"
+    include.symlink_to(compiling.cuda_include_dir())
+    headers = tmp_path / "headers"
+    headers.mkdir()
+    for path in include.iterdir():
+        (headers / path.name).symlink_to(path)
+    (headers / "cuda_fp16.h").unlink()
+    (headers / "cuda_fp16.h").write_bytes((include / "cuda_fp16.h").read_bytes())
+    monkeypatch.setattr(compiling, "cuda_include_dir", lambda: headers)
+    specialized, variant = first_of(scale)
+    for count in (1, 2):
+        os.utime(headers / "cuda_fp16.h", (count, count))
+        compiling._compile.cache_clear()
+        compile_variant(specialized, variant, "sm_86")
+        assert len(list((tmp_path / "cache" / "kernels").iterdir())) == count
+    compiling._compile.cache_clear()
+
+
+@pytest.mark.parametrize("change", ["source", "shared header", "macro", "target"])
+def test_what_goes_into_a_module_decides_which_is_found(scale: Kernel, change: str, tmp_path: Path) -> None:
+    def files() -> set[str]:
+        return {path.name for path in (compiling.cache_dir() / "kernels").glob("maxpool2-narrow-*")}
+
+    (tmp_path / "common.cuh").write_bytes((registry.plugins_dir() / "common.cuh").read_bytes())
+    specialized, variant = first_of(scale)
+    compile_variant(specialized, variant, "sm_87")
+    before = files()
+    target = "sm_87"
+    if change == "source":
+        with open(scale.source_dir / "kernel.cu", "a") as file:
+            file.write("// more\n")
+    elif change == "shared header":
+        with open(tmp_path / "common.cuh", "a") as file:
+            file.write("// more\n")
+    elif change == "macro":
+        specialized = list(bounds(scale))[-1].specialized
+    else:
+        target = "sm_88"
+    compiling._compile.cache_clear()
+    source_sha256.cache_clear()
+    compile_variant(specialized, variant, target)
+    assert len(files() - before) == 1
+
+
+def test_the_source_hash_covers_included_files_and_nothing_else(scale: Kernel, tmp_path: Path) -> None:
+    before = source_sha256(scale)
+    (scale.source_dir / "unrelated.cuh").write_text("// nobody includes this")
+    source_sha256.cache_clear()
+    assert source_sha256(scale) == before
+    (tmp_path / "common.cuh").write_text("// shadows the toolkit's own")
+    source_sha256.cache_clear()
+    assert source_sha256(scale) != before
+
+
+def test_processes_that_compile_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    code = (
+        "from lenet_trt.kernel import registry; from lenet_trt.kernel.examples import bounds;"
+        "from lenet_trt.cuda.compile import *;"
+        "k = registry.kernel('maxpool2'); s = next(bounds(k)).specialized;"
+        "print(hash(compile_variant(s, k.variants[-1], 'sm_80').image[:4] == b'\\x7fELF'))"
+    )
+    env = {"LENET_TRT_CACHE": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    assert [process.communicate()[0].strip() for process in running] == ["1"] * 4
+    assert len(list((tmp_path / "kernels").iterdir())) == 1
+
+
+def test_a_compiler_error_comes_with_kernel_variant_target_and_log(scale: Kernel) -> None:
+    (scale.source_dir / "kernel.cu").write_text("#include <cuda_fp16.h>\nthis is no CUDA\n")
+    specialized, variant = first_of(scale)
+    with pytest.raises(LenetTrtError) as caught:
+        compile_variant(specialized, variant, "sm_80")
+    message = str(caught.value)
+    assert message.startswith("maxpool2 narrow does not compile")
+    assert "--gpu-architecture=sm_80" in message
+    assert "kernel.cu(2): error" in message
+
+
+def test_the_source_can_check_the_declared_launch(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    with open(scale.source_dir / "kernel.cu", "a") as file:
+        file.write("static_assert(LAUNCH_THREADS == kThreads);\nstatic_assert(LAUNCH_SHARED_BYTES == 0);\n")
+    assert compile_variant(specialized, variant, "sm_80").image
+    other = replace(variant, launch=replace(variant.launch, block=(128, 1, 1)))
+    with pytest.raises(LenetTrtError, match="static assertion failed"):
+        compile_variant(specialized, other, "sm_80")
+
+
+def test_a_source_without_the_entry_is_named(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    for target in ("sm_80", "compute_80"):
+        with pytest.raises(LenetTrtError, match=r'kernel\.cu defines no extern "C" __global__ function pool'):
+            compile_variant(specialized, replace(variant, entry="pool"), target)
+
+
+@pytest.mark.parametrize("target", ["sm_70", "sm_9", "90", "cuda_90", "sm_90a", "sm_"])
+def test_an_unknown_target_lists_the_known_ones(target: str, scale: Kernel) -> None:
+    with pytest.raises(LenetTrtError, match=f"no target '{target}'; the compiler here knows sm_75, sm_80"):
+        compile_variant(*first_of(scale), target)
+
+
+def test_a_target_older_than_the_variant_is_refused(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    with pytest.raises(LenetTrtError, match="maxpool2 narrow needs sm_90 or newer, not sm_89"):
+        compile_variant(specialized, replace(variant, min_sm=90), "sm_89")
+
+
+def test_a_variant_for_one_architecture_is_compiled_with_all_that_it_has_and_for_no_other(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    portable = compile_variant(specialized, variant, "compute_90")
+    assert b".target sm_90\n" in portable.image
+    hopper = replace(variant, min_sm=90, only_sm=True)
+    assert b".target sm_90a\n" in compile_variant(specialized, hopper, "compute_90").image
+    assert compile_variant(specialized, hopper, "sm_90").options[0] == "--gpu-architecture=sm_90a"
+    for target in ("sm_89", "sm_100", "compute_75", "compute_100"):
+        with pytest.raises(LenetTrtError, match=f"maxpool2 narrow needs sm_90 alone, not {target}"):
+            compile_variant(specialized, hopper, target)
+
+
+def test_a_cache_that_cannot_be_written_only_warns(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_CACHE", "/proc/no-such-folder")
+    specialized, variant = first_of(scale)
+    with pytest.warns(
+        RuntimeWarning, match="are not kept: /proc/no-such-folder/kernels cannot be written; LENET_TRT_CACHE"
+    ):
+        assert compile_variant(specialized, variant, "sm_75").image
+
+
+@pytest.mark.parametrize(
+    ("sm", "target"), [(75, "sm_75"), (90, "sm_90"), (91, "sm_90"), (122, "sm_121"), (130, "compute_121")]
+)
+def test_the_target_for_a_gpu(sm: int, target: str) -> None:
+    assert target_for(sm) == target
+
+
+def test_a_gpu_older_than_the_compiler_is_refused() -> None:
+    with pytest.raises(LenetTrtError, match=f"sm_70 is older than .*{compiling.nvrtc_version()}"):
+        target_for(70)
+    assert min(architectures()) == 75

@@ -1,0 +1,107 @@
+"""Patterns: found in what they describe, refused when they cannot be patterns, undone packing checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from lenet_trt.check.pattern_check import pattern_problems, small_bounds
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.places import chosen, find_places
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.declaration import Kernel, Packing
+from lenet_trt.kernel.examples import bounds
+from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from networks import LENET5, Network, images_for, model_of
+
+NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))
+
+
+@pytest.mark.parametrize("name", sorted(registry.kernels()))
+def test_every_pattern_is_found_and_computes_the_reference(name: str) -> None:
+    calls = small_bounds(bounds(registry.kernel(name)))
+    assert calls
+    assert list(pattern_problems(calls)) == []
+
+
+def test_the_check_tells_a_pattern_that_computes_something_else() -> None:
+    kernel = registry.kernel("dense_bias_relu")
+    without_relu = Pattern(lambda op, x, w, bias: op.Gemm(x, w, bias, transB=1), {"relu": 1})
+    wrong = replace(kernel, patterns=(without_relu,))
+    assert any("differs from the reference" in problem for problem in pattern_problems(small_bounds(bounds(wrong))))
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        (lambda op, x, w: op.Gemm(x, w), "bias"),
+        (lambda op, x, w, bias: 7, "cannot be used"),
+        (lambda op, x, w, bias: op.Relu(x), "does not use its parameter w, bias"),
+        (lambda op, x, w, bias, extra: op.Gemm(x, w, bias), "extra"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_by_name(graph: Callable[..., Any], message: str) -> None:
+    kernel = replace(registry.kernel("dense_bias_relu"), patterns=(Pattern(graph),))
+    with pytest.raises(LenetTrtError, match=f"dense_bias_relu.*{message}"):
+        fuse(model_of(NETWORK), [kernel])
+
+
+def test_of_two_kernels_for_the_same_nodes_the_preferred_one_is_taken() -> None:
+    pool = registry.kernel("maxpool2")
+    (pattern,) = pool.patterns
+    liked = replace(pool, name="another_maxpool2", patterns=(replace(pattern, preference=1),))
+    model = model_of(Network(convolutions=((2, "", True),), denses=()))
+    for order in ([pool, liked], [liked, pool]):
+        places, _ = find_places(model, order)
+        assert {place.kernel.name for place in places} == {"maxpool2", "another_maxpool2"}
+        assert [place.kernel.name for place in chosen(places)] == ["another_maxpool2"]
+    with pytest.raises(LenetTrtError, match=r"maxpool2: .*another_maxpool2, asked for as well, takes its nodes"):
+        fuse(model, [pool, liked])
+
+
+def transposed(undo: Callable[..., dict[str, Any]]) -> Kernel:
+    """The dense kernel with weights stored the other way round, bias doubled."""
+    kernel = registry.kernel("dense_bias_relu")
+    (w,) = (tensor for tensor in kernel.inputs if tensor.name == "w")
+    inputs = tuple(replace(w, shape=w.shape[::-1]) if tensor is w else tensor for tensor in kernel.inputs)
+
+    def pack(plain: Any) -> dict[str, np.ndarray]:
+        return {"w": np.ascontiguousarray(plain["w"].T), "bias": plain["bias"] * 2}
+
+    packing = Packing(plain=tuple(t for t in kernel.inputs if t.weight), pack=pack, unpack=undo)
+    return replace(kernel, inputs=inputs, packing=packing)
+
+
+def halved(op: Any, weights: dict[str, str], shapes: dict[str, Any]) -> dict[str, str]:
+    half = op.constant(np.array(0.5, dtype=np.float32))
+    return {"w": op.Transpose(weights["w"], perm=[1, 0]), "bias": op.Mul(weights["bias"], half)}
+
+
+@pytest.mark.parametrize("network", [NETWORK, LENET5])
+def test_packed_weights_are_unpacked_by_the_function(network: Network) -> None:
+    model = model_of(network)
+    fused = fuse(model, [transposed(halved)]).model
+    used = [node for node in fused.graph.node if node.domain == DOMAIN]
+    assert len(used) == len(network.denses)
+    images = images_for(model, 3)
+    seen, wanted = (
+        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": images})
+        for m in (fused, model)
+    )
+    np.testing.assert_allclose(seen[0], wanted[0], atol=1e-5)
+    onnx.checker.check_model(fused, full_check=True)
+
+
+def test_packing_that_cannot_be_undone_is_found_when_fusing() -> None:
+    def forgets_to_halve(op: Any, weights: dict[str, str], shapes: dict[str, Any]) -> dict[str, str]:
+        return {"w": op.Transpose(weights["w"], perm=[1, 0]), "bias": op.Identity(weights["bias"])}
+
+    with pytest.raises(LenetTrtError, match="does not give back the weight bias"):
+        fuse(model_of(NETWORK), [transposed(forgets_to_halve)])

@@ -1,0 +1,116 @@
+"""fp16 and bf16 conversion, judged by ONNX Runtime and by the ONNX reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from lenet_trt.build.evaluate import evaluate, random_inputs
+from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
+from lenet_trt.runtimes.ort import runner
+
+
+@pytest.fixture(scope="module")
+def model(lenet5: Path) -> onnx.ModelProto:
+    return onnx.load(lenet5)
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return np.random.default_rng(1).random((64, 1, 28, 28), dtype=np.float32)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp16", 2e-3), ("bf16", 2e-2)])
+def test_arithmetic_is_narrow_and_the_outside_is_not(
+    model: onnx.ModelProto, images: np.ndarray, precision: str, tolerance: float
+) -> None:
+    converted = convert(model, precision)
+    assert precision in kinds_of(converted)
+    assert not has_fp32_gemm(converted)
+    assert has_fp32_gemm(model)
+    assert [value.type.tensor_type.elem_type for value in (*converted.graph.input, *converted.graph.output)] == [
+        TensorProto.FLOAT
+    ] * 2
+    exact, narrow = (runner(each)({"images": images})[0] for each in (model, converted))
+    error = np.linalg.norm(narrow - exact) / np.linalg.norm(exact)
+    assert 1e-6 < error < tolerance
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_the_emulation_agrees_with_the_onnx_reference(
+    model: onnx.ModelProto, images: np.ndarray, precision: str
+) -> None:
+    converted = convert(model, precision)
+    exact = runner(model)({"images": images})[0]
+    reference = ReferenceEvaluator(converted).run(None, {"images": images})[0]
+    found = runner(converted)({"images": images})[0]
+    # Sums run in another order, so that a rounding may fall the other way, but by no more than the type's own error.
+    assert np.abs(found - reference).max() <= np.abs(reference - exact).max() * 2
+
+
+def test_bf16_constants_come_from_float32_not_from_fp16() -> None:
+    big = helper.make_tensor("big", TensorProto.FLOAT, [1], [1e9])  # beyond fp16
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "big"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+        [big],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    (value,) = runner(convert(model, "bf16"))({"x": np.ones(1, np.float32)})[0]
+    assert value == pytest.approx(1e9, rel=0.01)
+
+
+def test_fp32_is_the_model_itself(model: onnx.ModelProto) -> None:
+    assert convert(model, "fp32") is model
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_accuracy_on_the_test_set(model: onnx.ModelProto, precision: str) -> None:
+    evaluation = evaluate(convert(model, precision), model, {})
+    assert evaluation.total == 10_000
+    assert evaluation.correct_before == 9934
+    assert abs(evaluation.drop_points) <= 0.2
+    assert evaluation.problem is None
+
+
+def test_another_model_is_compared_on_random_inputs() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Sigmoid", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    evaluation = evaluate(convert(model, "fp16"), model, {"x": (50, 3)})
+    assert evaluation.correct is None
+    assert evaluation.difference is not None
+    assert 0 < evaluation.difference < 1e-3
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.BFLOAT16])
+def test_a_model_that_is_narrow_outside_too_is_compared(kind: int) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Exp", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", kind, ["n", 3])],
+        [helper.make_tensor_value_info("y", kind, ["n", 3])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    inputs = random_inputs(model, {"x": (50, 3)})
+    (found,) = runner(model)(inputs)
+    exact = np.exp(inputs["x"].astype(np.float64))
+    assert 0 < np.linalg.norm(found - exact) / np.linalg.norm(exact) < 1e-2
+
+
+def test_what_cannot_be_run_is_said(model: onnx.ModelProto) -> None:
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    other.graph.node[0].op_type = "Unheard"
+    assert "Unheard" in str(evaluate(other, model, {}).problem)

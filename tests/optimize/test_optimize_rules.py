@@ -1,0 +1,264 @@
+"""What decides in ``optimize``: ranking, verdicts and crossings as pure rules, and the loop on a clock of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.cuda.statistics import Stats
+from lenet_trt.optimize.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimize.journal import Journal, Remembered
+from lenet_trt.optimize.loop import optimize_at
+from lenet_trt.optimize.records import Observation, ObservedRow
+from lenet_trt.optimize.result import Optimized, optimize
+from lenet_trt.optimize.space import Piece, Plan, plan_of
+from optimize_clock import SLOW, Clock, lenet5_space, stats
+
+PLAIN = Plan()
+A = Piece("a", ("n1", "n2"))
+B = Piece("b", ("n3",))
+WHOLE = Piece("whole", ("n1", "n2", "n3"))
+
+
+def seen(costs: Mapping[str, float]) -> Observation:
+    return Observation(sum(costs.values()), tuple(ObservedRow(name, (name,), us, 0.0) for name, us in costs.items()))
+
+
+def no_floor(nodes: tuple[str, ...]) -> float:
+    return 0.0
+
+
+def test_plans_exchange_what_is_in_the_way() -> None:
+    both = plan_of([B, A])
+    assert both.pieces == (A, B), "in one order whoever gives them"
+    assert both.with_candidate(plan_of([WHOLE])) == plan_of([WHOLE])
+    assert plan_of([WHOLE]).with_candidate(plan_of([A])) == plan_of([A])
+    assert plan_of([A]).with_candidate(plan_of([B])) == both
+    assert len({PLAIN.key, plan_of([A]).key, plan_of([B]).key, both.key}) == 4
+
+
+def test_a_candidate_promises_what_its_nodes_cost_less_its_floor() -> None:
+    now = seen({"n1": 5, "n2": 3, "n3": 10})
+    assert promise_us(plan_of([A]), PLAIN, now, now, {}, no_floor) == 8
+    assert promise_us(plan_of([A]), PLAIN, now, now, {}, lambda nodes: 2.0 * len(nodes)) == 4
+    assert promise_us(plan_of([WHOLE]), PLAIN, now, now, {}, no_floor) == 18
+
+
+def test_a_candidate_that_pushes_a_plugin_out_pays_for_the_nodes_that_come_back() -> None:
+    plain = seen({"n1": 5, "n2": 3, "n3": 10})
+    now = seen({"whole": 6})
+    names = {WHOLE: "whole"}
+    assert promise_us(plan_of([A]), plan_of([WHOLE]), now, plain, names, no_floor) == 6 - 10
+    assert promise_us(plan_of([B]), plan_of([WHOLE]), now, plain, names, no_floor) == 6 - 8
+
+
+def test_layers_of_an_engine_count_for_the_nodes_in_them() -> None:
+    now = Observation(20, (ObservedRow("n1 + n2", ("n1", "n2"), 12, 1), ObservedRow("n3", ("n3",), 8, 1)))
+    assert promise_us(plan_of([Piece("c", ("n2",))]), PLAIN, now, now, {}, no_floor) == 12
+
+
+def test_a_trace_without_nodes_promises_all_there_is() -> None:
+    blind = Observation(50, (ObservedRow(None, (), 40, 0),))
+    assert promise_us(plan_of([B]), PLAIN, blind, blind, {}, no_floor) == 50
+    assert promise_us(plan_of([B]), PLAIN, Observation(50, ()), blind, {}, no_floor) == 50
+
+
+def test_what_a_candidate_costs_elsewhere_is_told() -> None:
+    """The whole of a broken fusion: n3 was part of its neighbour, and now has a reformat before it."""
+    before = Observation(20, (ObservedRow("n1", ("n1",), 5, 0), ObservedRow("n2 + n3", ("n2", "n3"), 12, 0)))
+    candidate = plan_of([Piece("c", ("n1",))])
+    after = seen({"c": 1, "reformat": 3, "n2 + n3": 13})
+    assert elsewhere_us(candidate, before, after, {candidate.pieces[0]: "c"}, {}) == 4
+    assert elsewhere_us(candidate, Observation(20, ()), after, {candidate.pieces[0]: "c"}, {}) is None
+    instead = seen({"whole": 6, "n4": 2})
+    assert elsewhere_us(plan_of([A]), instead, seen({"a": 3, "n3": 1, "n4": 2}), {A: "a"}, {WHOLE: "whole"}) == 1
+
+
+def test_candidates_are_tried_most_promising_first_and_not_below_the_noise() -> None:
+    order = ranked({plan_of([A]): 5.0, plan_of([B]): 0.5, plan_of([WHOLE]): 5.0}, noise=0.5)
+    assert order.worth == ((plan_of([WHOLE]), 5.0), (plan_of([A]), 5.0)), "of two alike the larger"
+    assert order.below == ((plan_of([B]), 0.5),)
+
+
+def test_noise_is_the_spread_of_the_timings_and_never_nothing() -> None:
+    assert noise_us(stats(100, 0.5)) == pytest.approx(40, abs=0.5), "eight tenths of 50"
+    assert noise_us(stats(100, 0)) == 100 * LEAST_GAIN
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept", "why"),
+    [
+        (stats(100), stats(50), True, "2.00 times"),
+        (stats(100), stats(100), False, "not faster"),
+        (stats(100), stats(120), False, "not faster"),
+        (stats(100, 0.3), stats(90, 0.3), False, "within the noise"),
+        (stats(100, 0.001), stats(99, 0.001), False, "by less than 2%"),
+        (stats(100, 0.001), stats(97, 0.001), True, "1.03 times"),
+    ],
+)
+def test_the_verdict(old: Stats, new: Stats, kept: bool, why: str) -> None:
+    decided = verdict(old, new)
+    assert decided.kept is kept
+    assert why in decided.reason
+    assert f"{old.median_us:,.2f} -> {new.median_us:,.2f}" in decided.reason
+
+
+def test_the_preferred_plan_stays_unless_another_is_faster_beyond_the_noise() -> None:
+    a, b = plan_of([A]), plan_of([B])
+    assert best({PLAIN: stats(100), a: stats(50), b: stats(50.2)}, b) == b
+    assert best({PLAIN: stats(100), a: stats(40), b: stats(50)}, b) == a
+    assert best({PLAIN: stats(10), a: stats(40)}, a) == PLAIN
+
+
+def test_where_plans_cross_is_said_and_interpolated() -> None:
+    a = plan_of([A])
+    times = {n: {PLAIN: stats(n), a: stats(10.0)} for n in (1, 100)}  # they meet at 10
+    (crossing,) = crossings({1: PLAIN, 100: a}, times)
+    assert (crossing.small, crossing.large, crossing.between) == (PLAIN, a, (1, 100))
+    assert crossing.at == pytest.approx(10)
+    assert crossings({1: a, 100: a}, times) == []
+    (unknown,) = crossings({1: PLAIN, 100: a}, {})
+    assert unknown.at is None
+
+
+def kernels_of(plan: Plan) -> list[str]:
+    return [piece.kernel for piece in plan.pieces]
+
+
+def test_the_space_of_lenet5_has_the_network_and_its_layers() -> None:
+    found = {piece.kernel for plan in lenet5_space().candidates for piece in plan.pieces}
+    assert found == set(SLOW)
+    assert plan_of([]) not in lenet5_space().candidates
+
+
+def test_a_plan_becomes_a_model_whose_plugin_nodes_are_named() -> None:
+    plan = next(p for p in lenet5_space().candidates if kernels_of(p) == ["dense_bias_relu"])
+    fitted = lenet5_space().fitted(plan)
+    (name,) = fitted.nodes.values()
+    assert name in [node.name for node in fitted.model.graph.node if node.op_type == "dense_bias_relu"]
+
+
+def test_the_whole_network_is_taken_when_it_is_fastest() -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "lenet5": 6})
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert kernels_of(outcome.plan) == ["lenet5"]
+    assert [trial.kept for trial in outcome.trials] == [True], "nothing promises more after that"
+    assert [len(plan.pieces) for plan, _ in outcome.observed] == [0, 1]
+    assert outcome.passed_over, "what was not tried is said"
+
+
+def test_layers_are_taken_one_by_one_where_the_whole_network_is_slower() -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "conv5x5_bias_relu_pool2": 2, "dense_bias_relu": 1})
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert sorted(kernels_of(outcome.plan)) == ["conv5x5_bias_relu_pool2"] * 2 + ["dense_bias_relu"] * 3
+    assert outcome.trials[0].kept is False, "the whole network promised most, and was slower"
+    assert all(trial.accuracy is not None for trial in outcome.trials)
+
+
+def test_nothing_is_taken_where_nothing_is_faster_and_no_attempt_is_made_twice() -> None:
+    clock = Clock(lenet5_space(), SLOW)
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert outcome.plan == PLAIN
+    assert not any(trial.kept for trial in outcome.trials)
+    assert len(clock.done) == len(set(clock.done))
+    assert len(outcome.trials) == len(lenet5_space().candidates)
+
+
+def test_a_wrong_kernel_is_refused_however_fast_and_never_timed() -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "lenet5": 1}, wrong=frozenset({"lenet5"}))
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert "lenet5" not in kernels_of(outcome.plan)
+    (trial,) = [trial for trial in outcome.trials if kernels_of(trial.candidate) == ["lenet5"]]
+    assert trial.reason == "not accurate enough"
+    assert trial.old is None
+    assert not any("compare" in step and "lenet5 for" in step for step in clock.done)
+
+
+def test_a_kernel_that_does_not_run_is_passed_over() -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "lenet5": 1, "maxpool2": 1}, broken=frozenset({"lenet5"}))
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert kernels_of(outcome.plan) == ["maxpool2"] * 2
+    assert any("does not run here" in trial.reason for trial in outcome.trials)
+
+
+def test_what_a_second_run_does_not_confirm_is_not_kept() -> None:
+    class Lucky(Clock):
+        """The first timing of a candidate comes out as half of what it is."""
+
+        def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+            found = super().compare(plans, batch)
+            first = len(plans) == 2 and not plans[0].pieces
+            return (found[0], stats(found[1].median_us / 2)) if first else found
+
+    clock = Lucky(lenet5_space(), {**SLOW, "lenet5": 150})  # 120 without it
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert outcome.plan == PLAIN
+    trial = outcome.trials[0]
+    assert "a second run does not confirm" in trial.reason
+    assert trial.new is not None
+    assert trial.new_again is not None
+    assert trial.new_again.median_us == pytest.approx(2 * trial.new.median_us)
+
+
+def test_without_a_trace_every_candidate_is_tried() -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "maxpool2": 1}, traced=False)
+    outcome = optimize_at(1, lenet5_space(), clock)
+    assert kernels_of(outcome.plan) == ["maxpool2"] * 2
+    assert {trial.candidate for trial in outcome.trials} >= set(lenet5_space().candidates) - {outcome.plan}
+
+
+def test_another_plan_at_another_batch_size_and_where_they_cross() -> None:
+    """At batch 1 the plain network takes 120 us, at 100 it takes 12,000; the kernel takes 1,000 at any size."""
+    clock = Clock(lenet5_space(), {**SLOW, "lenet5": 1000})
+    result: Optimized = optimize((1, 100), lenet5_space(), clock)
+    assert result.chosen[1] == PLAIN
+    assert kernels_of(result.chosen[100]) == ["lenet5"]
+    assert result.gain(100) == pytest.approx(12, rel=0.01)
+    assert result.gain(1) == 1
+    (crossing,) = result.crossings
+    assert crossing.at == pytest.approx(1000 / 120, rel=0.05)
+    assert set(result.times[1]) == set(result.times[100]) == {PLAIN, result.chosen[100]}
+
+
+def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -> None:
+    space = lenet5_space()
+    costs = {**SLOW, "conv5x5_bias_relu_pool2": 2, "dense_bias_relu": 1}
+    whole = Clock(space, costs)
+    wanted = optimize((1, 8), space, Remembered(whole, Journal(tmp_path / "whole.json", {"run": 1})))
+
+    class Interrupted(Clock):
+        def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+            if len(self.done) > 9:
+                raise KeyboardInterrupt
+            return super().compare(plans, batch)
+
+    first, second = Interrupted(space, costs), Clock(space, costs)
+    with pytest.raises(KeyboardInterrupt):
+        optimize((1, 8), space, Remembered(first, Journal(tmp_path / "state.json", {"run": 1})))
+    journal = Journal(tmp_path / "state.json", {"run": 1})
+    assert journal.note == f"going on: {len(first.done)} steps were done before"
+    found = optimize((1, 8), space, Remembered(second, journal))
+    assert found.chosen == wanted.chosen
+    assert found.as_dict() == wanted.as_dict()
+    assert len(first.done) + len(second.done) == len(whole.done)
+    again = Clock(space, costs)
+    assert (
+        optimize((1, 8), space, Remembered(again, Journal(tmp_path / "state.json", {"run": 1}))).chosen == found.chosen
+    )
+    assert again.done == []
+
+
+def test_a_state_of_something_else_is_not_gone_on_from(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    assert Journal(state, {"model": "a"}).note is None
+    Journal(state, {"model": "a"}).step("one", lambda: 1)
+    assert Journal(state, {"model": "a"}).step("one", lambda: 2) == 1
+    other = Journal(state, {"model": "b"})
+    assert "have changed" in str(other.note)
+    assert not other.resumes
+    assert not Journal(state, {"model": "a"}, restart=True).resumes
+    for damaged in ("{", "[]", '{"schema": 99}'):
+        state.write_text(damaged)
+        assert "starting again" in str(Journal(state, {"model": "a"}).note)

@@ -1,0 +1,71 @@
+"""The verb ``plugins``: every kernel is listed, with what was measured of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench_data import record, stats
+from lenet_trt.bench.record import Row, as_json
+from lenet_trt.cli import main
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import registry
+from lenet_trt.plugins.__main__ import measurements
+
+
+def test_every_kernel_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins"]) == 0
+    printed = capsys.readouterr().out
+    for name, kernel in registry.kernels().items():
+        assert f"{name} (version {kernel.version})\n  replaces  {kernel.doc}\n" in printed
+    assert "targets   sm_75 and newer" in printed
+
+
+def test_json_tells_what_the_declaration_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "conv5x5_bias", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)
+    kernel = registry.kernel("conv5x5_bias")
+    assert entry["replaces"] == kernel.doc
+    assert list(entry["types"]) == [types.name for types in kernel.types]
+    assert [variant["name"] for variant in entry["variants"]] == [variant.name for variant in kernel.variants]
+    assert entry["attributes"] == {"activation": ["none", "relu", "tanh"]}
+    assert entry["requires"] == "5 <= h & 5 <= w"
+
+
+def test_more_rows_than_a_warp_of_the_dense_layer_can_count_are_refused() -> None:
+    kernel = registry.kernel("dense_bias_relu")
+    largest, rounds = 2**31 - 1, 8 * 65_535  # the next round's first row must be an int as well
+    kernel.bind_axes({"n": largest - rounds, "in": 1, "out": 1}, kernel.types[0]).check_size()
+    with pytest.raises(LenetTrtError, match="takes at most 2146959367 a tensor: split the batch"):
+        kernel.bind_axes({"n": largest - rounds + 1, "in": 1, "out": 1}, kernel.types[0]).check_size()
+
+
+def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "conv7x7"]) == 1
+    assert "there is no kernel 'conv7x7'; known are batched_matvec" in capsys.readouterr().err
+
+
+def test_measurements_are_read_from_the_records(tmp_path: Path) -> None:
+    rows = [
+        Row(name, {"workload": "w", "mode": "graph"}, stats(us), None, {"ours": ours, "error": 0.0})
+        for name, us, ours in (("product", 2, True), ("torch", 5, False))
+    ]
+    facts = {"title": "W", "kernel": "maxpool2", "mode": "graph", "floors_us": {"fp32": 1.0}}
+    made = record(*rows, suite="kernels", details={"workloads": {"w": facts}})
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "kernels.json").write_text(as_json(made))
+    (found,) = measurements("maxpool2", tmp_path)
+    assert (found["workload"], found["peer"], found["gpu"], found["record"]) == (
+        "W",
+        "torch",
+        "GPU X",
+        "x/kernels.json",
+    )
+    assert found["us"] == pytest.approx(stats(2).median_us, rel=1e-4)
+    assert measurements("lenet5", tmp_path) == []
+    assert measurements("maxpool2", tmp_path / "none") == []
+    (tmp_path / "x" / "kernels.json").write_text("{")
+    with pytest.raises(LenetTrtError, match=r"kernels\.json is not JSON"):
+        measurements("maxpool2", tmp_path)

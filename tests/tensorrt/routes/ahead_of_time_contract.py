@@ -1,0 +1,180 @@
+"""Run by test_ahead_of_time.py in a process of its own: the route against the real ``tensorrt.plugin``.
+
+TensorRT's expression builder is C++ and needs its library, so expressions are recorded and then evaluated here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tensorrt_stubs import load_bindings
+
+trt = load_bindings()
+
+import tensorrt.plugin as quick  # noqa: E402
+from tensorrt_bindings.plugin._lib import QDP_REGISTRY  # noqa: E402
+from tensorrt_bindings.plugin._tensor import SymIntExpr  # noqa: E402
+
+from lenet_trt.cuda.driver import Context  # noqa: E402
+from lenet_trt.kernel import registry  # noqa: E402
+from lenet_trt.kernel.bind import Bound  # noqa: E402
+from lenet_trt.kernel.declaration import Kernel  # noqa: E402
+from lenet_trt.tensorrt.routes import ahead_of_time  # noqa: E402
+
+H200 = Context(key=0, device=0, sm=90, multiprocessors=132)
+_OPERATIONS = {
+    "SUM": lambda a, b: a + b,
+    "SUB": lambda a, b: a - b,
+    "PROD": lambda a, b: a * b,
+    "FLOOR_DIV": lambda a, b: a // b,
+    "CEIL_DIV": lambda a, b: -(-a // b),
+    "MIN": min,
+    "MAX": max,
+}
+_DATA_TYPES = {"float32": trt.float32, "float16": trt.float16, "bfloat16": trt.bfloat16, "int32": trt.int32}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What the recording builder makes: a number, a named size, or an operation on two."""
+
+    value: int | None = None
+    name: str | None = None
+    operation: str | None = None
+    operands: tuple[Expression, ...] = ()
+
+    def is_constant(self) -> bool:
+        return self.value is not None
+
+    def get_constant_value(self) -> int:
+        assert self.value is not None
+        return self.value
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        if self.operation is not None:
+            return _OPERATIONS[self.operation](*(operand.evaluate(sizes) for operand in self.operands))
+        return sizes[self.name] if self.name is not None else self.get_constant_value()
+
+
+# tensorrt.plugin tells symbolic sizes by this type; only TensorRT's library can make one.
+trt.IDimensionExpr = Expression
+
+
+class Recorder:
+    """Stands in for TensorRT's IExprBuilder."""
+
+    def constant(self, value: int) -> Expression:
+        return Expression(value=value)
+
+    def operation(self, kind: Any, left: Expression, right: Expression) -> Expression:
+        return Expression(operation=kind.name, operands=(left, right))
+
+
+def described(kernel: Kernel, bound: Bound) -> tuple[list[Any], dict[str, int]]:
+    """Tensor descriptions of a call's inputs; the sizes of runtime axes are symbols, returned with their values."""
+    static = dict(bound.specialized.static_axes)
+    inputs, sizes = [], {}
+    for tensor, shape, dtype in zip(kernel.inputs, bound.input_shapes, bound.input_dtypes, strict=True):
+        entry = quick.TensorDesc()
+        entry.dtype = _DATA_TYPES[dtype]
+        entry.shape_expr = quick.ShapeExprs(len(shape))
+        for index, (declared, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+            expression = quick.ShapeExpr(size)
+            if str(declared) in bound.axes and str(declared) not in static:
+                sizes[str(declared)] = size
+                expression._int_expr = Expression(name=str(declared))
+            entry.shape_expr[index] = expression
+        entry.shape = quick.Shape(tuple(shape))
+        inputs.append(entry)
+    return inputs, sizes
+
+
+def check(kernel: Kernel, bound: Bound) -> int:
+    """Compare every tactic that the route offers for a call with what the declaration says; return how many."""
+    definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
+    numbers = [a.macro_value(bound.attributes[a.name]) for a in kernel.attributes]
+    named = dict(zip((a.name for a in kernel.attributes), numbers, strict=True))
+    SymIntExpr._exprBuilder = Recorder()
+    inputs, sizes = described(kernel, bound)
+    outputs = definition.register_func(*inputs, **named)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    for output, shape, dtype in zip(outputs, bound.output_shapes, bound.output_dtypes, strict=True):
+        assert isinstance(output, quick.TensorDesc)
+        assert output.dtype == _DATA_TYPES[dtype]
+        assert tuple(size._expr.evaluate(sizes) for size in output.shape_expr) == shape
+        output.shape = quick.Shape(tuple(shape))
+
+    (combination,) = definition.autotune_func(*inputs, *numbers, outputs)
+    (typed,) = combination._get_combinations()
+    assert list(typed.types) == [_DATA_TYPES[d] for d in (*bound.input_dtypes, *bound.output_dtypes)]
+    assert set(typed.layouts) == {trt.TensorFormat.LINEAR}
+    assert typed.tactics, f"no variant of {kernel.name} fits {dict(bound.axes)}"
+    assert bound.variant(H200.sm).name in {kernel.variants[tactic - 1].name for tactic in typed.tactics}
+
+    for tactic in typed.tactics:
+        variant = kernel.variants[tactic - 1]
+        name, code, parameters, extras = definition.aot_impl_func(*inputs, *numbers, outputs, tactic)
+        assert name == kernel.entry(variant)
+        assert f".entry {name}(" in code
+        assert f".target sm_{H200.sm}" in code
+        assert isinstance(parameters, quick.KernelLaunchParams)
+        assert isinstance(extras, quick.SymIntExprs)
+        wanted = [dim.evaluate({**bound.axes, **H200.sizes}) for dim in bound.specialized.launch(variant).dims]
+        seen = [getattr(parameters, field)._expr.evaluate(sizes) for field in ("grid_x", "grid_y", "grid_z")]
+        seen.append(parameters.shared_mem._expr.evaluate(sizes))
+        for extra in extras:
+            assert isinstance(extra, quick.SymInt32)
+            seen.append(extra._expr.evaluate(sizes))
+        assert seen == wanted, (kernel.name, variant.name, seen, wanted)
+        block = [getattr(parameters, field)._expr.get_constant_value() for field in ("block_x", "block_y", "block_z")]
+        assert tuple(block) == variant.launch.block
+    SymIntExpr._exprBuilder = None
+    return len(typed.tactics)
+
+
+def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, least: int, most: int) -> set[str]:
+    """The variants that the route offers when one axis is open between two sizes, as a profile has it."""
+    definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
+    ends = [kernel.bind_axes({**example, axis: size}, kernel.types[0]) for size in (least, most)]
+    SymIntExpr._exprBuilder = Recorder()
+    inputs, _ = described(kernel, ends[0])
+    for entry, low, high in zip(inputs, *(end.input_shapes for end in ends), strict=True):
+        if low != high:
+            dynamic = trt.DynamicPluginTensorDesc()
+            dynamic.desc.dims = trt.Dims([a if a == b else -1 for a, b in zip(low, high, strict=True)])
+            dynamic.min, dynamic.opt, dynamic.max = trt.Dims(low), trt.Dims(high), trt.Dims(high)
+            entry.shape = quick.Shape(dynamic)
+    numbers = [a.macro_value(ends[0].attributes[a.name]) for a in kernel.attributes]
+    (combination,) = definition.autotune_func(*inputs, *numbers, ())
+    SymIntExpr._exprBuilder = None
+    (typed,) = combination._get_combinations()
+    offered = {kernel.variants[tactic - 1] for tactic in typed.tactics}
+    assert all(end.fits(variant) for end in ends for variant in offered)
+    return {variant.name for variant in offered}
+
+
+def main() -> None:
+    kernels = registry.kernels().values()
+    ahead_of_time.register(trt, kernels, H200, lazy=True)
+    ahead_of_time.register(trt, kernels, H200, lazy=True)  # again: nothing happens
+    tactics = {}
+    for kernel in kernels:
+        offered = 0
+        for types in kernel.types:
+            example = next(e for e in kernel.examples if min(kernel.bind_axes(e, types).axes.values()) > 0)
+            offered += check(kernel, kernel.bind_axes(example, types))
+        tactics[kernel.name] = offered
+    lenet5 = registry.kernel("lenet5")
+    ranges = {
+        f"{least}-{most}": sorted(tactics_for_range(lenet5, lenet5.examples[0], "n", least, most))
+        for least, most in ((1, 1), (1, 16), (1, 100_000), (5000, 100_000))
+    }
+    json.dump({"ranges": ranges, "version": trt.__version__, "tactics": tactics}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

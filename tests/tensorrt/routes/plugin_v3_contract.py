@@ -1,0 +1,61 @@
+"""Run by test_plugin_v3.py in a process of its own: the route against the bindings of full TensorRT."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.declaration import Kernel, Types
+from lenet_trt.tensorrt.routes import plugin_v3
+from tensorrt_stubs import load_bindings
+
+trt = load_bindings()
+NAMES = {"float32": trt.float32, "float16": trt.float16, "bfloat16": trt.bfloat16, "int32": trt.int32}
+
+
+def described(dtypes: list[str], layout: Any) -> list[Any]:
+    entries = []
+    for dtype in dtypes:
+        entry = trt.DynamicPluginTensorDesc()
+        entry.desc.type, entry.desc.format = NAMES[dtype], layout
+        entries.append(entry)
+    return entries
+
+
+def check(kernel: Kernel, types: Types) -> None:
+    creator = plugin_v3._classes(trt)[0](kernel)
+    assert [field.name for field in creator.field_names] == [a.name for a in kernel.attributes]
+    last = {a.name: np.array([a.macro_value(a.choices[-1])], dtype=np.int32) for a in kernel.attributes}
+    fields = [trt.PluginField(name, data, trt.PluginFieldType.INT32) for name, data in last.items()]
+    plugin = creator.create_plugin("p", trt.PluginFieldCollection(fields), trt.TensorRTPhase.BUILD).clone()
+    assert plugin.attributes == {a.name: a.choices[-1] for a in kernel.attributes}
+    assert {field.name: int(field.data[0]) for field in plugin.get_fields_to_serialize()} == {
+        name: int(data[0]) for name, data in last.items()
+    }
+    inputs = [types.resolve(tensor.dtype) for tensor in kernel.inputs]
+    outputs = [types.resolve(tensor.dtype) for tensor in kernel.outputs]
+    assert plugin.get_output_data_types([NAMES[dtype] for dtype in inputs]) == [NAMES[dtype] for dtype in outputs]
+    tensors = described(inputs + outputs, trt.TensorFormat.LINEAR)
+    assert all(plugin.supports_format_combination(i, tensors, len(inputs)) for i in range(len(tensors)))
+    assert not plugin.supports_format_combination(0, described(inputs, trt.TensorFormat.CHW32), len(inputs))
+    if set(inputs) == {"float32"}:  # no kernel reads integers
+        mixed = described(["int32", *inputs[1:]], trt.TensorFormat.LINEAR)
+        assert not plugin.supports_format_combination(0, mixed, len(inputs))
+
+
+def main() -> None:
+    for operation in ("SUM", "SUB", "PROD", "FLOOR_DIV", "CEIL_DIV", "MIN", "MAX"):
+        assert hasattr(trt.DimensionOperation, operation)
+    kernels = registry.kernels().values()
+    for kernel in kernels:
+        for types in kernel.types:
+            check(kernel, types)
+    json.dump({"version": trt.__version__, "kernels": [kernel.name for kernel in kernels]}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
