@@ -38,6 +38,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
                 "only_sm": variant.only_sm,
                 "types": list(variant.types or [types.name for types in kernel.types]),
                 "when": None if variant.when is None else str(variant.when),
+                "prefer": None if variant.prefer is None else str(variant.prefer),
                 "note": variant.note,
             }
             for variant in kernel.variants
@@ -98,9 +99,10 @@ def _text(entry: Mapping[str, Any]) -> str:
 
 def _variant_text(variant: Mapping[str, Any]) -> str:
     limits = [f"sm_{variant['min_sm']} {'alone' if variant['only_sm'] else 'and newer'}", ", ".join(variant["types"])]
-    if variant["when"]:
-        short = len(variant["when"]) <= _LONG_CONDITION
-        limits.append(f"where {variant['when']}" if short else "where sizes allow it, as --json says")
+    for key, word in (("when", "where"), ("prefer", "preferred where")):
+        if variant[key]:
+            short = len(variant[key]) <= _LONG_CONDITION
+            limits.append(f"{word} {variant[key] if short else 'sizes are as --json says'}")
     return f"{variant['name']}: {variant['note']} ({'; '.join(limits)})"
 
 

@@ -29,9 +29,9 @@ SPLIT_LEAST_WORK = 16
 QUADS_PER_UNIT = 16
 # What every architecture has, less what the kernels declare statically.
 MMA_SHARED_LIMIT = 60 * 1024
-# With more, fewer than WGMMA_BLOCKS would find room on a multiprocessor of sm_90.
+# With more, fewer than WGMMA_BLOCKS blocks would find room on a multiprocessor of sm_90; that was never run.
 WGMMA_SHARED_LIMIT = 72 * 1024
-# Of 32, 50 and 64 filters it was the faster one on an H200; fewer were not tried.
+# wgmma.cuh has products of these numbers of columns; of 32, 50 and 64 filters it was the faster variant on an H200.
 WGMMA_FILTERS = (25, 64)
 
 AXES = (
@@ -131,7 +131,6 @@ def _mma(
     pairs = ceil_div((images * c * h * pitch * halves + 8 * halves) * 4, 16) * 16
     staged = ceil_div(images * c * h * w * size_of("T"), 16) * 16
     shared = fragments + pairs + staged
-    fits = shared <= MMA_SHARED_LIMIT
     return Variant(
         name,
         Launch(
@@ -145,5 +144,6 @@ def _mma(
         entry=entry,
         min_sm=min_sm,
         types=(types,),
-        when=fits & (c * k >= SPLIT_LEAST_WORK) if split else fits,
+        when=shared <= MMA_SHARED_LIMIT,
+        prefer=c * k >= SPLIT_LEAST_WORK if split else None,
     )

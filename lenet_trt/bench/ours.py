@@ -1,4 +1,4 @@
-"""Contenders from the kernels' declarations: every variant that fits the call, and the one the declaration picks."""
+"""Contenders from the kernels' declarations: every variant that can run the call, and the one the declaration picks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def work_of(bound: Bound) -> Work:
 
 
 def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]) -> list[Contender]:
-    """A contender for each variant that fits, and ``product``, which is one of them timed once more.
+    """A contender for each variant that can run the call, and ``product``, which is one of them timed once more.
 
     ``weights`` are the constant inputs by name, as torch has them; the call's inputs are the others, in order.
     """

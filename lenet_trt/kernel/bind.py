@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.dims import AxisValue, Constant, Dim, as_dim
+from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
@@ -117,17 +117,24 @@ class Bound:
                 )
 
     def fits(self, variant: Variant) -> bool:
-        """Whether the variant is made for these sizes."""
-        return variant.when is None or variant.when.evaluate({**self.axes, **self.specialized.known_sizes})
+        """Whether the variant can run these sizes."""
+        return self._holds(variant.when)
+
+    def prefers(self, variant: Variant) -> bool:
+        """Whether the variant is the one to run for these sizes, unless one declared before it is."""
+        return self._holds(variant.prefer)
+
+    def _holds(self, condition: Condition | None) -> bool:
+        return condition is None or condition.evaluate({**self.axes, **self.specialized.known_sizes})
 
     def variant(self, sm: int) -> Variant:
-        """The first variant in the declaration that fits this call on that architecture.
+        """The first variant in the declaration that can run this call on that architecture and is preferred for it.
 
         Raises:
             LenetTrtError: the architecture is older than every variant.
         """
         for variant in self.kernel.variants_for(sm, self.types):
-            if self.fits(variant):
+            if self.fits(variant) and self.prefers(variant):
                 return variant
         oldest = min(variant.min_sm for variant in self.kernel.variants)
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{sm}; it needs sm_{oldest} or newer")

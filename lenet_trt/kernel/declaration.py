@@ -110,12 +110,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation. The first in the declaration that fits a call is used.
+    """One implementation. The first in the declaration that can run a call and is preferred for it is used.
 
-    It fits when the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with instructions
-    that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs, ``types`` (names;
-    None: all) has the call's types, and ``when`` holds. ``entry`` is the ``__global__`` name, by default
-    ``<kernel>_<variant>``.
+    It can run where the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with
+    instructions that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs,
+    ``types`` (names; None: all) has the call's types, and ``when`` holds. ``prefer`` holds for the sizes at which it
+    was the fastest (None: all). ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
     """
 
     name: str
@@ -127,6 +127,12 @@ class Variant:
     only_sm: bool = False
     types: tuple[str, ...] | None = None
     when: Condition | None = None
+    prefer: Condition | None = None
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether it runs every size and is preferred for every size that no variant before it takes."""
+        return self.when is None and self.prefer is None
 
     def runs_on(self, sm: int) -> bool:
         """Whether that architecture has the instructions that it uses."""
@@ -216,7 +222,7 @@ class Kernel:
         return _named(self.types, name, f"{self.name} has no types")
 
     def variants_for(self, sm: int, types: Types) -> tuple[Variant, ...]:
-        """The variants that an architecture can run with those types, the preferred one first."""
+        """The variants that an architecture can run with those types, in the order declared."""
         return tuple(v for v in self.variants if v.supports(sm, types))
 
     def specialize(
@@ -302,8 +308,11 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
             if types.resolve(tensor.dtype) not in ELEMENT_TYPES:
                 known = ", ".join(ELEMENT_TYPES)
                 yield f"{tensor.name} has dtype {tensor.dtype}, which is none of {known}"
-        if not any(v.supports(OLDEST_SM, types) and v.when is None for v in kernel.variants):
-            yield f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up"
+        if not any(v.supports(OLDEST_SM, types) and v.takes_any_size for v in kernel.variants):
+            yield (
+                f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up "
+                "(one without when and prefer)"
+            )
 
 
 def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Iterator[str]:
@@ -316,8 +325,9 @@ def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Itera
         yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
     known = axes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
     yield from _unknown("launch", variant.launch.dims, known | MULTIPROCESSORS.axes)
-    if variant.when is not None:
-        yield from _unknown("when", [variant.when], known)
+    for what, condition in (("when", variant.when), ("prefer", variant.prefer)):
+        if condition is not None:
+            yield from _unknown(what, [condition], known)
     for name in variant.types or ():
         if name not in {types.name for types in kernel.types}:
             yield f"types {name} is not declared"

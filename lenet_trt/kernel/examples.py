@@ -40,7 +40,7 @@ def bounds(kernel: Kernel) -> Iterator[Bound]:
 
 
 def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
-    """Every call that a variant fits, each variant for itself; with ``sm``, those that run on that architecture."""
+    """Every call that a variant can run, preferred or not; with ``sm``, those that run on that architecture."""
     for bound in bounds(kernel):
         for variant in kernel.variants:
             runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)

@@ -61,10 +61,8 @@ KERNEL = Kernel(
             source="bulk.cu",
             min_sm=90,
             types=("fp16",),
-            when=k.equals(64)
-            & as_dim(BULK_GROUPS).multiple_of(maximum(inner * rows, 1))
-            & (broadcast * inner * rows >= 16 * BULK_ROWS)
-            & (all_rows >= BULK_LEAST_ROWS),
+            when=k.equals(64) & as_dim(BULK_GROUPS).multiple_of(maximum(inner * rows, 1)),
+            prefer=(broadcast * inner * rows >= 16 * BULK_ROWS) & (all_rows >= BULK_LEAST_ROWS),
         ),
         Variant(
             "lanes",

@@ -20,8 +20,8 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> n
     return np.maximum(y, 0) if relu else y
 
 
-def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, when: Condition) -> Variant:
-    """A tensor-core variant for one 16-bit type, whose blocks make so many rows."""
+def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, prefer: Condition) -> Variant:
+    """A tensor-core variant for one 16-bit type; a block makes ``rows`` rows."""
     return Variant(
         name,
         Launch((ceil_div(n, rows), ceil_div(outputs, 128), 1), (threads, 1, 1), extras=(n,)),
@@ -30,19 +30,19 @@ def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, whe
         entry="dense_bias_relu_tensor" if rows == 16 else f"dense_bias_relu_tensor_rows{rows}",
         min_sm=min_sm,
         types=(types,),
-        when=when,
+        prefer=prefer,
     )
 
 
-def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, when: Condition | None) -> Variant:
-    """The variant in which a warp takes so many output features and eight rows at a time."""
+def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, prefer: Condition | None) -> Variant:
+    """The variant in which a warp takes ``features`` output features and eight rows at a time."""
     return Variant(
         name,
         Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), MAX_GRID_Y), 1), THREADS, extras=(n,)),
         f"a warp {features} output feature{'s' if features > 1 else ''}",
         entry=entry,
         types=types,
-        when=when,
+        prefer=prefer,
     )
 
 
@@ -76,7 +76,7 @@ KERNEL = Kernel(
             Launch((ceil_div(n, 128), ceil_div(outputs, 32), 1), THREADS, extras=(n,)),
             "register tiles",
             source="tile.cu",
-            when=(n >= 12_288) & (inputs >= 128),
+            prefer=(n >= 12_288) & (inputs >= 128),
         ),
         warps("warp", "dense_bias_relu", 1, ("fp16", "bf16"), n <= 64),
         warps("warp_by4", "dense_bias_relu_by4", 4, None, None),

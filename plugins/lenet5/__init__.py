@@ -13,7 +13,7 @@ from .pattern import PATTERNS
 
 (n,) = axes("n")
 THREADS = (384, 1, 1)
-# Up to so many images the variants without tensor cores were the faster ones on an H200 (docs/results).
+# The variants without tensor cores were the faster ones on an H200 up to these numbers of images (docs/results).
 MAX_IMAGES_BY_CLUSTER = 66
 MAX_IMAGES_BY_BLOCK = 132
 MAX_IMAGES_WITHOUT_SPLIT = 512
@@ -47,14 +47,14 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
 
 
 def cluster(blocks: int, max_images: int) -> Variant:
-    """The variant with a cluster of so many blocks an image, while all find room on an H200 at once."""
+    """The variant with a cluster of ``blocks`` blocks an image, preferred while all find room on an H200 at once."""
     return Variant(
         f"cluster{blocks}",
         Launch((blocks * n, 1, 1), (512, 1, 1), extras=(n,)),
         f"a cluster of {blocks} blocks an image, for few images",
         source="cluster.cu",
         min_sm=90,
-        when=n <= max_images,
+        prefer=n <= max_images,
     )
 
 
@@ -80,7 +80,7 @@ def persistent(
         entry=f"lenet5_{stem}",
         min_sm=min_sm,
         types=(types,),
-        when=n > (MAX_IMAGES_WITHOUT_SPLIT if types == "fp32" else MAX_IMAGES_BY_BLOCK),
+        prefer=n > (MAX_IMAGES_WITHOUT_SPLIT if types == "fp32" else MAX_IMAGES_BY_BLOCK),
     )
 
 
@@ -113,7 +113,7 @@ KERNEL = Kernel(
             Launch((n, 1, 1), THREADS, extras=(n,)),
             "a block an image",
             source="portable.cu",
-            when=n <= MAX_IMAGES_BY_BLOCK,
+            prefer=n <= MAX_IMAGES_BY_BLOCK,
         ),
         Variant(
             "portable2",

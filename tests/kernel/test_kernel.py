@@ -51,6 +51,8 @@ def declare(**changes: Any) -> Kernel:
         ({"variants": ()}, "types fp32 has no variant that runs any size on sm_75"),
         ({"variants": (replace(PORTABLE, min_sm=90),)}, "types fp16 has no variant that runs any size"),
         ({"variants": (replace(PORTABLE, when=n <= 4),)}, "types fp32 has no variant that runs any size"),
+        ({"variants": (replace(PORTABLE, prefer=n <= 4),)}, "types fp32 has no variant that runs any size"),
+        ({"variants": (replace(PORTABLE, prefer=axes("q")[0] <= 4), PORTABLE)}, "prefer uses q, which is no axis"),
         ({"variants": (replace(PORTABLE, types=("fp32",)),)}, "types fp16 has no variant that runs any size"),
         ({"variants": (PORTABLE, replace(PORTABLE, min_sm=80))}, "variants has portable twice"),
         ({"variants": (replace(PORTABLE, source="no.cu"),)}, "variant portable: there is no file"),
@@ -172,6 +174,20 @@ def test_the_first_variant_that_fits_is_taken() -> None:
     assert [v.name for v in kernel.variants_for(89, kernel.types_named("fp16"))] == ["half", "portable"]
     with pytest.raises(LenetTrtError, match="has no variant for sm_70; it needs sm_75 or newer"):
         taken(1, 3, "float32", 70)
+
+
+def test_a_variant_that_is_not_preferred_can_run_and_is_not_taken() -> None:
+    few = replace(PORTABLE, name="few", when=c.multiple_of(2), prefer=n <= 4)
+    kernel = declare(variants=(few, PORTABLE))
+    calls = {(n, c): kernel.bind([(n, c), (c,)], ["float32", "float32"]) for n in (4, 5) for c in (2, 3)}
+    assert {size: call.variant(75).name for size, call in calls.items()} == {
+        (4, 2): "few",
+        (5, 2): "portable",
+        (4, 3): "portable",
+        (5, 3): "portable",
+    }
+    assert [size for size, call in calls.items() if call.fits(few)] == [(4, 2), (5, 2)]
+    assert [size for size, call in calls.items() if call.prefers(few)] == [(4, 2), (4, 3)]
 
 
 def test_a_variant_for_one_architecture_alone_is_offered_to_no_other() -> None:

@@ -1,7 +1,7 @@
 """The quickly deployable plugin, ahead of time: PTX inside the engine, which then runs under ``trtexec --loadEngine``.
 
 For full TensorRT (>= 10.9; TensorRT-RTX has no ``tensorrt.plugin``). Everything TensorRT asks for is derived from the
-declaration; each variant that fits every batch size of the profile is a tactic, and the builder times them. A fused
+declaration; each variant that can run every batch size of the profile is a tactic, and the builder times them. A fused
 ONNX file is imported as it is: its nodes carry the namespace, and attribute by attribute the kernel's choices.
 
 What is verified: against the real ``tensorrt.plugin`` 11.4, registration is accepted and the types, PTX and symbolic
@@ -128,7 +128,7 @@ class _Described:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _autotune(self, *given: Any) -> Any:
-        """Offer the types that the network has, dense layouts, and the variants that fit the whole profile."""
+        """Offer the types that the network has, dense layouts, and the variants that can run the whole profile."""
         inputs = given[: len(self.kernel.inputs)]
         specialized = self._specialized(inputs, given[len(inputs) : -1])
         shapes = [tuple(entry.shape) for entry in inputs]
@@ -173,7 +173,7 @@ class _Described:
         if tactic > 0:
             return self.kernel.variants[tactic - 1]
         for variant in self.kernel.variants_for(self._gpu.sm, specialized.types):
-            if variant.when is None:
+            if variant.takes_any_size:
                 return variant
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._gpu.sm}")
 
