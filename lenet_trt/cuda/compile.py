@@ -41,11 +41,12 @@ class Module:
         return self.target.startswith("compute_")
 
 
-def compile_variant(specialized: Specialized, variant: Variant, target: str) -> Module:
+def compile_variant(specialized: Specialized, variant: Variant, target: str, *, line_info: bool = True) -> Module:
     """Compile a variant for ``target``, or take it from the cache.
 
     ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well; they do not
-    take the PTX of a variant for one architecture alone.
+    take the PTX of a variant for one architecture alone. ``line_info``: machine code names the lines of its source,
+    for ncu and compute-sanitizer.
 
     Raises:
         LenetTrtError: the compiler refuses the source (its log is in the message), the target is
@@ -56,7 +57,7 @@ def compile_variant(specialized: Specialized, variant: Variant, target: str) -> 
         name = f"{specialized.kernel.name} {variant.name}"
         others = "alone" if variant.only_sm else "or newer"
         raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
-    return _compile(specialized, variant, target)
+    return _compile(specialized, variant, target, line_info)
 
 
 def sm_of(target: str) -> int:
@@ -151,10 +152,10 @@ def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]
 
 
 @lru_cache(maxsize=1024)
-def _compile(specialized: Specialized, variant: Variant, target: str) -> Module:
+def _compile(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> Module:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
-    options = _options(specialized, variant, target)
+    options = _options(specialized, variant, target, line_info)
     for chosen in (compiler, loaded_compiler):  # which differ where a library brought a compiler of its own
         path = _kept_at(specialized, variant, target, options, chosen())
         with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
@@ -182,15 +183,15 @@ def _kept_at(
     return cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
 
 
-def _options(specialized: Specialized, variant: Variant, target: str) -> tuple[str, ...]:
+def _options(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> tuple[str, ...]:
     include_dirs = (*_source_dirs(specialized.kernel), cuda_include_dir())
     # Line numbers cost nothing at run time and let ncu and compute-sanitizer point at the source;
-    # PTX goes into engines, where the builder's paths have no business.
-    line_info = () if target.startswith("compute_") else ("--generate-line-info",)
+    # what goes into engines, as PTX does, has no business with the builder's paths.
+    lines = ("--generate-line-info",) if line_info and not target.startswith("compute_") else ()
     return (
         f"--gpu-architecture={target}{'a' if variant.only_sm else ''}",
         "--std=c++17",
-        *line_info,
+        *lines,
         *(f"--include-path={folder}" for folder in include_dirs),
         *(f"--define-macro={macro}" for macro in (*specialized.macros, *_launch_macros(specialized, variant))),
     )

@@ -1,0 +1,1 @@
+"""Verb ``library``: compile the C++ plugin library."""

@@ -1,0 +1,178 @@
+"""The TensorRT copy of a fused model: every plugin node carries what the plugin library needs to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.bind import UNKNOWN, Shape
+from lenet_trt.compile import compile_variant, nvrtc_version
+from lenet_trt.dims import as_dim
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import AttributeValue, Kernel
+from lenet_trt.pattern import DOMAIN
+from lenet_trt.registry import kernel as kernel_named
+from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
+from lenet_trt.tensorrt.library.sizes import sizes_of
+
+# The one operator of the plugin library: parsers before TensorRT 10.10 find a plugin by the operator's name alone.
+OPERATOR, OPERATOR_VERSION = "Kernel", "1"
+DATA_ATTRIBUTE = "data"
+# What the parser of TensorRT 8.6 is documented for. Source: onnx-tensorrt 8.6, README.
+_OPSET, _IR_VERSION = 17, 8
+
+
+@dataclass(frozen=True)
+class Value:
+    """The shape (-1: unknown) and the element type of a tensor of the model."""
+
+    shape: Shape
+    dtype: str
+
+
+def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
+    """Make the TensorRT copy of a fused model; ``targets`` are "sm_90" for machine code, "compute_80" for PTX.
+
+    Each plugin node becomes one of the plugin library's, with its kernel compiled for the targets. The functions that
+    let it run elsewhere are left out, since parsers before TensorRT 10.7 prefer them to plugins.
+
+    Raises:
+        LenetTrtError: the model has no plugin node, or one whose kernel, sizes or types do not fit.
+    """
+    kernels = [node.op_type for node in model.graph.node if node.domain == DOMAIN]
+    if OPERATOR in kernels:
+        raise LenetTrtError("the model is a TensorRT copy already: embed the fused model that it was made from")
+    if not kernels:
+        raise LenetTrtError("the model has no plugin node: fuse it first, with --plugins")
+    values = _values(model)
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for node in result.graph.node:
+        if node.domain == DOMAIN:
+            node.CopyFrom(_library_node(node, values, targets))
+    others = [function for function in model.functions if function.domain != DOMAIN]
+    del result.functions[:]
+    result.functions.extend(others)
+    _for_older_parsers(result)
+    onnx.checker.check_model(result)
+    return result
+
+
+def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[str]) -> bytes:
+    """Encode one plugin node of a fused model, with its kernel compiled for the targets.
+
+    Raises:
+        LenetTrtError: the kernel is not for these inputs, or has no variant for a target.
+    """
+    kernel = kernel_named(node.op_type)
+    shapes = [value.shape for value in inputs]
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], _attributes(kernel, node))
+    sizes = sizes_of(specialized, shapes)
+    variants = []
+    for variant in kernel.variants:
+        if sizes.decided(variant.when) is False:
+            continue
+        modules = tuple(
+            compile_variant(specialized, variant, target, line_info=False)
+            for target in targets
+            if variant.supports(_sm(target), specialized.types) and not (variant.only_sm and _is_ptx(target))
+        )
+        if modules:
+            variants.append(EncodedVariant(variant, modules))
+    for target in targets:
+        if not any(module.target == target for encoded in variants for module in encoded.modules):
+            raise LenetTrtError(f"{kernel.name} has no variant for {target}: leave that target out")
+    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())
+
+
+def _library_node(node: onnx.NodeProto, values: Mapping[str, Value], targets: Sequence[str]) -> onnx.NodeProto:
+    name = node.name or node.output[0]
+    unknown = [value for value in node.input if value not in values]
+    if unknown:
+        raise LenetTrtError(f"{name}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first")
+    data = node_data(node, [values[value] for value in node.input], targets)
+    result = helper.make_node(
+        OPERATOR,
+        node.input,
+        node.output,
+        name=name,
+        domain=DOMAIN,
+        plugin_version=OPERATOR_VERSION,
+        plugin_namespace=DOMAIN,
+    )
+    tensor = numpy_helper.from_array(np.frombuffer(data, dtype=np.int8), DATA_ATTRIBUTE)
+    result.attribute.append(helper.make_attribute(DATA_ATTRIBUTE, tensor))
+    return result
+
+
+def _values(model: onnx.ModelProto) -> dict[str, Value]:
+    """What is known of every tensor, those between plugin nodes included."""
+    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    values = {tensor.name: Value(tuple(tensor.dims), _numpy_name(tensor.data_type)) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kind = value.type.tensor_type
+        if kind.HasField("shape"):
+            shape = tuple(dim.dim_value if dim.HasField("dim_value") else UNKNOWN for dim in kind.shape.dim)
+            values.setdefault(value.name, Value(shape, _numpy_name(kind.elem_type)))
+    for node in model.graph.node:
+        if node.domain == DOMAIN and all(name in values for name in node.input):
+            values.update((name, value) for name, value in _outputs(node, values) if name not in values)
+    return values
+
+
+def _outputs(node: onnx.NodeProto, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+    """What the kernel's declaration says of its outputs."""
+    kernel = kernel_named(node.op_type)
+    inputs = [values[name] for name in node.input]
+    shapes = [value.shape for value in inputs]
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], _attributes(kernel, node))
+    sizes = sizes_of(specialized, shapes)
+    for name, tensor in zip(node.output, kernel.outputs, strict=True):
+        dims = [sizes.substituted(as_dim(size)) for size in tensor.shape]
+        shape = tuple(dim.evaluate({}) if not dim.axes else UNKNOWN for dim in dims)
+        yield name, Value(shape, specialized.types.resolve(tensor.dtype))
+
+
+def _attributes(kernel: Kernel, node: onnx.NodeProto) -> dict[str, AttributeValue]:
+    numbers = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
+    return {
+        attribute.name: choice
+        for attribute in kernel.attributes
+        for choice in attribute.choices
+        if attribute.macro_value(choice) == numbers.get(attribute.name)
+    }
+
+
+def _for_older_parsers(model: onnx.ModelProto) -> None:
+    """Say an older opset where that changes no operator, and an IR version that TensorRT 8.6 knows."""
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx") and entry.version > _OPSET:
+            plain = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")}
+            if all(onnx.defs.get_schema(name, entry.version).since_version <= _OPSET for name in plain):
+                entry.version = _OPSET
+    if not model.functions:
+        model.ir_version = min(model.ir_version, _IR_VERSION)
+
+
+def _sm(target: str) -> int:
+    return int(target.partition("_")[2])
+
+
+def _is_ptx(target: str) -> bool:
+    return target.startswith("compute_")
+
+
+def _cuda() -> int:
+    """The CUDA version of the compiler, as the driver numbers its own: 13000."""
+    major, minor = nvrtc_version().split(".")
+    return 1000 * int(major) + 10 * int(minor)
+
+
+def _numpy_name(elem_type: int) -> str:
+    name = helper.tensor_dtype_to_np_dtype(elem_type).name
+    return str(numpy_dtype(name).name)

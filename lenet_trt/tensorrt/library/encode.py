@@ -1,0 +1,255 @@
+"""A kernel with known sizes, written as the bytes that the C++ plugin library reads.
+
+This file owns the format; ``cpp/kernel_data.cpp`` reads it. All numbers are little-endian::
+
+    0   "LENETTRT"
+    8   u32 version, u32 number of sections
+    16  u64 size of all, u64 where the images begin
+    32  SHA-256 of bytes 0 to 32 and of 64 to where the images begin (the images have hashes of their own)
+    64  for each section: u32 kind, u32 flags (1: who does not know the kind must refuse), u64 offset, u64 size
+        the sections; then the images, each at a multiple of 16
+
+Within a section a string is u16 length and UTF-8, an expression u16 length and code, a list u16 count and entries. The
+code of an expression is in postfix order: an operand is pushed, an operator takes two values and pushes one, GUARD
+takes one and ends with "false" if it is 0. What is known when the kernel is encoded is a constant of its expressions;
+the axes that are left are the sizes of inputs, and axis 0 is the number of multiprocessors.
+
+A later version adds sections (layouts, workspace, further launches, attributes); an old library refuses those that it
+must know and passes over the others. ``VERSION`` changes only when a section that is here changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import lenet_trt
+from lenet_trt.bind import Specialized
+from lenet_trt.compile import Module
+from lenet_trt.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Kernel, Tensor, Variant
+from lenet_trt.tensorrt.library.sizes import Sizes
+
+MAGIC = b"LENETTRT"
+VERSION = 1
+HEADER_BYTES = 64
+MUST_KNOW = 1
+KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES = range(1, 7)
+
+CONSTANT, AXIS, GUARD = 1, 2, 48
+OPERATORS: dict[Operator, int] = {
+    "add": 16,
+    "subtract": 17,
+    "multiply": 18,
+    "floor_divide": 19,
+    "ceil_divide": 20,
+    "minimum": 21,
+    "maximum": 22,
+}
+RELATIONS: dict[Relation, int] = {"<=": 32, "<": 33, "==": 34, "multiple of": 35}
+ELEMENT_TYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int8": 5}
+LINEAR = 0
+CUBIN, PTX = 1, 2
+
+# What the C++ library has room for (cpp/kernel_data.h).
+MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_DEPTH = 64, 8, 32, 32, 64, 64
+_IMAGE_ALIGNMENT = 16
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class EncodedVariant:
+    """A variant, and its compiled images by target."""
+
+    variant: Variant
+    modules: tuple[Module, ...]
+
+
+def encode(node: str, specialized: Specialized, sizes: Sizes, variants: Sequence[EncodedVariant], cuda: int) -> bytes:
+    """Write the data of one plugin node.
+
+    ``variants`` are those that these sizes allow, in declared order; ``cuda`` is the CUDA version that made the images
+    (13000 for 13.0), which the driver has to know.
+
+    Raises:
+        LenetTrtError: the kernel has something that the format has no room for.
+    """
+    kernel = specialized.kernel
+    _check_limits(kernel, variants)
+    write = _Expressions(sizes)
+    images = _Images(cuda)
+    sections = {
+        KERNEL: b"".join(map(_string, (node, kernel.name, kernel.version, specialized.types.name, _made_by()))),
+        AXES: _list(
+            _string(axis.name) + struct.pack("<HH", axis.input, axis.dimension) for axis in sizes.open_axes.values()
+        ),
+        TENSORS: b"".join(
+            _list(_tensor(write, tensor, specialized) for tensor in tensors)
+            for tensors in (kernel.inputs, kernel.outputs)
+        ),
+        LIMITS: struct.pack("<IQ", kernel.alignment, kernel.max_elements)
+        + write.condition(kernel.requires)
+        + _string("" if kernel.requires is None else str(kernel.requires)),
+        VARIANTS: _list(_variant(write, kernel, encoded, images) for encoded in variants),
+    }
+    sections[IMAGES] = images.table()
+    return _assembled(sections, images.bytes())
+
+
+def code_of(dim: Dim, axes: Sequence[str]) -> bytes:
+    """The code of an expression over the axes named, which it numbers in that order.
+
+    Raises:
+        LenetTrtError: a number in it has more than 64 bits.
+    """
+
+    def constant(value: int) -> bytes:
+        if value not in _INT64:
+            raise LenetTrtError(f"{dim} has the number {value}, which is more than 64 bits")
+        return struct.pack("<Bq", CONSTANT, value)
+
+    return dim.fold(
+        Algebra(
+            constant=constant,
+            axis=lambda name: struct.pack("<BH", AXIS, axes.index(name)),
+            operations={name: _operation(code) for name, code in OPERATORS.items()},
+        )
+    )
+
+
+def condition_code_of(condition: Condition | None, axes: Sequence[str]) -> bytes:
+    """The code of a condition: its comparisons with a guard between them; empty for none."""
+    parts = []
+    while condition is not None:
+        relation = bytes([RELATIONS[condition.relation]])
+        parts.append(code_of(condition.left, axes) + code_of(condition.right, axes) + relation)
+        condition = condition.also
+    return bytes([GUARD]).join(parts)
+
+
+class _Expressions:
+    """Writes expressions with the known sizes put in."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._axes = ("multiprocessors", *sizes.open_axes)
+
+    def size(self, size: DimLike) -> bytes:
+        return _code(code_of(self._sizes.substituted(as_dim(size)), self._axes))
+
+    def condition(self, condition: Condition | None) -> bytes:
+        return _code(condition_code_of(self._sizes.simplified(condition), self._axes))
+
+
+class _Images:
+    """The images, each once, however many variants use it."""
+
+    def __init__(self, cuda: int) -> None:
+        self._cuda = cuda
+        self._entries: dict[tuple[bytes, str, bool], int] = {}
+        self._images: dict[bytes, tuple[int, bytes]] = {}
+        self._size = 0
+
+    def index(self, module: Module, exact: bool) -> int:
+        """The image's number."""
+        digest = hashlib.sha256(module.image).digest()
+        if digest not in self._images:
+            self._images[digest] = (self._size, module.image)
+            self._size = _aligned(self._size + len(module.image))
+        return self._entries.setdefault((digest, module.target, exact), len(self._entries))
+
+    def table(self) -> bytes:
+        """The section that lists them."""
+        entries = []
+        for digest, target, exact in self._entries:
+            kind, _, number = target.partition("_")
+            offset, image = self._images[digest]
+            code = PTX if kind == "compute" else CUBIN
+            numbers = struct.pack("<BBHIQQ", code, exact, int(number), self._cuda, offset, len(image))
+            entries.append(numbers + digest)
+        return _list(entries)
+
+    def bytes(self) -> bytes:
+        """All of them, as they stand at the end."""
+        return b"".join(image.ljust(_aligned(len(image)), b"\0") for _, image in self._images.values())
+
+
+def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized) -> bytes:
+    element = specialized.types.resolve(tensor.dtype)
+    if element not in ELEMENT_TYPE_CODES:
+        known = ", ".join(ELEMENT_TYPE_CODES)
+        raise LenetTrtError(f"{specialized.kernel.name}: {tensor.name} is {element}; TensorRT's plugins take {known}")
+    text = "[" + ", ".join(map(str, tensor.shape)) + "]"
+    head = _string(tensor.name) + struct.pack("<BB", ELEMENT_TYPE_CODES[element], LINEAR) + _string(text)
+    return head + _list(write.size(size) for size in tensor.shape)
+
+
+def _variant(write: _Expressions, kernel: Kernel, encoded: EncodedVariant, images: _Images) -> bytes:
+    variant = encoded.variant
+    launch = variant.launch
+    return b"".join(
+        (
+            _string(variant.name),
+            _string(kernel.entry(variant)),
+            write.condition(variant.when),
+            write.condition(variant.prefer),
+            struct.pack("<III", *launch.block),
+            *(write.size(size) for size in (*launch.grid, launch.shared_bytes)),
+            _list(write.size(extra) for extra in launch.extras),
+            _list(struct.pack("<H", images.index(module, variant.only_sm)) for module in encoded.modules),
+        )
+    )
+
+
+def _assembled(sections: dict[int, bytes], images: bytes) -> bytes:
+    at = HEADER_BYTES + 24 * len(sections)
+    table, body = b"", b""
+    for kind, content in sections.items():
+        table += struct.pack("<IIQQ", kind, MUST_KNOW, at + len(body), len(content))
+        body += content
+    images_at = _aligned(at + len(body))
+    body = body.ljust(images_at - at, b"\0")
+    head = MAGIC + struct.pack("<IIQQ", VERSION, len(sections), images_at + len(images), images_at)
+    return head + hashlib.sha256(head + table + body).digest() + table + body + images
+
+
+def _check_limits(kernel: Kernel, variants: Sequence[EncodedVariant]) -> None:
+    counts = {
+        f"inputs and outputs (at most {MAX_TENSORS})": len(kernel.inputs) + len(kernel.outputs) <= MAX_TENSORS,
+        f"dimensions (at most {MAX_RANK})": all(len(t.shape) <= MAX_RANK for t in (*kernel.inputs, *kernel.outputs)),
+        f"axes (at most {MAX_AXES - 1})": len(kernel.axes) < MAX_AXES,
+        f"variants (at most {MAX_VARIANTS})": len(variants) <= MAX_VARIANTS,
+        f"extras of a launch (at most {MAX_EXTRAS})": all(len(v.variant.launch.extras) <= MAX_EXTRAS for v in variants),
+    }
+    for what, fits in counts.items():
+        if not fits:
+            raise LenetTrtError(f"{kernel.name} has more {what} than the plugin library has room for")
+
+
+def _operation(code: int) -> Callable[[bytes, bytes], bytes]:
+    return lambda left, right: left + right + bytes([code])
+
+
+def _code(code: bytes) -> bytes:
+    return struct.pack("<H", len(code)) + code
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack("<H", len(encoded)) + encoded
+
+
+def _list(entries: Iterable[bytes]) -> bytes:
+    listed = list(entries)
+    return struct.pack("<H", len(listed)) + b"".join(listed)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _IMAGE_ALIGNMENT) * _IMAGE_ALIGNMENT
+
+
+def _made_by() -> str:
+    return f"lenet_trt {lenet_trt.__version__}"

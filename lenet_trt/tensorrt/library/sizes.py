@@ -1,0 +1,68 @@
+"""Which sizes of a plugin node are known when it is encoded, and where the others are read when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lenet_trt.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.dims import AxisValue, Condition, Constant, Dim
+
+
+@dataclass(frozen=True)
+class OpenAxis:
+    """An axis whose size an input has: which input, and which of its dimensions."""
+
+    name: str
+    input: int
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The known sizes by name (axes and element sizes), and the axes that are open."""
+
+    known: Mapping[str, int]
+    open_axes: Mapping[str, OpenAxis]
+
+    def substituted(self, dim: Dim) -> Dim:
+        """The expression with the known sizes put in."""
+        return dim.substitute(self.known)
+
+    def decided(self, condition: Condition | None) -> bool | None:
+        """Whether the condition holds, as far as the known sizes tell; None where that depends on open ones."""
+        decisions = [_decision(part) for part in self._parts(condition)]
+        return False if False in decisions else None if None in decisions else True
+
+    def simplified(self, condition: Condition | None) -> Condition | None:
+        """The condition with the known sizes put in, without the comparisons that then hold."""
+        result: Condition | None = None
+        for part in reversed([part for part in self._parts(condition) if _decision(part) is not True]):
+            result = part if result is None else part & result
+        return result
+
+    def _parts(self, condition: Condition | None) -> Iterator[Condition]:
+        while condition is not None:
+            left, right = self.substituted(condition.left), self.substituted(condition.right)
+            yield replace(condition, left=left, right=right, also=None)
+            condition = condition.also
+
+
+def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> Sizes:
+    """Read off the shapes of the inputs (-1: unknown) which axes are known and where the others are."""
+    known = dict(specialized.known_sizes)
+    places: dict[str, OpenAxis] = {}
+    for index, (tensor, shape) in enumerate(zip(specialized.kernel.inputs, input_shapes, strict=True)):
+        for dimension, (declared, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+            if isinstance(declared, AxisValue):
+                places.setdefault(declared.name, OpenAxis(declared.name, index, dimension))
+                if size != UNKNOWN:
+                    known[declared.name] = size
+    return Sizes(known, {name: place for name, place in places.items() if name not in known})
+
+
+def _decision(part: Condition) -> bool | None:
+    """Whether a comparison holds, if both sides are numbers."""
+    if isinstance(part.left, Constant) and isinstance(part.right, Constant):
+        return part.evaluate({})
+    return None
