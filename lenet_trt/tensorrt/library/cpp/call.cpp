@@ -1,0 +1,187 @@
+#include "call.h"
+
+#include <algorithm>
+#include <string>
+
+#include "error.h"
+
+namespace lenet_trt {
+namespace {
+
+constexpr int64_t kGridLimits[3] = {2147483647, 65535, 65535};
+constexpr int64_t kMaxExtra = 2147483647;
+constexpr char kGridLimitsText[] = "2147483647 x 65535 x 65535";
+
+struct Sizes {
+  Size values[kMaxAxes];  // axis 0, the number of multiprocessors, is not known to shapes
+};
+
+std::string text_of(Shape const& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.rank; ++i) text += (i ? ", " : "") + std::to_string(shape.sizes[i]);
+  return text + "]";
+}
+
+[[noreturn]] void refuse(KernelData const& data, Tensor const& tensor, Shape const& shape, std::string const& why) {
+  fail(tensor.name, " has shape ", text_of(shape), "; ", data.kernel, " wants ", tensor.shape_text, ": ", why);
+}
+
+// Evaluates a size of the declaration; what goes wrong is told with what it was for.
+Size evaluated(Expression const& size, Size const* axes, Tensor const& tensor) {
+  try {
+    return size.evaluate(axes);
+  } catch (Error const& error) {
+    fail("the shape of ", tensor.name, " cannot be computed: ", error.what());
+  }
+}
+
+Sizes axes_of(KernelData const& data, Shape const* inputs) {
+  Sizes result;
+  for (size_t i = 0; i < data.axes.size(); ++i) {
+    Axis const& axis = data.axes[i];
+    Shape const& shape = inputs[axis.input];
+    if (axis.dimension >= shape.rank) continue;  // a wrong rank, which the check of that tensor tells
+    int64_t const size = shape.sizes[axis.dimension];
+    result.values[i + 1] = {size, size >= 0};
+  }
+  return result;
+}
+
+void check_tensor(KernelData const& data, Tensor const& tensor, Shape const& shape, Size const* axes) {
+  if (shape.rank != tensor.shape.size()) {
+    refuse(data, tensor, shape, "it has " + std::to_string(shape.rank) + " dimensions");
+  }
+  for (size_t i = 0; i < shape.rank; ++i) {
+    Size const wanted = evaluated(tensor.shape[i], axes, tensor);
+    if (shape.sizes[i] < 0 || !wanted.known) continue;
+    if (wanted.value < 0) refuse(data, tensor, shape, "the inputs are too small");
+    if (wanted.value != shape.sizes[i]) {
+      refuse(data, tensor, shape, std::to_string(wanted.value) + " there, not " + std::to_string(shape.sizes[i]));
+    }
+  }
+}
+
+void check_requirement(KernelData const& data, Size const* axes) {
+  if (data.requirement.empty()) return;
+  Size const holds = data.requirement.evaluate(axes);
+  if (holds.known && holds.value == 0) fail(data.kernel, " wants ", data.requirement_text);
+}
+
+bool is_empty(Shape const& shape) {
+  return std::find(shape.sizes, shape.sizes + shape.rank, 0) != shape.sizes + shape.rank;
+}
+
+void check_elements(KernelData const& data, Tensor const& tensor, Shape const& shape) {
+  if (is_empty(shape)) return;
+  uint64_t elements = 1;
+  for (size_t i = 0; i < shape.rank; ++i) {
+    if (__builtin_mul_overflow(elements, static_cast<uint64_t>(shape.sizes[i]), &elements) ||
+        elements > data.max_elements) {
+      fail(tensor.name, " has shape ", text_of(shape), "; ", data.kernel, " takes at most ", data.max_elements,
+           " elements a tensor: split the batch");
+    }
+  }
+}
+
+// Checks what has to hold of every call. Returns whether there is anything to compute.
+bool check_call(KernelData const& data, Shape const* inputs, Shape const* outputs, Size const* axes) {
+  auto const check_known = [&](Tensor const& tensor, Shape const& shape) {
+    for (size_t i = 0; i < shape.rank; ++i) {
+      if (shape.sizes[i] < 0) refuse(data, tensor, shape, "a size is not known");
+    }
+  };
+  for (size_t i = 0; i < data.inputs.size(); ++i) {
+    check_known(data.inputs[i], inputs[i]);
+    check_tensor(data, data.inputs[i], inputs[i], axes);
+  }
+  bool empty = true;
+  for (size_t i = 0; i < data.outputs.size(); ++i) {
+    check_known(data.outputs[i], outputs[i]);
+    check_tensor(data, data.outputs[i], outputs[i], axes);
+    empty = empty && is_empty(outputs[i]);
+  }
+  check_requirement(data, axes);
+  if (empty) return false;
+  for (size_t i = 0; i < data.inputs.size(); ++i) check_elements(data, data.inputs[i], inputs[i]);
+  for (size_t i = 0; i < data.outputs.size(); ++i) check_elements(data, data.outputs[i], outputs[i]);
+  return true;
+}
+
+int chosen(KernelData const& data, Size const* axes, Abilities const& gpu, int favourite) {
+  auto const runs = [&](size_t i) { return (gpu.variants >> i & 1) != 0 && data.variants[i].when.holds(axes); };
+  if (favourite >= 0 && runs(static_cast<size_t>(favourite))) return favourite;
+  for (size_t i = 0; i < data.variants.size(); ++i) {
+    if (runs(i) && data.variants[i].prefer.holds(axes)) return static_cast<int>(i);
+  }
+  fail(data.title(), " has no variant for these sizes on this GPU");
+}
+
+int64_t within(int64_t value, int64_t least, int64_t most, Variant const& variant, char const* what) {
+  if (value < least || value > most) {
+    fail("variant ", variant.name, " would need ", value, " for ", what, "; ", least, " to ", most, " are possible");
+  }
+  return value;
+}
+
+}  // namespace
+
+bool Shape::operator==(Shape const& other) const {
+  return rank == other.rank && std::equal(sizes, sizes + rank, other.sizes);
+}
+
+void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outputs) {
+  Sizes const axes = axes_of(data, inputs);
+  for (size_t i = 0; i < data.inputs.size(); ++i) check_tensor(data, data.inputs[i], inputs[i], axes.values);
+  for (size_t i = 0; outputs != nullptr && i < data.outputs.size(); ++i) {
+    check_tensor(data, data.outputs[i], outputs[i], axes.values);
+  }
+  check_requirement(data, axes.values);
+}
+
+Shape output_shape(KernelData const& data, size_t output, Shape const* inputs) {
+  Sizes const axes = axes_of(data, inputs);
+  Tensor const& tensor = data.outputs[output];
+  Shape shape;
+  shape.rank = tensor.shape.size();
+  for (size_t i = 0; i < shape.rank; ++i) {
+    Size const size = evaluated(tensor.shape[i], axes.values, tensor);
+    if (size.known && size.value < 0) fail(tensor.name, " would have a size below 0: the inputs are too small");
+    shape.sizes[i] = size.known ? size.value : kUnknown;
+  }
+  return shape;
+}
+
+int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite) {
+  Shape outputs[kMaxTensors];
+  for (size_t i = 0; i < data.outputs.size(); ++i) outputs[i] = output_shape(data, i, inputs);
+  return plan(data, inputs, outputs, gpu, favourite).variant;
+}
+
+Launch plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite) {
+  Sizes axes = axes_of(data, inputs);
+  Launch launch;
+  if (!check_call(data, inputs, outputs, axes.values)) return launch;
+  launch.has_empty = std::any_of(inputs, inputs + data.inputs.size(), is_empty) ||
+                     std::any_of(outputs, outputs + data.outputs.size(), is_empty);
+  axes.values[0] = {gpu.multiprocessors, true};
+  launch.variant = chosen(data, axes.values, gpu, favourite);
+  Variant const& variant = data.variants[static_cast<size_t>(launch.variant)];
+  for (int i = 0; i < 3; ++i) {
+    int64_t const size = variant.grid[i].value(axes.values);
+    if (size < 1 || size > kGridLimits[i]) {
+      fail("variant ", variant.name, " would need a grid of ", size, " blocks in dimension ", i, "; CUDA allows 1 to ",
+           kGridLimitsText);
+    }
+    launch.grid[i] = static_cast<uint32_t>(size);
+  }
+  int64_t const limit = gpu.shared_limit[launch.variant];
+  int64_t const shared = within(variant.shared_bytes.value(axes.values), 0, limit, variant, "shared memory, in bytes");
+  launch.shared_bytes = static_cast<uint32_t>(shared);
+  for (size_t i = 0; i < variant.extras.size(); ++i) {
+    int64_t const extra = variant.extras[i].value(axes.values);
+    launch.extras[i] = static_cast<int32_t>(within(extra, -kMaxExtra, kMaxExtra, variant, "a 32-bit argument"));
+  }
+  return launch;
+}
+
+}  // namespace lenet_trt

@@ -1,0 +1,50 @@
+// One call of a kernel: from the shapes of its tensors to the variant that is chosen and its launch. Nothing here
+// allocates unless it fails, so that `enqueue` may call it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_data.h"
+
+namespace lenet_trt {
+
+constexpr int64_t kUnknown = -1;
+
+struct Shape {
+  size_t rank = 0;
+  int64_t sizes[kMaxRank] = {};  // kUnknown where it is not known yet
+
+  bool operator==(Shape const& other) const;
+};
+
+// What a GPU can run of a kernel.
+struct Abilities {
+  uint64_t variants = 0;  // a bit for each variant
+  int64_t multiprocessors = 0;
+  uint32_t shared_limit[kMaxVariants] = {};  // dynamic shared memory that each variant may have, in bytes
+};
+
+struct Launch {
+  int variant = -1;  // none: there is nothing to compute, and nothing is launched
+  bool has_empty = false;  // a tensor without elements, which need not have an address
+  uint32_t grid[3] = {};
+  uint32_t shared_bytes = 0;
+  int32_t extras[kMaxExtras] = {};
+};
+
+// Checks what is known of the shapes against the declaration; sizes may be kUnknown. Throws an Error that names the
+// tensor, what it has and what is wanted. `outputs` may be null.
+void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outputs);
+
+// The variant for these shapes: `favourite` where it can run (none: -1), else the first in the declaration that can run
+// and is preferred. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
+int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite);
+
+// The launch of a call whose shapes are all known. Throws an Error if they are wrong, no variant can run them, or the
+// launch is larger than CUDA allows.
+Launch plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite);
+
+// The shape of an output as far as the inputs tell.
+Shape output_shape(KernelData const& data, size_t output, Shape const* inputs);
+
+}  // namespace lenet_trt

@@ -1,0 +1,248 @@
+#include "kernel_data.h"
+
+#include <algorithm>
+#include <map>
+
+#include "reader.h"
+
+namespace lenet_trt {
+namespace {
+
+constexpr char kMagic[] = "LENETTRT";
+constexpr uint32_t kVersion = 1;
+constexpr size_t kHashAt = 32;
+constexpr size_t kHeaderBytes = 64;
+constexpr uint32_t kMustKnow = 1;
+constexpr size_t kMaxSections = 256;
+constexpr size_t kMaxImages = 1024;
+constexpr uint32_t kMaxBlockThreads = 1024;
+constexpr uint32_t kMaxAlignment = 4096;
+
+enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kSections };
+constexpr char const* kSectionNames[] = {"",
+                                         "the kernel's section",
+                                         "the section of axes",
+                                         "the section of tensors",
+                                         "the section of limits",
+                                         "the section of variants",
+                                         "the section of images"};
+
+std::string hexadecimal(Hash const& hash) {
+  std::string text;
+  for (uint8_t const byte : hash) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+class KernelReader {
+ public:
+  explicit KernelReader(KernelData& data) : data_(data) {}
+
+  void read() {
+    read_header();
+    read_kernel(section(kKernel));
+    read_axes(section(kAxes));
+    read_tensors(section(kTensors));
+    check_axes();
+    read_limits(section(kLimits));
+    read_images(section(kImages));
+    read_variants(section(kVariants));
+  }
+
+ private:
+  void read_header() {
+    std::vector<uint8_t> const& bytes = data_.bytes_;
+    Reader header(bytes.data(), bytes.size(), "the kernel's data");
+    if (std::memcmp(header.take(8), kMagic, 8) != 0) fail("this is no data of a kernel: it begins with other bytes");
+    auto const version = header.number<uint32_t>();
+    auto const sections = header.number<uint32_t>();
+    auto const size = header.number<uint64_t>();
+    images_at_ = header.number<uint64_t>();
+    header.take(kHeaderBytes - kHashAt);
+    if (version != kVersion) {
+      fail("the kernel's data has version ", version, "; this library reads version ", kVersion,
+           version > kVersion ? ": use a newer plugin library" : ": embed the model again");
+    }
+    if (size != bytes.size()) fail("the kernel's data has ", bytes.size(), " bytes instead of ", size, ": it was cut");
+    if (images_at_ < kHeaderBytes || images_at_ > size || sections > kMaxSections) fail("the kernel's data is damaged");
+    Hash const hash = Sha256().add(bytes.data(), kHashAt)
+                          .add(bytes.data() + kHeaderBytes, images_at_ - kHeaderBytes).finish();
+    if (std::memcmp(hash.data(), bytes.data() + kHashAt, hash.size()) != 0) {
+      fail("the kernel's data is damaged: its hash is another one");
+    }
+    data_.fingerprint_ = hexadecimal(hash);
+    Reader table(bytes.data() + kHeaderBytes, images_at_ - kHeaderBytes, "the table of sections");
+    for (uint32_t i = 0; i < sections; ++i) {
+      auto const kind = table.number<uint32_t>();
+      auto const flags = table.number<uint32_t>();
+      auto const at = table.number<uint64_t>();
+      auto const length = table.number<uint64_t>();
+      if (at > images_at_ || length > images_at_ - at) fail("a section lies outside the kernel's data");
+      if (kind == 0 || kind >= kSections) {
+        if (flags & kMustKnow) fail("the kernel needs what this library does not know: use a newer plugin library");
+      } else if (!sections_.emplace(kind, std::make_pair(at, length)).second) {
+        fail(kSectionNames[kind], " is there twice");
+      }
+    }
+  }
+
+  Reader section(Section kind) const {
+    auto const found = sections_.find(kind);
+    if (found == sections_.end()) fail(kSectionNames[kind], " is missing");
+    return Reader(data_.bytes_.data() + found->second.first, found->second.second, kSectionNames[kind]);
+  }
+
+  void read_kernel(Reader from) {
+    for (std::string* text : {&data_.node, &data_.kernel, &data_.kernel_version, &data_.types, &data_.made_by}) {
+      *text = from.text();
+    }
+    from.finish();
+  }
+
+  void read_axes(Reader from) {
+    size_t const count = from.count(kMaxAxes - 1);
+    for (size_t i = 0; i < count; ++i) {
+      Axis axis{from.text(), 0, 0};
+      axis.input = from.number<uint16_t>();
+      axis.dimension = from.number<uint16_t>();
+      data_.axes.push_back(std::move(axis));
+    }
+    from.finish();
+  }
+
+  void read_tensors(Reader from) {
+    for (std::vector<Tensor>* tensors : {&data_.inputs, &data_.outputs}) {
+      size_t const count = from.count(kMaxTensors);
+      for (size_t i = 0; i < count; ++i) tensors->push_back(read_tensor(from));
+    }
+    from.finish();
+    if (data_.inputs.empty() || data_.outputs.empty()) fail("the kernel has no input or no output");
+    if (data_.inputs.size() + data_.outputs.size() > kMaxTensors) fail("the kernel has too many inputs and outputs");
+  }
+
+  Tensor read_tensor(Reader& from) {
+    Tensor tensor;
+    tensor.name = from.text();
+    tensor.type = static_cast<ElementType>(from.number<uint8_t>());
+    if (tensor.type < ElementType::kFloat32 || tensor.type > ElementType::kInt8) {
+      fail(tensor.name, " has an element type that this library does not know");
+    }
+    if (from.number<uint8_t>() != 0) fail(tensor.name, " has a layout that this library does not know");
+    tensor.shape_text = from.text();
+    size_t const rank = from.count(kMaxRank);
+    for (size_t i = 0; i < rank; ++i) tensor.shape.push_back(expression(from, false));
+    return tensor;
+  }
+
+  void check_axes() const {
+    for (Axis const& axis : data_.axes) {
+      if (axis.input >= data_.inputs.size() || axis.dimension >= data_.inputs[axis.input].shape.size()) {
+        fail("axis ", axis.name, " is the size of no input");
+      }
+    }
+  }
+
+  void read_limits(Reader from) {
+    data_.alignment = from.number<uint32_t>();
+    if (data_.alignment == 0 || data_.alignment > kMaxAlignment || (data_.alignment & (data_.alignment - 1)) != 0) {
+      fail("the alignment ", data_.alignment, " is no power of two up to ", kMaxAlignment);
+    }
+    data_.max_elements = from.number<uint64_t>();
+    data_.requirement = expression(from, true);
+    data_.requirement_text = from.text();
+    from.finish();
+  }
+
+  void read_images(Reader from) {
+    size_t const room = data_.bytes_.size() - images_at_;
+    size_t const count = from.count(kMaxImages);
+    for (size_t i = 0; i < count; ++i) {
+      Image image;
+      auto const kind = from.number<uint8_t>();
+      if (kind != 1 && kind != 2) fail("an image is of a kind that this library does not know");
+      image.is_ptx = kind == 2;
+      image.exact = from.number<uint8_t>() != 0;
+      image.sm = from.number<uint16_t>();
+      image.cuda = from.number<uint32_t>();
+      auto const at = from.number<uint64_t>();
+      auto const size = from.number<uint64_t>();
+      if (at > room || size > room - at || size == 0) fail("an image lies outside the kernel's data");
+      image.bytes = data_.bytes_.data() + images_at_ + at;
+      image.size = size;
+      std::memcpy(image.hash.data(), from.take(image.hash.size()), image.hash.size());
+      // The driver reads PTX up to a 0.
+      if (image.is_ptx && image.bytes[size - 1] != 0) fail("the PTX of an image does not end with 0");
+      check_hash(image);
+      data_.images.push_back(image);
+    }
+    from.finish();
+  }
+
+  // Images that several variants use are listed once; of entries that share bytes, one is hashed.
+  void check_hash(Image const& image) {
+    for (Image const& other : data_.images) {
+      if (other.bytes == image.bytes && other.size == image.size && other.hash == image.hash) return;
+    }
+    hashed_ += image.size;
+    if (hashed_ > data_.bytes_.size()) fail("the images overlap");
+    if (Sha256().add(image.bytes, image.size).finish() != image.hash) {
+      fail("an image for sm_", image.sm, " is damaged: its hash is another one");
+    }
+  }
+
+  void read_variants(Reader from) {
+    size_t const count = from.count(kMaxVariants);
+    for (size_t i = 0; i < count; ++i) data_.variants.push_back(read_variant(from));
+    from.finish();
+    if (data_.variants.empty()) fail("the kernel has no variant");
+  }
+
+  Variant read_variant(Reader& from) {
+    Variant variant;
+    variant.name = from.text();
+    variant.entry = from.text();
+    variant.when = expression(from, true);
+    variant.prefer = expression(from, true);
+    uint64_t threads = 1;
+    for (uint32_t& size : variant.block) {
+      size = from.number<uint32_t>();
+      if (size == 0 || size > kMaxBlockThreads) fail(variant.name, " has a block of ", size, " threads");
+      threads *= size;
+    }
+    if (threads > kMaxBlockThreads) fail(variant.name, " has a block of ", threads, " threads");
+    for (Expression& size : variant.grid) size = expression(from, false);
+    variant.shared_bytes = expression(from, false);
+    size_t const extras = from.count(kMaxExtras);
+    for (size_t i = 0; i < extras; ++i) variant.extras.push_back(expression(from, false));
+    size_t const images = from.count(kMaxImages);
+    for (size_t i = 0; i < images; ++i) {
+      variant.images.push_back(from.number<uint16_t>());
+      if (variant.images.back() >= data_.images.size()) fail(variant.name, " names an image that is not there");
+    }
+    return variant;
+  }
+
+  Expression expression(Reader& from, bool is_condition) const {
+    size_t const size = from.number<uint16_t>();
+    return Expression::check(from.take(size), size, data_.axes.size() + 1, is_condition);
+  }
+
+  KernelData& data_;
+  uint64_t images_at_ = 0;
+  uint64_t hashed_ = 0;
+  std::map<uint32_t, std::pair<uint64_t, uint64_t>> sections_;
+};
+
+std::shared_ptr<KernelData const> KernelData::read(void const* bytes, size_t size) {
+  auto data = std::make_shared<KernelData>();
+  auto const* first = static_cast<uint8_t const*>(bytes);
+  data->bytes_.assign(first, first + size);
+  KernelReader(*data).read();
+  return data;
+}
+
+}  // namespace lenet_trt

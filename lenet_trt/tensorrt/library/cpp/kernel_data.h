@@ -1,0 +1,85 @@
+// A kernel as a plugin node and the engine carry it: read from bytes, checked once, then trusted. encode.py owns the
+// format. Nothing here knows TensorRT or CUDA.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "expression.h"
+#include "sha256.h"
+
+namespace lenet_trt {
+
+constexpr size_t kMaxRank = 8;
+constexpr size_t kMaxTensors = 64;
+constexpr size_t kMaxExtras = 32;
+constexpr size_t kMaxVariants = 64;
+
+enum class ElementType : uint8_t { kFloat32 = 1, kFloat16, kBfloat16, kInt32, kInt8 };
+
+// An axis whose size a call brings: which input has it, in which of its dimensions.
+struct Axis {
+  std::string name;
+  uint16_t input;
+  uint16_t dimension;
+};
+
+struct Tensor {
+  std::string name;
+  ElementType type;
+  std::string shape_text;
+  std::vector<Expression> shape;
+};
+
+// Machine code for one architecture (and, unless `exact`, its later minor revisions), or PTX for it and newer ones.
+struct Image {
+  bool is_ptx;
+  bool exact;
+  uint16_t sm;
+  uint32_t cuda;  // the CUDA version that made it, as cuDriverGetVersion counts
+  uint8_t const* bytes;
+  size_t size;
+  Hash hash;
+};
+
+struct Variant {
+  std::string name;
+  std::string entry;
+  Expression when;    // it can run
+  Expression prefer;  // it was the fastest
+  uint32_t block[3];
+  Expression grid[3];
+  Expression shared_bytes;
+  std::vector<Expression> extras;
+  std::vector<uint16_t> images;
+};
+
+class KernelData {
+ public:
+  // Reads and checks a copy of the bytes. Throws an Error that says what is wrong.
+  static std::shared_ptr<KernelData const> read(void const* bytes, size_t size);
+
+  std::string node, kernel, kernel_version, types, made_by;
+  std::vector<Axis> axes;  // an expression's axis i + 1 is axes[i]
+  std::vector<Tensor> inputs, outputs;
+  uint32_t alignment = 1;
+  uint64_t max_elements = 0;
+  Expression requirement;
+  std::string requirement_text;
+  std::vector<Variant> variants;
+  std::vector<Image> images;
+
+  std::vector<uint8_t> const& bytes() const { return bytes_; }
+  // "lenet5 (fp32)": for messages.
+  std::string title() const { return kernel + " (" + types + ")"; }
+  // The hash of all but the images, which has theirs in it, in hexadecimal.
+  std::string const& fingerprint() const { return fingerprint_; }
+
+ private:
+  friend class KernelReader;
+  std::vector<uint8_t> bytes_;
+  std::string fingerprint_;
+};
+
+}  // namespace lenet_trt

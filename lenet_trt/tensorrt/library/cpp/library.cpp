@@ -1,0 +1,130 @@
+// How TensorRT finds the plugin, and the plugin TensorRT.
+//
+// Who loads the library by name (trtexec --dynamicPlugins and --setPluginsToSerialize, IPluginRegistry::loadLibrary)
+// asks it for its creators. Who only opens it (trtexec --staticPlugins, Triton, ONNX Runtime) finds it registered: it
+// does that itself when it is opened, if TensorRT is in the process already. loadLibrary opens it as well, and then
+// refuses a creator that is registered; so what was registered here is taken back before creators are handed over.
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "log.h"
+#include "plugin_v2.h"
+#include "plugin_v3.h"
+
+namespace lenet_trt {
+namespace {
+
+using namespace nvinfer1;
+
+#if LENET_TRT_V3
+using Creator = CreatorV3;
+using AnyCreator = IPluginCreatorInterface;
+#else
+using Creator = CreatorV2;
+using AnyCreator = IPluginCreator;
+#endif
+
+// Never destroyed: TensorRT may ask it until the process ends.
+Creator& creator() {
+  static Creator& made = *new Creator;
+  return made;
+}
+
+#if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
+ILoggerFinder* logger_finder = nullptr;
+#endif
+
+ILogger* logger() {
+#if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
+  if (logger_finder != nullptr) return logger_finder->findLogger();
+#endif
+  void* const tensorrt = loaded_tensorrt();
+  using GetLogger = ILogger* (*)();
+  auto const get = tensorrt == nullptr ? nullptr : reinterpret_cast<GetLogger>(dlsym(tensorrt, "getLogger"));
+  return get == nullptr ? nullptr : get();
+}
+
+IPluginRegistry* registry() {
+  void* const tensorrt = loaded_tensorrt();
+  using GetRegistry = IPluginRegistry* (*)();
+  auto const get =
+      tensorrt == nullptr ? nullptr : reinterpret_cast<GetRegistry>(dlsym(tensorrt, "getPluginRegistry"));
+  return get == nullptr ? nullptr : get();
+}
+
+bool is_known_to(IPluginRegistry& registry) {
+#if LENET_TRT_V3
+  return registry.getCreator(kName, kVersion, kNamespace) != nullptr;
+#else
+  return registry.getPluginCreator(kName, kVersion, kNamespace) != nullptr;
+#endif
+}
+
+bool registered_here = false;
+
+// A registry keeps the creator's address and has no way to notice that the library goes, so it must stay.
+void stay_in_memory() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<void*>(&stay_in_memory), &self) != 0 && self.dli_fname != nullptr) {
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+}
+
+__attribute__((constructor)) void register_when_opened() {
+  IPluginRegistry* const found = registry();
+  if (found == nullptr || is_known_to(*found)) return;
+  AnyCreator& ours = creator();
+  registered_here = found->registerCreator(ours, kNamespace);
+  if (registered_here) stay_in_memory();
+}
+
+AnyCreator* const* creators(int32_t& count) {
+  if (registered_here) {
+    AnyCreator& ours = creator();
+    registry()->deregisterCreator(ours);
+    registered_here = false;
+  }
+  static AnyCreator* const list[] = {&creator()};
+  count = 1;
+  return list;
+}
+
+}  // namespace
+
+void* loaded_tensorrt() {
+  static std::string const major = std::to_string(NV_TENSORRT_MAJOR);
+  for (std::string const& name : {"libnvinfer.so." + major, "libnvinfer_lean.so." + major}) {
+    if (void* const found = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD)) return found;
+  }
+  return nullptr;
+}
+
+void log(Severity severity, char const* message) noexcept {
+  static constexpr ILogger::Severity kSeverities[] = {ILogger::Severity::kERROR, ILogger::Severity::kWARNING,
+                                                      ILogger::Severity::kINFO};
+  if (ILogger* const found = logger()) {
+    found->log(kSeverities[static_cast<int>(severity)], message);
+  } else if (severity != Severity::kInfo) {
+    std::fprintf(stderr, "lenet_trt: %s\n", message);
+  }
+}
+
+}  // namespace lenet_trt
+
+#if LENET_TRT_V3
+LENET_TRT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreators(int32_t& count) {
+  return lenet_trt::creators(count);
+}
+#else
+LENET_TRT_EXPORT nvinfer1::IPluginCreator* const* getPluginCreators(int32_t& count) {
+  return lenet_trt::creators(count);
+}
+#endif
+
+#if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
+LENET_TRT_EXPORT void setLoggerFinder(nvinfer1::ILoggerFinder* finder) { lenet_trt::logger_finder = finder; }
+#endif

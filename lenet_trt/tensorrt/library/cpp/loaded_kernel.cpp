@@ -1,0 +1,221 @@
+#include "loaded_kernel.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "error.h"
+#include "log.h"
+
+namespace lenet_trt {
+namespace {
+
+using cuda::check;
+using cuda::driver;
+
+// Lets this thread load modules while another one captures a CUDA graph; the module is no part of it.
+class CaptureSafe {
+ public:
+  CaptureSafe() { check(driver().exchange_capture_mode(&mode_), "change the capture mode"); }
+  ~CaptureSafe() { driver().exchange_capture_mode(&mode_); }
+
+ private:
+  int mode_ = cuda::kCaptureRelaxed;
+};
+
+// A number for the context that no other one has; an old driver has its address alone.
+uint64_t identity(cuda::Context context) {
+  uint64_t id = reinterpret_cast<uintptr_t>(context);
+  if (driver().context_id != nullptr) check(driver().context_id(context, &id), "identify the CUDA context");
+  return id;
+}
+
+cuda::Context current_context() {
+  cuda::Context context = nullptr;
+  check(driver().current(&context), "ask for the CUDA context");
+  if (context == nullptr) fail("no CUDA context is current in this thread: call cudaSetDevice first");
+  return context;
+}
+
+int device_attribute(int which) {
+  int device = 0, value = 0;
+  check(driver().device(&device), "ask for the GPU in use");
+  check(driver().attribute(&value, which, device), "read the GPU's properties");
+  return value;
+}
+
+std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
+
+void check_driver(Image const& image) {
+  int version = 0;
+  check(driver().version(&version), "ask for the driver's version");
+  // Any driver of a major version loads machine code that a later minor version made; PTX needs the same or newer.
+  int const known = image.is_ptx ? version : version / 1000 * 1000 + 999;
+  if (static_cast<int64_t>(image.cuda) > known) {
+    fail("the kernel was compiled by CUDA ", version_text(static_cast<int>(image.cuda)), ", and the driver here knows ",
+         version_text(version), ": update the driver (CUDA 13 needs 580 or newer)");
+  }
+}
+
+}  // namespace
+
+class LoadedModule {
+ public:
+  LoadedModule(cuda::Context context, Image const& image) : context_(context) {
+    check_driver(image);
+    CaptureSafe safe;
+    std::string const what = "load the kernel's image for sm_" + std::to_string(image.sm);
+    check(driver().load(&module_, image.bytes), what.c_str());
+  }
+
+  ~LoadedModule() {
+    // Where the process ends or the context is gone already, the module went with it, and the driver says so.
+    cuda::Context ignored = nullptr;
+    if (driver().push(context_) != cuda::kSuccess) return;
+    driver().unload(module_);
+    driver().pop(&ignored);
+  }
+
+  LoadedModule(LoadedModule const&) = delete;
+  LoadedModule& operator=(LoadedModule const&) = delete;
+
+  cuda::Function function(std::string const& entry) const {
+    CaptureSafe safe;
+    cuda::Function found = nullptr;
+    check(driver().function(&found, module_, entry.c_str()), ("find " + entry).c_str());
+    // With lazy loading the driver would load it at its first launch, which may be in a capture.
+    if (driver().load_function != nullptr) check(driver().load_function(found), ("load " + entry).c_str());
+    return found;
+  }
+
+  // Lets a launch have that much dynamic shared memory; what it had before is never taken away.
+  void allow_shared(cuda::Function function, int bytes) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    int allowed = 0;
+    check(driver().function_attribute(&allowed, cuda::kFunctionMaxDynamicShared, function), "read a kernel's limits");
+    if (bytes <= allowed) return;
+    check(driver().set_function_attribute(function, cuda::kFunctionMaxDynamicShared, bytes), "set a kernel's limits");
+  }
+
+  // The image in the current context, loaded once for all plugins that use it.
+  static std::shared_ptr<LoadedModule> of(Image const& image) {
+    // Never destroyed: plugins may live longer than this library's static objects.
+    static auto& mutex = *new std::mutex;
+    static auto& loaded = *new std::map<std::pair<uint64_t, Hash>, std::weak_ptr<LoadedModule>>;
+    cuda::Context const context = current_context();
+    auto const key = std::make_pair(identity(context), image.hash);
+    std::lock_guard<std::mutex> lock(mutex);
+    for (auto entry = loaded.begin(); entry != loaded.end();) {
+      entry = entry->second.expired() ? loaded.erase(entry) : std::next(entry);
+    }
+    if (std::shared_ptr<LoadedModule> found = loaded[key].lock()) return found;
+    auto made = std::make_shared<LoadedModule>(context, image);
+    loaded[key] = made;
+    return made;
+  }
+
+ private:
+  cuda::Context context_;
+  cuda::Module module_ = nullptr;
+  std::mutex mutex_;
+};
+
+int current_sm() { return 10 * device_attribute(cuda::kMajor) + device_attribute(cuda::kMinor); }
+
+Image const* image_for(KernelData const& data, Variant const& variant, int sm) {
+  Image const* best = nullptr;
+  for (uint16_t const index : variant.images) {
+    Image const& image = data.images[index];
+    bool const fits = image.sm <= sm && (image.is_ptx || image.sm / 10 == sm / 10) && (!image.exact || image.sm == sm);
+    if (!fits) continue;
+    if (best == nullptr || (best->is_ptx && !image.is_ptx) || (best->is_ptx == image.is_ptx && best->sm < image.sm)) {
+      best = &image;
+    }
+  }
+  return best;
+}
+
+std::shared_ptr<LoadedKernel const> LoadedKernel::load(std::shared_ptr<KernelData const> data) {
+  std::shared_ptr<LoadedKernel> made(new LoadedKernel(std::move(data)));
+  made->context_ = identity(current_context());
+  made->load_variants();
+  return made;
+}
+
+void LoadedKernel::load_variants() {
+  int const sm = current_sm();
+  gpu_.multiprocessors = device_attribute(cuda::kMultiprocessors);
+  auto const shared_opt_in = static_cast<uint32_t>(device_attribute(cuda::kSharedOptIn));
+  for (size_t i = 0; i < data_->variants.size(); ++i) {
+    Image const* const image = image_for(*data_, data_->variants[i], sm);
+    if (image != nullptr) load_variant(i, *image, shared_opt_in);
+  }
+  if (gpu_.variants != 0) return;
+  std::set<std::string> targets;
+  for (Image const& image : data_->images) targets.insert((image.is_ptx ? "compute_" : "sm_") + std::to_string(image.sm));
+  std::string known;
+  for (std::string const& target : targets) known += (known.empty() ? "" : ", ") + target;
+  fail(data_->title(), " has no image for this GPU, which is sm_", sm, ", but for ", known,
+       ": embed the model again with --sm ", sm / 10, ".", sm % 10);
+}
+
+void LoadedKernel::load_variant(size_t index, Image const& image, uint32_t shared_opt_in) {
+  Variant const& variant = data_->variants[index];
+  std::shared_ptr<LoadedModule> module = LoadedModule::of(image);
+  cuda::Function const function = module->function(variant.entry);
+  int fixed = 0;
+  check(driver().function_attribute(&fixed, cuda::kFunctionSharedBytes, function), "read a kernel's shared memory");
+  Size const none[kMaxAxes] = {};
+  Size const wanted = variant.shared_bytes.evaluate(none);
+  auto const most = static_cast<int64_t>(shared_opt_in) - fixed;
+  if (wanted.known && wanted.value > most) {
+    std::string const text = data_->node + ": variant " + variant.name + " wants " + std::to_string(wanted.value) +
+                                " bytes of shared memory, and this GPU has " + std::to_string(most) + ": not used";
+    log(Severity::kWarning, text.c_str());
+    return;
+  }
+  int64_t const limit = wanted.known ? wanted.value : most;
+  module->allow_shared(function, static_cast<int>(limit));
+  functions_[index] = function;
+  gpu_.shared_limit[index] = static_cast<uint32_t>(std::max<int64_t>(limit, 0));
+  gpu_.variants |= uint64_t{1} << index;
+  modules_.push_back(std::move(module));
+}
+
+bool LoadedKernel::is_for_current_context() const { return identity(current_context()) == context_; }
+
+void LoadedKernel::check_pointers(Launch const& launch, void const* const* inputs, void* const* outputs) const {
+  size_t const count = data_->inputs.size();
+  for (size_t i = 0; i < count + data_->outputs.size(); ++i) {
+    bool const is_input = i < count;
+    Tensor const& tensor = is_input ? data_->inputs[i] : data_->outputs[i - count];
+    auto const address = reinterpret_cast<uintptr_t>(is_input ? inputs[i] : outputs[i - count]);
+    if (address == 0 && !launch.has_empty) fail(tensor.name, " has no address");
+    if (address % data_->alignment != 0) {
+      fail(tensor.name, " is at an address that is no multiple of ", data_->alignment, " bytes");
+    }
+  }
+}
+
+void LoadedKernel::launch(Launch const& launch, void const* const* inputs, void* const* outputs,
+                          cuda::Stream stream) const {
+  check_pointers(launch, inputs, outputs);
+  auto const index = static_cast<size_t>(launch.variant);
+  Variant const& variant = data_->variants[index];
+  // The driver copies what the arguments point at: addresses in TensorRT's own arrays, and the extras between them.
+  void* arguments[kMaxTensors + kMaxExtras];
+  size_t count = 0;
+  for (size_t i = 0; i < data_->inputs.size(); ++i) arguments[count++] = const_cast<void const**>(inputs + i);
+  for (size_t i = 0; i < variant.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(launch.extras + i);
+  for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
+  cuda::Status const status =
+      driver().launch(functions_[index], launch.grid[0], launch.grid[1], launch.grid[2], variant.block[0],
+                      variant.block[1], variant.block[2], launch.shared_bytes, stream, arguments, nullptr);
+  if (status == cuda::kSuccess) return;
+  char const* const hint = is_for_current_context() ? "" : " (it was prepared for another GPU than the current one)";
+  fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status), hint);
+}
+
+}  // namespace lenet_trt

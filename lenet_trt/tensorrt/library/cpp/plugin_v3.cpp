@@ -1,0 +1,184 @@
+#include "plugin_v3.h"
+
+#if LENET_TRT_V3
+
+#include <algorithm>
+#include <vector>
+
+#include "plugin_body.h"
+
+namespace lenet_trt {
+namespace {
+
+using namespace nvinfer1;
+
+// Tactic 1 is the declared choice for each shape, tactic k + 2 variant k wherever it can run.
+constexpr int32_t kDeclaredChoice = 1, kFirstVariant = 2;
+
+class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPluginV3OneBuild, public IPluginV3OneRuntime {
+ public:
+  explicit PluginV3(std::shared_ptr<KernelData const> data) : body_(std::move(data)) {
+    metadata_ = "lenet_trt kernel " + body_.data().title() + ", by " + body_.data().made_by;
+    data_field_ = {kDataField, body_.data().bytes().data(), PluginFieldType::kINT8,
+                   static_cast<int32_t>(body_.data().bytes().size())};
+  }
+
+  IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override {
+    switch (type) {
+      case PluginCapabilityType::kCORE: return static_cast<IPluginV3OneCore*>(this);
+      case PluginCapabilityType::kBUILD: return static_cast<IPluginV3OneBuild*>(this);
+      case PluginCapabilityType::kRUNTIME: return static_cast<IPluginV3OneRuntime*>(this);
+    }
+    return nullptr;
+  }
+
+  PluginV3* clone() noexcept override {
+    return guarded([&] { return new PluginV3(*this); }, reporter("clone"), static_cast<PluginV3*>(nullptr));
+  }
+
+  char const* getPluginName() const noexcept override { return kName; }
+  char const* getPluginVersion() const noexcept override { return kVersion; }
+  char const* getPluginNamespace() const noexcept override { return kNamespace; }
+
+  // While an engine is built.
+
+  int32_t getNbOutputs() const noexcept override { return static_cast<int32_t>(body_.data().outputs.size()); }
+
+  int32_t getOutputDataTypes(DataType* types, int32_t count, DataType const*, int32_t) const noexcept override {
+    return attempt("getOutputDataTypes", [&] {
+      for (int32_t i = 0; i < count; ++i) types[i] = body_.output_type(i);
+    });
+  }
+
+  int32_t getOutputShapes(DimsExprs const* inputs, int32_t input_count, DimsExprs const*, int32_t, DimsExprs* outputs,
+                          int32_t count, IExprBuilder& builder) noexcept override {
+    return attempt("getOutputShapes", [&] {
+      for (int32_t i = 0; i < count; ++i) outputs[i] = body_.output_shape(i, inputs, input_count, builder);
+    });
+  }
+
+  bool supportsFormatCombination(int32_t position, DynamicPluginTensorDesc const* tensors, int32_t,
+                                 int32_t) noexcept override {
+    return body_.supports(position, tensors[position].desc);
+  }
+
+  int32_t configurePlugin(DynamicPluginTensorDesc const* inputs, int32_t input_count,
+                          DynamicPluginTensorDesc const* outputs, int32_t output_count) noexcept override {
+    return attempt("configurePlugin", [&] {
+      std::vector<PluginTensorDesc> given, made;
+      for (int32_t i = 0; i < input_count; ++i) given.push_back(inputs[i].desc);
+      for (int32_t i = 0; i < output_count; ++i) made.push_back(outputs[i].desc);
+      body_.check(given.data(), input_count, made.data(), output_count);
+      tactics_ = tactics_for(inputs, input_count);
+    });
+  }
+
+  int32_t getNbTactics() noexcept override { return static_cast<int32_t>(tactics_.size()); }
+
+  int32_t getValidTactics(int32_t* tactics, int32_t count) noexcept override {
+    std::copy_n(tactics_.begin(), std::min<size_t>(tactics_.size(), static_cast<size_t>(count)), tactics);
+    return 0;
+  }
+
+  // Timings of other code must not stand for this one's.
+  char const* getTimingCacheID() noexcept override { return body_.data().fingerprint().c_str(); }
+  char const* getMetadataString() noexcept override { return metadata_.c_str(); }
+
+  // In the engine.
+
+  int32_t setTactic(int32_t tactic) noexcept override {
+    body_.favour(tactic >= kFirstVariant ? tactic - kFirstVariant : -1);
+    return 0;
+  }
+
+  IPluginV3* attachToContext(IPluginResourceContext* context) noexcept override {
+    PluginV3* const attached = clone();
+    if (attached == nullptr) return nullptr;
+    attached->recorder_ = context == nullptr ? nullptr : context->getErrorRecorder();
+    // Where it fails, onShapeChange says why: it tries again, and may fail.
+    if (cuda_is_here()) attached->attempt("attachToContext", [&] { attached->body_.load(); });
+    return attached;
+  }
+
+  int32_t onShapeChange(PluginTensorDesc const* inputs, int32_t input_count, PluginTensorDesc const* outputs,
+                        int32_t output_count) noexcept override {
+    return attempt("onShapeChange", [&] {
+      body_.check(inputs, input_count, outputs, output_count);
+      body_.load();
+      body_.prepare(inputs, outputs);
+    });
+  }
+
+  int32_t enqueue(PluginTensorDesc const* input_tensors, PluginTensorDesc const* output_tensors,
+                  void const* const* inputs, void* const* outputs, void*, cudaStream_t stream) noexcept override {
+    return attempt("enqueue", [&] { body_.enqueue(input_tensors, output_tensors, inputs, outputs, stream); });
+  }
+
+  PluginFieldCollection const* getFieldsToSerialize() noexcept override {
+    fields_ = {1, &data_field_};
+    return &fields_;
+  }
+
+ private:
+  Reporter reporter(char const* where) const { return {body_, where, recorder_}; }
+
+  template <class Action>
+  int32_t attempt(char const* where, Action&& action) const noexcept {
+    return guarded([&] { return action(), 0; }, reporter(where), 1);
+  }
+
+  // What TensorRT shall time. A variant that the declaration chooses at the shapes of the timing would only be timed
+  // twice, and win by chance over what is better for the other shapes.
+  std::vector<int32_t> tactics_for(DynamicPluginTensorDesc const* inputs, int32_t count) {
+    std::vector<int32_t> tactics{kDeclaredChoice};
+    if (!cuda_is_here()) return tactics;
+    Shape shapes[kMaxTensors];
+    for (int32_t i = 0; i < count; ++i) shapes[i] = shape_of(inputs[i].opt);
+    try {
+      body_.load();
+      int const declared = choose(body_.data(), shapes, body_.gpu(), -1);
+      for (size_t i = 0; declared >= 0 && i < body_.data().variants.size(); ++i) {
+        int const variant = static_cast<int>(i);
+        bool const runs = choose(body_.data(), shapes, body_.gpu(), variant) == variant;
+        if (runs && variant != declared) tactics.push_back(kFirstVariant + variant);
+      }
+    } catch (std::exception const&) {
+      // This GPU or these sizes are not those that the engine is for; if they are, onShapeChange says what is wrong.
+    }
+    return tactics;
+  }
+
+  static bool cuda_is_here() noexcept {
+    try {
+      return cuda::driver().init(0) == cuda::kSuccess;
+    } catch (std::exception const&) {
+      return false;
+    }
+  }
+
+  PluginBody body_;
+  std::vector<int32_t> tactics_{kDeclaredChoice};
+  IErrorRecorder* recorder_ = nullptr;
+  std::string metadata_;
+  PluginField data_field_;
+  PluginFieldCollection fields_{};
+};
+
+}  // namespace
+
+IPluginV3* CreatorV3::createPlugin(char const* name, PluginFieldCollection const* fields, TensorRTPhase) noexcept {
+  std::shared_ptr<KernelData const> const data = data_from(name, fields);
+  if (data == nullptr) return nullptr;
+  return guarded([&] { return new PluginV3(data); },
+                 [&](char const* problem) { report_new(*data, problem); }, static_cast<PluginV3*>(nullptr));
+}
+
+PluginFieldCollection const* CreatorV3::getFieldNames() noexcept {
+  static PluginField const field{kDataField, nullptr, PluginFieldType::kINT8, 0};
+  static PluginFieldCollection const fields{1, &field};
+  return &fields;
+}
+
+}  // namespace lenet_trt
+
+#endif
