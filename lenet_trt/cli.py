@@ -25,6 +25,7 @@ VERBS = {
     "optimize": "put plugins in the place of layers that lose time, and prove it",
     "plugins": "list the kernels: what each replaces, its types, targets and gain",
     "check": "say whether a kernel is what its declaration says",
+    "library": "compile the C++ plugin library that runs our kernels in TensorRT",
     "inspect": "say what is in an engine or an ONNX file",
     "doctor": "say what can run on this machine and what to install",
 }

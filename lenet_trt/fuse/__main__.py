@@ -6,11 +6,18 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lenet_trt.errors import UsageError
 
 from lenet_trt.files import write_atomic
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+
+if TYPE_CHECKING:
+    import onnx
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="auto|none|NAME,...",
         help="kernels to use: all that fit, none, or these (lenet-trt plugins lists them)",
     )
+    parser.add_argument(
+        "--embed",
+        action="store_true",
+        help="write a copy for TensorRT as well (OUT with .trt.onnx), which carries the kernels for the plugin library",
+    )
+    parser.add_argument(
+        "--sm",
+        action="append",
+        default=[],
+        metavar="X.Y",
+        help="with --embed: compute capability of a GPU that runs it, such as 8.6; repeatable (default: the GPU here)",
+    )
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
@@ -30,15 +49,22 @@ def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
     from lenet_trt.onnx_model.read import load_model
 
+    if arguments.sm and not arguments.embed:
+        raise UsageError("--sm says for which GPUs kernels are embedded: add --embed, or leave it out")
     source: Path = arguments.model
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     model = load_model(source)
     fused = fuse(model, arguments.plugins)
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
+    embedded = _embedded(fused.model, arguments.sm) if arguments.embed else None
     write_atomic(output, data)
+    copy = output.with_suffix(".trt.onnx")
+    if embedded is not None:
+        write_atomic(copy, embedded)
     if arguments.json:
         answer = {
             "output": str(output),
+            **({} if embedded is None else {"tensorrt": str(copy)}),
             "replacements": [asdict(entry) for entry in fused.replacements],
             "refusals": [asdict(entry) for entry in fused.refusals],
         }
@@ -51,7 +77,17 @@ def command(arguments: argparse.Namespace) -> int:
     if not fused.replacements:
         print(f"no plugin node was added ({len(plugin_nodes(model))} were there before)")
     print(output)
+    if embedded is not None:
+        print(copy)
     return 0
+
+
+def _embedded(model: onnx.ModelProto, sms: Sequence[str]) -> bytes:
+    """Return the copy for TensorRT, as it is written."""
+    from lenet_trt.tensorrt.library.embed import embedded
+    from lenet_trt.tensorrt.library.targets import targets_for
+
+    return bytes(embedded(model, targets_for(sms)).SerializeToString())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""Verb ``library``: compile the C++ plugin library that runs our kernels in TensorRT."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command line of the verb."""
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path(DEFAULT_NAME), metavar="FILE", help="where to write the library"
+    )
+    parser.add_argument(
+        "--headers",
+        type=Path,
+        metavar="DIR",
+        help="folder of NvInfer.h, of the TensorRT that shall load the library (default: where it is installed)",
+    )
+    parser.add_argument(
+        "--cuda", type=Path, metavar="DIR", help="folder of cuda_runtime_api.h (default: of NVIDIA's pip packages)"
+    )
+    parser.add_argument(
+        "--compiler",
+        default=os.environ.get("CXX") or "g++",
+        metavar="NAME",
+        help="the C++ compiler; aarch64-linux-gnu-g++ makes the library for a Jetson",
+    )
+    parser.add_argument("--json", action="store_true", help="print what was made as JSON")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Compile the library; print its path."""
+    headers = find_headers(arguments.headers)
+    print(f"compiling for TensorRT {headers.version_text} ({headers.folder})", file=sys.stderr)
+    compile_library(arguments.output, headers, compiler=arguments.compiler, cuda=arguments.cuda)
+    if arguments.json:
+        print(json.dumps({"library": str(arguments.output), "tensorrt": headers.version_text}))
+    else:
+        print(arguments.output)
+    return 0
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["library", *sys.argv[1:]]))

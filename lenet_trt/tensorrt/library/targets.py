@@ -1,0 +1,37 @@
+"""The GPUs that kernels are embedded for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from lenet_trt.compile import architectures
+from lenet_trt.errors import UsageError
+from lenet_trt.gpu import first_gpu
+from lenet_trt.kernel import OLDEST_SM
+
+
+def targets_for(sms: Sequence[str]) -> list[str]:
+    """Turn compute capabilities ("8.6", or "current") into targets ("sm_86"); none means the GPU here.
+
+    Raises:
+        UsageError: one that no kernel is compiled for, or there is no GPU to take it from.
+    """
+    numbers = {_number(sm) for sm in sms or ["current"]}
+    return [f"sm_{number}" for number in sorted(numbers)]
+
+
+def _number(sm: str) -> int:
+    text = sm
+    if sm == "current":
+        gpu = first_gpu()
+        if gpu is None:
+            raise UsageError("there is no GPU here to embed kernels for: name those that will run it, such as --sm 8.6")
+        text = gpu.sm
+    known = [number for number in architectures() if number >= OLDEST_SM]
+    found = re.fullmatch(r"(\d+)\.(\d)", text)
+    number = int(found[1] + found[2]) if found else 0
+    if number not in known:
+        names = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+        raise UsageError(f"--sm {sm}: kernels are compiled for {names}, or 'current' for the GPU here")
+    return number
