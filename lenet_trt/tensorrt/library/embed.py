@@ -9,16 +9,16 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from lenet_trt.bind import UNKNOWN, Shape
+from lenet_trt.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.compile import compile_variant, nvrtc_version
 from lenet_trt.dims import as_dim
 from lenet_trt.dtypes import numpy_dtype
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import AttributeValue, Kernel
+from lenet_trt.kernel import AttributeValue, Kernel, Variant
 from lenet_trt.pattern import DOMAIN
 from lenet_trt.registry import kernel as kernel_named
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
-from lenet_trt.tensorrt.library.sizes import sizes_of
+from lenet_trt.tensorrt.library.sizes import Sizes, sizes_of
 
 # The one operator of the plugin library: parsers before TensorRT 10.10 find a plugin by the operator's name alone.
 OPERATOR, OPERATOR_VERSION = "Kernel", "1"
@@ -73,21 +73,36 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[s
     shapes = [value.shape for value in inputs]
     specialized = kernel.specialize(shapes, [value.dtype for value in inputs], _attributes(kernel, node))
     sizes = sizes_of(specialized, shapes)
-    variants = []
-    for variant in kernel.variants:
-        if sizes.decided(variant.when) is False:
-            continue
-        modules = tuple(
-            compile_variant(specialized, variant, target, line_info=False)
-            for target in targets
-            if variant.supports(_sm(target), specialized.types) and not (variant.only_sm and _is_ptx(target))
+    variants = [
+        EncodedVariant(
+            variant, tuple(compile_variant(specialized, variant, target, line_info=False) for target in chosen)
         )
-        if modules:
-            variants.append(EncodedVariant(variant, modules))
-    for target in targets:
-        if not any(module.target == target for encoded in variants for module in encoded.modules):
-            raise LenetTrtError(f"{kernel.name} has no variant for {target}: leave that target out")
+        for variant, chosen in usable(specialized, sizes, targets)
+    ]
     return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())
+
+
+def usable(specialized: Specialized, sizes: Sizes, targets: Sequence[str]) -> list[tuple[Variant, list[str]]]:
+    """Find the variants that the known sizes allow, each with those of the targets that it is for.
+
+    Raises:
+        LenetTrtError: a target has none.
+    """
+    kernel, found = specialized.kernel, []
+    for variant in kernel.variants:
+        chosen = [target for target in targets if _is_for(variant, specialized, target)]
+        if chosen and sizes.decided(variant.when) is not False:
+            found.append((variant, chosen))
+    for target in targets:
+        if not any(target in chosen for _, chosen in found):
+            raise LenetTrtError(f"{kernel.name} has no variant for {target}: leave that target out")
+    return found
+
+
+def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
+    """Whether the variant runs there; PTX is for newer GPUs too, which one for a single architecture is not."""
+    kind, _, sm = target.partition("_")
+    return variant.supports(int(sm), specialized.types) and not (variant.only_sm and kind == "compute")
 
 
 def _library_node(node: onnx.NodeProto, values: Mapping[str, Value], targets: Sequence[str]) -> onnx.NodeProto:
@@ -157,14 +172,6 @@ def _for_older_parsers(model: onnx.ModelProto) -> None:
                 entry.version = _OPSET
     if not model.functions:
         model.ir_version = min(model.ir_version, _IR_VERSION)
-
-
-def _sm(target: str) -> int:
-    return int(target.partition("_")[2])
-
-
-def _is_ptx(target: str) -> bool:
-    return target.startswith("compute_")
 
 
 def _cuda() -> int:

@@ -109,7 +109,9 @@ bool check_call(KernelData const& data, Shape const* inputs, Shape const* output
 
 int chosen(KernelData const& data, Size const* axes, Abilities const& gpu, int favourite) {
   auto const runs = [&](size_t i) { return (gpu.variants >> i & 1) != 0 && data.variants[i].when.holds(axes); };
-  if (favourite >= 0 && runs(static_cast<size_t>(favourite))) return favourite;
+  if (favourite >= 0 && static_cast<size_t>(favourite) < data.variants.size() && runs(static_cast<size_t>(favourite))) {
+    return favourite;
+  }
   for (size_t i = 0; i < data.variants.size(); ++i) {
     if (runs(i) && data.variants[i].prefer.holds(axes)) return static_cast<int>(i);
   }

@@ -137,6 +137,13 @@ Image const* image_for(KernelData const& data, Variant const& variant, int sm) {
   return best;
 }
 
+int64_t shared_limit_of(Variant const& variant, int64_t most) {
+  Size const none[kMaxAxes] = {};
+  Size const wanted = variant.shared_bytes.evaluate(none);
+  if (!wanted.known) return most;
+  return wanted.value >= 0 && wanted.value <= most ? wanted.value : -1;
+}
+
 std::shared_ptr<LoadedKernel const> LoadedKernel::load(std::shared_ptr<KernelData const> data) {
   std::shared_ptr<LoadedKernel> made(new LoadedKernel(std::move(data)));
   made->context_ = identity(current_context());
@@ -167,19 +174,15 @@ void LoadedKernel::load_variant(size_t index, Image const& image, uint32_t share
   cuda::Function const function = module->function(variant.entry);
   int fixed = 0;
   check(driver().function_attribute(&fixed, cuda::kFunctionSharedBytes, function), "read a kernel's shared memory");
-  Size const none[kMaxAxes] = {};
-  Size const wanted = variant.shared_bytes.evaluate(none);
-  auto const most = static_cast<int64_t>(shared_opt_in) - fixed;
-  if (wanted.known && wanted.value > most) {
-    std::string const text = data_->node + ": variant " + variant.name + " wants " + std::to_string(wanted.value) +
-                                " bytes of shared memory, and this GPU has " + std::to_string(most) + ": not used";
+  int64_t const limit = shared_limit_of(variant, static_cast<int64_t>(shared_opt_in) - fixed);
+  if (limit < 0) {
+    std::string const text = data_->node + ": this GPU has too little shared memory for variant " + variant.name;
     log(Severity::kWarning, text.c_str());
     return;
   }
-  int64_t const limit = wanted.known ? wanted.value : most;
   module->allow_shared(function, static_cast<int>(limit));
   functions_[index] = function;
-  gpu_.shared_limit[index] = static_cast<uint32_t>(std::max<int64_t>(limit, 0));
+  gpu_.shared_limit[index] = static_cast<uint32_t>(limit);
   gpu_.variants |= uint64_t{1} << index;
   modules_.push_back(std::move(module));
 }

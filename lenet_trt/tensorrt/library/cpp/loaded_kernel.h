@@ -43,4 +43,8 @@ int current_sm();
 // else the newest PTX. Null if there is none.
 Image const* image_for(KernelData const& data, Variant const& variant, int sm);
 
+// How much dynamic shared memory launches of a variant may ask for where at most that much is possible; -1 if it always
+// wants more.
+int64_t shared_limit_of(Variant const& variant, int64_t most);
+
 }  // namespace lenet_trt

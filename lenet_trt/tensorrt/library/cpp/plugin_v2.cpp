@@ -55,6 +55,7 @@ class PluginV2 final : public IPluginV2DynamicExt {
       for (int32_t i = 0; i < input_count; ++i) given.push_back(inputs[i].desc);
       for (int32_t i = 0; i < output_count; ++i) made.push_back(outputs[i].desc);
       body_.check(given.data(), input_count, made.data(), output_count);
+      body_.load();
     }) != 0;
   }
 
@@ -82,7 +83,7 @@ class PluginV2 final : public IPluginV2DynamicExt {
   int32_t enqueue(PluginTensorDesc const* input_tensors, PluginTensorDesc const* output_tensors,
                   void const* const* inputs, void* const* outputs, void*, cudaStream_t stream) noexcept override {
     return attempt("enqueue", [&] {
-      if (is_wrong_) throw Error("its types or shapes are wrong, as was said when it was configured");
+      if (is_wrong_) throw Error("it cannot run, as was said when it was configured");
       body_.enqueue(input_tensors, output_tensors, inputs, outputs, stream);
     });
   }

@@ -1,0 +1,100 @@
+"""The plugin library's C++ compiled for the tests, and what they need to drive it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lenet_trt.bind import UNKNOWN, Bound, Shape
+from lenet_trt.compile import Module
+from lenet_trt.dims import as_dim
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
+from lenet_trt.tensorrt.library.embed import usable
+from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
+from lenet_trt.tensorrt.library.sizes import sizes_of
+
+HERE = Path(__file__).parent
+# Sources that know neither TensorRT nor, unless a kernel is launched, CUDA.
+CORE = ("call", "driver", "expression", "kernel_data", "loaded_kernel", "sha256")
+SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# Folders of TensorRT's headers by version; the tests that need them are skipped where they are not.
+HEADERS_ENVIRONMENT = "LENET_TRT_TENSORRT_HEADERS"
+VERSIONS = ("8.5", "8.6", "10.0", "10.16", "11.1")
+
+
+def missing_compiler() -> str | None:
+    """Why C++ cannot be compiled here, or None."""
+    return None if shutil.which("g++") else "there is no g++"
+
+
+def headers_of(version: str) -> Headers | None:
+    """TensorRT's headers of that version, if they are here."""
+    parents = [Path(text) for text in filter(None, os.environ.get(HEADERS_ENVIRONMENT, "").split(os.pathsep))]
+    repository = HERE.parents[1]
+    for parent in [*parents, *(folder / "shared" / "tensorrt-headers" for folder in repository.parents)]:
+        try:
+            return find_headers(parent / version)
+        except LenetTrtError:
+            continue
+    return None
+
+
+def compiled(program: str, output: Path, *options: str, sources: Sequence[str] = ()) -> Path:
+    """Compile one of the test programs here, with sources of the library."""
+    files = [str(HERE / f"{program}.cpp"), *(str(SOURCES / f"{name}.cpp") for name in sources)]
+    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", *options, *files]
+    subprocess.run([*command, "-o", str(output), "-ldl", "-pthread"], check=True)
+    return output
+
+
+class Core:
+    """The compiled ``core_probe``: each question is a line, and so is its answer."""
+
+    def __init__(self, program: Path) -> None:
+        self._process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *words: object) -> str:
+        """Ask a question; the program must not have ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(" ".join(map(str, words)) + "\n")
+        stdin.flush()
+        answer = stdout.readline()
+        assert answer, f"the program ended with {self._process.wait()} at: {words[0]}"
+        return answer.strip()
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.communicate()
+
+
+def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), image: bytes = b"no image") -> bytes:
+    """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
+    fixed = {*bound.kernel.static_axes, *known}
+    shapes = [
+        tuple(
+            size if as_dim(declared).axes <= fixed else UNKNOWN for declared, size in zip(t.shape, shape, strict=True)
+        )
+        for t, shape in zip(bound.kernel.inputs, bound.input_shapes, strict=True)
+    ]
+    sizes = sizes_of(bound.specialized, shapes)
+    variants = [
+        EncodedVariant(variant, tuple(Module(image + f" {t}\0".encode(), t, "", ()) for t in chosen))
+        for variant, chosen in usable(bound.specialized, sizes, targets)
+    ]
+    return encode("node", bound.specialized, sizes, variants, 13000)
+
+
+def text_of(shapes: Iterable[Shape]) -> str:
+    """Shapes as the probe reads them."""
+    return " ".join(",".join(map(str, shape)) or "." for shape in shapes)
+
+
+def hexadecimal(code: bytes) -> str:
+    """An expression's code as the probe reads it."""
+    return code.hex() or "."
