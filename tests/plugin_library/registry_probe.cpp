@@ -35,12 +35,13 @@ void describe(IPluginV3& plugin) {
   auto* build = static_cast<IPluginV3OneBuild*>(plugin.getCapabilityInterface(PluginCapabilityType::kBUILD));
   std::vector<DataType> types(build->getNbOutputs());
   build->getOutputDataTypes(types.data(), build->getNbOutputs(), nullptr, 0);
-  std::printf("outputs %d type %d tactics %d\n", build->getNbOutputs(), static_cast<int>(types[0]), build->getNbTactics());
+  std::printf("outputs %d type %d tactics %d\nsupports ", build->getNbOutputs(), static_cast<int>(types[0]),
+              build->getNbTactics());
   DynamicPluginTensorDesc tensor{};
   for (auto const format : {TensorFormat::kLINEAR, TensorFormat::kHWC8}) {
     for (auto const type : {DataType::kFLOAT, DataType::kHALF}) {
       tensor.desc.format = format, tensor.desc.type = type;
-      std::printf("supports %d", build->supportsFormatCombination(0, &tensor, 1, 1));
+      std::printf("%d", build->supportsFormatCombination(0, &tensor, 1, 1));
     }
   }
   std::printf("\n");
@@ -64,13 +65,13 @@ std::vector<char> stored(IPluginV2& plugin) {
 
 void describe(IPluginV2& plugin) {
   auto& full = static_cast<IPluginV2DynamicExt&>(plugin);
-  std::printf("outputs %d type %d tactics 1\n", full.getNbOutputs(),
+  std::printf("outputs %d type %d tactics 1\nsupports ", full.getNbOutputs(),
               static_cast<int>(full.getOutputDataType(0, nullptr, 0)));
   PluginTensorDesc tensor{};
   for (auto const format : {TensorFormat::kLINEAR, TensorFormat::kHWC8}) {
     for (auto const type : {DataType::kFLOAT, DataType::kHALF}) {
       tensor.format = format, tensor.type = type;
-      std::printf("supports %d", full.supportsFormatCombination(0, &tensor, 1, 1));
+      std::printf("%d", full.supportsFormatCombination(0, &tensor, 1, 1));
     }
   }
   std::printf("\n");
@@ -89,14 +90,14 @@ void release(IPluginV2* plugin) { plugin->destroy(); }
 int use(IPluginRegistry& registry, std::vector<char> const& data) {
   auto* const creator = creator_in(registry);
   if (creator == nullptr) return std::printf("no creator\n"), 1;
-  auto* const plugin = made(*creator, data, false);
+  auto* plugin = made(*creator, data, false);
   if (plugin == nullptr) return std::printf("no plugin\n"), 1;
-  auto* const copy = plugin->clone();
+  auto* copy = plugin->clone();
   describe(*copy);
-  auto* const again = made(*creator, stored(*copy), true);
+  auto* again = made(*creator, stored(*copy), true);
   if (again == nullptr) return std::printf("no plugin from an engine\n"), 1;
   std::printf("stored %d\n", stored(*again) == data);
-  for (auto* const each : {plugin, static_cast<decltype(plugin)>(copy), again}) release(each);
+  for (auto* each : {plugin, copy, again}) release(each);
   std::vector<char> const cut(data.begin(), data.begin() + static_cast<long>(data.size() / 2));
   std::printf("cut refused %d\n", made(*creator, cut, true) == nullptr);
   return 0;

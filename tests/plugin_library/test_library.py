@@ -1,0 +1,222 @@
+"""The plugin library compiled against TensorRT's headers, in real registries, and in TensorRT-RTX's builder."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from lenet_trt import registry
+from lenet_trt.cli import main
+from lenet_trt.compile import cuda_include_dir
+from lenet_trt.dims import as_dim
+from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Kernel
+from lenet_trt.pattern import DOMAIN
+from lenet_trt.tensorrt.library.compile import OPTIONS, WARNINGS, compile_library, find_headers
+from lenet_trt.tensorrt.library.embed import embedded
+from plugin_library.probes import HERE, VERSIONS, compiled, data_of, headers_of, missing_compiler
+
+pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
+# Folders, or files, of TensorRT's runtimes: libnvinfer.so.8, libnvinfer_lean.so.10, ...
+RUNTIMES_ENVIRONMENT = "LENET_TRT_TENSORRT_RUNTIMES"
+EXPORTED = {
+    "8.5": {"getPluginCreators"},
+    "8.6": {"getPluginCreators", "setLoggerFinder"},
+    "10.0": {"getCreators", "setLoggerFinder"},
+    "10.16": {"getCreators", "setLoggerFinder"},
+    "11.1": {"getCreators", "setLoggerFinder"},
+}
+
+
+def runtimes() -> list[Path]:
+    """The runtimes of TensorRT that are here; a lean one is enough for its plugin registry."""
+    folders = [Path(text) for text in filter(None, os.environ.get(RUNTIMES_ENVIRONMENT, "").split(os.pathsep))]
+    for package in ("tensorrt_lean_libs", "tensorrt_libs"):
+        spec = importlib.util.find_spec(package)
+        folders += map(Path, spec.submodule_search_locations or ()) if spec else []
+    found = [path for folder in folders for path in sorted(folder.rglob("libnvinfer*.so.*"))]
+    return [path for path in found if re.fullmatch(r"libnvinfer(_lean)?\.so\.\d+", path.name)]
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The library for each version whose headers are here."""
+    made = {}
+    for version in VERSIONS:
+        headers = headers_of(version)
+        if headers is not None:
+            made[version] = tmp_path_factory.mktemp("library") / f"liblenet_trt_plugins-{version}.so"
+            compile_library(made[version], headers, options=(*OPTIONS, *WARNINGS))
+    return made
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_compiles_without_a_warning_and_needs_neither_tensorrt_nor_cuda(libraries, version: str) -> None:
+    if version not in libraries:
+        pytest.skip(f"TensorRT's headers of {version} are not here")
+    listed = subprocess.run(["nm", "-D", libraries[version]], capture_output=True, text=True, check=True).stdout
+    symbols = [line.split() for line in listed.splitlines()]
+    exported = {words[-1] for words in symbols if words[-2] == "T"}
+    assert exported >= EXPORTED[version]
+    undefined = [words[-1] for words in symbols if words[0] == "U"]
+    assert not [name for name in undefined if re.match(r"cu[A-Z]|cuda|createInfer|getPlugin|getLogger", name)]
+    needed = subprocess.run(["readelf", "-d", libraries[version]], capture_output=True, text=True, check=True).stdout
+    assert not re.search(r"NEEDED.*(nvinfer|libcuda|cudart)", needed)
+
+
+@pytest.mark.parametrize(
+    "how", ["open close open", "load drop load drop", "open load drop", "load open close"], ids=lambda how: how
+)
+def test_creators_are_found_once_however_it_is_loaded(libraries, tmp_path: Path, how: str) -> None:
+    if not runtimes():
+        pytest.skip(
+            "no TensorRT runtime is here: pip install tensorrt-lean-cu13, or name folders in " + RUNTIMES_ENVIRONMENT
+        )
+    kernel = registry.kernel("lenet5")
+    (tmp_path / "data").write_bytes(data_of(kernel.bind_axes({"n": 3}, kernel.types_named("fp32")), ["sm_90"]))
+    for runtime in runtimes():
+        version = next(
+            (v for v in reversed(list(libraries)) if v.split(".")[0] == runtime.name.rsplit(".", 1)[1]), None
+        )
+        if version is None:
+            continue
+        headers = headers_of(version)
+        assert headers is not None
+        includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
+        program = compiled("registry_probe", tmp_path / "probe", "-Wno-deprecated-declarations", *includes)
+        command = [program, runtime, libraries[version], tmp_path / "data", *how.split()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{runtime.name}: {done.returncode}\n{done.stdout}{done.stderr}"
+        uses = re.split(r"^-- ", done.stdout, flags=re.MULTILINE)[1:]
+        assert [use.split()[0] for use in uses] == how.split()
+        for use in uses:
+            if use.startswith("drop"):
+                assert "gone" in use
+            else:
+                assert "outputs 1 type 0 tactics 1" in use
+                assert "supports 1000" in use
+                assert "stored 1" in use
+                assert "cut refused 1" in use
+        assert "it was cut" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", list(registry.kernels()))
+def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_the_library(
+    libraries, tmp_path: Path, name: str
+) -> None:
+    if "11.1" not in libraries:
+        pytest.skip("TensorRT's headers of 11.1 are not here")
+    kernel = registry.kernel(name)
+    models = []
+    for types in kernel.types:
+        for open_axes in (True, False):
+            path = tmp_path / f"{types.name}-{open_axes}.onnx"
+            onnx.save(embedded(one_node(kernel, types.name, open_axes), ["sm_86"]), path)
+            models.append(path)
+    script = HERE / "rtx_builds.py"
+    done = subprocess.run([sys.executable, script, libraries["11.1"], *models], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(answers) == len(models)
+    for answer, path in zip(answers, models, strict=True):
+        node = onnx.load(path).graph.node[0]
+        data = next(attribute.t.raw_data for attribute in node.attribute if attribute.name == "data")
+        assert answer["plugins"] == ["node"]
+        assert answer["engine_bytes"] > len(data)
+        assert answer["has_data"] is True
+        assert answer["outputs"] == declared_outputs(kernel, "True" in path.name)
+
+
+def declared_outputs(kernel: Kernel, open_axes: bool) -> list[list[int]]:
+    """The output shapes of ``one_node``; -1 where they depend on an open axis."""
+    bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])
+    fixed = set(kernel.static_axes) if open_axes else {axis.name for axis in kernel.axes}
+    return [
+        [s if as_dim(d).axes <= fixed else -1 for d, s in zip(tensor.shape, shape, strict=True)]
+        for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True)
+    ]
+
+
+def one_node(kernel: Kernel, types_name: str, open_axes: bool) -> onnx.ModelProto:
+    """A fused model with the kernel's node alone; weights are constants, axes that may vary are open or fixed."""
+    types = kernel.types_named(types_name)
+    bound = kernel.bind_axes(kernel.examples[1], types)
+    static = set(kernel.static_axes)
+    rng = np.random.default_rng(5)
+    inputs, weights = [], []
+    for tensor, shape in zip(kernel.inputs, bound.input_shapes, strict=True):
+        dtype = numpy_dtype(types.resolve(tensor.dtype))
+        if tensor.weight:
+            weights.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(dtype), tensor.name))
+            continue
+        declared = [
+            str(d) if open_axes and not as_dim(d).axes <= static else s
+            for d, s in zip(tensor.shape, shape, strict=True)
+        ]
+        inputs.append(helper.make_tensor_value_info(tensor.name, helper.np_dtype_to_tensor_dtype(dtype), declared))
+    outputs = []
+    for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True):
+        elem = helper.np_dtype_to_tensor_dtype(numpy_dtype(types.resolve(tensor.dtype)))
+        outputs.append(helper.make_tensor_value_info(tensor.name, elem, [None] * len(shape)))
+    attributes = {a.name: a.macro_value(a.choices[-1]) for a in kernel.attributes}
+    node = helper.make_node(
+        kernel.name,
+        [tensor.name for tensor in kernel.inputs],
+        [tensor.name for tensor in kernel.outputs],
+        name="node",
+        domain=DOMAIN,
+        plugin_version="1",
+        plugin_namespace=DOMAIN,
+        **attributes,
+    )
+    graph = helper.make_graph([node], "one", inputs, outputs, weights)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)], ir_version=9
+    )
+
+
+def test_the_verb_compiles_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    headers = headers_of("10.16")
+    if headers is None:
+        pytest.skip("TensorRT's headers of 10.16 are not here")
+    output = tmp_path / "new" / "library.so"
+    assert main(["library", "-o", str(output), "--headers", str(headers.folder.parent), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"library": str(output), "tensorrt": headers.version_text}
+    assert output.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_headers_that_are_missing_or_too_old_say_where_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(LenetTrtError, match=r"has no NvInferRuntime\.h.*libnvinfer-headers-dev"):
+        find_headers(tmp_path)
+    (tmp_path / "NvInferRuntime.h").touch()
+    version = tmp_path / "NvInferVersion.h"
+    version.write_text("#define NV_TENSORRT_MAJOR 8\n#define NV_TENSORRT_MINOR 4\n#define NV_TENSORRT_PATCH 3\n")
+    with pytest.raises(LenetTrtError, match=r"8\.4\.3; the plugin library needs 8\.5"):
+        find_headers(tmp_path)
+    version.write_text("")
+    with pytest.raises(LenetTrtError, match="does not say"):
+        find_headers(tmp_path)
+
+
+def test_a_compiler_that_is_missing_or_refuses_is_told(tmp_path: Path) -> None:
+    (tmp_path / "NvInferRuntime.h").write_text("#error no such TensorRT\n")
+    (tmp_path / "NvInferVersion.h").write_text(
+        "#define NV_TENSORRT_MAJOR 10\n#define NV_TENSORRT_MINOR 4\n#define NV_TENSORRT_PATCH 3\n"
+    )
+    headers = find_headers(tmp_path)
+    with pytest.raises(LenetTrtError, match="no-such-compiler is not here"):
+        compile_library(tmp_path / "x.so", headers, compiler="no-such-compiler")
+    with pytest.raises(LenetTrtError, match="no such TensorRT"):
+        compile_library(tmp_path / "x.so", headers)
+    assert not (tmp_path / "x.so").exists()
