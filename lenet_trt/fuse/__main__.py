@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import UsageError
-
 from lenet_trt.files import write_atomic
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes

@@ -6,36 +6,10 @@ from typing import get_args
 
 import pytest
 from hypothesis import assume, given
-from hypothesis import strategies as st
 
+from expressions import EXPRESSIONS, SIZES, c, n
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.dims import Algebra, Constant, Dim, Operator, axes, ceil_div, maximum, minimum, product, size_of
-
-n, c, h = axes("n c h")
-BINARY = (
-    lambda a, b: a + b,
-    lambda a, b: a - b,
-    lambda a, b: a * b,
-    lambda a, b: a // b,
-    ceil_div,
-    minimum,
-    maximum,
-)
-
-
-def make(a: Dim, b: Dim, which: int) -> Dim:
-    try:
-        return BINARY[which](a, b)
-    except LenetTrtError:  # two constants, divided by zero
-        return a
-
-
-SIZES = st.fixed_dictionaries({"n": st.integers(0, 300), "c": st.integers(1, 70), "h": st.integers(1, 33)})
-EXPRESSIONS = st.recursive(
-    st.one_of(st.integers(0, 40).map(Constant), st.sampled_from([n, c, h])),
-    lambda inner: st.builds(make, inner, inner, st.integers(0, len(BINARY) - 1)),
-    max_leaves=10,
-)
+from lenet_trt.kernel.dims import Algebra, Constant, Dim, Operator, ceil_div, product, size_of
 
 
 def value_or_skip(dim: Dim, sizes: dict[str, int]) -> int:

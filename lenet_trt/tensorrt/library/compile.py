@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lenet_trt.compile import cuda_include_dir
+from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import atomic_path
 

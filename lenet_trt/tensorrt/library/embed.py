@@ -9,14 +9,14 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from lenet_trt.bind import UNKNOWN, Shape, Specialized
-from lenet_trt.compile import compile_variant, nvrtc_version
-from lenet_trt.dims import as_dim
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.compile import compile_variant, nvrtc_version
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import AttributeValue, Kernel, Variant
-from lenet_trt.pattern import DOMAIN
-from lenet_trt.registry import kernel as kernel_named
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.declaration import AttributeValue, Kernel, Variant
+from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
 from lenet_trt.tensorrt.library.sizes import Sizes, sizes_of
 

@@ -26,11 +26,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import lenet_trt
-from lenet_trt.bind import Specialized
-from lenet_trt.compile import Module
-from lenet_trt.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
+from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import Kernel, Tensor, Variant
+from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
 from lenet_trt.tensorrt.library.sizes import Sizes
 
 MAGIC = b"LENETTRT"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lenet_trt.bind import UNKNOWN, Shape, Specialized
-from lenet_trt.dims import AxisValue, Condition, Constant, Dim
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim
 
 
 @dataclass(frozen=True)

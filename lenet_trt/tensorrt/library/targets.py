@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from lenet_trt.compile import architectures
+from lenet_trt.cuda.compile import architectures
+from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.errors import UsageError
-from lenet_trt.gpu import first_gpu
-from lenet_trt.kernel import OLDEST_SM
+from lenet_trt.kernel.declaration import OLDEST_SM
 
 
 def targets_for(sms: Sequence[str]) -> list[str]:

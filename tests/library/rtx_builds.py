@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from lenet_trt import flavor
+from lenet_trt.tensorrt import flavors as flavor
 
 SIZES = (1, 4, 9)
 

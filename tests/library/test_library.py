@@ -15,17 +15,17 @@ import onnx
 import pytest
 from onnx import helper
 
-from lenet_trt import registry
 from lenet_trt.cli import main
-from lenet_trt.compile import cuda_include_dir
-from lenet_trt.dims import as_dim
-from lenet_trt.dtypes import numpy_dtype
+from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import Kernel
-from lenet_trt.pattern import DOMAIN
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.tensorrt.library.compile import OPTIONS, WARNINGS, compile_library, find_headers
 from lenet_trt.tensorrt.library.embed import embedded
-from plugin_library.probes import HERE, VERSIONS, compiled, data_of, headers_of, missing_compiler
+from library_probes import HERE, VERSIONS, compiled, data_of, headers_of, missing_compiler
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 # Folders, or files, of TensorRT's runtimes: libnvinfer.so.8, libnvinfer_lean.so.10, ...

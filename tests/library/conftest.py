@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin_library.probes import CORE, Core, compiled, missing_compiler
+from library_probes import CORE, Core, compiled, missing_compiler
 
 
 @pytest.fixture(scope="session")

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from lenet_trt import registry
-from lenet_trt.bind import Bound
-from lenet_trt.dims import Condition, Dim, as_dim, axes
+from expressions import EXPRESSIONS, SIZES
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import Kernel
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
 from lenet_trt.tensorrt.library.encode import code_of, condition_code_of
-from plugin_library.probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
-from test_dims import EXPRESSIONS, SIZES
+from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
 
 SMS = (75, 80, 86, 89, 90, 100, 120)
 SHARED_KIB = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}  # as the GPUs have it

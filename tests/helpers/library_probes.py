@@ -8,16 +8,16 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lenet_trt.bind import UNKNOWN, Bound, Shape
-from lenet_trt.compile import Module
-from lenet_trt.dims import as_dim
+from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import UNKNOWN, Bound, Shape
+from lenet_trt.kernel.dims import as_dim
 from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
 from lenet_trt.tensorrt.library.embed import usable
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
 from lenet_trt.tensorrt.library.sizes import sizes_of
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "library"
 # Sources that know neither TensorRT nor, unless a kernel is launched, CUDA.
 CORE = ("call", "driver", "expression", "kernel_data", "loaded_kernel", "sha256")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
