@@ -30,7 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
     add_batches(parser, "these batch sizes (default: the suite's)")
     parser.add_argument(
-        "--only", nargs="+", default=[], metavar="TEXT", help="of kernels and ladder, workloads with this in their name"
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="TEXT",
+        help="of engines, kernels and ladder, workloads with this in their name",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
@@ -42,6 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="OLD",
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
+    )
+    parser.add_argument("--trtexec-path", metavar="FILE", help="of engines: the program (default: found on the PATH)")
+    parser.add_argument(
+        "--trtexec-flags", nargs="+", default=[], metavar="FLAG", help="of engines: build with these too, without --"
+    )
+    parser.add_argument(
+        "--library",
+        type=Path,
+        metavar="FILE",
+        default=Path("liblenet_trt_plugins.so"),
+        help="of engines: the plugin library that lenet-trt library makes",
     )
     parser.add_argument("--commit", metavar="ID", help="the commit that is measured, where git cannot tell")
 
@@ -60,7 +75,7 @@ def command(arguments: argparse.Namespace) -> int:
     compared = _old_records(arguments.compare, names)
     old = {name: load(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
-        raise UsageError(f"--only is for kernels and ladder, and {deaf[0]} is measured as well")
+        raise UsageError(f"--only is for engines, kernels and ladder, and {deaf[0]} is measured as well")
     if len(names) > 1:
         return _each_alone(names, arguments, compared)
     (name,) = names
@@ -70,6 +85,9 @@ def command(arguments: argparse.Namespace) -> int:
         command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
         only=tuple(arguments.only),
         commit=arguments.commit,
+        trtexec=arguments.trtexec_path,
+        trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
+        library=arguments.library,
     )
     record = _measure(name, options)
     _show(name, record, arguments, old.get(name))
@@ -89,7 +107,11 @@ def _make(folder: Path) -> None:
 def _asked_for(arguments: argparse.Namespace) -> list[str]:
     """The options that decide what is measured; what is done with the figures is left out."""
     words = ["--quick"] if arguments.quick else []
-    for option, values in (("--batch", arguments.batch), ("--only", arguments.only)):
+    for option, values in (
+        ("--batch", arguments.batch),
+        ("--only", arguments.only),
+        ("--trtexec-flags", arguments.trtexec_flags),
+    ):
         words += [option, *map(str, values)] if values else []
     return words
 
@@ -97,7 +119,12 @@ def _asked_for(arguments: argparse.Namespace) -> list[str]:
 def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: Mapping[str, Path]) -> int:
     """Measure each suite in a process of its own: what one sets, or leaves in the GPU's memory, is not in the next."""
     common = _asked_for(arguments)
-    for option, value in (("--output", arguments.output), ("--commit", arguments.commit)):
+    for option, value in (
+        ("--output", arguments.output),
+        ("--commit", arguments.commit),
+        ("--trtexec-path", arguments.trtexec_path),
+        ("--library", arguments.library),
+    ):
         common += [option, str(value)] if value is not None else []
     common += [f"--{flag}" for flag in ("png", "json") if getattr(arguments, flag)]
     safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []

@@ -32,7 +32,8 @@ class Options:
     """What a suite is asked for. ``batches`` None: the suite's own; ``quick``: few timings and cases.
 
     ``only``: the workloads whose name has one of these in it, for suites that have ``TAKES_ONLY``. ``command``: what
-    to type for the same again. ``commit`` is the one that is measured, where git cannot tell.
+    to type for the same again. ``commit`` is the one that is measured, where git cannot tell. ``trtexec``,
+    ``trtexec_flags`` and ``library`` are the suite ``engines``': program, further flags to build with, plugin library.
     """
 
     quick: bool = False
@@ -40,6 +41,9 @@ class Options:
     command: str = ""
     only: tuple[str, ...] = ()
     commit: str | None = None
+    trtexec: str | None = None
+    trtexec_flags: tuple[str, ...] = ()
+    library: Path = Path("liblenet_trt_plugins.so")
 
     @property
     def plan(self) -> Plan:

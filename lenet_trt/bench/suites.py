@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 # suite -> (module with measure() and charts(), columns() where the usual ones do not do, notes() where rows make them;
 # what it measures)
 SUITES = {
+    "engines": ("lenet_trt.bench.engines", "TensorRT's own layers against our plugins, in engines, by trtexec"),
     "10k": ("lenet_trt.bench.ten_thousand", "10,000 MNIST images, all right, by every backend"),
     "sweep": ("lenet_trt.bench.sweep", "time an image over the batch size, by every backend"),
     "cold": ("lenet_trt.bench.cold", "what the first inference costs, phase by phase"),

@@ -75,6 +75,27 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
     return converted
 
 
+def half_inputs_and_outputs(model: ModelProto) -> ModelProto:
+    """Return the model in fp16, its inputs and outputs too, without the casts that ``convert`` leaves at the border."""
+    result = convert(model, "fp16")
+    graph = result.graph
+    border = {value.name for value in (*graph.input, *graph.output)}
+    renamed: dict[str, str] = {}
+    for node in [node for node in graph.node if node.op_type == "Cast"]:
+        (inner,) = {node.input[0], node.output[0]} - border or {""}
+        if inner:
+            renamed[inner] = node.output[0] if inner == node.input[0] else node.input[0]
+            graph.node.remove(node)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [renamed.get(name, name) for name in names]
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    del graph.value_info[:]
+    onnx.checker.check_model(result, full_check=True)
+    return result
+
+
 def emulated(model: ModelProto) -> ModelProto:
     """Rewrite a model so that its 16-bit arithmetic is emulated in float32 on any CPU.
 

@@ -117,15 +117,24 @@ def command(tool: Trtexec, run: Run) -> list[str]:
     """The command line that runs an engine and leaves its three exports."""
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
-        flags.append("shapes=" + ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in run.shapes.items()))
+        flags.append(f"shapes={shapes_text(run.shapes)}")
     flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
-    if tool.new_defaults:
-        flags += ["includeDataTransfers"] if run.transfers else []
-    else:
-        flags += [flag for flag in _ONCE_ASKED_FOR if flag in tool.options]
-        flags += [] if run.transfers else ["noDataTransfers"]
+    flags += network_alone(tool, transfers=run.transfers)
     flags += [f"{option}={path}" for option, path in _exports(run).items()]
     return [tool.path, *(f"--{flag}" for flag in flags)]
+
+
+def shapes_text(shapes: Mapping[str, Shape]) -> str:
+    """Write shapes as trtexec's options take them: ``images:32x1x28x28``."""
+    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
+
+
+def network_alone(tool: Trtexec, *, transfers: bool = False) -> list[str]:
+    """The flags that make every version time the network alone: a CUDA graph, a spinning wait, no copies."""
+    if tool.new_defaults:
+        return ["includeDataTransfers"] if transfers else []
+    asked = [flag for flag in _ONCE_ASKED_FOR if flag in tool.options]
+    return asked if transfers else [*asked, "noDataTransfers"]
 
 
 def _exports(run: Run) -> dict[str, Path]:
