@@ -166,7 +166,7 @@ def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["kernels", "sorting", "--only", "conv"], "--only is for kernels and ladder, and sorting"),
+        (["kernels", "sorting", "--only", "conv"], "--only is for engines, kernels and ladder, and sorting"),
         (["sorting", "--batch", "0"], "--batch 0: wanted numbers >= 1, such as 1 32 1024 or 1,32,1024"),
         (["sorting", "--batch", "1", "many"], "--batch 1 many: wanted numbers >= 1"),
         (["sorting", "--png"], "name a folder with -o"),
