@@ -90,6 +90,18 @@ Shape shape_of(nvinfer1::DimsExprs const& dims) {
   return shape;
 }
 
+void report_problem(char const* node, KernelData const* data, char const* where, char const* problem,
+                    nvinfer1::IErrorRecorder* recorder) noexcept {
+  try {
+    std::string const title = data == nullptr ? "" : data->title() + ", ";
+    std::string const text = std::string("plugin node ") + node + " (" + title + where + "): " + problem;
+    log(Severity::kError, text.c_str());
+    if (recorder != nullptr) recorder->reportError(nvinfer1::ErrorCode::kFAILED_EXECUTION, text.c_str());
+  } catch (std::exception const&) {  // no memory for the text
+    log(Severity::kError, problem);
+  }
+}
+
 }  // namespace
 
 Shape shape_of(nvinfer1::Dims const& dims) {
@@ -181,28 +193,19 @@ void PluginBody::enqueue(nvinfer1::PluginTensorDesc const* input_tensors,
 }
 
 void PluginBody::report(char const* where, char const* problem, nvinfer1::IErrorRecorder* recorder) const noexcept {
-  try {
-    std::string const text = "plugin node " + data_->node + " (" + data_->title() + ", " + where + "): " + problem;
-    log(Severity::kError, text.c_str());
-    if (recorder != nullptr) recorder->reportError(nvinfer1::ErrorCode::kFAILED_EXECUTION, text.c_str());
-  } catch (std::exception const&) {  // no memory for the text
-    log(Severity::kError, problem);
-  }
+  report_problem(data_->node.c_str(), data_.get(), where, problem, recorder);
 }
 
 void report_new(KernelData const& data, char const* problem) noexcept {
-  log(Severity::kError, data.node.c_str());
-  log(Severity::kError, problem);
+  report_problem(data.node.c_str(), &data, "createPlugin", problem, nullptr);
 }
 
 std::shared_ptr<KernelData const> data_from(char const* node, void const* bytes, size_t size) noexcept {
-  try {
-    return KernelData::read(bytes, size);
-  } catch (std::exception const& error) {
-    log(Severity::kError, node == nullptr ? "a plugin node" : node);
-    log(Severity::kError, error.what());
-    return nullptr;
-  }
+  return guarded([&] { return KernelData::read(bytes, size); },
+                 [&](char const* problem) {
+                   report_problem(node == nullptr ? "" : node, nullptr, "createPlugin", problem, nullptr);
+                 },
+                 std::shared_ptr<KernelData const>());
 }
 
 std::shared_ptr<KernelData const> data_from(char const* node, nvinfer1::PluginFieldCollection const* fields) noexcept {
