@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import onnx
@@ -105,11 +104,12 @@ def bound_plugin(node: NodeProto, inputs: Sequence[Tensor]) -> Bound:
         LenetTrtError: there is no such kernel here, or it is not for these inputs.
     """
     kernel = kernel_named(node.op_type)
+    return kernel.bind([t.shape for t in inputs], [t.dtype for t in inputs], chosen_attributes(kernel, node))
+
+
+def chosen_attributes(kernel: Kernel, node: NodeProto) -> dict[str, AttributeValue]:
+    """The choices that the numbers of a plugin node stand for."""
     numbers = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    return kernel.bind([t.shape for t in inputs], [t.dtype for t in inputs], _chosen(kernel, numbers))
-
-
-def _chosen(kernel: Kernel, numbers: Mapping[str, Any]) -> dict[str, AttributeValue]:
     return {
         attribute.name: choice
         for attribute in kernel.attributes

@@ -73,7 +73,7 @@ class Core:
         self._process.communicate()
 
 
-def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), image: bytes = b"no image") -> bytes:
+def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = ()) -> bytes:
     """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
     fixed = {*bound.kernel.static_axes, *known}
     shapes = [
@@ -84,7 +84,9 @@ def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), ima
     ]
     sizes = sizes_of(bound.specialized, shapes)
     variants = [
-        EncodedVariant(variant, tuple(Module(image + f" {t}\0".encode(), t, "", ()) for t in chosen))
+        EncodedVariant(
+            variant, tuple(Module(f"{variant.name} {t}".encode().ljust(48, b"\0"), t, "", ()) for t in chosen)
+        )
         for variant, chosen in usable(bound.specialized, sizes, targets)
     ]
     return encode("node", bound.specialized, sizes, variants, 13000)

@@ -11,12 +11,13 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.cuda.compile import compile_variant, nvrtc_version
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Variant
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
-from lenet_trt.kernel.declaration import AttributeValue, Kernel, Variant
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
 from lenet_trt.tensorrt.library.sizes import Sizes, sizes_of
 
@@ -71,7 +72,7 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[s
     """
     kernel = kernel_named(node.op_type)
     shapes = [value.shape for value in inputs]
-    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], _attributes(kernel, node))
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
     sizes = sizes_of(specialized, shapes)
     variants = [
         EncodedVariant(
@@ -127,17 +128,42 @@ def _library_node(node: onnx.NodeProto, values: Mapping[str, Value], targets: Se
 
 def _values(model: onnx.ModelProto) -> dict[str, Value]:
     """What is known of every tensor, those between plugin nodes included."""
-    graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    inferred = model
+    while True:
+        inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=True)
+        values = _declared(inferred.graph)
+        found = [
+            output
+            for node in model.graph.node
+            if node.domain == DOMAIN and all(name in values for name in node.input)
+            for output in _outputs(node, values)
+            if output[0] not in values
+        ]
+        if not found:
+            return values
+        for name, value in found:  # ONNX goes on from here
+            elem_type = helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
+            shape = [None if size == UNKNOWN else size for size in value.shape]
+            _replace(inferred.graph, helper.make_tensor_value_info(name, elem_type, shape))
+
+
+def _declared(graph: onnx.GraphProto) -> dict[str, Value]:
     values = {tensor.name: Value(tuple(tensor.dims), _numpy_name(tensor.data_type)) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
-        if kind.HasField("shape"):
+        if kind.HasField("shape") and kind.elem_type != onnx.TensorProto.UNDEFINED:
             shape = tuple(dim.dim_value if dim.HasField("dim_value") else UNKNOWN for dim in kind.shape.dim)
             values.setdefault(value.name, Value(shape, _numpy_name(kind.elem_type)))
-    for node in model.graph.node:
-        if node.domain == DOMAIN and all(name in values for name in node.input):
-            values.update((name, value) for name, value in _outputs(node, values) if name not in values)
     return values
+
+
+def _replace(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
+    """Put in what is known of a tensor, in the place of what was said of it without a shape."""
+    for known in (*graph.value_info, *graph.output):
+        if known.name == value.name:
+            known.CopyFrom(value)
+            return
+    graph.value_info.append(value)
 
 
 def _outputs(node: onnx.NodeProto, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
@@ -145,22 +171,12 @@ def _outputs(node: onnx.NodeProto, values: Mapping[str, Value]) -> Iterator[tupl
     kernel = kernel_named(node.op_type)
     inputs = [values[name] for name in node.input]
     shapes = [value.shape for value in inputs]
-    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], _attributes(kernel, node))
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
     sizes = sizes_of(specialized, shapes)
     for name, tensor in zip(node.output, kernel.outputs, strict=True):
         dims = [sizes.substituted(as_dim(size)) for size in tensor.shape]
         shape = tuple(dim.evaluate({}) if not dim.axes else UNKNOWN for dim in dims)
         yield name, Value(shape, specialized.types.resolve(tensor.dtype))
-
-
-def _attributes(kernel: Kernel, node: onnx.NodeProto) -> dict[str, AttributeValue]:
-    numbers = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    return {
-        attribute.name: choice
-        for attribute in kernel.attributes
-        for choice in attribute.choices
-        if attribute.macro_value(choice) == numbers.get(attribute.name)
-    }
 
 
 def _for_older_parsers(model: onnx.ModelProto) -> None:
@@ -181,5 +197,4 @@ def _cuda() -> int:
 
 
 def _numpy_name(elem_type: int) -> str:
-    name = helper.tensor_dtype_to_np_dtype(elem_type).name
-    return str(numpy_dtype(name).name)
+    return str(np.dtype(helper.tensor_dtype_to_np_dtype(elem_type)).name)

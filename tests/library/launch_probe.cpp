@@ -1,0 +1,148 @@
+// Calls a plugin as TensorRT does when an engine runs, over recording_driver.cpp:
+//
+//   launch_probe LIBRARY DATA STEP...
+//
+// STEP: attach (a new execution context; later steps use it), context N (another CUDA context is current), tactic N,
+// run SHAPE... (inputs, then outputs, as 1,28,28), misaligned and null (as run, with such an address for the first input),
+// drop (the execution context ends). Prints what each returns, and how often memory was allocated in an enqueue.
+
+#include <NvInferRuntime.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace nvinfer1;
+
+static int allocations = 0;
+
+// The plugin library's `new` is this one too.
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* const memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace {
+
+#if NV_TENSORRT_MAJOR >= 10
+using Plugin = IPluginV3;
+
+IPluginV3OneRuntime& runtime_of(Plugin& plugin) {
+  return *static_cast<IPluginV3OneRuntime*>(plugin.getCapabilityInterface(PluginCapabilityType::kRUNTIME));
+}
+
+Plugin* made(void* library, std::vector<char> const& data) {
+  auto const get = reinterpret_cast<IPluginCreatorInterface* const* (*)(int32_t&)>(dlsym(library, "getCreators"));
+  int32_t count = 0;
+  auto* const creator = static_cast<IPluginCreatorV3One*>(get(count)[0]);
+  PluginField const field("data", data.data(), PluginFieldType::kINT8, static_cast<int32_t>(data.size()));
+  PluginFieldCollection const fields{1, &field};
+  return creator->createPlugin("n", &fields, TensorRTPhase::kRUNTIME);
+}
+
+Plugin* attached(Plugin& plugin) { return runtime_of(plugin).attachToContext(nullptr); }
+void set_tactic(Plugin& plugin, int tactic) { runtime_of(plugin).setTactic(tactic); }
+void release(Plugin* plugin) { delete plugin; }
+
+int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
+  return runtime_of(plugin).onShapeChange(tensors.data(), inputs, tensors.data() + inputs,
+                                          static_cast<int>(tensors.size()) - inputs);
+}
+
+int enqueue(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs, void const* const* from,
+            void* const* to, cudaStream_t stream) {
+  return runtime_of(plugin).enqueue(tensors.data(), tensors.data() + inputs, from, to, nullptr, stream);
+}
+#else
+using Plugin = IPluginV2DynamicExt;
+
+Plugin* made(void* library, std::vector<char> const& data) {
+  auto const get = reinterpret_cast<IPluginCreator* const* (*)(int32_t&)>(dlsym(library, "getPluginCreators"));
+  int32_t count = 0;
+  return static_cast<Plugin*>(get(count)[0]->deserializePlugin("n", data.data(), data.size()));
+}
+
+Plugin* attached(Plugin& plugin) {
+  auto* const clone = static_cast<Plugin*>(plugin.clone());
+  clone->attachToContext(nullptr, nullptr, nullptr);
+  return clone;
+}
+void set_tactic(Plugin&, int) {}
+void release(Plugin* plugin) { plugin->destroy(); }
+
+int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
+  std::vector<DynamicPluginTensorDesc> described(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) described[i].desc = tensors[i];
+  plugin.configurePlugin(described.data(), inputs, described.data() + inputs, static_cast<int>(tensors.size()) - inputs);
+  return 0;
+}
+
+int enqueue(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs, void const* const* from,
+            void* const* to, cudaStream_t stream) {
+  return plugin.enqueue(tensors.data(), tensors.data() + inputs, from, to, nullptr, stream);
+}
+#endif
+
+PluginTensorDesc tensor_from(std::string const& text) {
+  PluginTensorDesc tensor{};
+  tensor.type = DataType::kFLOAT;
+  std::stringstream sizes(text);
+  for (std::string size; std::getline(sizes, size, ',');) tensor.dims.d[tensor.dims.nbDims++] = std::atoi(size.c_str());
+  return tensor;
+}
+
+void run(Plugin& plugin, std::string const& how, std::vector<PluginTensorDesc> const& tensors) {
+  int const inputs = static_cast<int>(tensors.size()) - 1;
+  std::vector<void*> addresses(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) addresses[i] = reinterpret_cast<void*>(256 * (i + 1));
+  if (how == "misaligned") addresses[0] = reinterpret_cast<void*>(257);
+  if (how == "null") addresses[0] = nullptr;
+  int const prepared = how == "unprepared" ? 0 : prepare(plugin, tensors, inputs);
+  int const before = allocations;
+  int const status = enqueue(plugin, tensors, inputs, addresses.data(), addresses.data() + inputs,
+                             reinterpret_cast<cudaStream_t>(7));
+  std::printf("%s: prepared %d enqueued %d allocations %d\n", how.c_str(), prepared, status, allocations - before);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  void* const library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::printf("%s\n", dlerror()), 3;
+  std::ifstream file(arguments[2], std::ios::binary);
+  std::vector<char> const data((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  setvbuf(stdout, nullptr, _IONBF, 0);
+  Plugin* const plugin = made(library, data);
+  if (plugin == nullptr) return std::printf("no plugin\n"), 4;
+  Plugin* used = nullptr;
+  for (int i = 3; i < count; ++i) {
+    std::string const step = arguments[i];
+    if (step == "attach") {
+      used = attached(*plugin);
+      std::printf("attached\n");
+    } else if (step == "drop") {
+      release(used);
+      std::printf("dropped\n");
+    } else if (step == "context") {
+      void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+      reinterpret_cast<void (*)(uint64_t)>(dlsym(driver, "record_context"))(std::atoi(arguments[++i]));
+    } else if (step == "tactic") {
+      set_tactic(*used, std::atoi(arguments[++i]));
+    } else {
+      std::vector<PluginTensorDesc> tensors;
+      while (i + 1 < count && std::isdigit(arguments[i + 1][0])) tensors.push_back(tensor_from(arguments[++i]));
+      run(*used, step, tensors);
+    }
+  }
+  release(plugin);
+  return 0;
+}

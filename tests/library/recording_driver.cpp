@@ -1,0 +1,84 @@
+// Stands where libcuda.so.1 is: prints what the plugin library calls, and answers as one GPU of RECORD_SM would.
+//
+// RECORD_FAIL names a function whose next call fails once. RECORD_ARGUMENTS has a letter for each argument of a launch:
+// p for an address, i for an int.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+uint64_t context = 1;
+uint64_t handles = 100;
+
+// Allocates nothing, since the plugin library's allocations are counted.
+int told(char const* name, char const* more = "") {
+  std::printf("%s%s\n", name, more);
+  char const* const failing = std::getenv("RECORD_FAIL");
+  if (failing == nullptr || std::strcmp(failing, name) != 0) return 0;
+  unsetenv("RECORD_FAIL");
+  return 719;
+}
+
+int number(char const* name, int otherwise) {
+  char const* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
+
+extern "C" {
+void record_context(uint64_t chosen) { context = chosen; }
+
+int cuInit(unsigned) { return number("RECORD_NO_GPU", 0) ? 100 : 0; }
+int cuDriverGetVersion(int* version) { return *version = number("RECORD_CUDA", 13000), 0; }
+int cuGetErrorName(int status, char const** name) {
+  return *name = status == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_NO_DEVICE", 0;
+}
+int cuCtxGetCurrent(void** current) { return *current = reinterpret_cast<void*>(context), 0; }
+int cuCtxPushCurrent_v2(void*) { return 0; }
+int cuCtxPopCurrent_v2(void**) { return 0; }
+int cuCtxGetId(void* of, uint64_t* id) { return *id = reinterpret_cast<uint64_t>(of), 0; }
+int cuCtxGetDevice(int* device) { return *device = 0, 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  int const sm = number("RECORD_SM", 90);
+  if (attribute == 16) *value = 132;
+  if (attribute == 75) *value = sm / 10;
+  if (attribute == 76) *value = sm % 10;
+  if (attribute == 97) *value = number("RECORD_SHARED", 227 * 1024);
+  return 0;
+}
+int cuModuleLoadData(void** module, void const*) {
+  *module = reinterpret_cast<void*>(++handles);
+  return told("cuModuleLoadData");
+}
+int cuModuleUnload(void*) { return told("cuModuleUnload"); }
+int cuModuleGetFunction(void** function, void*, char const* name) {
+  *function = reinterpret_cast<void*>(++handles);
+  std::printf("cuModuleGetFunction %s\n", name);
+  return 0;
+}
+int cuFuncGetAttribute(int* value, int attribute, void*) { return *value = attribute == 8 ? 48 * 1024 : 0, 0; }
+int cuFuncSetAttribute(void*, int attribute, int value) {
+  char text[64];
+  std::snprintf(text, sizeof(text), " %d %d", attribute, value);
+  return told("cuFuncSetAttribute", text);
+}
+int cuFuncLoad(void*) { return 0; }
+int cuThreadExchangeStreamCaptureMode(int*) { return 0; }
+int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                   void* stream, void** arguments, void**) {
+  char text[1024];
+  int at = std::snprintf(text, sizeof(text), " %u %u %u %u %u %u %u stream %ju with", x, y, z, bx, by, bz, shared,
+                         reinterpret_cast<uintmax_t>(stream));
+  char const* const kinds = std::getenv("RECORD_ARGUMENTS");
+  for (size_t i = 0; kinds != nullptr && kinds[i] != 0; ++i) {
+    intmax_t const value = kinds[i] == 'p' ? static_cast<intmax_t>(*static_cast<uint64_t*>(arguments[i]))
+                                           : *static_cast<int32_t*>(arguments[i]);
+    at += std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " %jd", value);
+  }
+  return told("cuLaunchKernel", text);
+}
+}

@@ -1,0 +1,165 @@
+"""What the plugin library asks of the CUDA driver, seen by one that records it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from lenet_trt.cuda.compile import cuda_include_dir
+from lenet_trt.kernel import Kernel, registry
+from lenet_trt.tensorrt.library.compile import compile_library
+from library_probes import compiled, data_of, headers_of, missing_compiler
+
+VERSIONS = ("8.6", "10.16")
+WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
+LAUNCHED = "cuLaunchKernel "
+
+
+def shapes(batch: int, outputs: int | None = None) -> list[str]:
+    """Shapes of LeNet-5's inputs and output."""
+    return [f"{batch},1,28,28", *WEIGHTS, f"{batch if outputs is None else outputs},10"]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def probe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """Run steps of the probe for one TensorRT; gives the lines that it and the driver print, and those of stderr."""
+    headers = headers_of(request.param)
+    if missing_compiler() or headers is None:
+        pytest.skip(missing_compiler() or f"TensorRT's headers of {request.param} are not here")
+    folder = tmp_path_factory.mktemp("launch")
+    compile_library(folder / "library.so", headers)
+    includes = [f"-isystem{include}" for include in (headers.folder, cuda_include_dir())]
+    program = compiled("launch_probe", folder / "probe", "-rdynamic", "-Wno-deprecated-declarations", *includes)
+    compiled("recording_driver", folder / "libcuda.so.1", "-shared", "-fPIC")
+    kernel = registry.kernel("lenet5")
+    data = folder / "data"
+    data.write_bytes(data_of(bound(kernel), ["sm_86", "sm_90"]))
+
+    def run(*steps: str, **environment: str) -> tuple[list[str], str]:
+        record = {"LD_LIBRARY_PATH": str(folder), "RECORD_ARGUMENTS": "p" * 11 + "ip", **environment}
+        command = [program, folder / "library.so", data, *steps]
+        done = subprocess.run(command, env={**os.environ, **record}, capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
+        return done.stdout.splitlines(), done.stderr
+
+    return run
+
+
+def bound(kernel: Kernel):
+    """A call of the kernel in fp32."""
+    return kernel.bind_axes({"n": 3}, kernel.types_named("fp32"))
+
+
+def test_everything_is_loaded_before_and_a_launch_is_one_call(probe) -> None:
+    lines, _ = probe("attach", "run", *shapes(3), "run", *shapes(1000), "run", *shapes(1000))
+    after = lines[lines.index("attached") + 1 :]
+    addresses = " ".join(str(256 * i) for i in range(1, 12))
+    output = 256 * 12
+    assert after == [
+        f"{LAUNCHED}24 1 1 512 1 1 0 stream 7 with {addresses} 3 {output}",
+        "run: prepared 0 enqueued 0 allocations 0",
+        *2
+        * [
+            f"{LAUNCHED}125 1 1 512 1 1 219536 stream 7 with {addresses} 1000 {output}",
+            "run: prepared 0 enqueued 0 allocations 0",
+        ],
+        *[line for line in after if line == "cuModuleUnload"],
+    ]
+    assert "cuFuncSetAttribute 8 219536" in lines
+    assert lines.count("cuModuleLoadData") == 7
+
+
+def test_shapes_that_change_without_notice_are_planned_in_the_enqueue(probe) -> None:
+    lines, _ = probe("attach", "unprepared", *shapes(3), "unprepared", *shapes(40))
+    assert [line.split(" with")[0] for line in lines if line.startswith(LAUNCHED)] == [
+        f"{LAUNCHED}24 1 1 512 1 1 0 stream 7",
+        f"{LAUNCHED}80 1 1 512 1 1 0 stream 7",
+    ]
+    assert lines.count("unprepared: prepared 0 enqueued 0 allocations 0") == 2
+
+
+def test_execution_contexts_share_what_is_loaded_and_the_last_one_unloads_it(probe) -> None:
+    lines, _ = probe("attach", "run", *shapes(3), "attach", "run", *shapes(5))
+    assert lines.count("cuModuleLoadData") == 7
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 2
+    lines, _ = probe("attach", "drop", "attach", "run", *shapes(3), "drop")
+    assert lines.count("cuModuleLoadData") == 14
+    assert lines.count("cuModuleUnload") == 14
+
+
+def test_each_cuda_context_has_modules_of_its_own(probe) -> None:
+    lines, _ = probe("attach", "run", *shapes(3), "context", "2", "attach", "run", *shapes(3))
+    assert lines.count("cuModuleLoadData") == 14
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 2
+
+
+def test_a_launch_that_fails_names_the_node_and_the_next_one_works(probe) -> None:
+    lines, errors = probe("attach", "run", *shapes(3), "run", *shapes(3), RECORD_FAIL="cuLaunchKernel")
+    assert [line.split(" allocations")[0] for line in lines if line.startswith("run")] == [
+        "run: prepared 0 enqueued 1",
+        "run: prepared 0 enqueued 0",
+    ]
+    assert (
+        "plugin node node (lenet5 (fp32), enqueue): cannot launch variant cluster8: CUDA_ERROR_LAUNCH_FAILED" in errors
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "wanted", "why"),
+    [
+        ("run", shapes(3, 4), "y has shape [4, 10]; lenet5 wants [n, 10]: 3 there, not 4"),
+        ("run", ["3,1,28,27", *shapes(3)[1:]], "x has shape [3, 1, 28, 27]"),
+        ("misaligned", shapes(3), "x is at an address that is no multiple of 16 bytes"),
+        ("null", shapes(3), "x has no address"),
+        ("run", shapes(3_000_000), "at most 2147483647 elements"),
+    ],
+)
+def test_what_is_wrong_fails_the_enqueue_and_nothing_is_launched(probe, step, wanted, why) -> None:
+    lines, errors = probe("attach", step, *wanted, "run", *shapes(3))
+    assert why in errors
+    failed, worked = (line for line in lines if line.startswith((f"{step}:", "run:")))
+    assert "enqueued 1" in failed
+    assert "enqueued 0" in worked
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 1
+
+
+def test_an_empty_batch_is_done_without_a_launch(probe) -> None:
+    lines, _ = probe("attach", "run", *shapes(0))
+    assert "run: prepared 0 enqueued 0 allocations 0" in lines
+    assert not any(line.startswith(LAUNCHED) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        (
+            {"RECORD_SM": "120"},
+            "has no image for this GPU, which is sm_120, but for sm_86, sm_90: embed",
+        ),
+        ({"RECORD_CUDA": "12040"}, "compiled by CUDA 13.0, and the driver here knows 12.4: update the driver"),
+        ({"RECORD_NO_GPU": "1"}, "the NVIDIA driver sees no GPU"),
+        ({"RECORD_FAIL": "cuModuleLoadData"}, "cannot load the kernel's image for sm_90: CUDA_ERROR_LAUNCH_FAILED"),
+    ],
+)
+def test_a_gpu_that_cannot_run_it_is_an_error_with_the_nodes_name(probe, environment, why: str) -> None:
+    steps = ["attach"] if "RECORD_FAIL" in environment else ["attach", "run", *shapes(3)]
+    _, errors = probe(*steps, **environment)
+    assert why in errors
+    assert "plugin node node (lenet5 (fp32)" in errors
+
+
+def test_a_gpu_with_little_shared_memory_goes_without_the_variant(probe) -> None:
+    lines, errors = probe("attach", "run", *shapes(1000), RECORD_SHARED=str(100 * 1024))
+    assert "node: this GPU has too little shared memory for variant split" in errors
+    assert f"{LAUNCHED}132 1 1 192 1 1 98144 stream 7" in "\n".join(lines)
+
+
+def test_a_tactic_is_a_variant_wherever_it_can_run(probe, request: pytest.FixtureRequest) -> None:
+    if "8.6" in request.node.name:
+        pytest.skip("TensorRT 8 knows no tactics of plugins")
+    lines, _ = probe("attach", "tactic", "7", "run", *shapes(3))
+    assert f"{LAUNCHED}3 1 1 384 1 1 0" in "\n".join(lines)
+    lines, _ = probe("attach", "tactic", "1", "run", *shapes(3), "tactic", "2147483647", "run", *shapes(3))
+    assert sum(line.startswith(f"{LAUNCHED}24 1 1 512") for line in lines) == 2
