@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model.profiles import Shape
-from lenet_trt.profile.trtexec import Trtexec, network_alone, shapes_text
+from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_text
 
 _SHOWN_LINES = 4
 # Longer than any network of the suite; a matrix product of TensorRT 8.6.0 takes two minutes to build.
@@ -111,8 +111,7 @@ def _exported(tool: Trtexec, words: Sequence[str], library: Path | None, path: P
 
 
 def _said(tool: Trtexec, words: Sequence[str], library: Path | None) -> str:
-    option = "staticPlugins" if "staticPlugins" in tool.options else "plugins"  # as 8.5 has it
-    plugins = [] if library is None else [f"--{option}={library}"]
+    plugins = [f"--{flag}" for flag in loading(tool, library)]
     try:
         done = subprocess.run(
             [tool.path, *words, *plugins],

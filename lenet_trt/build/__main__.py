@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 from lenet_trt.build.request import add_request_arguments, request_from
 from lenet_trt.build.stage import Built, build
@@ -26,10 +27,11 @@ def command(arguments: argparse.Namespace) -> int:
     """Build what the command line asks for and say what came of it."""
     request = request_from(arguments)
     built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
+    library = arguments.library if built.sidecar.library is not None else None
     if arguments.json:
         print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
     else:
-        print(report(built))
+        print(report(built, library))
     if (note := _here(built.sidecar)) is not None:
         print(note, file=sys.stderr)
     return 0
@@ -42,13 +44,14 @@ def _here(sidecar: Sidecar) -> str | None:
     return None if obstacle is None else f"note: {obstacle}"
 
 
-def report(built: Built) -> str:
+def report(built: Built, library: Path | None = None) -> str:
     """What was built, for which GPUs, how accurate it is and what to type next."""
     rows = engine_rows(built.engine, built.sidecar)
     if built.reused:
         rows.insert(0, ("up to date", "made from the same inputs before; nothing to do (--force builds again)"))
     rows += [
-        ("next" if index == 0 else "", line) for index, line in enumerate(next_commands(built.engine, built.sidecar))
+        ("next" if index == 0 else "", line)
+        for index, line in enumerate(next_commands(built.engine, built.sidecar, library))
     ]
     return table(rows)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from lenet_trt.errors import UsageError
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
+from lenet_trt.tensorrt.find_library import add_library_argument
+from lenet_trt.tensorrt.routes import ROUTES
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 ENGINES = Path("engines")
@@ -23,7 +25,8 @@ class Request:
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
     ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
-    ``plugin_route``: how they get in, "ahead-of-time" or "python"; None is the flavor's usual way.
+    ``plugin_route``: how they get in ("ptx", "python", "library"); None is the flavor's usual way.
+    ``library``: the plugin library, for the route of that name; None is the one in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``max_drop``: how many percentage points of accuracy the conversion may cost.
     """
@@ -34,6 +37,7 @@ class Request:
     shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
     plugins: str = "none"
     plugin_route: str | None = None
+    library: Path | None = None
     sms: tuple[str, ...] = ()
     flavor: str = "auto"
     options: BuildOptions = field(default_factory=BuildOptions)
@@ -75,6 +79,9 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
         )
     parser.add_argument(
+        "--tf32", action="store_true", help="let fp32 layers multiply in TF32 (faster, with 10 bits of mantissa)"
+    )
+    parser.add_argument(
         "--plugins",
         default="none",
         metavar="auto|none|NAME,...",
@@ -82,9 +89,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--plugin-route",
-        choices=("ahead-of-time", "python"),
-        help="PTX inside the engine (TensorRT alone; its default), or Python that registers first (TensorRT-RTX)",
+        choices=tuple(ROUTES),
+        help="how they get in (default: the first that this TensorRT takes): "
+        + "; ".join(f"{route.name}: {route.title}" for route in ROUTES.values()),
     )
+    add_library_argument(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the engine's file (default: engines/, named after the model)"
     )
@@ -140,6 +149,7 @@ def request_from(arguments: argparse.Namespace) -> Request:
         precision=arguments.precision,
         plugins=arguments.plugins,
         plugin_route=arguments.plugin_route,
+        library=arguments.library,
         batch=arguments.batch,
         shapes=shapes,  # type: ignore[arg-type]
         sms=tuple(arguments.sm),
@@ -149,6 +159,7 @@ def request_from(arguments: argparse.Namespace) -> Request:
             arguments.workspace,
             arguments.timing_cache,
             arguments.profiling_verbosity,
+            arguments.tf32,
         ),
         output=arguments.output,
         force=arguments.force,

@@ -20,7 +20,7 @@ from lenet_trt.build.request import Request
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import atomic_path, exclusive
+from lenet_trt.files import atomic_path, exclusive, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
@@ -28,7 +28,10 @@ from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
 from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet5, load_model
 from lenet_trt.tensorrt.engine import engine_from_onnx
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
 from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.routes import chosen_route
+from lenet_trt.tensorrt.routes.protocol import Route
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
 
 
@@ -59,32 +62,36 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     if request.batch is not None:
         parse_batch(request.batch)
     flavor = select(request.flavor)
-    if flavor.ahead_of_time and request.options.timing_cache is not None:
+    if not flavor.can.timing_cache and request.options.timing_cache is not None:
         raise UsageError(f"--timing-cache: {flavor.product} times nothing while it builds; leave it out")
-    route = request.plugin_route or flavor.plugin_routes[0]
-    if route not in flavor.plugin_routes:
-        raise UsageError(f"--plugin-route {route}: {flavor.product} takes plugins by {', '.join(flavor.plugin_routes)}")
+    if not flavor.can.optimization_level and request.options.optimization_level is not None:
+        raise UsageError(f"--optimization-level: {flavor.product} has none; leave it out")
+    route = chosen_route(flavor, request.plugin_route)
     targets = flavor.targets(request.sms)
     flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
-    inputs = _inputs(request, flavor, targets)
+    inputs = _inputs(request, flavor, targets, route)
     with exclusive(engine):
         if not request.force and (old := _same_as_before(engine, inputs)) is not None:
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         model = fuse(_with_precision(original, request.precision), request.plugins).model
-        flavor.check_types(kinds_of(model), targets, "7.5" in targets and has_fp32_gemm(model))
+        flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
+        flavor.check_gpu()
+        kernels = list(plugin_nodes(model).values())
+        library = library_for_build(request.library) if kernels and route.needs_library else None
         profiles = profile_for(inputs_of(model), request.batch, request.shapes)
         evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
         _gate(evaluation, request)
         serialized = model.SerializeToString()
         plan = engine_from_onnx(
-            serialized,
+            model,
             flavor,
             profiles=profiles,
             targets=targets,
             options=request.options,
-            plugins=list(plugin_nodes(model).values()),
-            plugin_route=route,
+            plugins=kernels,
+            route=route,
+            library=library,
             progress=progress,
         )
         sidecar = Sidecar(
@@ -92,18 +99,20 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
             onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
             inputs=inputs,
             origin=origin,
-            plugins=_plugin_records(model, route),
+            plugins=_plugin_records(model, route.name),
             tensors=described_tensors(model, profiles),
             evaluation=evaluation.as_dict(),
             made=_made(command),
+            library=None if library is None else FileRecord.of(library.name, library.read_bytes()),
         )
         _write(engine, sidecar, plan, serialized)
     return Built(engine, sidecar, reused=False)
 
 
-def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[str, Any]:
+def _inputs(request: Request, flavor: Flavor, targets: Sequence[str], route: Route) -> dict[str, Any]:
     """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
-    gpu = None if flavor.ahead_of_time else first_gpu()
+    gpu = None if flavor.can.builds_without_gpu else first_gpu()
+    library = (request.library or DEFAULT_LIBRARY) if route.needs_library else None
     options = asdict(request.options)
     del options["timing_cache"]  # a memory of timings, not a wish
     return {
@@ -117,6 +126,7 @@ def _inputs(request: Request, flavor: Flavor, targets: Sequence[str]) -> dict[st
         "precision": request.precision,
         "plugins": request.plugins,
         "plugin_route": request.plugin_route,
+        "library": sha256_file(library) if library is not None and library.is_file() else None,
         "kernels": {kernel.name: source_sha256(kernel) for kernel in chosen_kernels(request.plugins)},
         "batch": request.batch or (DEFAULT_BATCH if request.shapes is None else None),
         "shapes": None

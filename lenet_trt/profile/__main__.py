@@ -17,6 +17,7 @@ from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
 from lenet_trt.runtimes.load import RUNTIMES
+from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.sidecar import sidecar_path
 from lenet_trt.trace import tables
 from lenet_trt.trace.readers import timeline_from
@@ -70,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--transfers", action="store_true", help="copy inputs to the GPU and results back in each inference"
     )
     parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    add_library_argument(parser)
     parser.add_argument(
         "--trtexec-path", metavar="FILE", help="the trtexec or tensorrt_rtx to run (default: on the PATH)"
     )
@@ -132,7 +134,15 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
         if arguments.batch is not None:
             raise UsageError("--batch: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")
         exports = _exports(output)
-        run = trtexec.Run(_existing(model), shapes, arguments.iterations, arguments.transfers, arguments.trust, exports)
+        run = trtexec.Run(
+            _existing(model),
+            shapes,
+            arguments.iterations,
+            arguments.transfers,
+            arguments.trust,
+            exports,
+            arguments.library,
+        )
         return _of_model(trtexec.traced(run, trtexec.find(arguments.trtexec_path)), model)
     if not gpus().devices:
         print(
@@ -150,6 +160,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
         recorder=arguments.recorder,
         transfers=arguments.transfers,
         trust=arguments.trust,
+        library=arguments.library,
         report=report,
     )
 

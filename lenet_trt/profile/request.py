@@ -33,7 +33,7 @@ class Request:
 
     ``batch`` sizes the first axis of each input that has it open, ``sizes`` give axes by name, ``shapes`` whole inputs.
     ``transfers`` copies inputs to the GPU and results back in each inference; else they stay there. With ``insist``
-    no other recorder may step in.
+    no other recorder may step in. ``library`` is the plugin library of an engine that needs one.
     """
 
     model: str
@@ -47,6 +47,7 @@ class Request:
     transfers: bool = False
     trust: bool = False
     insist: bool = False
+    library: str | None = None
 
     def check(self) -> None:
         """Refuse numbers that make no sense.

@@ -27,6 +27,7 @@ def profile_model(
     recorder: str = "auto",
     transfers: bool = False,
     trust: bool = False,
+    library: Path | None = None,
     report: Path | None = None,
 ) -> Timeline:
     """Run an engine, an ONNX or a fused ONNX file in a process of its own and trace its inferences.
@@ -34,7 +35,8 @@ def profile_model(
     ``batch`` sizes the first axis of inputs that have it open (1 where nothing is said), ``sizes`` axes by name,
     ``shapes`` whole inputs. ``recorder`` "auto" is nsys where there is one, else CUPTI, and the runtime's own profiler
     where nothing runs on a GPU. With ``transfers`` each inference copies its inputs to the GPU and its results back.
-    ``report`` keeps the .nsys-rep there, where nsys made one.
+    ``library`` is the plugin library of an engine that needs one. ``report`` keeps the .nsys-rep there, where nsys made
+    one.
 
     Raises:
         UsageError: sizes that the network does not have, or an unknown runtime or recorder.
@@ -52,6 +54,7 @@ def profile_model(
         warmup=warmup,
         transfers=transfers,
         trust=trust,
+        library=None if library is None else str(library),
     )
     request.check()
     if runtime not in RUNTIMES:

@@ -17,6 +17,8 @@ from pathlib import Path
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.tensorrt.find_library import library_of
+from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import vouched
 from lenet_trt.trace.readers import timeline_from
@@ -27,6 +29,8 @@ _PLACES = ("/usr/src/tensorrt/bin", "/usr/local/tensorrt/bin", "/opt/tensorrt/bi
 _NEEDED = ("loadEngine", "iterations", "duration", "exportProfile", "exportLayerInfo", "exportTimes")
 # Defaults since version 11.
 _ONCE_ASKED_FOR = ("useSpinWait", "useCudaGraph", "separateProfileRun")
+# From 8.6 on, and before.
+_LIBRARY_OPTIONS = ("staticPlugins", "plugins")
 _ALWAYS = ("profilingVerbosity=detailed",)
 _NEW_DEFAULTS = 11
 _WAIT_S = 60.0
@@ -53,7 +57,7 @@ class Trtexec:
 
 @dataclass(frozen=True)
 class Run:
-    """An engine to run; its exports go into the folder ``exports``."""
+    """An engine to run; its exports go into the folder ``exports``. ``library``: a plugin library to open first."""
 
     engine: Path
     shapes: Mapping[str, Shape]
@@ -61,6 +65,7 @@ class Run:
     transfers: bool
     trust: bool
     exports: Path
+    library: Path | None = None
 
 
 def find(chosen: str | None = None) -> Trtexec:
@@ -120,8 +125,17 @@ def command(tool: Trtexec, run: Run) -> list[str]:
         flags.append(f"shapes={shapes_text(run.shapes)}")
     flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
     flags += network_alone(tool, transfers=run.transfers)
+    flags += loading(tool, run.library)
     flags += [f"{option}={path}" for option, path in _exports(run).items()]
     return [tool.path, *(f"--{flag}" for flag in flags)]
+
+
+def loading(tool: Trtexec, library: Path | None) -> list[str]:
+    """The flag that loads a plugin library, if there is one."""
+    if library is None:
+        return []
+    option = next(name for name in _LIBRARY_OPTIONS if name in tool.options)
+    return [f"{option}={library.resolve()}"]
 
 
 def shapes_text(shapes: Mapping[str, Shape]) -> str:
@@ -148,7 +162,7 @@ def traced(run: Run, tool: Trtexec) -> Timeline:
     Raises:
         LenetTrtError: nobody vouches for the engine, it is for another program, or the run failed; says why.
     """
-    _check(run, tool)
+    run = _checked(run, tool)
     run.exports.mkdir(parents=True, exist_ok=True)
     for path in _exports(run).values():
         path.unlink(missing_ok=True)
@@ -171,24 +185,27 @@ def traced(run: Run, tool: Trtexec) -> Timeline:
     )
 
 
-def _check(run: Run, tool: Trtexec) -> None:
-    """An engine can contain code, and trtexec runs it."""
+def _checked(run: Run, tool: Trtexec) -> Run:
+    """The run with the plugin library that its engine needs. An engine can contain code, and trtexec runs it.
+
+    Raises:
+        LenetTrtError: nobody vouches for the engine, or this program cannot run it.
+    """
     try:
         sidecar: Sidecar = vouched(run.engine)
     except LenetTrtError as error:
         if run.trust:
-            return
+            return run
         raise LenetTrtError(f"{error}; an engine can contain code, so it is run only with --trust") from error
     flavor = sidecar.inputs["flavor"]
     if (flavor == "rtx") != tool.rtx:
         raise LenetTrtError(
             f"{run.engine} was built by {flavor}, and {tool.path} is {tool}: give the other program with --trtexec-path"
         )
-    if python := sorted({entry["kernel"] for entry in sidecar.plugins if entry["route"] == "python"}):
-        raise LenetTrtError(
-            f"{run.engine} has plugins that need Python ({', '.join(python)}), which {tool} does not have: profile it "
-            "without --trtexec"
-        )
+    for entry in sidecar.plugins:
+        if (why := recorded_route(entry["route"]).program_obstacle()) is not None:
+            raise LenetTrtError(f"{run.engine} does not run in {tool}: {why} ({entry['kernel']}); leave --trtexec out")
+    return replace(run, library=library_of(run.engine, sidecar, run.library))
 
 
 def _told(said: str) -> str:

@@ -60,7 +60,7 @@ def run(request: Request, folder: Path) -> Timeline:
     Raises:
         LenetTrtError: the network cannot run here, or the recorder cannot record it.
     """
-    network = load(request.model, request.runtime, trust=request.trust)
+    network = load(request.model, request.runtime, trust=request.trust, library=request.library)
     try:
         shapes, sizes = shapes_of(network.inputs, Sizes(request.batch, request.sizes, request.shapes))
         arrays = arrays_for(network.inputs, shapes)

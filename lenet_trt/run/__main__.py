@@ -14,6 +14,7 @@ from lenet_trt.run.classify import classify, image_size
 from lenet_trt.run.images import Batch, batches
 from lenet_trt.run.predictions import Csv, Json, Score, Table, predictions
 from lenet_trt.runtimes.load import RUNTIMES, load
+from lenet_trt.tensorrt.find_library import add_library_argument
 
 if TYPE_CHECKING:
     from lenet_trt.run.image_files import Size
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--batch", type=int, metavar="N", help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)"
     )
     parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    add_library_argument(parser)
     parser.add_argument(
         "--throughput", action="store_true", help="measure images/s from host memory, and name what limits it"
     )
@@ -50,7 +52,7 @@ def command(arguments: argparse.Namespace) -> int:
     """Classify the images, or measure how fast that goes."""
     if arguments.batch is not None and arguments.batch < 1:
         raise UsageError(f"--batch {arguments.batch}: wanted at least 1")
-    network = load(arguments.model, arguments.runtime, trust=arguments.trust)
+    network = load(arguments.model, arguments.runtime, trust=arguments.trust, library=arguments.library)
     try:
         size = image_size(network)
         facts = {"model": str(arguments.model), "runtime": f"{network.runtime}: {network.where}", "why": network.reason}

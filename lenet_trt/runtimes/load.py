@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
 
 
-def load(path: Path | str, runtime: str = "auto", *, trust: bool = False) -> Network:
+def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, library: Path | str | None = None) -> Network:
     """Load an engine, an ONNX or a fused ONNX file; call what comes back: ``load(path)(batch)``.
 
     ``runtime``: "tensorrt" (an engine), "graph" (torch and our kernels in a CUDA graph), "ort" (ONNX Runtime, on the
     GPU where its package can), "ort-cpu", or "auto": the first of these that works here; ``network.reason`` says why.
     An engine is run from the ONNX that it was built from where TensorRT cannot run it. ``trust`` takes an engine that
-    no sidecar vouches for: an engine can contain code.
+    no sidecar vouches for: an engine can contain code. ``library`` is the plugin library of an engine that needs one;
+    without it the one that it was built with is looked for, beside the engine and in the current folder.
 
     Raises:
         UsageError: an unknown runtime, or one that is not for this file.
@@ -37,10 +38,10 @@ def load(path: Path | str, runtime: str = "auto", *, trust: bool = False) -> Net
         if runtime == "tensorrt":
             raise UsageError(f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime")
         return _from_onnx(path, runtime, "")
-    return _from_engine(path, runtime, trust)
+    return _from_engine(path, runtime, trust, Path(library) if library is not None else None)
 
 
-def _from_engine(path: Path, runtime: str, trust: bool) -> Network:
+def _from_engine(path: Path, runtime: str, trust: bool, library: Path | None) -> Network:
     from lenet_trt.tensorrt.vouch import flavor_of, obstacle, vouched
 
     try:
@@ -53,18 +54,18 @@ def _from_engine(path: Path, runtime: str, trust: bool) -> Network:
             raise LenetTrtError(f"{error}{advice}") from error
         if runtime not in ("auto", "tensorrt"):
             raise UsageError(f"--trust runs the engine itself, with --runtime tensorrt, not {runtime}") from error
-        return _tensorrt(path, None)
+        return _tensorrt(path, None, library)
     if runtime == "tensorrt":
-        return _tensorrt(path, sidecar)
+        return _tensorrt(path, sidecar, library)
     beside = f"the ONNX that {path.name} was built from"
     if runtime != "auto":
         return _from_onnx(_built_from(path, sidecar), runtime, beside)
     try:
-        reason = obstacle(sidecar, flavor_of(sidecar))
+        reason = obstacle(path, sidecar, flavor_of(sidecar), library)
     except LenetTrtError as error:
         reason = str(error)
     if reason is None:
-        return _tensorrt(path, sidecar)
+        return _tensorrt(path, sidecar, library)
     return _from_onnx(_built_from(path, sidecar), runtime, f"{beside}, since the engine does not run here ({reason})")
 
 
@@ -78,12 +79,12 @@ def _built_from(engine: Path, sidecar: Sidecar) -> Path:
     return onnx
 
 
-def _tensorrt(path: Path, sidecar: Sidecar | None) -> Network:
+def _tensorrt(path: Path, sidecar: Sidecar | None, library: Path | None) -> Network:
     from lenet_trt.runtimes.network import Network
     from lenet_trt.runtimes.tensorrt import TensorRt
 
     why = "it is an engine, and its sidecar vouches for it" if sidecar else "it is an engine, and it was trusted"
-    return Network(TensorRt(path, sidecar), why)
+    return Network(TensorRt(path, sidecar, library), why)
 
 
 def _from_onnx(path: Path, runtime: str, note: str) -> Network:

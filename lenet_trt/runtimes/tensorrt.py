@@ -1,28 +1,29 @@
 """A TensorRT engine on a GPU of its flavor; deserialized only when its sidecar vouches for it, or on request.
 
-Source: IRuntime, ICudaEngine, IExecutionContext and IRuntimeConfig of tensorrt 11.4 and tensorrt_rtx 1.7.1. Their names
-are tested; running an engine was not, for want of a GPU that TensorRT-RTX takes.
+Source: IRuntime, ICudaEngine, IExecutionContext and IRuntimeConfig of tensorrt 8.5, 8.6 and 11.4 and of tensorrt_rtx
+1.7.1. Their names are tested; running an engine was not, for want of a GPU that TensorRT-RTX takes.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.driver import Stream, current_context
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, sha256_bytes, write_atomic
-from lenet_trt.kernel.registry import kernel, kernels
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.tensorrt.engine import error_log
+from lenet_trt.tensorrt.find_library import library_of
 from lenet_trt.tensorrt.flavors import Flavor, select
-from lenet_trt.tensorrt.routes import plugin_v3
+from lenet_trt.tensorrt.routes import ROUTES, recorded_route
+from lenet_trt.tensorrt.routes.failures import reporting
+from lenet_trt.tensorrt.routes.python import DATA_TYPES
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import flavor_of, obstacle
 
@@ -38,15 +39,15 @@ class TensorRt:
     name = "tensorrt"
     scales_images = False
 
-    def __init__(self, path: Path, sidecar: Sidecar | None) -> None:
+    def __init__(self, path: Path, sidecar: Sidecar | None, library: Path | None = None) -> None:
         data = path.read_bytes()
-        flavor = _checked_flavor(path, data, sidecar)
+        flavor = _checked_flavor(path, data, sidecar, library)
         trt = flavor.trt
         current_context()
-        plugin_v3.register(trt, _plugins(sidecar))
+        _load_plugins(flavor, path, sidecar, library)
         self._log = error_log(trt)
         runtime = trt.Runtime(self._log)
-        with plugin_v3.reporting():
+        with reporting():
             engine = runtime.deserialize_cuda_engine(data)
         if engine is None:
             raise LenetTrtError(f"{flavor.product} does not load {path}: {self._said()}")
@@ -118,7 +119,7 @@ class EngineCall:
         """Put the engine's work into the stream."""
         context = self._context
         self._log.errors.clear()
-        with plugin_v3.reporting():
+        with reporting():
             done = context.execute_async_v3(stream)
         if not done:
             raise LenetTrtError(f"TensorRT failed: {'; '.join(self._log.errors) or 'it gave no reason'}")
@@ -165,7 +166,7 @@ def _reporter(trt: Any, times: list[tuple[str, float]]) -> Any:
     return Reporter()
 
 
-def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None) -> Flavor:
+def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None, library: Path | None) -> Flavor:
     if sidecar is None:
         if first_gpu() is None:
             raise LenetTrtError(f"{path} cannot run here: there is no GPU: {gpus().problem}")
@@ -174,30 +175,28 @@ def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None) -> Flavor:
     if sha256_bytes(data) != sidecar.engine.sha256:
         raise LenetTrtError(f"the content of {path} is not what its sidecar says: build it again with --force")
     flavor = flavor_of(sidecar)
-    if (reason := obstacle(sidecar, flavor)) is not None:
+    if (reason := obstacle(path, sidecar, flavor, library)) is not None:
         raise LenetTrtError(f"{path} cannot run here: {reason}")
     return flavor
 
 
-def _plugins(sidecar: Sidecar | None) -> list[Any]:
-    """The kernels that the engine wants registered; an engine that nobody describes may want any."""
+def _load_plugins(flavor: Flavor, engine: Path, sidecar: Sidecar | None, library: Path | None) -> None:
+    """Make known what the engine needs; an engine that nobody describes may need any kernel, and the library given."""
     if sidecar is None:
-        return list(kernels().values())
-    wanted = {entry["kernel"]: entry for entry in sidecar.plugins if entry["route"] == "python"}
-    found = []
-    for name, entry in wanted.items():
-        found.append(kernel(name))
-        if source_sha256(found[-1]) != entry["source_sha256"]:
-            raise LenetTrtError(
-                f"the kernel {name} changed since the engine was built, and the weights inside may be packed for the "
-                "old one: build the engine again"
-            )
-    return found
+        for route in ROUTES.values():
+            route.load_any(flavor, library)
+        return
+    by_route: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in sidecar.plugins:
+        by_route.setdefault(entry["route"], []).append(entry)
+    found = library_of(engine, sidecar, library)
+    for name, entries in by_route.items():
+        recorded_route(name).load(flavor, entries, found)
 
 
 def _runtime_config(flavor: Flavor, engine: Any, data: bytes) -> tuple[Any, RuntimeCache | None]:
     """TensorRT-RTX's configuration with its cache; TensorRT has all of it in the engine."""
-    if not flavor.ahead_of_time:
+    if not flavor.can.runtime_cache:
         return None, None
     gpu = first_gpu()
     key = "|".join((sha256_bytes(data), flavor.version, str(gpu), str(gpus().driver_cuda)))
@@ -212,7 +211,7 @@ def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
     if engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
         raise LenetTrtError(f"{name} is a shape that the engine takes from the host, which is not supported here")
     kind = engine.get_tensor_dtype(name)
-    dtypes = {getattr(trt.DataType, theirs, None): ours for ours, theirs in plugin_v3.DATA_TYPES.items()}
+    dtypes = {getattr(trt.DataType, theirs, None): ours for ours, theirs in DATA_TYPES.items()}
     if kind not in dtypes:
         raise LenetTrtError(f"{name} is of type {kind}, which is not known here")
     declared = sidecar.tensors.get(name, {}).get("shape") if sidecar is not None else None

@@ -1,4 +1,4 @@
-"""One ONNX model in, one serialized TensorRT engine out; the same code for both flavors."""
+"""One ONNX model in, one serialized TensorRT engine out; the same code for every flavor and release."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -19,7 +19,14 @@ from lenet_trt.files import write_atomic
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.profiles import Profile
 from lenet_trt.tensorrt.flavors import Flavor
-from lenet_trt.tensorrt.routes import ahead_of_time, plugin_v3
+from lenet_trt.tensorrt.readable import readable
+from lenet_trt.tensorrt.routes import chosen_route
+from lenet_trt.tensorrt.routes.failures import reporting
+from lenet_trt.tensorrt.routes.protocol import Route
+from lenet_trt.tensorrt.weak_types import constrain
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 VERBOSITIES = ("layer_names_only", "detailed", "none")
 
@@ -29,55 +36,70 @@ class BuildOptions:
     """What the builder is told besides the model; None leaves TensorRT's default.
 
     ``workspace_mib`` bounds scratch memory; ``timing_cache`` is a file that is read if it is there and written after;
-    ``profiling_verbosity`` decides how much of a layer the engine inspector and ``trtexec`` can tell later.
+    ``profiling_verbosity`` decides how much of a layer the engine inspector and ``trtexec`` can tell later. ``tf32``
+    lets float32 layers multiply in TF32, with 10 bits of mantissa, on GPUs that have it: TensorRT's default, not ours.
     """
 
     optimization_level: int | None = None
     workspace_mib: int | None = None
     timing_cache: Path | None = None
     profiling_verbosity: str = "detailed"
+    tf32: bool = False
 
 
 def engine_from_onnx(
-    model: bytes,
+    model: ModelProto,
     flavor: Flavor,
     *,
     profiles: Mapping[str, Profile],
     targets: Sequence[str] = (),
     options: BuildOptions | None = None,
     plugins: Sequence[str] = (),
-    plugin_route: str = "python",
+    route: Route | None = None,
+    library: Path | None = None,
     progress: bool = False,
 ) -> bytes:
     """Build an engine and return its bytes.
 
     ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the kernel of each
-    plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``plugin_route`` is how they get
-    in (``Flavor.plugin_routes``).
+    plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``route`` is how they get in
+    (None: as usual for the flavor); ``library`` is the plugin library, for the route that has one.
 
     Raises:
         LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
         KeyboardInterrupt: Ctrl-C, at the builder's next step.
     """
     options = options or BuildOptions()
-    trt = flavor.trt
+    trt, can = flavor.trt, flavor.can
+    flavor.check_gpu()
+    given = model
+    if not plugins:
+        route = None
+    else:
+        route = route or chosen_route(flavor, None)
+        given = route.parsed(model, flavor, targets)
+        route.register(flavor, [kernel(name) for name in dict.fromkeys(plugins)], library)
+    given = readable(given, can)
     log = error_log(trt)
     builder = trt.Builder(log)
-    network = builder.create_network(_network_flags(trt, plugin_route))
+    network = builder.create_network(_network_flags(flavor, route))
     parser = trt.OnnxParser(network, log)
-    route = ahead_of_time if plugin_route == "ahead-of-time" else plugin_v3
-    route.register(trt, [kernel(name) for name in dict.fromkeys(plugins)])
-    with plugin_v3.reporting():
-        parsed = parser.parse(model)
+    with reporting():
+        parsed = parser.parse(given.SerializeToString())
     if not parsed:
-        raise LenetTrtError(_parse_failure(flavor, parser))
-    _check_plugins(trt, network, plugins)
+        raise LenetTrtError(_parse_failure(flavor, parser, given))
+    if route is not None:
+        _check_plugins(network, getattr(trt.LayerType, route.layer_type(flavor)), plugins)
 
     config = builder.create_builder_config()
     _add_profiles(builder, config, profiles)
-    _set_targets(trt, config, targets)
-    cache = _set_options(trt, config, options)
-    with plugin_v3.reporting(), _monitored(trt, config, progress) as interrupted:
+    _set_targets(flavor, config, targets)
+    cache = _set_options(flavor, config, options)
+    if not can.strongly_typed:
+        constrain(trt, network, config, model)
+    if route is not None:
+        _leave_out_external_tactics(flavor, config)
+    with reporting(), _monitored(flavor, config, progress) as interrupted:
         plan = builder.build_serialized_network(network, config)
     if interrupted():
         raise KeyboardInterrupt
@@ -106,19 +128,25 @@ def error_log(trt: Any) -> Any:
     return ErrorLog()
 
 
-def _network_flags(trt: Any, plugin_route: str) -> int:
-    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
-    if plugin_route == "ahead-of-time":
-        flags |= 1 << int(trt.NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS)
-    return flags
+def _network_flags(flavor: Flavor, route: Route | None) -> int:
+    known = flavor.trt.NetworkDefinitionCreationFlag
+    names = [*(route.network_flags if route is not None else ())]
+    if flavor.can.strongly_typed:
+        names.append("STRONGLY_TYPED")
+    if flavor.can.explicit_batch_flag:
+        names.append("EXPLICIT_BATCH")
+    return sum(1 << int(getattr(known, name)) for name in names)
 
 
-def _parse_failure(flavor: Flavor, parser: Any) -> str:
+def _parse_failure(flavor: Flavor, parser: Any, model: ModelProto) -> str:
     """Say which node TensorRT's parser stopped at and why, in its words and ours."""
     parts = []
     for index in range(parser.num_errors):
         error = parser.get_error(index)
-        operator, name = error.node_operator(), error.node_name()
+        if flavor.can.names_failed_nodes:
+            operator, name = error.node_operator(), error.node_name()
+        else:
+            operator, name = _node_at(model, error.node())
         where = f"{operator} node {name!r}: " if operator else ""
         if "Plugin not found" in error.desc():
             parts.append(
@@ -130,10 +158,15 @@ def _parse_failure(flavor: Flavor, parser: Any) -> str:
     return f"{flavor.product} cannot read this model: " + "; ".join(parts or ["its parser gave no reason"])
 
 
-def _check_plugins(trt: Any, network: Any, wanted: Sequence[str]) -> None:
+def _node_at(model: ModelProto, index: int) -> tuple[str, str]:
+    nodes = model.graph.node
+    return (nodes[index].op_type, nodes[index].name) if 0 <= index < len(nodes) else ("", "")
+
+
+def _check_plugins(network: Any, layer_type: Any, wanted: Sequence[str]) -> None:
     """Prove that each plugin that the model asks for is a plugin layer of the network."""
     layers = (network.get_layer(index) for index in range(network.num_layers))
-    found = sum(layer.type == trt.LayerType.PLUGIN_V3 for layer in layers)
+    found = sum(layer.type == layer_type for layer in layers)
     if found != len(wanted):
         raise LenetTrtError(
             f"the model has {len(wanted)} plugin nodes ({', '.join(wanted) or 'none'}) and TensorRT made "
@@ -150,16 +183,20 @@ def _add_profiles(builder: Any, config: Any, profiles: Mapping[str, Profile]) ->
     config.add_optimization_profile(profile)
 
 
-def _set_targets(trt: Any, config: Any, targets: Sequence[str]) -> None:
-    if not targets or not hasattr(config, "num_compute_capabilities"):
+def _set_targets(flavor: Flavor, config: Any, targets: Sequence[str]) -> None:
+    if not targets or not flavor.can.builds_without_gpu:
         return
+    trt = flavor.trt
     config.num_compute_capabilities = len(targets)
     for index, sm in enumerate(targets):
         config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{sm.replace('.', '')}"), index)
 
 
-def _set_options(trt: Any, config: Any, options: BuildOptions) -> Any:
+def _set_options(flavor: Flavor, config: Any, options: BuildOptions) -> Any:
     """Apply the options; return the timing cache in use, or None."""
+    trt = flavor.trt
+    change = config.set_flag if options.tf32 else config.clear_flag
+    change(trt.BuilderFlag.TF32)
     config.profiling_verbosity = getattr(trt.ProfilingVerbosity, options.profiling_verbosity.upper())
     if options.optimization_level is not None:
         config.builder_optimization_level = options.optimization_level
@@ -174,8 +211,38 @@ def _set_options(trt: Any, config: Any, options: BuildOptions) -> Any:
     return cache
 
 
+def _leave_out_external_tactics(flavor: Flavor, config: Any) -> None:
+    """Have no library opened for plugins: ours need none, and their handles cost time and memory."""
+    if not flavor.can.external_tactics:
+        return
+    sources = flavor.trt.TacticSource
+    left_out = sum(1 << int(getattr(sources, name)) for name in flavor.can.external_tactics)
+    config.set_tactic_sources(config.get_tactic_sources() & ~left_out)
+
+
+def _monitored(flavor: Flavor, config: Any, progress: bool) -> AbstractContextManager[Callable[[], bool]]:
+    """Let a build be watched and stopped; yields a function that tells whether Ctrl-C came."""
+    if flavor.can.progress_monitor:
+        return _with_monitor(flavor.trt, config, progress)
+    return _without_monitor(flavor, progress)
+
+
 @contextmanager
-def _monitored(trt: Any, config: Any, progress: bool) -> Iterator[Callable[[], bool]]:
+def _without_monitor(flavor: Flavor, progress: bool) -> Iterator[Callable[[], bool]]:
+    """Have Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing has been written yet."""
+    if progress:
+        tqdm.write(f"{flavor.product} builds, which can take minutes; it does not tell how far it is", file=sys.stderr)
+    in_main = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
+    try:
+        yield lambda: False
+    finally:
+        if in_main:
+            signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def _with_monitor(trt: Any, config: Any, progress: bool) -> Iterator[Callable[[], bool]]:
     """Show TensorRT's own progress on stderr, and let Ctrl-C stop it at its next step.
 
     Yields a function that tells whether Ctrl-C came. TensorRT runs in C++, where a Python exception cannot pass, so

@@ -1,12 +1,11 @@
-"""The two flavors of TensorRT and all that differs between them; nothing else imports either.
+"""The two flavors of TensorRT: which one is taken, and what it refuses; nothing else imports either.
 
 ``rtx``
-    TensorRT-RTX (package ``tensorrt_rtx``): GeForce and RTX PRO GPUs; builds ahead of time, with no GPU present.
+    TensorRT-RTX (package ``tensorrt_rtx``): GeForce and RTX PRO GPUs; builds with no GPU present.
 ``tensorrt``
-    TensorRT 10 or 11 (package ``tensorrt``): every GPU, data-centre ones too; builds on the GPU that runs the engine.
+    TensorRT 8.5 to 11 (package ``tensorrt``): every GPU, data-centre ones too; builds on the GPU that runs the engine.
 
-Source: trt.ComputeCapability and IBuilderConfig of tensorrt_rtx 1.7.1 and tensorrt 10.16 and 11.4; the precision
-table was found by building LeNet-5 for each target with tensorrt_rtx 1.7.1.
+What each release can do is in ``capabilities``.
 """
 
 from __future__ import annotations
@@ -16,22 +15,26 @@ import importlib
 import importlib.util
 import os
 import re
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from lenet_trt.cuda.gpus import Gpu, first_gpu
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import cache_dir, sha256_bytes
+from lenet_trt.tensorrt.capabilities import Capabilities, capabilities
 
 PACKAGES = {"rtx": "tensorrt_rtx", "tensorrt": "tensorrt"}
 INSTALL = {"rtx": "pip install tensorrt-rtx", "tensorrt": "pip install 'lenet-trt[tensorrt]'"}
 PRODUCTS = {"rtx": "TensorRT-RTX", "tensorrt": "TensorRT"}
 
-# The lowest compute capability on which TensorRT-RTX computes with a type; FP32 has a rule of its own below.
-_RTX_LOWEST_SM = {"bf16": "8.0", "fp8": "8.9"}
+# The types that not every release has.
+_LATER_TYPES = frozenset({"bf16", "fp8"})
 
 
 @dataclass(frozen=True)
@@ -48,23 +51,18 @@ class Flavor:
         """The flavor's full name and version, as people write it."""
         return f"{PRODUCTS[self.name]} {self.version}"
 
-    @property
-    def ahead_of_time(self) -> bool:
-        """Whether it builds for GPUs that are not here."""
-        return self.name == "rtx"
+    @cached_property
+    def can(self) -> Capabilities:
+        """What this release can do.
 
-    @property
-    def plugin_routes(self) -> tuple[str, ...]:
-        """How plugins can get into an engine, the usual way first.
-
-        ``ahead-of-time``: as PTX inside the engine, which then runs anywhere, under ``trtexec`` too.
-        ``python``: as IPluginV3 in Python, which the process that runs the engine has to register first.
+        Raises:
+            LenetTrtError: it is older than every release that is known.
         """
-        return ("python",) if self.ahead_of_time else ("ahead-of-time", "python")
+        return capabilities(self.name, self.version)
 
     def sms(self) -> tuple[str, ...]:
         """The compute capabilities that can be named as targets; empty where the GPU present is the target."""
-        if not self.ahead_of_time:
+        if not self.can.builds_without_gpu:
             return ()
         matches = (re.fullmatch(r"SM(\d+)(\d)", name) for name in self.trt.ComputeCapability.__members__)
         found = [(int(match[1]), int(match[2])) for match in matches if match]
@@ -72,13 +70,15 @@ class Flavor:
 
     def portable_sms(self) -> tuple[str, ...]:
         """Where a plan without named targets runs: Ampere and later for ``rtx``, the GPU present for ``tensorrt``."""
-        if not self.ahead_of_time:
+        if not self.can.builds_without_gpu:
             return tuple(gpu.sm for gpu in (first_gpu(),) if gpu is not None)
         return tuple(sm for sm in self.sms() if _sm_key(sm) >= (8, 0))
 
     def supports(self, gpu: Gpu) -> bool:
         """Whether engines of this flavor run on ``gpu``."""
-        return not self.ahead_of_time or gpu.sm in self.sms()
+        if self.can.builds_without_gpu:
+            return gpu.sm in self.sms()
+        return self.can.oldest_sm <= _number(gpu.sm) <= self.can.newest_sm
 
     def targets(self, requested: Sequence[str]) -> tuple[str, ...]:
         """Resolve ``--sm`` values to compute capabilities; an empty answer is the flavor's default.
@@ -107,12 +107,12 @@ class Flavor:
         return gpu.sm
 
     def _check_target(self, sm: str, text: str) -> None:
-        if self.ahead_of_time and sm not in self.sms():
+        if self.can.builds_without_gpu and sm not in self.sms():
             raise UsageError(
                 f"--sm {text}: {self.product} builds for {', '.join(self.sms())} and 'current'. "
                 "For other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one."
             )
-        if not self.ahead_of_time:
+        if not self.can.builds_without_gpu:
             gpu = first_gpu()
             if gpu is None or gpu.sm != sm:
                 here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.sm} ({gpu.name})"
@@ -127,20 +127,46 @@ class Flavor:
         Raises:
             UsageError: names the type, the target and what to choose instead.
         """
-        if not self.ahead_of_time:
-            return
-        for sm in targets:
-            for kind in sorted(types & _RTX_LOWEST_SM.keys()):
-                if _sm_key(sm) < _sm_key(_RTX_LOWEST_SM[kind]):
+        for kind in sorted(types & _LATER_TYPES - self.can.lowest_sm.keys()):
+            raise UsageError(f"{self.product} has no {kind}: use --fp16 or --fp32, or a newer TensorRT")
+        for sm in targets or self._gpu_here():
+            for kind in sorted(types & self.can.lowest_sm.keys()):
+                lowest = self.can.lowest_sm[kind]
+                if _number(sm) < lowest:
                     raise UsageError(
-                        f"{PRODUCTS['rtx']} has no {kind} on compute capability {sm} "
-                        f"(it starts at {_RTX_LOWEST_SM[kind]}): use --fp16 or another --sm"
+                        f"{self.product} has no {kind} on compute capability {sm} "
+                        f"(it starts at {_text(lowest)}): use --fp16 or another --sm"
                     )
-            if sm == "7.5" and has_fp32_gemm:
+            if has_fp32_gemm and _number(sm) < self.can.fp32_gemm_sm:
                 raise UsageError(
-                    f"{PRODUCTS['rtx']} has no fp32 matrix product (Gemm, MatMul) on compute capability 7.5: "
+                    f"{self.product} has no fp32 matrix product (Gemm, MatMul) on compute capability {sm}: "
                     "use --fp16, or --plugins dense_bias_relu, which replaces it by this toolkit's kernel"
                 )
+
+    def _gpu_here(self) -> tuple[str, ...]:
+        """Where a build without named targets runs, as far as types are concerned."""
+        return () if self.can.builds_without_gpu else self.portable_sms()
+
+    def check_gpu(self) -> None:
+        """Refuse to build where the builder needs a GPU and none of this machine will do: it would end the process.
+
+        Raises:
+            LenetTrtError: says what was found and what to do.
+        """
+        if self.can.builds_without_gpu:
+            return
+        gpu = first_gpu()
+        if gpu is None:
+            raise LenetTrtError(
+                f"{self.product} builds on the GPU that runs the engine, and there is none here ({gpus().problem}): "
+                f"build where it is, or use --flavor rtx ({INSTALL['rtx']}), which builds without one"
+            )
+        if not self.supports(gpu):
+            can = self.can
+            raise LenetTrtError(
+                f"{self.product} is for GPUs of compute capability {_text(can.oldest_sm)} to {_text(can.newest_sm)}, "
+                f"and {gpu.name} has {gpu.sm}: install another release of TensorRT"
+            )
 
 
 def installed() -> dict[str, bool]:
@@ -176,13 +202,34 @@ def _load(name: str, reason: str) -> Flavor:
     if name == "rtx":
         _link_rtx_libraries()
     try:
-        trt = importlib.import_module(PACKAGES[name])
+        with _functions_bound_when_called():
+            trt = importlib.import_module(PACKAGES[name])
     except (ImportError, OSError, RuntimeError) as error:
         raise LenetTrtError(f"{PRODUCTS[name]} is installed but does not load ({error}): {INSTALL[name]}") from error
-    version = str(trt.__version__)
-    if name == "tensorrt" and int(version.split(".")[0]) < 10:
-        raise LenetTrtError(f"TensorRT {version} is too old; 10.9 or newer is wanted: {INSTALL[name]}")
-    return Flavor(name, trt, version, reason)
+    flavor = Flavor(name, trt, str(trt.__version__), reason)
+    try:
+        _ = flavor.can
+    except LenetTrtError as error:
+        raise LenetTrtError(f"{PRODUCTS[name]} does not do: {error}: {INSTALL[name]}") from error
+    return flavor
+
+
+@contextmanager
+def _functions_bound_when_called() -> Iterator[None]:
+    """Load libraries without looking up every function that they name.
+
+    The plugin library in the wheels of TensorRT 8 names functions of cuBLAS and cuDNN, which only NVIDIA's own plugins
+    call. An installation may have another release of the two, or empty stand-ins.
+    """
+    if not hasattr(sys, "setdlopenflags"):  # Windows
+        yield
+        return
+    before = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_LAZY)
+    try:
+        yield
+    finally:
+        sys.setdlopenflags(before)
 
 
 def _link_rtx_libraries() -> None:
@@ -227,3 +274,14 @@ def _link(link: Path, target: Path) -> None:
 def _sm_key(sm: str) -> tuple[int, int]:
     major, minor = sm.split(".")
     return int(major), int(minor)
+
+
+def _number(sm: str) -> int:
+    """86 for "8.6"."""
+    major, minor = _sm_key(sm)
+    return 10 * major + minor
+
+
+def _text(sm: int) -> str:
+    """ "8.6" for 86."""
+    return f"{sm // 10}.{sm % 10}"

@@ -14,7 +14,7 @@ from typing import Any
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
 
-SCHEMA = 1
+SCHEMA = 2  # 1 had no tf32 and other names of plugin routes
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Sidecar:
     ``origin``: where the model came from.
     ``plugins``: for each plugin node what it replaced, by which kernel, source and route.
     ``tensors``: the engine's inputs and outputs, name -> {"io", "dtype", "shape", and "profile" where dynamic}.
+    ``library``: the plugin library that has to be loaded first, where its plugins came by that route.
     ``evaluation``: right answers on labelled images, difference from the model given, and how both were measured.
     ``made``: when, by which command, on what.
     """
@@ -51,6 +52,7 @@ class Sidecar:
     tensors: dict[str, Any]
     evaluation: dict[str, Any]
     made: dict[str, Any]
+    library: FileRecord | None = None
     schema: int = field(default=SCHEMA)
 
     def to_json(self) -> str:
@@ -97,6 +99,8 @@ def read_sidecar(path: Path) -> Sidecar:
         )
     try:
         data["engine"], data["onnx"] = FileRecord(**data["engine"]), FileRecord(**data["onnx"])
+        if data.get("library") is not None:
+            data["library"] = FileRecord(**data["library"])
         return Sidecar(**data)
     except (KeyError, TypeError) as error:
         raise LenetTrtError(f"{path} is damaged ({error}): {fix}") from error

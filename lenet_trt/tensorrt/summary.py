@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lenet_trt.tensorrt.capabilities import capabilities
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 from lenet_trt.tensorrt.flavors import PRODUCTS
+from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, sidecar_path
 
 
@@ -26,11 +29,18 @@ def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
         ("model", f"{engine.with_name(sidecar.onnx.name)}  from {sidecar.origin}"),
         ("built by", f"{PRODUCTS[inputs['flavor']]} {inputs['flavor_version']}"),
         ("runs on", runs_on(inputs)),
-        ("precision", inputs["precision"] or "as the model has it"),
+        ("precision", _precision_text(inputs)),
     ]
     rows += [("plugin", _plugin_text(entry)) for entry in sidecar.plugins]
+    if sidecar.library is not None:
+        rows.append(("library", f"{sidecar.library.name}  (SHA-256 {sidecar.library.sha256[:16]}...), loaded first"))
     rows += [(tensor["io"], tensor_text(name, tensor)) for name, tensor in sidecar.tensors.items()]
     return [*rows, ("accuracy", accuracy_text(sidecar.evaluation))]
+
+
+def _precision_text(inputs: Mapping[str, Any]) -> str:
+    text = inputs["precision"] or "as the model has it"
+    return f"{text}, fp32 products in TF32" if inputs["options"]["tf32"] else text
 
 
 def _plugin_text(entry: Mapping[str, Any]) -> str:
@@ -71,19 +81,31 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
     return f"{text}; {evaluation['method']}"
 
 
-def next_commands(engine: Path, sidecar: Sidecar) -> list[str]:
-    """What to type after a build."""
+def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -> list[str]:
+    """What to type after a build; ``library`` is the plugin library that it was built with."""
     file = shlex.quote(str(engine))
     shapes = ",".join(
         f"{name}:{'x'.join(map(str, tensor['profile']['opt']))}"
         for name, tensor in sidecar.tensors.items()
         if "profile" in tensor
     )
-    if any(entry["route"] == "python" for entry in sidecar.plugins):
-        return [
-            f"lenet-trt run {file}",
-            "load it from Python, with its plugins registered first: docs/plugins.md",
-        ]
-    tool = "tensorrt_rtx" if sidecar.inputs["flavor"] == "rtx" else "trtexec"
-    run = f"{tool} --loadEngine={file}" + (f" --shapes={shapes}" if shapes else "")
-    return [f"lenet-trt run {file}", f"{run}   # on one of those GPUs"]
+    run = f"lenet-trt run {file}"
+    library = library or (None if sidecar.library is None else Path(sidecar.library.name))
+    if library is not None and library != DEFAULT_LIBRARY:
+        run += f" --library {shlex.quote(str(library))}"
+    if any(recorded_route(entry["route"]).program_obstacle() is not None for entry in sidecar.plugins):
+        return [run, "load it from Python, with its plugins registered first: docs/plugins.md"]
+    inputs = sidecar.inputs
+    tool = "tensorrt_rtx" if inputs["flavor"] == "rtx" else "trtexec"
+    words = [tool, f"--loadEngine={file}"]
+    if library is not None:
+        words.append(program_option(inputs["flavor"], inputs["flavor_version"], library))
+    if shapes:
+        words.append(f"--shapes={shapes}")
+    return [run, f"{' '.join(words)}   # on one of those GPUs"]
+
+
+def program_option(flavor: str, version: str, library: Path) -> str:
+    """What makes ``trtexec`` of that release open a plugin library."""
+    path = str(library) if library.parent != Path() else f"./{library}"  # dlopen looks elsewhere for a bare name
+    return f"{capabilities(flavor, version).program_option}={shlex.quote(path)}"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.find_library import library_of
 from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
+from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import runs_on
 
@@ -27,8 +29,8 @@ def vouched(engine: Path) -> Sidecar:
     return sidecar
 
 
-def obstacle(sidecar: Sidecar, flavor: Flavor) -> str | None:
-    """Why the engine cannot run here with this flavor; None when it can."""
+def obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | None = None) -> str | None:
+    """Why the engine cannot run here with this flavor, and with the plugin library given; None when it can."""
     built = sidecar.inputs["flavor_version"]
     if flavor.name != sidecar.inputs["flavor"]:
         return f"the engine was built by {sidecar.inputs['flavor']} and {flavor.product} was taken"
@@ -37,7 +39,15 @@ def obstacle(sidecar: Sidecar, flavor: Flavor) -> str | None:
     gpu = first_gpu()
     if gpu is None:
         return f"there is no GPU: {gpus().problem}"
-    return gpu_obstacle(sidecar, flavor, gpu)
+    if (reason := gpu_obstacle(sidecar, flavor, gpu)) is not None:
+        return reason
+    try:
+        for name in {entry["route"] for entry in sidecar.plugins}:
+            recorded_route(name)
+        library_of(engine, sidecar, library)
+    except LenetTrtError as error:
+        return str(error)
+    return None
 
 
 def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:

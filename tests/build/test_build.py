@@ -281,7 +281,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
         (["build", "--timing-cache", "t.cache"], 2, "times nothing while it builds"),
         (["build", "--plugins", "dense"], 2, "dense_bias_relu"),
-        (["build", "--plugin-route", "ahead-of-time"], 2, "takes plugins by python"),
+        (["build", "--plugin-route", "ptx"], 2, "takes plugins by python, library"),
         (["inspect", "none.engine"], 1, "does not exist"),
         (["inspect"], 2, "required"),
         (["nothing"], 2, "invalid choice"),
@@ -314,13 +314,13 @@ def test_plugins_become_plugin_layers_for_every_target(request_for, precision: s
 
 def test_a_plugin_that_became_something_else_is_found_out(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without its creator TensorRT inlines the fallback function, and the build must not pass for one with plugins."""
-    from lenet_trt.tensorrt.routes import plugin_v3
+    from lenet_trt.tensorrt.routes import python
 
     registry = select("rtx").trt.get_plugin_registry()
-    for creator in list(plugin_v3._creators.values()):
+    for creator in list(python._creators.values()):
         registry.deregister_creator(creator)
-    plugin_v3._creators.clear()  # so that later tests register them again
-    monkeypatch.setattr(plugin_v3, "register", lambda trt, kernels: ())
+    python._creators.clear()  # so that later tests register them again
+    monkeypatch.setattr(python, "register", lambda trt, kernels: ())
     with pytest.raises(LenetTrtError, match="TensorRT made 0 plugin layers"):
         build(request_for(plugins="dense_bias_relu"))
 

@@ -24,7 +24,7 @@ CLASSES: dict[str, dict[str, str]] = {
         "parser": "OnnxParser",
         "profile": "IOptimizationProfile",
     },
-    "plugin_v3.py": {"builder": "IExprBuilder"},
+    "python.py": {"builder": "IExprBuilder"},
     "tensorrt.py": {
         "cache": "IRuntimeCache",
         "config": "IRuntimeConfig",

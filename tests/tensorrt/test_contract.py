@@ -18,10 +18,10 @@ BOTH = [
     PACKAGE / "tensorrt" / "flavors.py",
     PACKAGE / "tensorrt" / "engine.py",
     PACKAGE / "check" / "__main__.py",
-    PACKAGE / "tensorrt" / "routes" / "plugin_v3.py",
+    PACKAGE / "tensorrt" / "routes" / "python.py",
     PACKAGE / "runtimes" / "tensorrt.py",
 ]
-FULL_ONLY = [PACKAGE / "tensorrt" / "routes" / "ahead_of_time.py"]  # tensorrt.plugin, which TensorRT-RTX does not have
+FULL_ONLY = [PACKAGE / "tensorrt" / "routes" / "ptx.py"]  # tensorrt.plugin, which TensorRT-RTX does not have
 ALL_THERE = r"(\d+)\.\S+: (\d+) names, missing: none"
 
 

@@ -94,7 +94,7 @@ class TensorRtSession:
             )
         with tempfile.TemporaryDirectory(prefix="lenet-trt-bench-") as folder:
             engine = Path(folder) / "lenet5.engine"
-            target = ("current",) if flavor.ahead_of_time else ()
+            target = ("current",) if flavor.can.builds_without_gpu else ()
             built = build(
                 Request(
                     precision="fp32",

@@ -13,14 +13,14 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.dims import axes
 from lenet_trt.tensorrt import flavors as flavor
-from lenet_trt.tensorrt.routes import ahead_of_time
+from lenet_trt.tensorrt.routes import ptx
 
 n, c = axes("n c")
 
 
 @pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))
 def test_types_ptx_and_symbolic_launch_are_what_tensorrt_takes() -> None:
-    script = Path(__file__).with_name("ahead_of_time_contract.py")
+    script = Path(__file__).with_name("ptx_contract.py")
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
     assert set(answer["tactics"]) == set(registry.kernels())
@@ -32,8 +32,8 @@ def test_types_ptx_and_symbolic_launch_are_what_tensorrt_takes() -> None:
 
 
 def test_tensorrt_rtx_has_no_such_plugins_and_the_error_says_what_to_use() -> None:
-    with pytest.raises(LenetTrtError, match="plugin_v3"):
-        ahead_of_time.register(flavor.select("rtx").trt, registry.kernels().values())
+    with pytest.raises(LenetTrtError, match="route python"):
+        ptx.register(flavor.select("rtx").trt, registry.kernels().values())
 
 
 def specialized(**sizes: int) -> SimpleNamespace:
@@ -54,4 +54,4 @@ def specialized(**sizes: int) -> SimpleNamespace:
     ],
 )
 def test_a_variant_is_a_tactic_only_if_it_fits_every_size_of_the_profile(condition, bounds, fits) -> None:
-    assert ahead_of_time._fits(condition, bounds, specialized(c=8)) is fits
+    assert ptx._fits(condition, bounds, specialized(c=8)) is fits

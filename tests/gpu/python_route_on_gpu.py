@@ -1,4 +1,4 @@
-"""Run by test_plugin_v3_on_gpu.py in a process of its own: TensorRT's run-time calls of the plugin, made by hand.
+"""Run by test_python_route_on_gpu.py in a process of its own: TensorRT's run-time calls of the plugin, made by hand.
 
 The plugin is the real one, on full TensorRT's real bindings and descriptors; only TensorRT itself, which would make
 these calls, is not there.
@@ -18,7 +18,7 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import SEED, bounds, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.tensorrt.routes import plugin_v3
+from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings
 
 trt = load_bindings()
@@ -63,7 +63,7 @@ def main() -> None:
     stream = Stream()
     answer: dict[str, dict[str, float]] = {}
     for kernel in registry.kernels().values():
-        creator = plugin_v3._classes(trt)[0](kernel)
+        creator = python._classes(trt)[0](kernel)
         contexts: dict[tuple[Any, ...], Any] = {}
         worst: dict[str, float] = {}
         for bound in bounds(kernel):

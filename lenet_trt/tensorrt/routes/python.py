@@ -12,20 +12,27 @@ tensorrt_rtx 1.7.1; what TensorRT calls at run time was not (it needs a GPU that
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import UNKNOWN, Shape
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.registry import kernels
+from lenet_trt.tensorrt.routes.failures import remembered
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from lenet_trt.kernel.declaration import Attribute, AttributeValue, Kernel
+    from lenet_trt.tensorrt.flavors import Flavor
 
 # Element types by the names that TensorRT's DataType gives them.
 DATA_TYPES = {
@@ -40,12 +47,58 @@ DATA_TYPES = {
 }
 # Calls prepared for so many different shapes are kept in each execution context.
 _KEPT_LAUNCHERS = 64
-_KEPT_FAILURES = 16
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _creators: dict[tuple[str, str], Any] = {}
-_failures: list[tuple[str, BaseException]] = []
+
+
+class PythonRoute:
+    """The route ``python``: see ``Route``."""
+
+    name = "python"
+    title = "IPluginV3 in Python, which the process that runs the engine registers first"
+    needs_library = False
+    network_flags: tuple[str, ...] = ()
+
+    def obstacle(self, flavor: Flavor) -> str | None:
+        """Say why the flavor does not take plugins this way; None when it does."""
+        return None if flavor.can.python_plugins else "TensorRT takes plugins in Python from 10.1 on"
+
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+        """The fused model as it is: its nodes name the kernel and the namespace."""
+        return model
+
+    def layer_type(self, flavor: Flavor) -> str:
+        """Name the type of the plugins' layers."""
+        return "PLUGIN_V3"
+
+    def register(self, flavor: Flavor, kernels: Sequence[Kernel], library: Path | None) -> None:
+        """Register a creator for each kernel."""
+        register(flavor.trt, kernels)
+
+    def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
+        """Register the kernels that the engine was built with.
+
+        Raises:
+            LenetTrtError: a kernel's source changed since.
+        """
+        wanted = {entry["kernel"]: entry for entry in entries}
+        found = [kernel_named(name) for name in wanted]
+        for each in found:
+            if source_sha256(each) != wanted[each.name]["source_sha256"]:
+                raise LenetTrtError(
+                    f"the kernel {each.name} changed since the engine was built, and the weights inside may be packed "
+                    "for the old one: build the engine again"
+                )
+        register(flavor.trt, found)
+
+    def load_any(self, flavor: Flavor, library: Path | None) -> None:
+        """Register every kernel."""
+        if self.obstacle(flavor) is None:
+            register(flavor.trt, kernels().values())
+
+    def program_obstacle(self) -> str | None:
+        """Say why ``trtexec`` cannot load such an engine."""
+        return "its plugins need Python"
 
 
 def register(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
@@ -76,45 +129,6 @@ def register(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
     return tuple(names)
 
 
-@contextmanager
-def reporting() -> Iterator[None]:
-    """Turn what goes wrong inside a plugin, which TensorRT only prints, into an error of the call around it.
-
-    Raises:
-        LenetTrtError: a plugin failed while the block ran; says which, where and why.
-    """
-    _failures.clear()
-    try:
-        yield
-    except Exception as error:
-        if not _failures:
-            raise
-        raise _report() from error
-    if _failures:
-        raise _report() from _failures[0][1]
-
-
-def _report() -> LenetTrtError:
-    where, error = _failures[0]
-    detail = str(error) if isinstance(error, LenetTrtError) else f"{type(error).__name__}: {error}"
-    return LenetTrtError(f"the plugin {where} failed: {detail}")
-
-
-def _remembered(function: Function) -> Function:
-    """Keep the exception of a callback: TensorRT prints it to stderr and goes on with a message of its own."""
-
-    @functools.wraps(function)
-    def call(self: Any, *arguments: Any) -> Any:
-        try:
-            return function(self, *arguments)
-        except BaseException as error:
-            if len(_failures) < _KEPT_FAILURES:  # the first ones tell; a run that nobody watches may fail for ever
-                _failures.append((f"{self.kernel.name} ({function.__name__})", error))
-            raise
-
-    return call  # type: ignore[return-value]
-
-
 @functools.cache
 def _classes(trt: Any) -> tuple[type, type]:
     """The creator and the plugin, derived from that flavor's interfaces."""
@@ -142,13 +156,13 @@ def _classes(trt: Any) -> tuple[type, type]:
         def get_capability_interface(self, kind: Any) -> Any:
             return self
 
-        @_remembered
+        @remembered
         def clone(self) -> Any:
             return KernelPlugin(self.kernel, self.attributes)
 
         # While an engine is built.
 
-        @_remembered
+        @remembered
         def get_output_data_types(self, input_types: Sequence[Any]) -> list[Any]:
             seen = [element_types.get(kind, str(kind)) for kind in input_types]
             for types in self.kernel.types:
@@ -160,7 +174,7 @@ def _classes(trt: Any) -> tuple[type, type]:
             )
             raise LenetTrtError(f"its inputs have types {', '.join(seen)}; it is declared for {offered}")
 
-        @_remembered
+        @remembered
         def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:
             algebra = _expressions(trt, self.kernel, inputs, builder)
             shapes = []
@@ -171,7 +185,7 @@ def _classes(trt: Any) -> tuple[type, type]:
                 shapes.append(shape)
             return shapes
 
-        @_remembered
+        @remembered
         def supports_format_combination(self, position: int, tensors: Any, num_inputs: int) -> bool:
             if tensors[position].desc.format != trt.TensorFormat.LINEAR:
                 return False
@@ -179,7 +193,7 @@ def _classes(trt: Any) -> tuple[type, type]:
             declared = (*self.kernel.inputs, *self.kernel.outputs)[: position + 1]
             return any(seen == [types.resolve(tensor.dtype) for tensor in declared] for types in self.kernel.types)
 
-        @_remembered
+        @remembered
         def configure_plugin(self, inputs: Any, outputs: Any) -> None:
             descriptions = [entry.desc for entry in inputs]
             shapes = [tuple(max(size, UNKNOWN) for size in entry.dims) for entry in descriptions]
@@ -188,7 +202,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         # In the engine: what is stored, and what runs.
 
-        @_remembered
+        @remembered
         def get_fields_to_serialize(self) -> Any:
             fields = [
                 trt.PluginField(
@@ -200,15 +214,15 @@ def _classes(trt: Any) -> tuple[type, type]:
             ]
             return trt.PluginFieldCollection(fields)
 
-        @_remembered
+        @remembered
         def attach_to_context(self, resources: Any) -> Any:
             return self.clone()
 
-        @_remembered
+        @remembered
         def set_tactic(self, tactic: int) -> None:
             """There is one: the declaration chooses the variant by shape and GPU."""
 
-        @_remembered
+        @remembered
         def on_shape_change(self, inputs: Any, outputs: Any) -> None:
             shapes = tuple(tuple(int(size) for size in entry.dims) for entry in inputs)
             if min((size for shape in shapes for size in shape), default=0) < 0:
@@ -220,7 +234,7 @@ def _classes(trt: Any) -> tuple[type, type]:
                 self._launchers[shapes] = prepare(self.kernel.bind(shapes, dtypes, self.attributes))
             self._launcher = self._launchers[shapes]
 
-        @_remembered
+        @remembered
         def enqueue(
             self,
             input_desc: Any,
@@ -251,7 +265,7 @@ def _classes(trt: Any) -> tuple[type, type]:
                 ]
             )
 
-        @_remembered
+        @remembered
         def create_plugin(self, name: str, fields: Any, phase: Any) -> Any:
             given = {field.name: np.asarray(field.data).ravel() for field in fields}
             attributes = {

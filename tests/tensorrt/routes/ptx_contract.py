@@ -1,4 +1,4 @@
-"""Run by test_ahead_of_time.py in a process of its own: the route against the real ``tensorrt.plugin``.
+"""Run by test_ptx.py in a process of its own: the route against the real ``tensorrt.plugin``.
 
 TensorRT's expression builder is C++ and needs its library, so expressions are recorded and then evaluated here.
 """
@@ -23,7 +23,7 @@ from lenet_trt.cuda.driver import Context  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.kernel.bind import Bound  # noqa: E402
 from lenet_trt.kernel.declaration import Kernel  # noqa: E402
-from lenet_trt.tensorrt.routes import ahead_of_time  # noqa: E402
+from lenet_trt.tensorrt.routes import ptx  # noqa: E402
 
 H200 = Context(key=0, device=0, sm=90, multiprocessors=132)
 _OPERATIONS = {
@@ -159,8 +159,8 @@ def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, lea
 
 def main() -> None:
     kernels = registry.kernels().values()
-    ahead_of_time.register(trt, kernels, H200, lazy=True)
-    ahead_of_time.register(trt, kernels, H200, lazy=True)  # again: nothing happens
+    ptx.register(trt, kernels, H200, lazy=True)
+    ptx.register(trt, kernels, H200, lazy=True)  # again: nothing happens
     tactics = {}
     for kernel in kernels:
         offered = 0

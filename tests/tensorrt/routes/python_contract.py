@@ -1,4 +1,4 @@
-"""Run by test_plugin_v3.py in a process of its own: the route against the bindings of full TensorRT."""
+"""Run by test_python.py in a process of its own: the route against the bindings of full TensorRT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel, Types
-from lenet_trt.tensorrt.routes import plugin_v3
+from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings
 
 trt = load_bindings()
@@ -27,7 +27,7 @@ def described(dtypes: list[str], layout: Any) -> list[Any]:
 
 
 def check(kernel: Kernel, types: Types) -> None:
-    creator = plugin_v3._classes(trt)[0](kernel)
+    creator = python._classes(trt)[0](kernel)
     assert [field.name for field in creator.field_names] == [a.name for a in kernel.attributes]
     last = {a.name: np.array([a.macro_value(a.choices[-1])], dtype=np.int32) for a in kernel.attributes}
     fields = [trt.PluginField(name, data, trt.PluginFieldType.INT32) for name, data in last.items()]

@@ -24,7 +24,8 @@ from lenet_trt.onnx_model.profiles import inputs_of, profile_for
 from lenet_trt.tensorrt import flavors as flavor
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.flavors import Flavor
-from lenet_trt.tensorrt.routes import plugin_v3
+from lenet_trt.tensorrt.routes import python
+from lenet_trt.tensorrt.routes.failures import reporting
 
 RTX_TARGETS = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
 LAYER_BY_LAYER = "conv5x5_bias_relu_pool2,dense_bias_relu"
@@ -47,18 +48,18 @@ def models(lenet5: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def build(rtx: Flavor, model: onnx.ModelProto, *targets: str) -> bytes:
     profiles = profile_for(inputs_of(model), None, None)
     plugins = list(plugin_nodes(model).values())
-    return engine_from_onnx(model.SerializeToString(), rtx, profiles=profiles, targets=targets, plugins=plugins)
+    return engine_from_onnx(model, rtx, profiles=profiles, targets=targets, plugins=plugins)
 
 
 def layers(rtx: Flavor, model: onnx.ModelProto) -> Any:
     """Parse the model; the network with the objects that it needs alive."""
     trt = rtx.trt
-    plugin_v3.register(trt, registry.kernels().values())
+    python.register(trt, registry.kernels().values())
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
     parser = trt.OnnxParser(network, logger)
-    with plugin_v3.reporting():
+    with reporting():
         assert parser.parse(model.SerializeToString())
     return SimpleNamespace(network=network, keep=(logger, builder, parser))
 
@@ -119,7 +120,7 @@ def test_weights_are_constants_of_the_network_and_inputs_of_the_plugin(rtx, mode
 
 
 def creator_of(rtx: Flavor, name: str) -> Any:
-    plugin_v3.register(rtx.trt, registry.kernels().values())
+    python.register(rtx.trt, registry.kernels().values())
     return rtx.trt.get_plugin_registry().get_creator(name, registry.kernel(name).version, DOMAIN)
 
 
@@ -177,7 +178,7 @@ def test_what_fails_inside_a_plugin_is_told_and_not_only_printed(rtx, capfd) -> 
 
 @pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))
 def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
-    script = Path(__file__).with_name("plugin_v3_contract.py")
+    script = Path(__file__).with_name("python_contract.py")
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
     assert answer["kernels"] == list(registry.kernels())
@@ -185,7 +186,7 @@ def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
 
 def test_registering_again_changes_nothing(rtx) -> None:
     kernels = list(registry.kernels().values())
-    assert plugin_v3.register(rtx.trt, kernels) == plugin_v3.register(rtx.trt, kernels) == tuple(registry.kernels())
+    assert python.register(rtx.trt, kernels) == python.register(rtx.trt, kernels) == tuple(registry.kernels())
 
 
 @pytest.fixture
@@ -197,7 +198,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         log.append(("prepared", bound.input_shapes, bound.attributes))
         return lambda pointers, stream: log.append(("launched", bound.input_shapes[0], tuple(pointers), stream))
 
-    monkeypatch.setattr(plugin_v3, "prepare", prepare)
+    monkeypatch.setattr(python, "prepare", prepare)
     return log
 
 

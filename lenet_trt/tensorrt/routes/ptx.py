@@ -17,7 +17,8 @@ import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lenet_trt.cuda.compile import architectures, compile_variant
 from lenet_trt.cuda.driver import Context, current_context
@@ -26,6 +27,11 @@ from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from lenet_trt.tensorrt.flavors import Flavor
 
 # What tensorrt.plugin calls the types that it does not call by their name in trt.DataType.
 _TYPE_NAMES = {
@@ -41,6 +47,41 @@ _DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 _VERSION = "1"
 
 _registered: dict[str, tuple[Kernel, Context]] = {}
+
+
+class PtxRoute:
+    """The route ``ptx``: see ``Route``."""
+
+    name = "ptx"
+    title = "PTX inside the engine, which then needs nothing else"
+    needs_library = False
+    network_flags: tuple[str, ...] = ("PREFER_AOT_PYTHON_PLUGINS",)
+
+    def obstacle(self, flavor: Flavor) -> str | None:
+        """Say why the flavor does not take plugins this way; None when it does."""
+        return None if flavor.can.ptx_plugins else "full TensorRT alone, from 10.9 on, takes plugins as PTX"
+
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+        """The fused model as it is: its nodes name the kernel and the namespace."""
+        return model
+
+    def layer_type(self, flavor: Flavor) -> str:
+        """Name the type of the plugins' layers."""
+        return "PLUGIN_V3"
+
+    def register(self, flavor: Flavor, kernels: Sequence[Kernel], library: Path | None) -> None:
+        """Register the kernels for the GPU in use."""
+        register(flavor.trt, kernels)
+
+    def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
+        """Nothing: the kernels are in the engine."""
+
+    def load_any(self, flavor: Flavor, library: Path | None) -> None:
+        """Nothing: the kernels are in the engine."""
+
+    def program_obstacle(self) -> str | None:
+        """None: ``trtexec`` can."""
+        return None
 
 
 def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *, lazy: bool = False) -> tuple[str, ...]:
@@ -59,8 +100,8 @@ def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *,
         plugin = importlib.import_module(f"{trt.__name__}.plugin")
     if not hasattr(plugin, "aot_impl"):
         raise LenetTrtError(
-            f"{trt.__name__} {getattr(trt, '__version__', '')} has no ahead-of-time plugins: TensorRT 10.9 or newer "
-            "has (TensorRT-RTX has not); use the route plugin_v3"
+            f"{trt.__name__} {getattr(trt, '__version__', '')} takes no plugins as PTX: TensorRT 10.9 or newer "
+            "has (TensorRT-RTX has not); use the route python"
         )
     gpu = gpu or current_context()
     names = []
@@ -71,8 +112,8 @@ def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *,
             continue
         if kernel.version != _VERSION:
             raise LenetTrtError(
-                f"{kernel.name} has version {kernel.version}; ahead-of-time plugins can only have version {_VERSION}: "
-                "use the route plugin_v3"
+                f"{kernel.name} has version {kernel.version}; plugins as PTX can only have version {_VERSION}: "
+                "use the route python"
             )
         described = _Described(trt, plugin, kernel, gpu)
         identity = f"{DOMAIN}::{kernel.name}"

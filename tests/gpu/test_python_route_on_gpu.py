@@ -13,7 +13,7 @@ from lenet_trt.kernel import registry
 
 @pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))
 def test_what_the_plugin_enqueues_computes_the_reference() -> None:
-    script = Path(__file__).with_name("plugin_v3_on_gpu.py")
+    script = Path(__file__).with_name("python_route_on_gpu.py")
     worst = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert set(worst) == set(registry.kernels())
     for name, by_types in worst.items():

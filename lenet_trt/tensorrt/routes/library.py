@@ -1,0 +1,145 @@
+"""Kernels as data in the plugin nodes, and one C++ library that runs them: TensorRT 8.5 to 11, ``trtexec``, no Python.
+
+The engine is built from a copy of the fused model in which every plugin node carries its kernel (``library.embed``).
+Who builds or loads such an engine first loads the library into TensorRT's registry.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import sha256_bytes
+from lenet_trt.kernel.pattern import DOMAIN
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from lenet_trt.kernel.declaration import Kernel
+    from lenet_trt.tensorrt.flavors import Flavor
+
+OPERATOR = "Kernel"  # the one plugin of a library
+
+# What a library offers to TensorRT's registry, and which releases ask for it.
+_ENTRIES = {"getPluginCreators": "TensorRT 8", "getCreators": "TensorRT 10 or newer"}
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    path: Path
+    sha256: str
+
+
+_loaded: dict[str, _Loaded] = {}
+
+
+class LibraryRoute:
+    """The route ``library``: see ``Route``."""
+
+    name = "library"
+    title = "one C++ library for every kernel, which trtexec and C++ programs load as well"
+    needs_library = True
+    network_flags: tuple[str, ...] = ()
+
+    def obstacle(self, flavor: Flavor) -> str | None:
+        """None: every release that is known takes plugin libraries."""
+        return None
+
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+        """Make the copy whose plugin nodes carry their kernels, for the GPUs that the engine is for."""
+        from lenet_trt.tensorrt.library.embed import embedded
+        from lenet_trt.tensorrt.library.targets import targets_for
+
+        return embedded(model, targets_for(targets or flavor.portable_sms()))
+
+    def layer_type(self, flavor: Flavor) -> str:
+        """Name the type of the plugins' layers."""
+        return flavor.can.library_layer
+
+    def register(self, flavor: Flavor, kernels: Sequence[Kernel], library: Path | None) -> None:
+        """Load the library; the kernels are in the model."""
+        load_library(flavor, library)
+
+    def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
+        """Load the library; the kernels are in the engine."""
+        load_library(flavor, library)
+
+    def load_any(self, flavor: Flavor, library: Path | None) -> None:
+        """Load the library that was given, if one was."""
+        if library is not None:
+            load_library(flavor, library)
+
+    def program_obstacle(self) -> str | None:
+        """None: ``trtexec`` can, when it is given the library."""
+        return None
+
+
+def load_library(flavor: Flavor, path: Path | None) -> None:
+    """Load a plugin library into TensorRT's registry; again for the same file does nothing.
+
+    Raises:
+        LenetTrtError: there is none, it is no plugin library of this TensorRT, or another one is loaded already.
+    """
+    if path is None:
+        raise LenetTrtError(
+            "the plugin library is needed and none was given: make it with lenet-trt library, and give it with "
+            "--library FILE"
+        )
+    content = _content(path)
+    before = _loaded.get(flavor.name)
+    if before is not None and before.sha256 == sha256_bytes(content):
+        return
+    if before is not None:
+        raise LenetTrtError(
+            f"{before.path} is loaded in this process already, and {path} is another plugin library: use one of them, "
+            "or a new process"
+        )
+    _check_entry(flavor, path, content)
+    registry = flavor.trt.get_plugin_registry()
+    # Where the registry does not load it, it registers itself when it is opened.
+    answer = registry.load_library(str(path.resolve())) if flavor.can.loads_libraries else _opened(path)
+    if answer is None or not _has_creator(flavor, registry):
+        raise LenetTrtError(
+            f"{flavor.product} does not load the plugin library {path}: another library may have registered "
+            f"{DOMAIN}::{OPERATOR} already, or this one is of another TensorRT (lenet-trt library makes it from the "
+            "headers of yours)"
+        )
+    _loaded[flavor.name] = _Loaded(path, sha256_bytes(content))
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise LenetTrtError(
+            f"the plugin library {path} cannot be read ({error.strerror or error}): make it with lenet-trt library -o "
+            f"{path}"
+        ) from error
+
+
+def _check_entry(flavor: Flavor, path: Path, content: bytes) -> None:
+    """Look at the names that the file exports before any of its code runs."""
+    offered = [entry for entry in _ENTRIES if b"\0" + entry.encode() + b"\0" in content]
+    if not content.startswith(b"\x7fELF") or not offered:
+        raise LenetTrtError(f"{path} is no plugin library: lenet-trt library makes one")
+    if flavor.can.library_entry not in offered:
+        raise LenetTrtError(
+            f"{path} is a plugin library for {' or '.join(_ENTRIES[entry] for entry in offered)}, and {flavor.product} "
+            "is used: make one from its headers with lenet-trt library --headers DIR"
+        )
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return ctypes.CDLL(str(path.resolve()), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be opened: {error}") from error
+
+
+def _has_creator(flavor: Flavor, registry: Any) -> bool:
+    offered = getattr(registry, flavor.can.creator_list)
+    return any(creator.name == OPERATOR for creator in offered)

@@ -1,0 +1,87 @@
+"""The types of a model as constraints on layers, for a TensorRT whose networks do not take their types from it.
+
+TensorRT before 10 computes in float32 unless it is allowed to use less, and then takes what is fastest. Here every
+layer is told the type that its ONNX node has, and TensorRT has to obey. Models with Q/DQ nodes are left to TensorRT,
+whose rules for them place the precisions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import ModelProto, TensorProto
+
+# Their types are given: by weights, by the type that is cast to, by what a plugin supports, or by being sizes.
+_GIVEN = (
+    "ASSERTION",
+    "CAST",
+    "CONDITION",
+    "CONSTANT",
+    "DEQUANTIZE",
+    "IDENTITY",
+    "ITERATOR",
+    "PLUGIN",
+    "PLUGIN_V2",
+    "QUANTIZE",
+    "SHAPE",
+    "TRIP_LIMIT",
+)
+_QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
+
+
+def constrain(trt: Any, network: Any, config: Any, model: ModelProto) -> None:
+    """Allow the types that ``model`` computes in, and have each layer of ``network`` use its own.
+
+    ``network`` is what TensorRT's parser made of the model, or of one with the same names.
+    """
+    kinds = value_types(model)
+    if any(node.op_type in _QUANTIZED for node in model.graph.node):
+        config.set_flag(trt.BuilderFlag.INT8)
+        if TensorProto.FLOAT16 in kinds.values():
+            config.set_flag(trt.BuilderFlag.FP16)
+        return
+    if TensorProto.FLOAT16 not in kinds.values():
+        return
+    config.set_flag(trt.BuilderFlag.FP16)
+    config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    data_types: dict[int, Any] = {TensorProto.FLOAT: trt.DataType.FLOAT, TensorProto.FLOAT16: trt.DataType.HALF}
+    known = {name: data_types[kind] for name, kind in kinds.items() if kind in data_types}
+    given = {getattr(trt.LayerType, name) for name in _GIVEN if hasattr(trt.LayerType, name)}
+    for index in range(network.num_layers):
+        layer = network.get_layer(index)
+        outputs = [layer.get_output(i) for i in range(layer.num_outputs)]
+        if layer.type in given:
+            for tensor in outputs:
+                if tensor.dtype in data_types.values():
+                    known.setdefault(tensor.name, tensor.dtype)
+            continue
+        _constrain_layer(layer, outputs, known, frozenset(data_types.values()))
+
+
+def value_types(model: ModelProto) -> dict[str, int]:
+    """The element type of every tensor of the model that has a name and a type that can be inferred."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    kinds = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        kinds[value.name] = value.type.tensor_type.elem_type
+    return kinds
+
+
+def _constrain_layer(layer: Any, outputs: list[Any], known: dict[str, Any], floats: frozenset[Any]) -> None:
+    """Set the layer's types, where they are floating-point; what they are is added to ``known`` under its outputs."""
+    if any(tensor.is_shape_tensor for tensor in outputs):
+        return
+    inputs = [layer.get_input(i) for i in range(layer.num_inputs)]
+    # The parser makes several layers of some nodes; those inside have names of their own, and their inputs' type.
+    inherited = next((known[tensor.name] for tensor in inputs if tensor is not None and tensor.name in known), None)
+    computed = inherited
+    for i, tensor in enumerate(outputs):
+        if tensor.dtype not in floats:
+            continue  # indices, truth values
+        kind = known.get(tensor.name, inherited)
+        if kind is not None:
+            layer.set_output_type(i, kind)
+            known[tensor.name] = computed = kind
+    if computed is not None:
+        layer.precision = computed
