@@ -106,6 +106,7 @@ _RTX_1_7 = replace(
     timing_cache=False,
     ptx_plugins=False,
     runtime_cache=True,
+    program_option="--dynamicPlugins",  # a library that is only opened registers itself in full TensorRT
 )
 
 RELEASES: Mapping[str, Mapping[tuple[int, int], Capabilities]] = {
