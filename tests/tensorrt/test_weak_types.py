@@ -1,7 +1,7 @@
 """The types that a TensorRT without strong typing is told are those that a strongly typed network finds by itself.
 
-TensorRT 8 builds on a GPU alone, so this is compared with what TensorRT-RTX's parser makes: the layers of a real network,
-and beside them a note of what each was told.
+TensorRT 8 builds on a GPU alone, so this is compared with what TensorRT-RTX's parser makes: the layers of a real
+network, and beside them a note of what each was told.
 """
 
 from __future__ import annotations
