@@ -7,9 +7,10 @@ from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
+from lenet_trt.tensorrt.library.compile import DEFAULT_NAME
 from lenet_trt.tensorrt.sidecar import Sidecar
 
-DEFAULT_LIBRARY = Path("liblenet_trt_plugins.so")  # what lenet-trt library writes
+DEFAULT_LIBRARY = Path(DEFAULT_NAME)  # where lenet-trt library writes it
 
 
 def add_library_argument(parser: argparse.ArgumentParser) -> None:

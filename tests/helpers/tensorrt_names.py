@@ -1,8 +1,8 @@
 """Look up in TensorRT's bindings every name of theirs that the code uses; print those that are not there.
 
 A script, run in a process of its own: ``python tensorrt_names.py rtx|tensorrt|tensorrt8 FILE...``. It also compares
-what the bindings have with what ``lenet_trt.tensorrt.capabilities`` says of that version. TensorRT 8 is for CPython 3.10
-and older: the variable ``LENET_TRT_TENSORRT8_PYTHON`` names an interpreter that has it (for 8.6.0 and 8.5.3 empty
+what the bindings have with what ``lenet_trt.tensorrt.capabilities`` says of that version. TensorRT 8 is for CPython
+3.10 and older: the variable ``LENET_TRT_TENSORRT8_PYTHON`` names an interpreter that has it (for 8.6.0 and 8.5.3 empty
 libraries in the place of cuBLAS and cuDNN on LD_LIBRARY_PATH are enough).
 """
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.tensorrt.library.embed import OPERATOR, embedded
+from lenet_trt.tensorrt.library.targets import targets_for
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from lenet_trt.kernel.declaration import Kernel
     from lenet_trt.tensorrt.flavors import Flavor
-
-OPERATOR = "Kernel"  # the one plugin of a library
 
 # What a library offers to TensorRT's registry, and which releases ask for it.
 _ENTRIES = {"getPluginCreators": "TensorRT 8", "getCreators": "TensorRT 10 or newer"}
@@ -51,9 +51,6 @@ class LibraryRoute:
 
     def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
         """Make the copy whose plugin nodes carry their kernels, for the GPUs that the engine is for."""
-        from lenet_trt.tensorrt.library.embed import embedded
-        from lenet_trt.tensorrt.library.targets import targets_for
-
         return embedded(model, targets_for(targets or flavor.portable_sms()))
 
     def layer_type(self, flavor: Flavor) -> str:

@@ -1,0 +1,181 @@
+"""The route ``library``: what is built by it, what its sidecar and the printed commands say, and what is refused.
+
+TensorRT-RTX's real builder and registry take the library that is compiled from the headers of TensorRT 10.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.cuda.gpus import Gpu
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt import vouch
+from lenet_trt.tensorrt.find_library import library_for_build, library_of
+from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.library.compile import compile_library
+from lenet_trt.tensorrt.routes import ROUTES, recorded_route
+from lenet_trt.tensorrt.routes.library import load_library
+from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar
+from lenet_trt.tensorrt.summary import next_commands
+from library_probes import headers_of, missing_compiler
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The library for two majors of TensorRT."""
+    if (reason := missing_compiler()) is not None:
+        pytest.skip(reason)
+    folder = tmp_path_factory.mktemp("libraries")
+    paths = {}
+    for version in ("8.6", "10.16"):
+        headers = headers_of(version)
+        if headers is None:
+            pytest.skip(f"TensorRT's headers of {version} are not here")
+        paths[version] = folder / f"plugins{version}.so"
+        compile_library(paths[version], headers)
+    return paths
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    """A verb in a process of its own: a library that is loaded stays."""
+    return subprocess.run([sys.executable, "-m", *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def build(library: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    options = ("--flavor", "rtx", "--plugins", "lenet5", "--plugin-route", "library", "--sm", "8.6")
+    return run("lenet_trt.build", *options, "--library", library, *words)
+
+
+@pytest.fixture(scope="module")
+def engine(libraries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("engine") / "m.engine"
+    done = build(libraries["10.16"], "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def test_the_sidecar_and_the_next_commands_name_the_library(engine: Path, libraries: dict[str, Path]) -> None:
+    library = libraries["10.16"]
+    sidecar = read_sidecar(engine.with_suffix(".json"))
+    assert [entry["route"] for entry in sidecar.plugins] == ["library"]
+    assert sidecar.library is not None
+    assert sidecar.library.name == library.name
+    assert sidecar.library.size_bytes == library.stat().st_size
+    first, second = next_commands(engine, sidecar, library)
+    assert first == f"lenet-trt run {engine} --library {library}"
+    assert f"--loadEngine={engine} --dynamicPlugins={library}" in second
+    assert f"library    {library.name}" in run("lenet_trt.inspect", engine).stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "option"), [("8.5.3", "--plugins"), ("8.6.0", "--staticPlugins"), ("11.1.0", "--staticPlugins")]
+)
+def test_trtexec_is_given_the_library_as_its_release_wants_it(engine: Path, version: str, option: str) -> None:
+    data = json.loads(engine.with_suffix(".json").read_text())
+    data["inputs"] |= {"flavor": "tensorrt", "flavor_version": version}
+    path = engine.with_name("other.json")
+    path.write_text(json.dumps(data))
+    command = next_commands(engine, read_sidecar(path), Path("lib.so"))[1]
+    assert f"trtexec --loadEngine={engine} {option}=./lib.so" in command
+
+
+def test_only_the_very_library_of_the_build_is_found_by_itself(
+    engine: Path, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar = read_sidecar(engine.with_suffix(".json"))
+    library = libraries["10.16"]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LenetTrtError, match="it is neither beside the engine nor here: give it with --library"):
+        library_of(engine, sidecar, None)
+    shutil.copy(libraries["8.6"], tmp_path / library.name)
+    with pytest.raises(LenetTrtError, match="is another one"):
+        library_of(engine, sidecar, None)
+    shutil.copy(library, tmp_path / library.name)
+    assert library_of(engine, sidecar, None) == Path(library.name)
+    assert library_of(engine, sidecar, libraries["8.6"]) == libraries["8.6"]
+    with pytest.raises(LenetTrtError, match="make it with lenet-trt library -o none.so"):
+        library_of(engine, sidecar, Path("none.so"))
+
+
+def test_an_engine_without_its_library_does_not_run_and_says_why(
+    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(vouch, "first_gpu", lambda: Gpu(0, "a GPU", "8.6", 8 << 30))
+    reason = vouch.obstacle(engine, read_sidecar(engine.with_suffix(".json")), select("rtx"))
+    assert reason is not None
+    assert "needs the plugin library plugins10.16.so" in reason
+
+
+def test_a_library_for_an_engine_that_needs_none_is_refused(engine: Path, libraries: dict[str, Path]) -> None:
+    fields = vars(read_sidecar(engine.with_suffix(".json"))) | {"library": None, "plugins": []}
+    with pytest.raises(LenetTrtError, match="needs no plugin library"):
+        library_of(engine, Sidecar(**fields), libraries["10.16"])
+
+
+def test_a_build_without_a_library_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        LenetTrtError, match=r"liblenet_trt_plugins.so is not there: make it with lenet-trt library, or"
+    ):
+        library_for_build(None)
+
+
+def test_a_library_of_another_major_is_refused_before_it_runs(libraries: dict[str, Path], tmp_path: Path) -> None:
+    done = build(libraries["8.6"], "-o", tmp_path / "m.engine")
+    assert done.returncode == 1
+    assert "is a plugin library for TensorRT 8, and TensorRT-RTX" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_libraries_in_one_process_are_refused(libraries: dict[str, Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.so"
+    other.write_bytes(libraries["10.16"].read_bytes() + b"\0")
+    program = (
+        "import sys; from pathlib import Path; from lenet_trt.tensorrt.flavors import select\n"
+        "from lenet_trt.tensorrt.routes.library import load_library\n"
+        "for path in sys.argv[1:]: load_library(select('rtx'), Path(path)); print('loaded')\n"
+    )
+    paths = (libraries["10.16"], libraries["10.16"], other)
+    done = subprocess.run(
+        [sys.executable, "-c", program, *map(str, paths)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["loaded"] * 2
+    assert f"{other} is another plugin library" in done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF and nothing else", b"\0getCreators\0"])
+def test_a_file_that_is_no_plugin_library_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "some.so"
+    path.write_bytes(content)
+    with pytest.raises(LenetTrtError, match="is no plugin library"):
+        load_library(select("rtx"), path)
+
+
+@pytest.mark.parametrize("old", ["ahead-of-time", "plugin_v3", ""])
+def test_a_route_of_an_older_sidecar_is_refused(old: str) -> None:
+    with pytest.raises(LenetTrtError, match="build the engine again"):
+        recorded_route(old)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "version", "taken"),
+    [
+        ("tensorrt", "8.5.3", ["library"]),
+        ("tensorrt", "8.6.0", ["library"]),
+        ("tensorrt", "10.0.1", ["library"]),
+        ("tensorrt", "10.8.0", ["python", "library"]),
+        ("tensorrt", "10.9.0", ["ptx", "python", "library"]),
+        ("tensorrt", "11.4.0", ["ptx", "python", "library"]),
+        ("rtx", "1.7.1.116", ["python", "library"]),
+    ],
+)
+def test_each_release_takes_the_routes_that_it_can(flavor: str, version: str, taken: list[str]) -> None:
+    found = Flavor(flavor, select("rtx").trt, version, "test")
+    assert [name for name, route in ROUTES.items() if route.obstacle(found) is None] == taken
