@@ -99,7 +99,7 @@ def test_only_the_very_library_of_the_build_is_found_by_itself(
     shutil.copy(library, tmp_path / library.name)
     assert library_of(engine, sidecar, None) == Path(library.name)
     assert library_of(engine, sidecar, libraries["8.6"]) == libraries["8.6"]
-    with pytest.raises(LenetTrtError, match="make it with lenet-trt library -o none.so"):
+    with pytest.raises(LenetTrtError, match=r"make it with lenet-trt library -o none\.so"):
         library_of(engine, sidecar, Path("none.so"))
 
 
