@@ -8,6 +8,20 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+// ---- what the declaration says of a launch ------------------------------------------------------------------------------
+
+// Compares the geometry of a `__global__` function with the declaration's: threads a block and bytes of dynamic shared memory. The
+// step that compiles a variant defines LAUNCH_ENTRY (a string), LAUNCH_THREADS and, where static axes and types decide it,
+// LAUNCH_SHARED_BYTES. Functions of other variants in the same file are not compared.
+#define ASSERT_LAUNCH(entry, threads, shared_bytes) ASSERT_LAUNCH_OF(entry, threads, shared_bytes)  // expands macros in `entry`
+#define ASSERT_LAUNCH_OF(entry, threads, shared_bytes)                                                                 \
+  static_assert(!is_launched(#entry) || LAUNCH_THREADS == (threads), #entry " is declared with another number of threads"); \
+  static_assert(!is_launched(#entry) || LAUNCH_SHARED_BYTES == (shared_bytes), #entry " is declared with other shared memory")
+
+__host__ __device__ constexpr bool is_launched(const char* name, const char* entry = LAUNCH_ENTRY) {
+  return *name == *entry && (*name == 0 || is_launched(name + 1, entry + 1));
+}
+
 // ---- storage type <-> float ------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ float to_float(float value) { return value; }

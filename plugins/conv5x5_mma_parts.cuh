@@ -54,6 +54,7 @@ struct MmaPlan {
   static constexpr int kTileBytes = kTileSize * static_cast<int>(sizeof(T));
   static constexpr int kTilesAhead = kTileBytes < 24 * 1024 ? 48 * 1024 / kTileBytes : 2;  // some 25 MB for a grid of 528
   static constexpr int kStagedBytes = ceil_div(kTileSize * static_cast<int>(sizeof(T)), 16) * 16;
+  static constexpr int kSharedBytes = kFragmentBytes + kPairBytes + kStagedBytes;
 };
 
 // ---- fetching the next tile ----------------------------------------------------------------------------------------------

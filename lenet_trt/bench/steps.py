@@ -91,7 +91,7 @@ def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Call
 
 def _function(each: StepLaunch, bound: Bound) -> object:
     """The compiled function, by way of a variant that only the benchmark knows."""
-    launch = Launch(each.grid, (each.block, 1, 1), ())
+    launch = Launch(each.grid, (each.block, 1, 1), (), each.shared_bytes)
     variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
     context = current_context()
     module = compile_variant(bound.specialized, variant, target_for(context.sm))

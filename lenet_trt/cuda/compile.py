@@ -198,8 +198,9 @@ def _options(specialized: Specialized, variant: Variant, target: str, line_info:
 
 
 def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
-    """What the source may check its geometry against: threads a block, and dynamic shared memory if it is fixed."""
+    """What the source compares its geometry with; no size of shared memory where calls differ in it."""
     launch = specialized.launch(variant)
+    yield f'LAUNCH_ENTRY="{specialized.kernel.entry(variant)}"'
     yield f"LAUNCH_THREADS={math.prod(launch.block)}"
     if isinstance(launch.shared_bytes, Constant):
         yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"

@@ -24,7 +24,7 @@ constexpr int kLanes = kLength / Pack16<T>::kCount;
 constexpr int kGroups = kThreads / kLanes;
 constexpr int kRowsPerBlock = kGroups * kRows;
 static_assert(sizeof(T) == 2 && kLength == 64, "measured for these rows alone; other types and lengths go to kernel.cu");
-static_assert(LAUNCH_THREADS == kThreads, "the declaration launches another block");
+ASSERT_LAUNCH(batched_matvec_bulk, kThreads, 0);
 
 // Begins the copy of so many bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. Called by one thread.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {

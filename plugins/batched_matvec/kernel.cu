@@ -20,6 +20,7 @@
 using T = TYPE_T;
 constexpr int kLength = AXIS_K;
 constexpr int kThreads = 256;
+ASSERT_LAUNCH(batched_matvec, kThreads, 0);
 constexpr int kLoadsInFlight = 4;  // 16-byte loads of a thread; 8 and 16 were slower on an H200
 
 // Rows start 16-byte aligned if they are whole packs; if not, elements are loaded one by one.

@@ -19,9 +19,11 @@
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kRow>;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
+using Plan = MmaPlan<Shape, T, true>;
+ASSERT_LAUNCH(conv5x5_bias_split, Plan::kThreads, Plan::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kMmaThreads)
     conv5x5_bias_split(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                        T* __restrict__ y) {
-  conv5x5_by_mma<MmaPlan<Shape, T, true>, kActivation>(x, w, bias, n, y);
+  conv5x5_by_mma<Plan, kActivation>(x, w, bias, n, y);
 }

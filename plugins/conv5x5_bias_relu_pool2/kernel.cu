@@ -10,6 +10,7 @@
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kWindow>;
 constexpr Activation kActivation = Activation::kRelu;
+ASSERT_LAUNCH(conv5x5_bias_relu_pool2, kFfmaThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kFfmaThreads)
     conv5x5_bias_relu_pool2(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {

@@ -23,9 +23,7 @@
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kWindow>;
 constexpr int kBlocks = 3;  // a multiprocessor
 
-#ifdef LAUNCH_THREADS
-static_assert(LAUNCH_THREADS == kWgmmaThreads && LAUNCH_SHARED_BYTES == WgmmaPlan<Shape>::kSharedBytes);
-#endif
+ASSERT_LAUNCH(conv5x5_bias_relu_pool2_wgmma, kWgmmaThreads, WgmmaPlan<Shape>::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kWgmmaThreads, kBlocks)
     conv5x5_bias_relu_pool2_wgmma(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, int n,

@@ -18,6 +18,8 @@ using T = TYPE_T;
 constexpr int kIn = AXIS_IN, kOut = AXIS_OUT;
 constexpr bool kRelu = ATTR_RELU != 0;
 constexpr int kWarps = 4, kThreads = kWarps * 32;
+ASSERT_LAUNCH(dense_bias_relu, kThreads, 0);
+ASSERT_LAUNCH(dense_bias_relu_by4, kThreads, 0);
 constexpr int kRows = 8;
 constexpr int kPack = kIn % Pack16<T>::kCount == 0 ? Pack16<T>::kCount : 1;  // elements a lane loads at a time
 

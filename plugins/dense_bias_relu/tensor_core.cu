@@ -17,6 +17,7 @@ using T = TYPE_T;
 constexpr int kIn = AXIS_IN, kOut = AXIS_OUT;
 constexpr bool kRelu = ATTR_RELU != 0;
 constexpr int kBlockOut = 128;
+constexpr int kThreads = 256, kThreadsRows32 = 128;
 
 // Elements a lane loads at a time: 16 bytes where rows start so aligned, else 8, else four single elements.
 constexpr int kRun = kIn % 8 == 0 ? 8 : 4;
@@ -109,14 +110,16 @@ __device__ __forceinline__ void dense_by_mma(const T* x, const T* w, const T* bi
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+ASSERT_LAUNCH(dense_bias_relu_tensor, kThreads, 0);
+extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                            T* __restrict__ y) {
-  dense_by_mma<1, 8>(x, w, bias, n, y);
+  dense_by_mma<1, kThreads / 32>(x, w, bias, n, y);
 }
 
-extern "C" __global__ void __launch_bounds__(128)
+ASSERT_LAUNCH(dense_bias_relu_tensor_rows32, kThreadsRows32, 0);
+extern "C" __global__ void __launch_bounds__(kThreadsRows32)
     dense_bias_relu_tensor_rows32(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                                   T* __restrict__ y) {
-  dense_by_mma<2, 4>(x, w, bias, n, y);
+  dense_by_mma<2, kThreadsRows32 / 32>(x, w, bias, n, y);
 }

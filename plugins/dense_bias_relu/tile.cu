@@ -17,6 +17,7 @@ constexpr bool kRelu = ATTR_RELU != 0;
 constexpr int kTileRows = 128, kTileOut = 32, kDepth = 16;
 constexpr int kThreadRows = 8, kThreadOut = 4;
 constexpr int kThreads = kTileRows / kThreadRows * (kTileOut / kThreadOut);
+ASSERT_LAUNCH(dense_bias_relu_tile, kThreads, 0);
 constexpr int kPad = 4;  // keeps rows 16-byte aligned and spreads the transposing stores over the banks
 
 constexpr int kRowsPass = kThreads / (kDepth / 4);  // rows that all threads fetch at a time, four columns each

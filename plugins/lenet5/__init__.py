@@ -17,6 +17,14 @@ THREADS = (384, 1, 1)
 MAX_IMAGES_BY_CLUSTER = 66
 MAX_IMAGES_BY_BLOCK = 132
 MAX_IMAGES_WITHOUT_SPLIT = 512
+# Shared memory of the tensor-core variants in bytes, piece by piece; the sources lay it out and assert the sum.
+UNIT = 16  # a row of ldmatrix
+FRAGMENTS = 17 * 32 * UNIT  # the weights of both convolutions, 17 units a lane
+BIASES = 6 + 16 + 120 + 84 + 10
+BIAS1_COPIES = 6 * UNIT
+BARRIER = 8  # of a warp
+WINDOWS, MAP = 180 * UNIT, 146 * UNIT  # of a warp: conv1's windows of its image, conv2's map
+FEATURES = 33 * UNIT  # of an image that waits for the linear layers
 SPLIT = "float accuracy from fp16 tensor cores, for many images"
 TENSOR_CORES = "fp16 tensor cores, for many images"
 
@@ -58,20 +66,42 @@ def cluster(blocks: int, max_images: int) -> Variant:
     )
 
 
-def persistent(
-    name: str, types: str, threads: int, blocks: int, images: int, shared_bytes: int, min_sm: int, note: str
-) -> Variant:
-    """A tensor-core variant whose blocks, so many a multiprocessor, take a share of the images each.
+def half_bytes(warps: int, waiting: int, pixel_bytes: int) -> int:
+    """The shared memory of a block of tensor_core.cu that has that many warps, while ``waiting`` images wait."""
+    linear = 2 * (120 * 84 + 84 * 10 + BIASES)
+    image = max(784 * pixel_bytes, WINDOWS)
+    hidden = 2 * waiting * (128 + 8 + 96 + 8)  # takes the place of the maps
+    fixed = align(FRAGMENTS + linear, UNIT) + BIAS1_COPIES
+    return fixed + warps * (BARRIER + image) + waiting * FEATURES + max(hidden, warps * MAP)
 
-    ``images`` is the least share that keeps a block busy, ``shared_bytes`` is kSharedBytes of the source. Those of
-    more than 99 KB stand before the others: they are taken where the GPU has as much.
+
+def split_bytes(warps: int, waiting: int) -> int:
+    """The same for split.cu, which keeps windows, maps, features and the convolutions' weights twice, high and low."""
+    scales = 4 * (BIASES + 6) + waiting * (4 + 1 + 1) + 6 + 16
+    limits = 16
+    fixed = align(2 * FRAGMENTS + scales, UNIT) + limits + BIAS1_COPIES
+    return fixed + warps * (BARRIER + 2 * WINDOWS + 2 * MAP) + 2 * waiting * FEATURES
+
+
+def align(size: int, unit: int) -> int:
+    """The next multiple of ``unit``."""
+    return -(-size // unit) * unit
+
+
+def persistent(
+    name: str, types: str, warps: int, blocks: int, images: int, shared_bytes: int, min_sm: int, note: str
+) -> Variant:
+    """A tensor-core variant with ``blocks`` blocks a multiprocessor, each of which takes a share of the images.
+
+    ``images`` is the least share that keeps a block busy. Variants of more than 99 KB of shared memory stand before the
+    others: they are taken where the GPU has as much.
     """
     stem = name.removesuffix("_io_fp32")
     return Variant(
         name,
         Launch(
             (minimum(ceil_div(n, images), blocks * MULTIPROCESSORS), 1, 1),
-            (threads, 1, 1),
+            (32 * warps, 1, 1),
             extras=(n,),
             shared_bytes=shared_bytes,
         ),
@@ -102,12 +132,12 @@ KERNEL = Kernel(
         cluster(8, max_images=12),
         cluster(4, max_images=28),
         cluster(2, max_images=MAX_IMAGES_BY_CLUSTER),
-        persistent("split", "fp32", 512, 1, 8, 219_536, 90, SPLIT),
-        persistent("split_99k", "fp32", 192, 1, 6, 98_144, 80, SPLIT),
-        persistent("tensor_core", "fp16", 512, 1, 4, 157_968, 80, TENSOR_CORES),
-        persistent("tensor_core_io_fp32", "fp16_io_fp32", 512, 1, 4, 162_064, 80, TENSOR_CORES),
-        persistent("tensor_core_99k", "fp16", 256, 2, 8, 89_808, 80, TENSOR_CORES),
-        persistent("tensor_core_99k_io_fp32", "fp16_io_fp32", 256, 2, 8, 91_856, 80, TENSOR_CORES),
+        persistent("split", "fp32", 16, 1, 8, split_bytes(16, 32), 90, SPLIT),
+        persistent("split_99k", "fp32", 6, 1, 6, split_bytes(6, 16), 80, SPLIT),
+        persistent("tensor_core", "fp16", 16, 1, 4, half_bytes(16, 80, 2), 80, TENSOR_CORES),
+        persistent("tensor_core_io_fp32", "fp16_io_fp32", 16, 1, 4, half_bytes(16, 80, 4), 80, TENSOR_CORES),
+        persistent("tensor_core_99k", "fp16", 8, 2, 8, half_bytes(8, 32, 2), 80, TENSOR_CORES),
+        persistent("tensor_core_99k_io_fp32", "fp16_io_fp32", 8, 2, 8, half_bytes(8, 32, 4), 80, TENSOR_CORES),
         Variant(
             "portable",
             Launch((n, 1, 1), THREADS, extras=(n,)),

@@ -374,6 +374,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
 }  // namespace lenet5
 
 #define LENET5_CLUSTER(NAME, BLOCKS, IMAGES, THREADS, MIN_BLOCKS, CONV1_THREADS, CONV1_LANES, CONV1_EACH, SPLITS, ROWS) \
+  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                                      \
   extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, MIN_BLOCKS) NAME(                \
       const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,                   \
       const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias, const T* __restrict__ fc1_weight,           \

@@ -102,6 +102,7 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const We
 }  // namespace lenet5
 
 #define LENET5_PORTABLE(NAME, IMAGES, THREADS, MIN_BLOCKS, CONV1_EACH, SPLITS, ROWS)                                    \
+  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                                      \
   extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)                                                     \
       NAME(const TX* __restrict__ x, const T* __restrict__ conv1_weight, const T* __restrict__ conv1_bias,              \
            const T* __restrict__ conv2_weight, const T* __restrict__ conv2_bias, const T* __restrict__ fc1_weight,      \

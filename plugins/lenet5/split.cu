@@ -98,6 +98,7 @@ static_assert(kImageBytes >= kImagePixels * 4, "an image is fetched to where its
 static_assert(kExactFloats * 4 <= kWarpMapBytes, "image_exact works in a warp's map");
 static_assert(kHidden2Offset + kRound * kHidden2Stride * 4 <= kSharedBytes, "hidden layers fit");
 static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest GPUs");
+ASSERT_LAUNCH(LENET5_ENTRY, kThreads, kSharedBytes);
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ constexpr int kHiddenEnd = kHidden2Offset + kRound * kHidden2Stride * 2;
 constexpr int kMapEnd = kMapOffset + kWarps * kMapBytes;
 constexpr int kSharedBytes = kHiddenEnd > kMapEnd ? kHiddenEnd : kMapEnd;
 static_assert(kSharedBytes <= 227 * 1024, "what a block may have on the largest GPUs");
+ASSERT_LAUNCH(LENET5_ENTRY, kThreads, kSharedBytes);
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ using T = TYPE_T;
 constexpr int kHeight = AXIS_H, kWidth = AXIS_W;
 constexpr int kOutHeight = kHeight / 2, kOutWidth = kWidth / 2;
 constexpr int kThreads = 256;
+ASSERT_LAUNCH(maxpool2, kThreads, 0);
 
 constexpr bool kWide = kWidth % Pack16<T>::kCount == 0;
 constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs a thread makes

@@ -62,6 +62,24 @@ def test_a_kernel_that_does_not_compile_fails_with_the_compilers_words(
     assert "expected a" in printed
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(64, 1, 1), extras=(n, ROWS)", "(96, 1, 1), extras=(n, ROWS)"),
+        ("shared_bytes=4 * c * k", "shared_bytes=4 * c * k + 16"),
+    ],
+)
+def test_a_launch_that_the_source_does_not_have_fails(
+    folder: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    edit(folder / "__init__.py", old, new)
+    assert main(["check", NAME, "--only", "compile", "--targets", "sm_80"]) == 1
+    printed = capsys.readouterr().out
+    assert f"{NAME} shared does not compile" in printed
+    assert f"{NAME}_shared is declared with " in printed
+    assert "plain does not" not in printed
+
+
 def test_examples_must_reach_every_variant_and_have_odd_sizes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(folder / "__init__.py", '{"n": 5, "c": 3, "k": 130}, {"n": 64, "c": 150, "k": 150}', "")
     assert main(["check", NAME, "--only", "examples"]) == 1

@@ -11,6 +11,7 @@
 
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kRow>;
+ASSERT_LAUNCH(conv5x5_bias_step04, kFfmaThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kFfmaThreads)
     conv5x5_bias_step04(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,

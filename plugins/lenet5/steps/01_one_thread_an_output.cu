@@ -14,7 +14,7 @@ using T = TYPE_T;
 
 // y[i, o, r, c] = relu(bias[o] + sum over input channels and the 5x5 window). x [n, channels_in, side, side],
 // weight [channels_out, channels_in, 5, 5] -> y [n, channels_out, side - 4, side - 4].
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     conv5x5_relu(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, int n, int channels_in,
                  int side, int channels_out, T* __restrict__ y) {
   const int side_out = side - lenet5::kFilterSide + 1;
@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // The largest of each 2x2 window. x [planes, side, side] -> y [planes, side / 2, side / 2]; planes = images * channels.
-extern "C" __global__ void __launch_bounds__(256) maxpool2x2(const T* __restrict__ x, int planes, int side, T* __restrict__ y) {
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS) maxpool2x2(const T* __restrict__ x, int planes, int side, T* __restrict__ y) {
   const int side_out = side / lenet5::kPool;
   const int index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= planes * side_out * side_out) return;
@@ -58,7 +58,7 @@ __device__ __forceinline__ float dot_row(const T* x, const T* weight, const T* b
 }
 
 // x [n, inputs], weight [outputs, inputs] -> y [n, outputs].
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     linear_relu(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, int n, int inputs,
                 int outputs, T* __restrict__ y) {
   const int index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(256)
   y[index] = from_float<T>(relu_nan(dot_row(x, weight, bias, index / outputs, index % outputs, inputs)));
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     linear(const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, int n, int inputs, int outputs,
            T* __restrict__ y) {
   const int index = blockIdx.x * blockDim.x + threadIdx.x;

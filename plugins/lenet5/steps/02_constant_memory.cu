@@ -50,6 +50,7 @@ __device__ __forceinline__ float conv_relu_pool(const T* x, const T* weight, flo
 }
 
 // x [n, 1, 28, 28] -> y [n, 6, 12, 12].
+ASSERT_LAUNCH(conv1_relu_pool_constant, 960, 0);
 extern "C" __global__ void __launch_bounds__(960) conv1_relu_pool_constant(const T* __restrict__ x, int n, T* __restrict__ y) {
   constexpr int kThreadsAChannel = 160;
   const int channel = threadIdx.x / kThreadsAChannel, position = threadIdx.x % kThreadsAChannel;
@@ -61,6 +62,7 @@ extern "C" __global__ void __launch_bounds__(960) conv1_relu_pool_constant(const
 }
 
 // x [n, 6, 12, 12] -> y [n, 16, 4, 4], which is also the flattened [n, 256].
+ASSERT_LAUNCH(conv2_relu_pool_constant, 512, 0);
 extern "C" __global__ void __launch_bounds__(512) conv2_relu_pool_constant(const T* __restrict__ x, int n, T* __restrict__ y) {
   const int channel = threadIdx.x / 32, position = threadIdx.x % 32;
   if (static_cast<int>(blockIdx.x) >= n || position >= kPool2Pixels) return;

@@ -14,7 +14,7 @@
 using T = TYPE_T;
 using namespace lenet5;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = LAUNCH_THREADS;
 
 __device__ __forceinline__ void copy_to_shared(const T* source, float* target, int count) {
   for (int i = threadIdx.x; i < count; i += kThreads) target[i] = to_float(source[i]);

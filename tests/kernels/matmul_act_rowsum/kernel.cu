@@ -5,6 +5,8 @@
 
 using T = TYPE_T;
 constexpr int kIn = AXIS_C, kOut = AXIS_K, kThreads = 64;
+ASSERT_LAUNCH(matmul_act_rowsum_plain, kThreads, 0);
+ASSERT_LAUNCH(matmul_act_rowsum_shared, kThreads, kIn * kOut * 4);
 
 __device__ __forceinline__ float activate(float value) {
   if constexpr (ATTR_ACTIVATION == 1) return relu_nan(value);

@@ -1,0 +1,43 @@
+"""A kernel's geometry has one owner: what the declaration launches, the source asserts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.cuda.compile import compile_variant
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import Kernel, Launch, Variant, registry
+from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.examples import cases
+
+OWN = [registry.load(path.parent) for path in sorted((Path(__file__).parents[1] / "kernels").glob("*/__init__.py"))]
+
+
+def more_threads(launch: Launch) -> Launch:
+    x, y, z = launch.block
+    return replace(launch, block=(x + 32, y, z))
+
+
+def more_shared_memory(launch: Launch) -> Launch:
+    return replace(launch, shared_bytes=as_dim(launch.shared_bytes) + 16)
+
+
+@pytest.mark.parametrize("change", [more_threads, more_shared_memory])
+@pytest.mark.parametrize(
+    ("kernel", "variant"),
+    [
+        pytest.param(kernel, variant, id=f"{kernel.name}-{variant.name}")
+        for kernel in [*registry.kernels().values(), *OWN]
+        for variant in kernel.variants
+    ],
+)
+def test_another_launch_does_not_compile(kernel: Kernel, variant: Variant, change: Callable[[Launch], Launch]) -> None:
+    specialized = next(case.bound.specialized for case in cases(kernel) if case.variant is variant)
+    other = replace(variant, launch=change(variant.launch))
+    with pytest.raises(LenetTrtError, match=f"^{kernel.name} {variant.name} does not compile") as raised:
+        compile_variant(specialized, other, f"compute_{variant.min_sm}")
+    assert f'"{kernel.entry(variant)} is declared with ' in str(raised.value)
