@@ -107,7 +107,7 @@ def ours(
         import numpy as np
         from cuda.bindings import driver as _  # noqa: F401 (what launches, imported by the first use otherwise)
 
-        from lenet_trt.cuda.compile import compile_variant, target_for
+        from lenet_trt.cuda.compile import compile_for_launch
         from lenet_trt.cuda.driver import Buffer, Stream, current_context
         from lenet_trt.cuda.launch import prepare
         from lenet_trt.export.weights import load_weights
@@ -121,7 +121,7 @@ def ours(
         context = current_context()
         variant = bound.variant(context.sm)
     with phases("compile"):
-        compile_variant(bound.specialized, variant, target_for(context.sm))
+        compile_for_launch(bound.specialized, variant, context.sm)
     with phases("module"):
         launcher = prepare(bound, variant)
         driver.wait()

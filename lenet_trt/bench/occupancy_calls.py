@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.cuda.compile import compile_variant, target_for
+from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import Buffer, Graph, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import load_function, prepare
 from lenet_trt.errors import LenetTrtError
@@ -63,7 +63,7 @@ def geometry(bound: Bound, variant: Variant) -> Geometry:
     sizes = {**bound.axes, **context.sizes}
     x, y, z, shared_bytes = (size.evaluate(sizes) for size in launch.dims[:4])
     threads = int(np.prod(launch.block))
-    module = compile_variant(bound.specialized, variant, target_for(context.sm))
+    module = compile_for_launch(bound.specialized, variant, context.sm)
     function = load_function(context, module, shared_bytes)
     resident = ask(
         driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lenet_trt.cuda.compile import compile_variant, target_for
+from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
 from lenet_trt.kernel.bind import Bound
@@ -94,7 +94,7 @@ def _function(each: StepLaunch, bound: Bound) -> object:
     launch = Launch(each.grid, (each.block, 1, 1), (), each.shared_bytes)
     variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
     context = current_context()
-    module = compile_variant(bound.specialized, variant, target_for(context.sm))
+    module = compile_for_launch(bound.specialized, variant, context.sm)
     sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
     return load_function(context, module, as_dim(each.shared_bytes).evaluate(sizes))
 

@@ -41,12 +41,17 @@ class Module:
         return self.target.startswith("compute_")
 
 
-def compile_variant(specialized: Specialized, variant: Variant, target: str, *, line_info: bool = True) -> Module:
+def compile_for_launch(specialized: Specialized, variant: Variant, sm: int) -> Module:
+    """Compile a variant for a GPU of this machine, with line information: profilers then point at the source."""
+    return compile_variant(specialized, variant, target_for(sm), line_info=True)
+
+
+def compile_variant(specialized: Specialized, variant: Variant, target: str, *, line_info: bool = False) -> Module:
     """Compile a variant for ``target``, or take it from the cache.
 
     ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well; they do not
-    take the PTX of a variant for one architecture alone. ``line_info``: machine code names the lines of its source,
-    for ncu and compute-sanitizer.
+    take the PTX of a variant for one architecture alone. Without ``line_info`` the image may leave this machine: it
+    contains machine code alone, neither the source's text nor its path.
 
     Raises:
         LenetTrtError: the compiler refuses the source (its log is in the message), the target is
@@ -185,13 +190,10 @@ def _kept_at(
 
 def _options(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> tuple[str, ...]:
     include_dirs = (*_source_dirs(specialized.kernel), cuda_include_dir())
-    # Line numbers cost nothing at run time and let ncu and compute-sanitizer point at the source;
-    # what goes into engines, as PTX does, has no business with the builder's paths.
-    lines = ("--generate-line-info",) if line_info and not target.startswith("compute_") else ()
     return (
         f"--gpu-architecture={target}{'a' if variant.only_sm else ''}",
         "--std=c++17",
-        *lines,
+        *(("--generate-line-info",) if line_info else ()),
         *(f"--include-path={folder}" for folder in include_dirs),
         *(f"--define-macro={macro}" for macro in (*specialized.macros, *_launch_macros(specialized, variant))),
     )

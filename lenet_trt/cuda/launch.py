@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from lenet_trt.cuda.compile import Module, compile_variant, target_for
+from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
@@ -40,7 +40,7 @@ class Launcher:
         *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
         extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
         self._check_geometry(grid, extras)
-        module = compile_variant(bound.specialized, variant, target_for(context.sm))
+        module = compile_for_launch(bound.specialized, variant, context.sm)
         function = load_function(context, module, shared_bytes)
 
         # Memory: a slot for each pointer, then one for each extra; the table has them in the kernel's order.

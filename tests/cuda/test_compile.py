@@ -71,6 +71,7 @@ def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Va
     assert modules
     for module in modules:
         assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
+        assert bytes(registry.plugins_dir()) not in module.image  # it may go into an engine
 
 
 def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +80,15 @@ def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: p
     compiling._compile.cache_clear()
     monkeypatch.setattr(compiling, "_run_nvrtc", lambda *_: pytest.fail("was compiled again"))
     assert compile_variant(specialized, variant, "sm_86").image == image
+
+
+@pytest.mark.parametrize("target", ["sm_86", "compute_86"])
+def test_an_image_names_the_source_only_where_line_information_is_asked_for(scale: Kernel, target: str) -> None:
+    specialized, variant = first_of(scale)
+    path = str(scale.source_dir).encode()
+    assert path in compile_variant(specialized, variant, target, line_info=True).image
+    image = compile_variant(specialized, variant, target).image
+    assert not [text for text in (path, b"kernel.cu", b"common.cuh", b"nv_debug_ptx_txt") if text in image]
 
 
 def test_a_kernel_that_is_kept_is_found_without_loading_the_compiler() -> None:

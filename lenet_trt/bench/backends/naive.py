@@ -19,7 +19,7 @@ import numpy as np
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import Images
-from lenet_trt.cuda.compile import Module, compile_variant, target_for
+from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
 from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
@@ -163,7 +163,7 @@ def program() -> tuple[list[LayerLaunch], dict[str, tuple[int, ...]]]:
     for each in step.launches:
         launch = Launch(each.grid, (each.block, 1, 1), ())
         variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
-        module = compile_variant(bound.specialized, variant, target_for(context.sm))
+        module = compile_for_launch(bound.specialized, variant, context.sm)
         blocks = math.prod(as_dim(size).evaluate(sizes) for size in each.grid)
         arguments = tuple(a if isinstance(a, str) else as_dim(a).evaluate(sizes) for a in each.arguments)
         layers.append(LayerLaunch(module, blocks, each.block, arguments))

@@ -76,7 +76,7 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[s
     sizes = sizes_of(specialized, shapes)
     variants = [
         EncodedVariant(
-            variant, tuple(compile_variant(specialized, variant, target, line_info=False) for target in chosen)
+            variant, tuple(compile_variant(specialized, variant, target) for target in chosen)
         )
         for variant, chosen in usable(specialized, sizes, targets)
     ]
