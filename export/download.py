@@ -63,7 +63,7 @@ def training_folder(
 
     Raises: LenetTrtError when no mirror gives a file that is right.
     """
-    folder = folder or cache_dir() / "mnist"
+    folder = folder or cache_dir("mnist")
     for file in files:
         fetch(file, folder, mirrors=mirrors, progress=progress)
     return folder

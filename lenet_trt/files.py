@@ -6,9 +6,10 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
@@ -72,6 +73,17 @@ def write_atomic(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
+def sealed(data: bytes) -> bytes:
+    """Put the data's hash behind it, so that damage shows."""
+    return data + hashlib.sha256(data).digest()
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """Return what ``sealed`` was given, or None where the bytes are not those that it returned."""
+    content = data[: -hashlib.sha256().digest_size]
+    return content if sealed(content) == data else None
+
+
 def keep(path: Path, data: bytes, what: str) -> None:
     """Write what can be made again into the cache; a warning says where that cannot be."""
     try:
@@ -125,12 +137,40 @@ def _advice(error: OSError) -> str:
     return "Free some space or choose another place with -o." if full else "Choose another place with -o."
 
 
-def cache_dir() -> Path:
-    """Return the folder for downloads and compiled kernels: $LENET_TRT_CACHE, else ~/.cache/lenet-trt."""
+def cache_dir(*below: str) -> Path:
+    """Return the folder for downloads and compiled kernels, $LENET_TRT_CACHE or ~/.cache/lenet-trt, or one below it.
+
+    It is made where it is not there.
+
+    Raises:
+        LenetTrtError: another user owns it, or everybody can write it; what lies in it would be run as this user.
+    """
     chosen = os.environ.get("LENET_TRT_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lenet-trt"
+    folder = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lenet-trt"
+    for name in ("", *below):
+        folder = folder / name
+        with suppress(OSError):  # the file that is to be kept in it says why
+            folder.mkdir(mode=0o775, parents=True, exist_ok=True)
+        _refuse_others(folder)
+    return folder
+
+
+def _refuse_others(folder: Path) -> None:
+    try:
+        found = folder.stat()
+    except OSError:  # there is nothing to take from it
+        return
+    advice = "or let LENET_TRT_CACHE name a folder of your own"
+    if found.st_uid not in (os.geteuid(), 0):
+        raise LenetTrtError(
+            f"the cache {folder} belongs to another user (uid {found.st_uid}), who could change what is run from it: "
+            f"chown it to yours (uid {os.geteuid()}) if you trust its files, {advice}"
+        )
+    if found.st_mode & stat.S_IWOTH:
+        raise LenetTrtError(
+            f"everybody can write the cache {folder} (mode {stat.S_IMODE(found.st_mode):o}), and so change what is run "
+            f"from it: `chmod -R o-w {folder}` if you trust its files, {advice}"
+        )
 
 
 def _umask() -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import atomic_path, exclusive, sha256_bytes, sha256_file, write_atomic
+from lenet_trt.files import atomic_path, cache_dir, exclusive, sha256_bytes, sha256_file, write_atomic
 
 
 def test_the_content_and_the_usual_mode_arrive(tmp_path: Path) -> None:
@@ -114,3 +114,40 @@ def test_a_path_that_cannot_be_a_file_is_told_in_words(tmp_path: Path, name: str
         write_atomic(tmp_path / name, b"content")
     assert "Free some space" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("LENET_TRT_CACHE", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("below", [(), ("kernels",)])
+def test_a_cache_that_everybody_can_write_is_refused_with_the_way_out(cache: Path, below: tuple[str, ...]) -> None:
+    folder = cache_dir(*below)
+    folder.chmod(0o777)
+    with pytest.raises(LenetTrtError, match=rf"everybody can write the cache {folder} \(mode 777\).*chmod -R o-w"):
+        cache_dir("kernels")
+    folder.chmod(0o775)
+    assert cache_dir("kernels") == cache / "kernels"
+
+
+def test_a_cache_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_dir()
+    if os.geteuid() == 0:
+        os.chown(cache, 4711, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(LenetTrtError, match=rf"the cache {cache} belongs to another user .*LENET_TRT_CACHE"):
+        cache_dir("kernels")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o077])
+def test_a_cache_that_is_made_here_is_taken_again(cache: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        assert [cache_dir("kernels"), cache_dir("kernels")] == [cache / "kernels"] * 2
+    finally:
+        os.umask(before)
+    assert cache.stat().st_mode & 0o777 == 0o775 & ~umask

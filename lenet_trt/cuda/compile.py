@@ -1,7 +1,7 @@
 """Kernels compiled by NVRTC, for any architecture, on any machine: no GPU, driver or nvcc is needed.
 
-What is compiled once is kept in ``files.cache_dir()/kernels`` under a hash of all that went into it, and found again
-without loading the compiler.
+What is compiled once is kept in ``files.cache_dir("kernels")`` under a hash of all that went into it, and found again
+without loading the compiler. A hash of the image is kept with it: a damaged one is compiled again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask, bindings, check, compiler, loaded_compiler
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import cache_dir, keep
+from lenet_trt.files import cache_dir, keep, sealed, unsealed
 from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.declaration import Kernel, Variant
 from lenet_trt.kernel.dims import Constant
@@ -164,9 +164,11 @@ def _compile(specialized: Specialized, variant: Variant, target: str, line_info:
     for chosen in (compiler, loaded_compiler):  # which differ where a library brought a compiler of its own
         path = _kept_at(specialized, variant, target, options, chosen())
         with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
-            return Module(path.read_bytes(), target, entry, options)
+            kept = unsealed(path.read_bytes())
+            if kept is not None:  # else the file is damaged
+                return Module(kept, target, entry, options)
     image = _run_nvrtc(kernel, variant, options, path.suffix)
-    keep(path, image, "compiled kernels")
+    keep(path, sealed(image), "compiled kernels")
     return Module(image, target, entry, options)
 
 
@@ -185,7 +187,7 @@ def _kept_at(
     )
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     suffix = "ptx" if target.startswith("compute_") else "cubin"
-    return cache_dir() / "kernels" / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
+    return cache_dir("kernels") / f"{kernel.name}-{variant.name}-{target}-{key[:24]}.{suffix}"
 
 
 def _options(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """NVRTC, the compiler: which one there is and what it knows, without loading its 100 MB where that was asked before.
 
-What it answered is kept in ``files.cache_dir()/nvrtc``, and holds as long as its file is the same one and no other
+What it answered is kept in ``files.cache_dir("nvrtc")``, and holds as long as its file is the same one and no other
 NVRTC came or went where one is looked for.
 """
 
@@ -139,7 +139,7 @@ def _answers() -> Path:
     decide += [f"{name}={os.environ.get(name, '')}" for name in (_LINKER_FOLDERS, *_TOOLKITS)]
     with contextlib.suppress(OSError):
         decide.append(_size_and_time(_LINKER_CACHE.stat()))
-    return cache_dir() / "nvrtc" / f"{hashlib.sha256(chr(10).join(decide).encode()).hexdigest()[:24]}.json"
+    return cache_dir("nvrtc") / f"{hashlib.sha256(chr(10).join(decide).encode()).hexdigest()[:24]}.json"
 
 
 def _candidates() -> Iterator[Path]:

@@ -124,4 +124,4 @@ def _version(package: str) -> str | None:
 
 def _cache_path(identity: Mapping[str, Any]) -> Path:
     key = hashlib.sha256(json.dumps({**identity, "schema": SCHEMA}, sort_keys=True).encode()).hexdigest()[:16]
-    return cache_dir() / "ceilings" / f"{re.sub(r'[^a-z0-9]+', '-', str(identity['gpu']).lower())}-{key}.json"
+    return cache_dir("ceilings") / f"{re.sub(r'[^a-z0-9]+', '-', str(identity['gpu']).lower())}-{key}.json"

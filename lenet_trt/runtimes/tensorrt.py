@@ -202,7 +202,7 @@ def _runtime_config(flavor: Flavor, engine: Any, data: bytes) -> tuple[Any, Runt
     key = "|".join((sha256_bytes(data), flavor.version, str(gpu), str(gpus().driver_cuda)))
     config = engine.create_runtime_config()
     cache = config.create_runtime_cache()
-    kept = RuntimeCache(cache, cache_dir() / "runtime" / f"{sha256_bytes(key.encode())[:32]}.cache")
+    kept = RuntimeCache(cache, cache_dir("runtime") / f"{sha256_bytes(key.encode())[:32]}.cache")
     config.set_runtime_cache(cache)
     return config, kept
 

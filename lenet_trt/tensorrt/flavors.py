@@ -247,7 +247,7 @@ def _link_rtx_libraries() -> None:
     core, parser = libraries / "libtensorrt_rtx.so.1", libraries / "libtensorrt_onnxparser_rtx.so.1"
     if not (core.exists() and parser.exists()) or (libraries / "libtensorrt_rtx.so").exists():
         return
-    folder = _writable(cache_dir() / "lib" / sha256_bytes(str(libraries).encode())[:16])
+    folder = _writable(cache_dir("lib") / sha256_bytes(str(libraries).encode())[:16])
     for name, target in (("libtensorrt_rtx.so", core), (core.name, core), (parser.name, parser)):
         _link(folder / name, target)
     for name in (core.name, parser.name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,24 @@ def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: p
     compiling._compile.cache_clear()
     monkeypatch.setattr(compiling, "_run_nvrtc", lambda *_: pytest.fail("was compiled again"))
     assert compile_variant(specialized, variant, "sm_86").image == image
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[:-40], lambda data: data[:99] + b"?" + data[100:]]
+)
+def test_a_damaged_kernel_is_compiled_again(
+    scale: Kernel, damage: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path / "cache"))
+    specialized, variant = first_of(scale)
+    compiling._compile.cache_clear()
+    image = compile_variant(specialized, variant, "sm_86").image
+    (path,) = (tmp_path / "cache" / "kernels").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    compiling._compile.cache_clear()
+    assert compile_variant(specialized, variant, "sm_86").image == image
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("target", ["sm_86", "compute_86"])
@@ -188,7 +207,7 @@ def test_other_headers_compile_again(scale: Kernel, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("change", ["source", "shared header", "macro", "target"])
 def test_what_goes_into_a_module_decides_which_is_found(scale: Kernel, change: str, tmp_path: Path) -> None:
     def files() -> set[str]:
-        return {path.name for path in (compiling.cache_dir() / "kernels").glob("maxpool2-narrow-*")}
+        return {path.name for path in compiling.cache_dir("kernels").glob("maxpool2-narrow-*")}
 
     (tmp_path / "common.cuh").write_bytes((registry.plugins_dir() / "common.cuh").read_bytes())
     specialized, variant = first_of(scale)
