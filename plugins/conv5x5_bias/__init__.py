@@ -8,7 +8,7 @@ import numpy as np
 from lenet_trt.dims import ceil_div
 from lenet_trt.kernel import Attribute, Kernel, Tensor
 
-from ..conv5x5 import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
+from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
 from .pattern import PATTERNS
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -3,8 +3,8 @@
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]. Operands in fp16 (bfloat16 where T is that), sums in float. With T =
 // float this is a reduced-precision mode: operands are rounded to fp16, and magnitudes over 65504 become infinite.
 //
-// The thread mapping is described in conv5x5_mma.cuh. Bytes moved: x and y once.
-#include "conv5x5_mma.cuh"
+// The thread mapping is described in conv5x5/by_mma.cuh. Bytes moved: x and y once.
+#include "conv5x5/by_mma.cuh"
 
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kRow>;

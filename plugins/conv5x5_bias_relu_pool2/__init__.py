@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel, Tensor
 
-from ..conv5x5 import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
+from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
 from ..maxpool2 import reference as pool
 from .pattern import PATTERNS
 

@@ -1,7 +1,7 @@
 // conv5x5_bias_relu_pool2 at float accuracy on Hopper's tensor cores: y = maxpool2(relu(conv(x, w) + bias)), all float, one channel.
 //
 // x [n, 1, H, W], w [K, 1, 5, 5], bias [K], y [n, K, (H - 4) / 2, (W - 4) / 2]. The numbers are split and guarded as in split.cu; the
-// products are wgmma's, which other architectures do not have: see conv5x5_wgmma.cuh. Bytes moved: x and y once.
+// products are wgmma's, which other architectures do not have: see conv5x5/by_wgmma.cuh. Bytes moved: x and y once.
 //
 // On an H200 (driver 580.159.04, CUDA 13.0 nvcc, median of 40 launches alternating with split.cu, 10000 images of 28x28, 50 filters):
 // 135 us, split.cu 202 in the same run (`lenet-trt bench kernels`, which waits between launches, had 189 of it); 143 where the weights
@@ -18,7 +18,7 @@
 // Slower, and dropped: two sums as in split.cu (178 instead of 172), five blocks with fewer registers (174 instead of 172), one image a
 // tile (183 instead of 161), and y gathered in shared memory and written by bulk copies: a third less on the path of loads and
 // stores, but 145 us with two images a tile, and 141 or 154 with two or four warpgroups sharing the filters, an image each.
-#include "conv5x5_wgmma.cuh"
+#include "conv5x5/by_wgmma.cuh"
 
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kWindow>;
 constexpr int kBlocks = 3;  // a multiprocessor

@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
-from ..conv5x5 import convolve
+from ..conv5x5.declaration import convolve
 from ..maxpool2 import reference as pool
 from .pattern import PATTERNS
 

@@ -4,10 +4,10 @@
 //
 // A weight is now loaded once for four multiply-adds and a pixel once for up to ten filters: a row of taps takes 17 loads of
 // up to 16 bytes for 200 multiply-adds, so that arithmetic is the limit at last. This is the portable variant of the kernel,
-// ../kernel.cu; how the tile works is in conv5x5_quad.cuh and conv5x5_ffma.cuh.
+// ../kernel.cu; how the tile works is in conv5x5/quad.cuh and conv5x5/by_ffma.cuh.
 //
 // Grid: min(ceil(n * (H - 4) * ceil((W - 4) / 4) / 128), 1056) * ceil(K / 10) blocks of 128.
-#include "conv5x5_ffma.cuh"
+#include "conv5x5/by_ffma.cuh"
 
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kRow>;

@@ -4,7 +4,7 @@
 // registers writes only that, and nothing reads it back. The same as conv5x5_bias_relu_pool2_split.
 //
 // Grid: min(ceil(n / images), 528) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_relu_pool2_split.
-#include "conv5x5_mma.cuh"
+#include "conv5x5/by_mma.cuh"
 
 using T = TYPE_T;
 using Shape = Conv5x5Shape<AXIS_C, AXIS_H, AXIS_W, AXIS_K, Quad::kWindow>;

@@ -1,4 +1,4 @@
-"""What the 5x5 convolution kernels share of their declarations; their device code shares conv5x5_*.cuh.
+"""What the 5x5 convolution kernels share of their declarations; the headers beside share their device code.
 
 Source: the numbers follow ``Conv5x5Shape``, ``FfmaPlan`` and ``MmaPlan`` in those headers.
 """
@@ -71,7 +71,7 @@ def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray
 
 
 def variants(name: str, quads: Dim, *, pooled: bool) -> tuple[Variant, ...]:
-    """The variants of the kernel ``name``, whose images have that many quads (see conv5x5_quad.cuh) a filter."""
+    """The variants of the kernel ``name``, whose images have that many quads (see conv5x5/quad.cuh) a filter."""
     groups = ceil_div(k, FFMA_FILTERS)
     wgmma = (_wgmma(f"{name}_wgmma", quads),) if pooled else ()
     return (
@@ -93,7 +93,7 @@ def variants(name: str, quads: Dim, *, pooled: bool) -> tuple[Variant, ...]:
 
 
 def _wgmma(entry: str, quads: Dim) -> Variant:
-    """Source: ``WgmmaPlan`` in conv5x5_wgmma.cuh."""
+    """Source: ``WgmmaPlan`` in conv5x5/by_wgmma.cuh."""
     tiles = ceil_div(k, 8)
     pairs = ceil_div((WGMMA_IMAGES * h * _pooled_pitch() * 2 + 16) * 4, 16) * 16
     shared = tiles * 3072 + pairs + WGMMA_IMAGES * h * w * size_of("T")

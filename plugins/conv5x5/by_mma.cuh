@@ -1,6 +1,6 @@
 // 5x5 convolution on tensor cores (mma.m16n8k16): image rows as A, filters as B, sums in float.
 //
-// Thread mapping. A unit is 16 quads (conv5x5_quad.cuh), 64 positions, of one image: four 16-row A tiles whose rows are dealt
+// Thread mapping. A unit is 16 quads (conv5x5/quad.cuh), 64 positions, of one image: four 16-row A tiles whose rows are dealt
 // so that lane (g = lane / 4, t = lane % 4) ends up with all four outputs of two quads for filters 2t and 2t + 1: pooling needs
 // no exchange between lanes, and rows are stored after one between two. A warp takes a unit and goes through the filters, 8 at a
 // time. Blocks are persistent: they prepare the filters once and then fetch the next images while they compute.
@@ -13,7 +13,7 @@
 // Neighbouring lanes t read neighbouring words; Plan::kPitch then keeps bank conflicts low (see there).
 #pragma once
 
-#include "conv5x5_mma_parts.cuh"
+#include "conv5x5/mma_parts.cuh"
 
 // A word of shared memory. Volatile, so that each operand register is loaded where the product wants it: operands overlap, and
 // left to itself the compiler loads a word once and then moves it into place, four moves a product.

@@ -1,7 +1,7 @@
 // 5x5 convolution of one channel, pooled, at float accuracy by wgmma (wgmma.cuh): Hopper's other way to its tensor cores, which
-// mma.sync keeps only 60% busy. The split of floats and its guard are those of conv5x5_mma_parts.cuh.
+// mma.sync keeps only 60% busy. The split of floats and its guard are those of conv5x5/mma_parts.cuh.
 //
-// Thread mapping. A unit is 16 quads, as in conv5x5_mma.cuh, and belongs to a warp; the four warps of a block multiply four units
+// Thread mapping. A unit is 16 quads, as in conv5x5/by_mma.cuh, and belongs to a warp; the four warps of a block multiply four units
 // together, one quad of each lane's two at a time. Row g of a warp's 16 is the left upper output of lane g's quad, row g + 8 the
 // right one. The lower outputs are further columns of B: their filters lie a row lower in the same patch of 6 rows, so the
 // operands of one patch, 16 registers, serve all four outputs, and the maximum of a window needs no other lane.
@@ -13,7 +13,7 @@
 // loses bits of them (kMergedSpan below the largest weight) take the other way: sums of the two corrections, times 2^-12, plus hi hi.
 #pragma once
 
-#include "conv5x5_mma.cuh"
+#include "conv5x5/by_mma.cuh"
 #include "wgmma.cuh"
 
 constexpr int kWgmmaWarps = 4;

@@ -1,12 +1,12 @@
 // 5x5 convolution by plain multiply-adds, for any number of channels, filters and any image size, on any GPU.
 //
-// Thread mapping: one thread computes one quad (conv5x5_quad.cuh) for kGroup filters, so kGroup * 4 sums stay in registers;
+// Thread mapping: one thread computes one quad (conv5x5/quad.cuh) for kGroup filters, so kGroup * 4 sums stay in registers;
 // neighbouring threads take neighbouring quads, across rows and images, so loads and stores coalesce and no thread idles
 // whatever the image size. The patch comes from global memory through L1. The group's weights are in shared memory, tap by
 // tap with the filters innermost: one broadcast 16-byte load feeds 16 multiply-adds.
 #pragma once
 
-#include "conv5x5_quad.cuh"
+#include "conv5x5/quad.cuh"
 
 constexpr int kFfmaThreads = 128;
 

@@ -1,4 +1,4 @@
-// Parts of conv5x5_mma.cuh: its geometry, fetching, splitting into halves, and stores.
+// Parts of conv5x5/by_mma.cuh: its geometry, fetching, splitting into halves, and stores.
 //
 // Float accuracy (kSplit). x = hi + lo / 2^12 with fp16 hi and lo, w likewise; x w = hi hi + (lo hi + hi lo) / 2^12: three
 // products and two float sums, after scaling x (per tile) and w by powers of two so that their largest magnitude lies in
@@ -6,7 +6,7 @@
 // non-finite, or out of the scaling's reach sends the tile to plain multiply-adds, in the same launch.
 #pragma once
 
-#include "conv5x5_quad.cuh"
+#include "conv5x5/quad.cuh"
 #include "mma.cuh"
 
 constexpr int kMmaWarps = 3;  // a 28x28 image has 9 units
@@ -188,7 +188,7 @@ __device__ __forceinline__ __half low_half(float value, __half hi) {
   return __float2half_rn((value - __half2float(hi)) * (1.0f / kLowUnit));
 }
 
-// fragments[channel][filter tile][half][lane]: the four B registers of a lane; see conv5x5_mma.cuh for the order of taps.
+// fragments[channel][filter tile][half][lane]: the four B registers of a lane; see conv5x5/by_mma.cuh for the order of taps.
 template <typename Plan>
 __device__ __forceinline__ void make_fragments(uint4* fragments, const typename Plan::T* w, float factor) {
   using Shape = typename Plan::Shape;
