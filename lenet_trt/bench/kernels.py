@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from lenet_trt.bench.gains import PRODUCT, Measured, display_name, workloads
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, Recording, recording
 from lenet_trt.bench.tables import Column, duration, standard_columns
+from lenet_trt.bench.workloads import extent_of, layers_of, without_workloads, workloads_of
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.draw.chart import Chart, Series
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 TAKES_ONLY = True
 # torch.compile tries many templates for each size, which takes a minute; a quick run takes the first.
 QUICK_BATCHES = (1, 1024)
-# Of LeNet-5's layers a quick run takes this batch alone.
-QUICK_LAYERS = (1024,)
 
 
 def measure(options: Options) -> Record:
@@ -29,7 +29,11 @@ def measure(options: Options) -> Record:
     with recording("kernels", options) as found:
         problem = obstacle()
         if problem is None:
-            run_all(_workloads(options), found, options)
+            extent = extent_of(options, QUICK_BATCHES)
+            run_all(chain(workloads_of(extent), layers_of(extent)), found, options)
+            for name in without_workloads():
+                why = "its folder has no workloads.py, which says what to time"
+                found.cannot(PRODUCT, {"workload": name, "mode": "-"}, why, ours=True)
         else:
             for name in kernels():
                 found.cannot(PRODUCT, {"workload": name, "mode": "-"}, problem, ours=True)
@@ -84,17 +88,6 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
             if lost := context_lost():
                 found.notes.append(f"After {workload.name} nothing more could run: {lost}.")
                 return
-
-
-def _workloads(options: Options) -> Iterator[Workload]:
-    from lenet_trt.bench import workloads as made
-
-    autotune = not options.quick
-    batches = options.batches or (QUICK_BATCHES if options.quick else made.BATCHES)
-    yield from made.lenet5(batches, autotune)
-    yield from made.matmul(autotune)
-    yield from made.conv(autotune)
-    yield from made.layers(options.batches or (QUICK_LAYERS if options.quick else made.BATCHES), options.quick)
 
 
 def columns(record: Record) -> list[Column]:

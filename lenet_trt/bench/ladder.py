@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,38 +11,39 @@ from lenet_trt.bench.kernels import columns_with_floor, obstacle, run_all
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.suite import Options, recording
 from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.workloads import extent_of, workloads_of
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.draw.chart import Chart, Series
+from lenet_trt.kernel.registry import kernel, kernels
+from lenet_trt.kernel.steps import Step, cpu_step_of, steps_of
 
 if TYPE_CHECKING:
     import torch
 
-    from lenet_trt.bench.step_tables import Ladder
-    from lenet_trt.bench.steps import Step
     from lenet_trt.bench.workload import Call, Contender, Inputs, Workload
     from lenet_trt.kernel.bind import Bound
 
 TAKES_ONLY = True
 QUICK_BATCHES = (1, 10_000)
-CONV = "conv5x5_bias"
 
 
 def measure(options: Options) -> Record:
-    """Time all steps; without a GPU each is a row that says so, and the loop on the CPU is timed all the same."""
+    """Time all steps; without a GPU each is a row that says so, and a loop on the CPU is timed all the same."""
     from lenet_trt.bench import cpu_loop
-    from lenet_trt.bench.step_tables import LADDERS
 
     with recording("ladder", options) as found:
-        if not options.only or any(text in f"ladder {CONV} fp32" for text in options.only):
-            found.say("the loop on the CPU")
-            found.add(cpu_loop.row(_case(f"{CONV} fp32"), options.plan))
+        for name, declared in kernels().items():
+            in_c, case = cpu_step_of(name), _case(f"{name} fp32")
+            if in_c and (not options.only or any(text in str(case["workload"]) for text in options.only)):
+                found.say(f"{name} on the CPU")
+                found.add(cpu_loop.row(declared, in_c, case, options.plan))
         problem = obstacle()
         if problem is None:
             run_all(_workloads(options), found, options)
         else:
-            for table in LADDERS:
-                for step in table.steps:
-                    found.cannot(step.name, _case(table.kernel), problem, ours=True, step=True)
+            for name in kernels():
+                for step in steps_of(name):
+                    found.cannot(step.name, _case(name), problem, ours=True, step=True)
     return found.finish()
 
 
@@ -82,28 +83,23 @@ def _case(workload: str) -> dict[str, int | str]:
 
 
 def _workloads(options: Options) -> Iterator[Workload]:
-    """The LeNet-5, Conv and MatMul workloads in float32, with steps instead of peers."""
-    from lenet_trt.bench import workloads as made
-    from lenet_trt.bench.step_tables import LADDERS
-
-    batches = options.batches or (QUICK_BATCHES if options.quick else made.BATCHES)
-    for workload in (*made.lenet5(batches), *made.conv(), *made.matmul()):
-        for table in LADDERS:
-            if workload.kernel == table.kernel and workload.precision == "fp32":
-                yield _with_steps(workload, table)
+    """The workloads of every kernel that has steps, in float32, with steps instead of peers."""
+    for workload in workloads_of(extent_of(options, QUICK_BATCHES)):
+        steps = steps_of(workload.kernel)
+        if steps and workload.precision == "fp32":
+            yield _with_steps(workload, steps)
 
 
-def _with_steps(workload: Workload, table: Ladder) -> Workload:
+def _with_steps(workload: Workload, steps: Sequence[Step]) -> Workload:
     from lenet_trt.bench import ours
-    from lenet_trt.kernel.registry import kernel as kernel_named
 
-    kernel = kernel_named(table.kernel)
-    types = next(types for types in kernel.types if set(types.variables.values()) == {"float32"})
-    bound = ours.bind(kernel, workload.axes, types)
+    declared = kernel(workload.kernel)
+    types = next(types for types in declared.types if set(types.variables.values()) == {"float32"})
+    bound = ours.bind(declared, workload.axes, types)
     product = [replace(c, modes=("graph",)) for c in workload.contenders if c.ours]
-    steps = [_contender(step, bound, workload.weights) for step in table.steps]
+    made = [_contender(step, bound, workload.weights) for step in steps]
     name = f"ladder {workload.name}"
-    return replace(workload, section="ladder", name=name, contenders=[*steps, *product], mode="graph")
+    return replace(workload, section="ladder", name=name, contenders=[*made, *product], mode="graph")
 
 
 def _contender(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Contender:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lenet_trt.bench.gains import Measured, display_name, workloads
-from lenet_trt.bench.goals import GOALS, GPU_OF_GOALS, HOST_US, QUOTED, RUNTIME_US, Goal, Where
+from lenet_trt.bench.goals import GPU_OF_GOALS, HOST_US, RUNTIME_US, Goal, Where, goals, quotations
 from lenet_trt.bench.prose import METHOD, TEXTS
 from lenet_trt.bench.record import Record, Row, load
 from lenet_trt.bench.suites import SUITES, notes, suite
@@ -134,7 +134,8 @@ def _goals(records: Records) -> Iterator[str]:
     if "kernels" not in records:
         return
     measured = {workload.name: workload for workload in workloads(records["kernels"])}
-    rows = [(goal, measured[goal.workload]) for goal in GOALS if goal.workload in measured]
+    wanted = goals()
+    rows = [(wanted[name], workload) for name, workload in measured.items() if name in wanted]
     if not rows:
         return
     yield "## In short"
@@ -200,7 +201,7 @@ def _within(us: float, goal_us: float) -> str:
 
 def _write_ups(records: Records) -> Iterator[str]:
     """The write-ups' figures beside those of today."""
-    rows = [(entry, _row(records, entry.same), _row(records, entry.ours)) for entry in QUOTED]
+    rows = [(entry, _row(records, entry.same), _row(records, entry.ours)) for entry in quotations()]
     if not any(same or ours for _, same, ours in rows):
         return
     yield "## Beside the write-ups"

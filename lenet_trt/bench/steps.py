@@ -4,47 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Launch, Variant
-from lenet_trt.kernel.dims import DimLike, as_dim
+from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.steps import Step, StepLaunch
 
 if TYPE_CHECKING:
     import torch
 
     from lenet_trt.bench.workload import Call, Inputs
-
-
-@dataclass(frozen=True)
-class StepLaunch:
-    """One launch: ``arguments`` are tensors by name and 32-bit sizes, in the order of the kernel's parameters."""
-
-    source: str
-    entry: str
-    grid: tuple[DimLike, DimLike, DimLike]
-    block: int
-    arguments: tuple[str | DimLike, ...]
-    shared_bytes: DimLike = 0
-
-
-@dataclass(frozen=True)
-class Step:
-    """One version of a kernel. ``buffers`` are the tensors between its launches, by name; the last one is ``y``.
-
-    ``constants`` are weights that are copied into symbols of the same name before the first launch; ``sync``
-    waits after each launch, as the first version of the write-ups did.
-    """
-
-    name: str
-    launches: tuple[StepLaunch, ...]
-    buffers: Mapping[str, tuple[DimLike, ...]] = field(default_factory=dict)
-    constants: Mapping[str, str] = field(default_factory=dict)
-    sync: bool = False
 
 
 def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
@@ -91,10 +63,8 @@ def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Call
 
 def _function(each: StepLaunch, bound: Bound) -> object:
     """The compiled function, by way of a variant that only the benchmark knows."""
-    launch = Launch(each.grid, (each.block, 1, 1), (), each.shared_bytes)
-    variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
     context = current_context()
-    module = compile_for_launch(bound.specialized, variant, context.sm)
+    module = compile_for_launch(bound.specialized, each.variant, context.sm)
     sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
     return load_function(context, module, as_dim(each.shared_bytes).evaluate(sizes))
 

@@ -55,7 +55,7 @@ class Workload:
     contenders: Sequence[Contender]
     mode: Mode
     launch_counts: bool
-    kernel: str | None = None
+    kernel: str
     weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
     checked: Inputs | None = None
     labels: torch.Tensor | None = None

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -82,6 +82,20 @@ def _parents() -> Iterator[Path]:
             yield parent
 
 
+def part(name: str, what: str) -> ModuleType | None:
+    """The module ``what`` in the folder of that kernel, as "steps" or "workloads", or None where it has none.
+
+    Raises:
+        LenetTrtError: there is no such kernel, or the module cannot be imported.
+    """
+    kernel(name)  # the folder's own module comes first
+    folder = _folders()[name]
+    for path in (folder / f"{what}.py", folder / what / "__init__.py"):
+        if path.is_file():
+            return _imported(path, lambda: importlib.import_module(f"{_module_name(folder)}.{what}"))
+    return None
+
+
 @cache
 def load(folder: Path) -> Kernel:
     """Load the kernel that a folder declares.
@@ -89,22 +103,28 @@ def load(folder: Path) -> Kernel:
     Raises:
         LenetTrtError: it declares none, one of another name, or cannot be imported.
     """
-    own = folder.parent == plugins_dir()
-    try:
-        if own:
-            module = importlib.import_module(f"{_PACKAGE}.{folder.name}")
-        else:
-            module = _import_package(f"lenet_trt_plugin_{folder.name}", folder)
-    except LenetTrtError:
-        raise
-    except Exception as error:
-        raise LenetTrtError(f"cannot load {folder / '__init__.py'}: {type(error).__name__}: {error}") from error
+    name, path = _module_name(folder), folder / "__init__.py"
+    own = name.startswith(_PACKAGE)
+    module = _imported(path, lambda: importlib.import_module(name) if own else _import_package(name, folder))
     declared = getattr(module, "KERNEL", None)
     if not isinstance(declared, Kernel):
-        raise LenetTrtError(f"{folder / '__init__.py'} declares no KERNEL = Kernel(...)")
+        raise LenetTrtError(f"{path} declares no KERNEL = Kernel(...)")
     if declared.name != folder.name:
         raise LenetTrtError(f"{folder} declares a kernel called {declared.name}; give both the same name")
     return declared
+
+
+def _module_name(folder: Path) -> str:
+    return f"{_PACKAGE}.{folder.name}" if folder.parent == plugins_dir() else f"lenet_trt_plugin_{folder.name}"
+
+
+def _imported(path: Path, load: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return load()
+    except LenetTrtError:
+        raise
+    except Exception as error:
+        raise LenetTrtError(f"cannot load {path}: {type(error).__name__}: {error}") from error
 
 
 def _import_package(name: str, folder: Path) -> ModuleType:

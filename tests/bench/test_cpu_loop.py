@@ -6,46 +6,54 @@ import re
 import shutil
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lenet_trt.bench import cpu_loop
-from lenet_trt.bench.cpu_loop import AXES, BACKEND, KERNEL, SOURCE, compiled, find_compiler, row
+from lenet_trt.bench.cpu_loop import compiled, find_compiler, row
 from lenet_trt.cuda.timing import Plan
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.kernel.registry import kernel
+from lenet_trt.kernel.registry import kernel, kernels
+from lenet_trt.kernel.steps import CpuStep, cpu_step_of
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no C compiler here"
 )
 CASE: dict[str, int | str] = {"workload": "a ladder"}
+STEPS = {name: step for name in kernels() if (step := cpu_step_of(name))}
+KERNEL = kernel("conv5x5_bias")
+
+
+def step_of(images: int, *fewer: int) -> CpuStep:
+    """The step of the convolution, for less work than it is for."""
+    step = STEPS[KERNEL.name]
+    return replace(step, axes={**step.axes, "n": images}, fewer=fewer)
 
 
 @needs_compiler
+@pytest.mark.parametrize("name", sorted(STEPS))
 @pytest.mark.parametrize("level", ["-O0", "-O2", "-O3"])
 @pytest.mark.parametrize("images", [1, 7])
-def test_it_is_the_convolution(level: str, images: int) -> None:
-    declared = kernel(KERNEL)
-    bound = declared.bind_axes({"n": images, **AXES}, declared.types_named("fp32"))
+def test_it_computes_what_the_kernel_does(name: str, level: str, images: int) -> None:
+    declared, step = kernel(name), STEPS[name]
+    bound = declared.bind_axes({**step.axes, next(iter(step.axes)): images}, declared.types_named("fp32"))
     random = np.random.default_rng(images)
-    x, w, bias = (random.standard_normal(shape, dtype=np.float32) for shape in bound.input_shapes)
+    inputs = [random.standard_normal(shape, dtype=np.float32) for shape in bound.input_shapes]
     room = np.full((images + 1, *bound.output_shapes[0][1:]), np.nan, np.float32)
-    y = room[:images]
-    with compiled(level) as loop:
-        loop(x, w, bias, y)
-    wanted = declared.reference(*(array.astype(np.float64) for array in (x, w, bias)), activation="none")
-    assert relative_error(y, np.asarray(wanted)) < 5e-7
+    output = room[:images]
+    with compiled(declared, step, level) as loop:
+        loop(inputs, output)
+    wanted = declared.reference(*(array.astype(np.float64) for array in inputs), **bound.attributes)
+    assert relative_error(output, np.asarray(wanted)) < 5e-7
     assert np.isnan(room[images:]).all(), "it writes beyond its end"
 
 
 @needs_compiler
-def test_the_row_of_the_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_loop, "IMAGES", 400)
-    monkeypatch.setattr(cpu_loop, "FEWER_IMAGES", (40,))
-    found = row(CASE, Plan(rounds=4))
-    assert (found.backend, found.why) == (BACKEND, None)
+def test_the_row_of_the_ladder() -> None:
+    found = row(KERNEL, step_of(400, 40), CASE, Plan(rounds=4))
+    assert (found.backend, found.why) == ("0: loops on one CPU thread", None)
     assert found.stats is not None
     assert found.stats.count == 4
     assert 0 < found.extra["error"] < 1e-6
@@ -60,11 +68,14 @@ def test_the_row_of_the_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_compiler_the_row_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    found = row(CASE, Plan())
+    found = row(KERNEL, step_of(20), CASE, Plan())
     assert found.stats is None
     assert found.why == "there is no C compiler (cc, gcc, clang): install one, or name it in $CC"
     monkeypatch.setenv("CC", "no-such-cc -m32")
-    assert row(CASE, Plan()).why == "there is no C compiler (no-such-cc): install one, or name it in $CC"
+    assert (
+        row(KERNEL, step_of(20), CASE, Plan()).why
+        == "there is no C compiler (no-such-cc): install one, or name it in $CC"
+    )
 
 
 def compiler_that(folder: Path, does: str) -> Path:
@@ -78,26 +89,27 @@ def compiler_that(folder: Path, does: str) -> Path:
 def test_what_a_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", str(compiler_that(tmp_path, 'echo "error: no such target" >&2; exit 1')))
     assert find_compiler().version == "odd 1.0"
-    assert row(CASE, Plan()).why == f"odd-cc refuses {SOURCE}: error: no such target"
+    assert row(KERNEL, step_of(20), CASE, Plan()).why == "odd-cc refuses 00_cpu_loop.c: error: no such target"
 
 
 @needs_compiler
 def test_a_loop_that_computes_something_else_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A real compiler that is given another source: every output but the last one is right."""
     real = find_compiler().command[0]
-    source = (kernel(KERNEL).source_dir / SOURCE).read_text().replace("image < n", "image < n - 1")
+    source = (KERNEL.source_dir / "steps" / step_of(1).source).read_text().replace("image < n", "image < n - 1")
     (tmp_path / "other.c").write_text(source)
     does = f'exec {sys.executable} -c "import sys, subprocess; a = sys.argv[1:]; ' + (
         f"a = ['{tmp_path / 'other.c'}' if x.endswith('.c') else x for x in a]; "
         f'sys.exit(subprocess.call([\'{real}\', *a]))" "$@"'
     )
     monkeypatch.setenv("CC", str(compiler_that(tmp_path, does)))
-    monkeypatch.setattr(cpu_loop, "IMAGES", 20)
-    assert "the compiled loop computes something else" in str(row(CASE, Plan()).why)
+    assert "the compiled loop computes something else" in str(row(KERNEL, step_of(20), CASE, Plan()).why)
 
 
 def test_the_source_is_carried_with_the_package() -> None:
     root = Path(__file__).parents[2]
     (line,) = re.findall(r'^"lenet_trt.plugins" = \[(.*)\]', (root / "pyproject.toml").read_text(), re.MULTILINE)
     patterns = re.findall(r'"(.*?)"', line)
-    assert root / "plugins" / KERNEL / SOURCE in {path for each in patterns for path in (root / "plugins").glob(each)}
+    assert KERNEL.source_dir / "steps" / step_of(1).source in {
+        path for each in patterns for path in (root / "plugins").glob(each)
+    }

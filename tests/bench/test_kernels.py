@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from lenet_trt.bench import ours, workloads  # noqa: E402
-from lenet_trt.bench.step_tables import LADDERS  # noqa: E402
+from lenet_trt.bench import ours  # noqa: E402
+from lenet_trt.bench.layers import PRECISIONS, types_for  # noqa: E402
 from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, relative_error  # noqa: E402
+from lenet_trt.bench.workloads import BATCHES, Extent, layers_of, without_workloads  # noqa: E402
 from lenet_trt.floors.floor import Work  # noqa: E402
-from lenet_trt.kernel.registry import kernel  # noqa: E402
+from lenet_trt.kernel.registry import kernel, kernels, part  # noqa: E402
+from lenet_trt.kernel.steps import steps_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_work_of_a_call_is_what_its_declaration_says() -> None:
     matvec = kernel("batched_matvec")
-    work = ours.work_of(ours.bind(matvec, workloads.MATMUL, ours.types_of(matvec, T="float32")))
+    axes = {"outer": 600, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}
+    work = ours.work_of(ours.bind(matvec, axes, ours.types_of(matvec, T="float32")))
     products = 600 * 200 * 8 * 64
     assert work == Work(4 * (products + 600 * 8 * 64), 4 * 600 * 200 * 8, 2 * products)
 
@@ -59,26 +63,39 @@ def test_a_result_is_poisoned_before_it_is_judged() -> None:
     assert _quality(first_row_alone, wanted, None) == {"error": None}
 
 
-def test_every_step_is_declared_with_arguments_that_exist() -> None:
+@pytest.mark.parametrize("name", sorted(kernels()))
+def test_every_step_is_declared_with_arguments_that_exist(name: str) -> None:
+    declared = kernel(name)
+    folder = declared.source_dir / "steps"
+    tensors = {tensor.name for tensor in (*declared.inputs, *declared.outputs)}
     sources = set()
-    for ladder in LADDERS:
-        declared = kernel(ladder.kernel)
-        tensors = {tensor.name for tensor in (*declared.inputs, *declared.outputs)}
-        for step in ladder.steps:
-            assert set(step.constants.values()) <= tensors
-            for launch in step.launches:
-                source = (declared.source_dir / launch.source).resolve()
-                assert f"{launch.entry}(" in source.read_text()
-                assert {a for a in launch.arguments if isinstance(a, str)} <= tensors | set(step.buffers)
-                sources.add(source)
-    assert sources == set((ROOT / "plugins").glob("*/steps/*.cu")), "a step is in no ladder"
+    for step in steps_of(name):
+        assert set(step.constants.values()) <= tensors
+        for launch in step.launches:
+            source = folder / launch.source
+            assert f"{launch.entry}(" in source.read_text()
+            assert {a for a in launch.arguments if isinstance(a, str)} <= tensors | set(step.buffers)
+            sources.add(source)
+    assert sources == set(folder.glob("*.cu")), "steps/__init__.py does not list every step"
 
 
-def test_layers_take_what_their_kernels_declare() -> None:
-    for layer in workloads.LAYERS:
-        declared = kernel(layer.kernel)
-        for precision in workloads.PRECISIONS:
-            types = ours.types_of(declared, T=str(workloads.DTYPES[precision]).removeprefix("torch."))
-            bound = ours.bind(declared, {"n": 3, **layer.axes}, types, layer.attributes)
+@pytest.mark.parametrize("name", sorted(set(kernels()) - set(without_workloads())))
+def test_layers_take_what_their_kernels_declare(name: str) -> None:
+    declared = kernel(name)
+    for layer in getattr(part(name, "workloads"), "LAYERS", ()):
+        assert layer.kernel == name
+        for precision in PRECISIONS:
+            bound = ours.bind(declared, {"n": 3, **layer.axes}, types_for(declared, precision), layer.attributes)
             inputs = [torch.rand(shape) for shape in bound.input_shapes]
             assert tuple(layer.function(*inputs).shape) == tuple(bound.output_shapes[0]), layer.name
+
+
+def test_a_kernel_that_nothing_is_timed_of_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "matmul_act_rowsum"
+    shutil.copytree(ROOT / "tests" / "kernels" / name, tmp_path / name)
+    monkeypatch.setenv("LENET_TRT_PLUGINS", str(tmp_path))
+    assert name in without_workloads()
+    (tmp_path / name / "workloads.py").write_text("def layers(extent):\n    yield extent.batches\n")
+    assert name not in without_workloads()
+    *_, last = layers_of(Extent(layer_batches=()))
+    assert last == BATCHES

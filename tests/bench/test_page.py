@@ -13,7 +13,7 @@ import pytest
 from bench_data import record, stats
 from lenet_trt.bench import page
 from lenet_trt.bench.gains import gains, workloads
-from lenet_trt.bench.goals import GOALS, QUOTED
+from lenet_trt.bench.goals import goals, quotations
 from lenet_trt.bench.record import Record, Row, as_json
 from lenet_trt.bench.tables import duration
 from lenet_trt.errors import LenetTrtError
@@ -209,15 +209,15 @@ def test_what_makes_no_page_is_refused(folder: Path, capsys: pytest.CaptureFixtu
 
 def test_goals_and_quotations_name_rows_that_suites_measure() -> None:
     """Looked up in the sources: a renamed workload or backend must not silently leave the page."""
-    sources = "".join(
-        path.read_text() for path in (ROOT / "lenet_trt" / "bench").rglob("*.py") if "goals" not in path.name
-    )
-    for quoted in QUOTED:
+    folders = (ROOT / "lenet_trt" / "bench", ROOT / "plugins")
+    paths = [path for folder in folders for path in folder.rglob("*.py") if "goals" not in path.name]
+    sources = "".join(path.read_text() for path in paths)
+    for quoted in quotations():
         for where in (quoted.same, quoted.ours):
             assert f'"{where.backend}"' in sources, where.backend
-    assert len({goal.workload for goal in GOALS}) == len(GOALS)
-    for goal in GOALS:
-        assert re.fullmatch(r"lenet5 fp(16|32) n=\d+|(matmul|conv5x5_bias(_relu_pool2)?) fp(16|32)", goal.workload)
+    assert goals()
+    for workload in goals():
+        assert re.fullmatch(r"\w+ fp(16|32)( n=\d+)?", workload)
 
 
 def _sweep_extra(alone_us: float) -> dict[str, Any]:

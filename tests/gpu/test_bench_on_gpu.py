@@ -9,14 +9,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from lenet_trt.bench import ladder, peers, workloads  # noqa: E402
+from lenet_trt.bench import ladder, peers  # noqa: E402
 from lenet_trt.bench.gains import PRODUCT  # noqa: E402
 from lenet_trt.bench.gains import workloads as measured  # noqa: E402
 from lenet_trt.bench.record import Record, as_json, parse  # noqa: E402
 from lenet_trt.bench.suite import Options, recording  # noqa: E402
 from lenet_trt.bench.workload import Workload, run  # noqa: E402
+from lenet_trt.bench.workloads import Extent  # noqa: E402
 from lenet_trt.cuda.timing import Plan  # noqa: E402
 from lenet_trt.floors.floor import Ceilings  # noqa: E402
+from lenet_trt.kernel.registry import part  # noqa: E402
 
 # Figures of no GPU: floors are only carried along here.
 CEILINGS = Ceilings("G", "datasheet", 4e12, 4e12, 4e12, {"fp32": 5e13, "fp16": 7e14}, 2.5)
@@ -40,7 +42,9 @@ def _without_compiler(made: Iterator[Workload]) -> Iterator[Workload]:
 
 
 def test_every_contender_of_lenet5_is_right_and_ours_is_the_fastest() -> None:
-    record = _measured(_without_compiler(workloads.lenet5((1, 10_000), autotune=False)))
+    lenet5 = part("lenet5", "workloads")
+    assert lenet5 is not None
+    record = _measured(_without_compiler(lenet5.workloads(Extent((1, 10_000), quick=True))))
     assert len(record.details["workloads"]) == 4
     for workload in measured(record):
         for row in workload.rows:

@@ -1,7 +1,7 @@
 """The CUDA program that write-up 1 begins with: an image at a time, a launch a layer, a device sync after each launch.
 
 Once through this toolkit's own way to the driver, once through PyCUDA, as the write-up has it. The kernels are those of
-plugins/lenet5/steps/01_one_thread_an_output.cu.
+the first step of ``lenet5``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
 from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.declaration import Launch, Variant
 from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.registry import kernel
+from lenet_trt.kernel.steps import steps_of
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 
 # Launches the kernel for the image and the logits at these addresses.
 LaunchOne: TypeAlias = Callable[[int, int], None]
 
+NETWORK = "lenet5"
 _SLOT = 8
 # A launch is too short for the events' clock: a graph of so many is timed.
 _LAUNCHES_TIMED = 200
@@ -151,19 +153,13 @@ class Naive(OnGpu):
 
 def program() -> tuple[list[LayerLaunch], dict[str, tuple[int, ...]]]:
     """The launches for one image, compiled for the GPU here, and the buffers between them by name and shape."""
-    from lenet_trt.bench.step_tables import LENET5
-    from lenet_trt.kernel.registry import kernel
-
-    declared = kernel(LENET5.kernel)
+    declared, step = kernel(NETWORK), steps_of(NETWORK)[0]
     bound = declared.bind_axes({"n": 1}, declared.types_named("fp32"))
-    step = LENET5.steps[0]
     context = current_context()
     sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}
     layers = []
     for each in step.launches:
-        launch = Launch(each.grid, (each.block, 1, 1), ())
-        variant = Variant(each.source.replace("/", "-"), launch, "", source=each.source, entry=each.entry)
-        module = compile_for_launch(bound.specialized, variant, context.sm)
+        module = compile_for_launch(bound.specialized, each.variant, context.sm)
         blocks = math.prod(as_dim(size).evaluate(sizes) for size in each.grid)
         arguments = tuple(a if isinstance(a, str) else as_dim(a).evaluate(sizes) for a in each.arguments)
         layers.append(LayerLaunch(module, blocks, each.block, arguments))

@@ -1,0 +1,105 @@
+"""Workloads of one layer: a kernel beside the torch function that computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import torch
+
+from lenet_trt.bench import ours, peers
+from lenet_trt.bench.workload import Contender, Inputs, Mode, Workload
+from lenet_trt.bench.workloads import Extent
+from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types
+from lenet_trt.kernel.registry import kernel as kernel_named
+
+Precision: TypeAlias = Literal["fp32", "fp16"]
+
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16}
+LAUNCHES: tuple[Mode, ...] = ("launch", "graph")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: the kernel that computes it, its sizes but for ``n``, its attributes, and the same in torch."""
+
+    name: str
+    kernel: str
+    axes: Mapping[str, int]
+    function: peers.Function
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+def types_for(kernel: Kernel, precision: Precision) -> Types:
+    """The kernel's types in which ``T`` has that precision."""
+    return ours.types_of(kernel, T=str(DTYPES[precision]).removeprefix("torch."))
+
+
+def each_alone(layers: Sequence[Layer], extent: Extent) -> Iterator[Workload]:
+    """Layers of a network, each alone, in every precision and batch size."""
+    for layer in layers:
+        for precision in PRECISIONS:
+            tail = peers.network_peers(layer.function, autotune=False, quick=extent.quick)
+            for n in extent.layer_batches:
+                name = f"{layer.name} {precision} n={n}"
+                title = f"{layer.name}, {precision}, n = {n}"
+                yield layer_workload("layers", layer, n, precision, name, title, tail, ("graph",))
+
+
+def layer_workload(
+    section: str,
+    layer: Layer,
+    n: int,
+    precision: Precision,
+    name: str,
+    title: str,
+    others: Sequence[Contender],
+    modes: tuple[Mode, ...],
+) -> Workload:
+    """One layer at one batch size, beside ``others``, which take the image and the weights."""
+    kernel = kernel_named(layer.kernel)
+    axes = {"n": n, **layer.axes}
+    dtype = DTYPES[precision]
+    bound = ours.bind(kernel, axes, types_for(kernel, precision), layer.attributes)
+    shapes = {tensor.name: shape for tensor, shape in zip(kernel.inputs, bound.input_shapes, strict=True)}
+    weights = {tensor.name: _weight(shapes[tensor.name]) for tensor in kernel.inputs if tensor.weight}
+    rounded = [tensor.to(dtype) for tensor in weights.values()]
+    exact = [tensor.double() for tensor in weights.values()]
+
+    def draw() -> Inputs:
+        return (torch.randn(shapes["x"], device="cuda").to(dtype),)
+
+    # The peers are functions of the image alone, as the kernel's contenders are: weights are constants.
+    prepared = [_with_weights(contender, rounded) for contender in others]
+    return Workload(
+        section=section,
+        name=name,
+        title=title,
+        axes=axes,
+        precision=precision,
+        work=ours.work_of(bound),
+        draw=draw,
+        reference=lambda inputs: _in_pieces(layer.function, inputs[0], exact),
+        contenders=[*ours.contenders(bound, weights, modes), *prepared],
+        mode=modes[0],
+        launch_counts=modes[0] == "graph",
+        kernel=kernel.name,
+        weights=weights,
+    )
+
+
+def _with_weights(contender: Contender, weights: Sequence[torch.Tensor]) -> Contender:
+    return replace(contender, prepare=lambda inputs: contender.prepare((*inputs, *weights)))
+
+
+def _in_pieces(function: peers.Function, x: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The result in float64, a thousand images at a time."""
+    return torch.cat([function(piece.double(), *weights) for piece in torch.split(x, 1000)])
+
+
+def _weight(shape: Sequence[int]) -> torch.Tensor:
+    """Normally distributed and scaled by the fan-in, as trained weights roughly are."""
+    fan_in = max(int(torch.Size(shape[1:]).numel()), 1)
+    return torch.randn(tuple(shape), device="cuda") / fan_in**0.5

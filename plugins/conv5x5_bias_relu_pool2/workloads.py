@@ -1,0 +1,37 @@
+"""What ``bench`` times of ``conv5x5_bias_relu_pool2``: the convolution of the write-ups, and LeNet-5's two stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
+
+from lenet_trt.bench.layers import Layer, each_alone
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+from ..conv5x5.workload import convolution
+
+NAME = "conv5x5_bias_relu_pool2"
+
+
+def stage(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The same in torch."""
+    return F.max_pool2d(F.relu(F.conv2d(x, weights, bias)), 2)
+
+
+LAYERS = (
+    Layer("conv1 stage", NAME, {"c": 1, "h": 28, "w": 28, "k": 6}, stage),
+    Layer("conv2 stage", NAME, {"c": 6, "h": 12, "w": 12, "k": 16}, stage),
+)
+
+
+def workloads(extent: Extent) -> Iterator[Workload]:
+    """The convolution with bias, ReLU and max-pool."""
+    yield from convolution(NAME, "bias, ReLU, 2x2 max-pool", stage, extent)
+
+
+def layers(extent: Extent) -> Iterator[Workload]:
+    """Each stage alone, beside torch."""
+    yield from each_alone(LAYERS, extent)

@@ -1,0 +1,18 @@
+"""What ``bench`` times of ``maxpool2``: the first pool of LeNet-5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
+
+from lenet_trt.bench.layers import Layer, each_alone
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+LAYERS = (Layer("maxpool 2x2", "maxpool2", {"c": 6, "h": 24, "w": 24}, lambda x: F.max_pool2d(x, 2)),)
+
+
+def layers(extent: Extent) -> Iterator[Workload]:
+    """The pool alone, beside torch."""
+    yield from each_alone(LAYERS, extent)
