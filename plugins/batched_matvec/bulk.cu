@@ -1,19 +1,14 @@
-// batched_matvec for fp16 rows of 64 on sm_90 and newer: the rows come by the bulk copy engine, not by loads of threads.
+// batched_matvec (see kernel.cu) for fp16 rows of 64 on sm_90 and newer: the bulk copy engine fetches the rows, not loads of threads.
 //
-// The function is that of kernel.cu. There, a thread holds what it has asked for in registers: 34 of them in fp16, so six
-// blocks fit on a multiprocessor and at most 96 KB are on the way. Here one thread asks for the 8 KB of its block with a single
-// instruction, as the block's first act; 16 blocks keep 128 KB on the way and no register is taken for them.
+// a [outer, broadcast, inner, rows, 64], x [outer, inner, 64], y [outer, broadcast, inner, rows]; inner * rows divides kGroups.
 //
-// Thread mapping: 8 lanes a row, 16 bytes each. A thread takes rows kGroups apart, not neighbours: where inner * rows divides
-// kGroups (a condition of the variant) all of them meet the same row of x unless a new outer index begins between them, so
-// x is loaded once for four rows. Divisions are multiplications by what the host passes as by_... .
+// Mapping: one thread asks for the 8 KB of its block with a single instruction, as the block's first act; 16 blocks a multiprocessor
+// keep 128 KB on the way, and no register waits for them. 8 lanes take a row, 16 bytes each. A thread takes rows kGroups apart: all
+// of them meet the same row of x unless a new outer index begins between them, so x is loaded once for four rows. Divisions are
+// multiplications by what the host passes as by_... .
 //
-// Bytes moved: a, x and y once; a is marked as the first to leave L2.
-//
-// On an H200 (driver 580, CUDA 13.0), a [600, 200, 8, 1, 64] __half, median of 81 launches over four input sets in turns:
-// 32.5 us (in a CUDA graph 32.3) where kernel.cu took 35.6 (35.2) in the same run, and 33.3 (32.9) held down to 32 registers,
-// eight blocks. Aimed at: 32; the floor is 27.4. Slower: 16 KB a block 32.8 to 33.6, in two copies 33.7, 32 KB in four 34.9; two
-// copies not marked for L2 35.4; a ring of copies for each warp of a persistent grid 35.3 to 41.8. For fp32 see kernel.cu.
+// Bytes: a, x and y once; a is marked as the first to leave L2.
+// What was tried and measured: docs/kernels/batched_matvec.md.
 #include "common.cuh"
 
 using T = TYPE_T;

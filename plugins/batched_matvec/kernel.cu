@@ -1,20 +1,15 @@
-// batched_matvec: y = a @ x where x is a column: a MatMul whose right operand's last dimension is 1.
+// batched_matvec: y = a @ x where x is a column, a MatMul whose right operand's last dimension is 1.
 //
-// a [outer, broadcast, inner, rows, K], x [outer, inner, K], y [outer, broadcast, inner, rows]; every leading shape through
-// which ONNX MatMul broadcasts x over a folds into this one. K is a compile-time axis, fewer than 2^31 rows in all.
+// a [outer, broadcast, inner, rows, K], x [outer, inner, K], y [outer, broadcast, inner, rows]; every leading shape through which
+// ONNX MatMul broadcasts x over a folds into this one. K is compiled in; there are fewer than 2^31 rows in all.
 //
-// Thread mapping: kLanes neighbouring lanes share a row, each takes 16 bytes of it at a time. Such a group takes kRows
-// consecutive rows and issues their loads before it uses the first; then the lanes exchange sums so that each ends up with
-// the total of some rows (5 shuffles for 4 rows of 16 lanes, not 16) and the group writes its rows side by side.
+// Mapping: kLanes neighbouring lanes share a row, each takes 16 bytes of it at a time. Such a group takes kRows consecutive rows
+// and issues their loads before it uses the first; then the lanes exchange sums so that each ends up with the total of some rows
+// (5 shuffles for 4 rows of 16 lanes, not 16) and the group writes its rows side by side.
 //
-// Bytes moved: a, x and y once. Each byte of a is used once, so it is loaded past L1 and is the first to leave L2; x is small
-// and stays in L1. Which row of x belongs to a row of a is counted along while the loads of a are under way.
-//
-// On an H200 (driver 580, CUDA 13.0, median of 40 launches over four input sets, so that L2 does not help): 59 us for
-// a [600, 200, 8, 1, 64] float, x [600, 8, 64], 250.8 MB in all; 54.8 us is the floor at the 4.58 TB/s that the GPU reads at;
-// predicted 60. For fp16 on sm_90 and newer see bulk.cu; its bulk copies in fp32: 60.5 where this took 61.1 in the same run
-// (in a CUDA graph 60.4 and 60.8), no gain beyond the scatter; rings of copies for the warps of a persistent grid took 62.2 and
-// more; registers held down to 32 for eight blocks a multiprocessor, which spills: 83.
+// Bytes: a, x and y once. Each byte of a is used once, so it is loaded past L1 and is the first to leave L2; x is small and stays
+// in L1. Which row of x belongs to a row of a is counted along while the loads of a are under way.
+// What was tried and measured: docs/kernels/batched_matvec.md.
 #include "common.cuh"
 
 using T = TYPE_T;

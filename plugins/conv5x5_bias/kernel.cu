@@ -2,12 +2,9 @@
 //
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4].
 //
-// The portable variant, by plain multiply-adds: any number of channels and filters, any image size, any GPU. The thread mapping is
-// described in conv5x5/by_ffma.cuh. Bytes moved: y once; x once a filter group, from L2 after the first.
-//
-// For 10000 images and 50 filters the multiply-adds alone, 7.2e9, take 215 us of an H200's 132 * 128 lanes at 1.98 GHz.
-// On an H200 (driver 580, CUDA 13.0, median of 20 launches, 10000 images of 28x28, 50 filters, float): 392 us;
-// predicted 300, for which the loads and weights between the multiply-adds take too many issue slots.
+// The portable variant, by plain multiply-adds: any number of channels and filters, any image size, any GPU.
+// Mapping: conv5x5/by_ffma.cuh. Bytes: y once; x once a filter group, from L2 after the first.
+// What was measured: docs/kernels/conv5x5_bias.md.
 #include "conv5x5/by_ffma.cuh"
 
 using T = TYPE_T;

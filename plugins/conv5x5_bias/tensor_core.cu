@@ -1,9 +1,11 @@
-// conv5x5_bias on tensor cores: y = act(conv(x, w) + bias); act is nothing, ReLU or tanh.
+// conv5x5_bias on tensor cores: y = act(conv(x, w) + bias).
 //
-// x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]. Operands in fp16 (bfloat16 where T is that), sums in float. With T =
-// float this is a reduced-precision mode: operands are rounded to fp16, and magnitudes over 65504 become infinite.
+// x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4].
 //
-// The thread mapping is described in conv5x5/by_mma.cuh. Bytes moved: x and y once.
+// Operands are fp16 (bfloat16 where T is that), sums float. With T = float this is a mode of reduced precision: operands are
+// rounded to fp16, and magnitudes over 65504 become infinite.
+// Mapping: conv5x5/by_mma.cuh. Bytes: x and y once.
+// What was measured: docs/kernels/conv5x5_bias.md.
 #include "conv5x5/by_mma.cuh"
 
 using T = TYPE_T;

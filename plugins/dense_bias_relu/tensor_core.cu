@@ -1,16 +1,15 @@
-// dense_bias_relu on tensor cores, for fp16 and bfloat16: y = x w^T + bias, then ReLU if ATTR_RELU.
+// dense_bias_relu on tensor cores, for fp16 and bfloat16: y = x w^T + bias, then ReLU if ATTR_RELU; sums in float.
 //
-// x [n, in], w [out, in], bias [out], y [n, out]; sums in float.
+// x [n, in], w [out, in], bias [out], y [n, out].
 //
-// Thread mapping: a block takes kRowTiles * 16 rows of x and 128 features; warp i takes the 8-feature tiles i, i + kWarps, ... of
-// those, so the rows are fetched once into L1 for all. Lane (g, t) loads kRun neighbouring elements of its rows (g, g + 8) and
-// of its features (g), which are the operand registers of kRun / 4 products as they are: K is taken in an order that suits
-// the loads, so nothing goes through shared memory. Two shapes: `dense_bias_relu_tensor` has 8 warps on 16 rows, with
-// few loads to wait for one after the other; `dense_bias_relu_tensor_rows32` uses each weight twice, for many rows.
+// Mapping: a block takes kRowTiles * 16 rows of x and 128 features; warp i takes the 8-feature tiles i, i + kWarps, ... of those, so
+// the rows are fetched once into L1 for all. Lane (g, t) loads kRun neighbouring elements of its rows (g, g + 8) and of its features
+// (g), which are the operand registers of kRun / 4 products as they are: K is taken in an order that suits the loads, so nothing
+// goes through shared memory. `dense_bias_relu_tensor` has 8 warps on 16 rows, with few loads to wait for one after the other;
+// `dense_bias_relu_tensor_rows32` uses each weight twice, for many rows.
 //
-// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), 256 -> 120 features in fp16, _tensor / _rows32 / cuBLAS:
-// n = 1024: 3.7 / 5.8 / 3.2 us; n = 4096: 4.6 / 6.0 / 4.0; n = 16384: 13.0 / 9.3 / 7.5. 84 -> 10: 2.8 / 3.4 / 2.9; 3.0 / 3.5 / 3.1;
-// 6.0 / 4.1 / 4.6.
+// Bytes: w once per row tile, x once per 128 features, from L1 and L2.
+// What was measured: docs/kernels/dense_bias_relu.md.
 #include "mma.cuh"
 
 using T = TYPE_T;

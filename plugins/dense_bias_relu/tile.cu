@@ -2,13 +2,12 @@
 //
 // x [n, in], w [out, in], bias [out], y [n, out].
 //
-// Thread mapping: a block makes kTileRows x kTileOut of y, a thread kThreadRows x kThreadOut of it in registers: 32
-// multiply-adds for three 16-byte loads from shared memory. x and w go there kDepth columns at a time, transposed so that the
-// rows of a thread lie side by side; the next columns are on their way in registers meanwhile. A second buffer, with one
-// barrier a step instead of two, was slower.
+// Mapping: a block makes kTileRows x kTileOut of y, a thread kThreadRows x kThreadOut of it in registers: 32 multiply-adds for three
+// 16-byte loads from shared memory. x and w go there kDepth columns at a time, transposed so that the rows of a thread lie side by
+// side; the next columns are on their way in registers meanwhile.
 //
-// On an H200 (driver 580, CUDA 13.0, a graph of 20 launches), n = 16384 in float: 41 us for 256 -> 120 features (cuBLAS 29),
-// 21.6 us for 120 -> 84 (cuBLAS 13.2).
+// Bytes: x once per kTileOut features, w once per kTileRows rows.
+// What was measured: docs/kernels/dense_bias_relu.md.
 #include "common.cuh"
 
 using T = TYPE_T;

@@ -1,31 +1,17 @@
-// LeNet-5 in one launch, a thread-block cluster an image: the variants for few images (sm_90+).
+// LeNet-5 in one launch, a thread-block cluster an image, for few images on sm_90 and newer: y = LeNet5(x), layers in lenet5.cuh.
 //
-//   y = fc3(relu(fc2(relu(fc1(flatten(pool(relu(conv2(pool(relu(conv1(T(x))))))))))))   x [n, 1, 28, 28] TX -> y [n, 10] TY
+// x [n, 1, 28, 28] TX, ten weights T as torch stores them -> y [n, 10] TY; arithmetic is float.
 //
-// Weights are plain torch tensors of type T, arithmetic is float. See lenet5.cuh for the shapes.
+// Mapping. Every block first asks for all weights that it will need (registers), then for its patch of the image. Each of kBlocks
+// blocks computes both convolutions for its 16 / kBlocks positions of the second pool, overlap included (convolutions.cuh), and
+// pushes its features to all blocks with st.async, which counts its bytes on the receiver's mbarrier: nobody waits for a block.
+// fc1 is split by outputs, fc2 by inputs; one block adds fc2's partial sums and computes fc3. With several images a cluster,
+// image i ends in block i % kBlocks.
 //
-// Mapping. At n = 1 the time is a chain of latencies, so the chain is kept short and everything that can be loaded early is.
-//   1. Every block starts its loads of all weights it will ever need (registers), then of its patch of the image.
-//   2. Each of kBlocks blocks computes conv1 and conv2 for its own 16 / kBlocks positions of the second pool, recomputing the
-//      overlap of conv1 (convolutions.cuh): two block barriers, no exchange.
-//   3. It pushes its features to all blocks with st.async, which also counts the bytes on the receiver's mbarrier: the
-//      receiver needs no cluster barrier, only its own mbarrier. The one cluster barrier of the kernel (everybody has started,
-//      mbarriers are initialised) is arrived at in the beginning and waited for here.
-//   4. fc1 is split by outputs (each block reads 1 / kBlocks of the weights, a warp a row), and fc2 by inputs: a block
-//      multiplies the outputs of fc1 that it already holds and pushes 84 partial sums to one block.
-//   5. That block adds them up, and computes fc3. With several images a cluster, image i ends in block i % kBlocks.
+// Grid: kBlocks * n exactly; right for every n, fast while all clusters find room at once.
 //
-// lenet5_cluster8 (grid 8 * n) is for n <= 12 on 132 multiprocessors, lenet5_cluster4 (4 * n) for n <= 28, lenet5_cluster2 (2 * n) for
-// n <= 66: as many blocks an image as find room at once. Each is right for every n; the grid must be exact.
-//
-// Bytes: x, the weights once a cluster (fc1, fc2, fc3; 164 KB in fp32) and conv weights once a block (10 KB), mostly from L2.
-//
-// Predicted for n = 1: launch 2.7 us, image 0.4, conv1 0.25, conv2 0.2, two exchanges 0.25, linear layers 0.4: 4.2 us. Measured (H200,
-// driver 580.159, CUDA 13.0, one graph replay a timing, median; an empty kernel takes 2.6 and one that loads the image and stores 2.9):
-//   fp32: n = 1 4.9 us, 8 5.1 (cluster8); 16 5.7, 28 5.7 (cluster4); 32 6.5, 64 6.6 (cluster2). fp16 weights: 5.0, 5.2; 5.7, 5.7; 6.4, 6.6.
-// The miss, by clock reads: 0.3 us until the first load is on its way (a tenth of that when the same launch does it a second time, so
-// presumably cold instructions and parameters), and conv1 takes 0.45: shared memory hands out 128 bytes a cycle, broadcast or not,
-// and its weights are most of what a thread reads.
+// Bytes: x, the linear layers' weights once a cluster (164 KB in fp32), those of the convolutions once a block (10 KB), from L2.
+// What was measured: docs/kernels/lenet5.md.
 
 #include "common.cuh"
 #include "lenet5/convolutions.cuh"

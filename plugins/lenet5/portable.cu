@@ -1,22 +1,17 @@
-// LeNet-5 in one launch, a block an image (or a few): the variants that run on every GPU from sm_75 on, for any n.
+// LeNet-5 in one launch, a block an image or two, on every GPU from sm_75 on: y = LeNet5(x), layers in lenet5.cuh.
 //
-//   y = fc3(relu(fc2(relu(fc1(flatten(pool(relu(conv2(pool(relu(conv1(T(x))))))))))))   x [n, 1, 28, 28] TX -> y [n, 10] TY
+// x [n, 1, 28, 28] TX, ten weights T as torch stores them -> y [n, 10] TY; arithmetic is float.
 //
-// Weights are plain torch tensors of type T, arithmetic is float. See lenet5.cuh for the shapes.
+// Mapping. All activations live in shared memory. conv1: a thread makes one output of the pool in kConv1Each channels. conv2: a
+// thread makes rows of one channel's outputs from kDepth of the six input channels; the thread that pools them adds the partial
+// sums (convolutions.cuh). Linear layers: a warp holds rows of the weights in registers (linear.cuh). fc1's weights take longer to
+// arrive from L2 than the arithmetic takes, so a warp asks for them before conv1, and for those of fc2 and fc3 during conv2.
 //
-// Mapping. All activations live in shared memory. conv1: a thread an output of the pool and kConv1Each channels. conv2: a thread
-// one or more rows of one channel's outputs from kDepth of the six input channels; partial sums are added by the thread that
-// pools them (convolutions.cuh). Linear layers: a warp holds rows of the weights in registers (linear.cuh). fc1's 120 KB are two
-// thirds of all bytes and come from L2 at a rate that takes longer than the arithmetic, so a warp starts its loads of them before conv1
-// and only then waits for the image; fc2's and fc3's start before conv2's partial sums are added.
+// lenet5_portable (grid n) is for as many images as multiprocessors, lenet5_portable2 (grid ceil_div(n, 2)) for more; both are
+// right for every n.
 //
-// lenet5_portable (grid n) is for as many images as multiprocessors, lenet5_portable2 (grid ceil_div(n, 2)) for more.
-//
-// Bytes: x, and the weights (178 KB in fp32) once a block, from L2: at 64 bytes a cycle that alone is 1.5 us.
-//
-// Predicted for n <= 132: launch 2.7 us, weights 1.5, convolutions from shared memory at 128 bytes a cycle 1.6, linear layers 0.6: 6.4 us.
-// Measured (H200, driver 580.159, CUDA 13.0, one graph replay a timing, median), fp32: n = 1 6.9 us, 64 7.2, 132 7.8 (lenet5_portable);
-// 192 9.8, 256 10.0, 1024 29.7 (lenet5_portable2). fp16 weights: 6.9, 7.2, 7.5; 9.7, 10.0, 30.1.
+// Bytes: x, and the weights once a block from L2, 178 KB in fp32.
+// What was measured: docs/kernels/lenet5.md.
 
 #include "common.cuh"
 #include "lenet5/convolutions.cuh"

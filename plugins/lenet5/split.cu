@@ -1,39 +1,16 @@
-// lenet5_split: all of LeNet-5 in one launch, float32 in and out, to float32 accuracy from tensor cores.
+// LeNet-5 in one launch, float32 in and out at float32 accuracy from tensor cores: y = LeNet5(x), layers in lenet5.cuh.
 //
-//   x [n, 1, 28, 28], ten weights in plain torch layouts -> y [n, 10], all float; the layers are in lenet5.cuh.
+// x [n, 1, 28, 28], ten weights as torch stores them -> y [n, 10], all float.
 //
-// Convolutions and fc1: a number is the sum of two fp16 numbers, a = high + low, exact to 2^-22 or better, and
-// a b = high high + high low + low high + (2^-22), three products with fp32 sums. fc2 and fc3: the same in tf32. The blocks' and
-// warps' shares are those of lenet5_tensor_core, with both parts of windows, map and features in shared memory.
+// Convolutions and fc1: a number is the sum of two fp16 numbers, so a b = high high + high low + low high + (2^-22), three products
+// with float sums; fc2 and fc3 do the same in tf32. Powers of two bring numbers into fp16's range: pixels by the image's largest,
+// the map by a bound on it, features by the image's largest, weights by the largest of their row. split_numbers.cuh says why
+// that is accurate and for which images; image_exact does all others again in plain float, in the same launch.
 //
-// Any float32 input and any float32 weights. fp16 has a short range, so numbers are scaled by powers of two into it:
-//   pixels     by the largest of the image;
-//   map        by a bound on it, the largest of |pixel| * sum |weights of a channel| + bias over channels (measuring would cost a pass);
-//   features   by the largest of the image;
-//   weights    every row, the weights of one output, by its largest, found while they are converted.
-// split_numbers.cuh says why that is accurate and for which images. All others (NaN, infinity, out of range, results too small for
-// their operands; every image if a row of weights is out of range) are done again by image_exact, plain FMA in the same launch.
+// Mapping: that of tensor_core.cu, with high and low parts of windows, map and features in shared memory.
 //
-// Bytes: 3136 read and 40 written an image; 164 KB of linear weights from L2 a round of kRound images. Products an image: 420 of k = 16,
-// 210 of k = 8, 45 for fc1 and 37 (tf32) for fc2 and fc3: 38 us for 10,000 images at the rates in tensor_core.cu.
-//
-// Predicted for n = 10,000: 66 us. Measured (H200, CUDA 13.0, one graph replay a timing, rotating inputs, median, all checks of the
-// numbers included; an empty kernel takes 2.9): n = 128 17.3 us, 1024 19.3, 10,000 80.5. With a fixed scale for all weights, right
-// only for maxima in [2^-10, 2^7), the same run gave 15.7, 17.8 and 77.2. Conversions now wait for a whole row of weights, in the
-// start of a block and in its first round's fc1 (in every round's: 82.8). 1024 images that all go to image_exact: 210 us.
-// Relative error against float64: 1.1e-6, with weights that are all positive 4e-6 at worst (an mma cuts its sums off, so errors of
-// one sign add up). With the fixed scale tensor units were busy 54% of the time; the linear layers, once every 32 images, take a fifth.
-// Then, predicted: where a lane stores its pixels, computed anew for every image instead of kept and spilled, 0.5 us less for n = 10,000.
-// Measured (H200, driver 580.159, nvcc 13.0's code, old and new in turn, three times): 80.8 -> 80.1, n = 1024 19.4 -> 19.3, 4096 37.0 ->
-// 36.8, 16,384 124.2 -> 123.2. NVRTC's code, which `lenet-trt bench kernels` times, has other spills: conv1's loop no longer loads
-// any, but that was not timed against the old. Tried and not kept: fc1's and fc2's weights asked for together (81.4; n = 1024 19.9).
-// Then NVRTC's code made as good as nvcc's, predicted 80 for n = 10,000. It spilled 60 bytes and loaded 108 because its pointers into
-// shared memory have 64 bits: with 32-bit addresses 32 and 36, with conv1's five groups unrolled 12 and 8, with a warp's number known
-// to be uniform 8 and 4. Measured (H200, driver 580.159, NVRTC 13.0's code, variants in turn, twice): 82.4 -> 79.5 -> 76.9 -> 76.9,
-// n = 1024 19.8 -> 18.9 -> 18.5 -> 18.5, 4096 37.6 -> 36.4 -> 35.8 -> 35.8, 16,384 126.8 -> 120.0 at last; nvcc's code of the old
-// source took 79.8. Not kept: half-empty products of low and high parts shared, as tensor_core.cu does for rows (spills: 80.7); warps
-// that do not wait for fc3 (75.9, but wrong at times and a race by racecheck).
-//
+// Bytes: 3136 read and 40 written an image, 164 KB of linear weights from L2 a round of kRound images.
+// What was tried and measured: docs/kernels/lenet5.md.
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
 #include "lenet5/exact.cuh"

@@ -1,39 +1,16 @@
-// lenet5_tensor_core: all of LeNet-5 in one launch, fp16 operands and fp32 sums, for batches of a hundred images and more.
+// LeNet-5 in one launch, fp16 operands and float sums, for batches of a hundred images and more: y = LeNet5(x), see lenet5.cuh.
 //
-//   x [n, 1, 28, 28] TX (float or half), ten weights T = half in plain torch layouts -> y [n, 10] TY; the layers are in lenet5.cuh.
+// x [n, 1, 28, 28] TX (float or half), ten weights half as torch stores them -> y [n, 10] TY.
 //
-// A block takes an equal share of the images, ceil(n / grid), for any grid. In rounds of kRound images:
-//   1. a warp takes an image: pixels to fp16 windows, conv1, conv2, each as m16n8k16 and m16n8k8 products from shared memory (how:
-//      tensor_core.cuh), bias, ReLU and pooling in registers, 256 features to shared memory. The next image is under way meanwhile.
-//   2. the block does the three linear layers, 16 images a row tile, a warp two column tiles of 8 outputs. fc1's weights go from L2
-//      straight into registers, once a round; fc2's and fc3's wait in shared memory.
-// The start of a block asks for all weights at once and puts the convolutions' into fragment order, so every variant of lenet5 shares
-// one set of plain weights.
+// Mapping. A block takes an equal share of the images, for any grid, in rounds of kRound. A warp takes an image: pixels to fp16
+// windows, both convolutions as mma.sync from shared memory (tensor_core.cuh), bias, ReLU and pool in registers, features to shared
+// memory. Then the block does the linear layers, 16 images a row tile, a warp two column tiles of 8 outputs; fc1's weights go
+// from L2 into registers once a round, those of fc2 and fc3 wait in shared memory.
+// NaN and infinity: conv1's windows multiply pixels by zeros, so an image with a pixel that is not finite in fp16 has its conv1
+// done by conv1_pool_exact. Everything later multiplies by real weights or finite padding alone.
 //
-// NaN and infinity: conv1's windows multiply pixels by zeros, so an image with a pixel that is not finite in fp16 (a check that costs
-// 14 instructions an image) has its conv1 done by conv1_pool_exact. Everything later multiplies only by real weights or by finite padding.
-//
-// Bytes: 3136 read an image (float) and 40 written; 88 KB of weights a block. Products an image: 156 of k = 16, 38 of k = 8 and 22
-// for the linear layers. mma.sync runs one m16n8k16 in 6.1 cycles and one m16n8k8 in 4.2 on an H200 multiprocessor's quarter
-// (measured), so they alone take 12.1 us for 10,000 images.
-//
-// Predicted for n = 10,000: launch 2.7 us, start 1.5, convolutions 15, linear layers 2: 21 us. Measured (H200, driver 580.159,
-// CUDA 13.0, one graph replay a timing, rotating inputs, median, TX float; an empty kernel takes 2.8): n = 256 8.6 us, 512 9.3,
-// 1024 10.6, 2048 12.1, 4096 16.8, 10,000 28.4, 100,000 225. The miss: tensor units are busy 49% of the time (about 63% in the
-// convolutions: a warp's products come in bursts between loads and pooling, and the 16 warps that registers allow do not fill
-// every gap), and the linear layers with their three barriers take 4 us instead of 2.
-// Tried and not kept: conv1's pooling under the next group's products (slower from n = 10,000 on), eight warps and two blocks (33 us),
-// 20 warps, conv2's weights in registers for good, cp.async where there is a bulk copy (four times the shared-memory writes).
-// Nor, old and new in turn (nvcc's code): two warps an image, each half of conv2's outputs and the rows of the map for them, where a block
-// has eight images or fewer (n = 1024 11.2 instead of 10.5: fc1's loads no longer hide behind idle warps); the first image before
-// the raw weights (10.7; 10,000 29.4 instead of 28.4).
-// Then, predicted: tap 2 of two rows of conv2's filters in one product of k = 16 instead of two of k = 8, 0.4 us less for n = 10,000;
-// a warp's number known to be uniform, so that nothing is spilled: less, unknown how much. Measured (H200, driver 580.159, NVRTC
-// 13.0's code, variants in turn, twice, TX float; an empty kernel takes 2.9 to 3.4): n = 10,000 28.8 -> 28.1 by the number -> 27.2 by
-// both, 4096 17.3 -> 16.6, 1024 10.9 -> 10.5, 256 9.0 -> 8.7; TX half, n = 10,000, 28.4 -> 27.1. Slower than that: fc1's weights copied
-// to shared memory (29.5; n = 1024 12.7) or read into L1 (28.0) by the start of a block, conv1 in a loop (without the shared product
-// 29.2 instead of 28.1).
-//
+// Bytes: 3136 read (float) and 40 written an image, 88 KB of weights a block.
+// What was tried and measured: docs/kernels/lenet5.md.
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
 #include "lenet5/linear_half.cuh"

@@ -94,25 +94,18 @@ def test_the_readmes_figures_are_those_of_the_record(workload: str, label: str) 
     assert said == pytest.approx([ours.stats.median_us, peer.stats.median_us], rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("section", "steps"),
-    [
-        ("LeNet-5", [f"lenet5 fp32 n={n}" for n in (1, 32, 1024, 10000)]),
-        ("A convolution layer", ["conv5x5_bias fp32", "conv5x5_bias_relu_pool2 fp32"]),
-        ("The MatMul that TensorRT got wrong", ["matmul fp32"]),
-    ],
-)
-def test_the_steps_figures_are_those_of_the_record(section: str, steps: list[str]) -> None:
-    """docs/kernels.md: a row that begins with a step's number has its times; "waiting" is the eager row."""
-    text = (DOCS / "kernels.md").read_text(encoding="utf-8").split(f"\n## {section}\n")[1].split("\n## ")[0]
+@pytest.mark.parametrize("page", sorted((DOCS / "kernels").glob("*.md")), ids=lambda page: page.stem)
+def test_the_steps_figures_are_those_of_the_record(page: Path, records: dict[str, Record]) -> None:
+    """A row that begins with a step's number has its times, a workload a column; "waiting" is the eager row."""
+    text = page.read_text(encoding="utf-8")
     said = {label: cells for line in text.splitlines() if (label := _step(line)) for cells in [line.split("|")[2:-1]]}
     measured: dict[str, list[float]] = {}
-    for workload in steps:
-        for row in load(RECORDS / "ladder.json").timed:
-            if row.case["workload"] == f"ladder {workload}" and row.backend[0].isdigit() and row.stats is not None:
+    for workload in workloads(records["ladder"]):
+        for row in workload.rows if workload.facts["kernel"] == page.stem else ():
+            if row.backend[0].isdigit() and row.stats is not None:
                 label = row.backend.split(":")[0] + (" waiting" if row.case["mode"] == "eager" else "")
                 measured.setdefault(label, []).append(row.stats.median_us)
-    assert measured.keys() <= said.keys()
+    assert measured.keys() == said.keys()
     for label, medians in measured.items():
         numbers = [float(cell.split(" to ")[0].replace(",", "")) for cell in said[label]]
         assert numbers == pytest.approx(medians, rel=0.02), label
