@@ -136,7 +136,7 @@ def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]
         return {}
     from lenet_trt.floors.floor import Work
     from lenet_trt.floors.work import NodeWork
-    from lenet_trt.trace.accounting.layers import members
+    from lenet_trt.floors.layers import members
 
     names = [node_name(node) for node in model.graph.node]
     places = {name: place for place, name in enumerate(names)}

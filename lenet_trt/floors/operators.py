@@ -62,9 +62,12 @@ _PRODUCT_ARITHMETIC = {
     "bfloat16": "bf16",
     "int8": "int8",
     "uint8": "int8",
+    "float8_e4m3fn": "fp8",
 }
 _OTHER_ARITHMETIC = {"float16": "fp16_fma", "bfloat16": "bf16_fma", "float64": "fp64"}
 
+# Those of products that tensor cores may take.
+TENSOR_ARITHMETIC = frozenset(_PRODUCT_ARITHMETIC.values())
 # The same bytes under another shape.
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
 # Inputs that say how, not what: shapes, axes, bounds; no runtime reads them from the GPU's memory for each inference.
@@ -80,7 +83,7 @@ PARAMETERS: Mapping[str, frozenset[int]] = {
     "Upsample": frozenset({1}),
 }
 # Of their first input they read no more than they give.
-_SELECTING = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Compress"})
+SELECTING = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Compress"})
 _SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
 _MOVING = """Abs And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Compress
 Concat ConstantOfShape DepthToSpace Equal Expand EyeLike Floor Gather GatherElements GatherND GlobalMaxPool Greater
@@ -106,7 +109,7 @@ def reads(call: Call) -> list[int]:
     for index, tensor in enumerate(call.inputs):
         if tensor is None or call.op in _SHAPE_ONLY or index in PARAMETERS.get(call.op, ()):
             amounts.append(0)
-        elif index == 0 and call.op in _SELECTING:
+        elif index == 0 and call.op in SELECTING:
             amounts.append(min(tensor.bytes, call.out.bytes))
         else:
             amounts.append(tensor.bytes)
@@ -131,9 +134,9 @@ def operations(call: Call) -> Operations:
     """How many operations the math asks for."""
     if call.op in _PRODUCTS:
         operand = next(tensor for tensor in call.inputs if tensor is not None)
-        arithmetic = _PRODUCT_ARITHMETIC.get(operand.dtype, _OTHER_ARITHMETIC.get(operand.dtype, "fp32"))
+        arithmetic = arithmetic_of(operand.dtype, product=True)
         return Operations(_PRODUCTS[call.op](call), arithmetic, estimated=call.op in _RECURRENT)
-    arithmetic = _OTHER_ARITHMETIC.get(call.out.dtype, "fp32")
+    arithmetic = arithmetic_of(call.out.dtype, product=False)
     if call.op in _NO_OPERATIONS or is_view(call):
         return Operations(0, arithmetic)
     if call.op in _ELEMENTWISE:
@@ -144,6 +147,12 @@ def operations(call: Call) -> Operations:
         return Operations(_COUNTED[call.op](call), arithmetic)
     each = _ESTIMATED.get(call.op, 1)
     return Operations(each * sum(output.elements for output in call.outputs if output), arithmetic, estimated=True)
+
+
+def arithmetic_of(dtype: str, product: bool) -> Arithmetic:
+    """The arithmetic of an operator on elements of this type; products may use tensor cores."""
+    plain = _OTHER_ARITHMETIC.get(dtype, "fp32")
+    return _PRODUCT_ARITHMETIC.get(dtype, plain) if product else plain
 
 
 def _matmul(call: Call) -> int:

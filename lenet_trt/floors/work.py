@@ -28,7 +28,8 @@ class NodeWork:
     """One node: what it is, what it has to do and in which arithmetic.
 
     ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
-    took their place. ``estimated``: the operations are no exact count.
+    took their place. ``estimated``: the operations are no exact count. ``weights`` is the number of constant elements
+    that it reads. ``holds`` are the model's nodes in it, where it is a layer of an engine.
     """
 
     node: str
@@ -38,6 +39,13 @@ class NodeWork:
     shapes: str
     replaces: tuple[str, ...] = ()
     estimated: bool = False
+    weights: int = 0
+    holds: tuple[str, ...] = ()
+
+    @property
+    def model_nodes(self) -> tuple[str, ...]:
+        """The model's nodes that it is."""
+        return self.holds or (self.node,)
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,7 @@ class Network:
             f"{len(parts)} nodes",
             tuple(names),
             any(part.estimated for part in parts),
+            sum(part.weights for part in parts),
         )
 
     def _root(self, name: str) -> str:
@@ -112,7 +121,7 @@ class Network:
                 "runs: it depends on the values of its inputs, or ONNX does not know the operator"
             )
         if node.domain == DOMAIN:
-            return self._plugin(node, [tensor for tensor in inputs if tensor], [t for t in outputs if t])
+            return self._plugin(node, model, [tensor for tensor in inputs if tensor], [t for t in outputs if t])
         attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
         call = Call(node.op_type, inputs, outputs, attributes)
         text = shapes_text(call)
@@ -126,9 +135,11 @@ class Network:
         written = {out: tensor.bytes for out, tensor in zip(node.output, outputs, strict=True) if tensor}
         done = operations(call)
         work = Work(sum(read.values()), sum(written.values()), done.flops)
-        return _Cost(NodeWork(name, node.op_type, work, done.arithmetic, text, estimated=done.estimated), read, written)
+        weights = _weights(node, model, read)
+        summary = NodeWork(name, node.op_type, work, done.arithmetic, text, (), done.estimated, weights)
+        return _Cost(summary, read, written)
 
-    def _plugin(self, node: NodeProto, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Cost:
+    def _plugin(self, node: NodeProto, model: Known, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Cost:
         bound = bound_plugin(node, inputs)
         read = {self._root(name): tensor.bytes for name, tensor in zip(node.input, inputs, strict=True)}
         written = {name: tensor.bytes for name, tensor in zip(node.output, outputs, strict=True)}
@@ -139,8 +150,13 @@ class Network:
         )
         work = Work(sum(read.values()), sum(written.values()), bound.flops)
         replaced = self._replaced.get(node_name(node), ())
-        summary = NodeWork(node_name(node), node.op_type, work, arithmetic, shapes_text(call), replaced)
+        weights = _weights(node, model, read)
+        summary = NodeWork(node_name(node), node.op_type, work, arithmetic, shapes_text(call), replaced, False, weights)
         return _Cost(summary, read, written)
+
+
+def _weights(node: NodeProto, model: Known, read: Mapping[str, int]) -> int:
+    return sum(model.tensors[name].elements for name in set(node.input) if name in model.constants and name in read)
 
 
 def network_of(model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None) -> Network:

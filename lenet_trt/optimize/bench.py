@@ -29,6 +29,7 @@ from lenet_trt.run.predictions import Score
 from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.network import Network
+from lenet_trt.trace.engine import traced_work
 from lenet_trt.trace.findings import findings
 from lenet_trt.trace.ledger import ledger
 from lenet_trt.trace.timeline import Timeline, save
@@ -224,6 +225,7 @@ def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -
 
 def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:
     """The ledger and the findings of a trace, as the loop wants them."""
+    nodes = None if nodes is None else traced_work(trace, nodes)
     books = ledger(trace, nodes, ceilings)
     rows = [
         ObservedRow(

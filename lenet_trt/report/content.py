@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import bound_by
 from lenet_trt.trace import tables as table_parts
-from lenet_trt.trace.accounting.layers import together
+from lenet_trt.floors.layers import together
 from lenet_trt.trace.ledger import TERMS, Ledger, Row
 from lenet_trt.trace.tables import Tables
 from lenet_trt.trace.timeline import Timeline
@@ -115,8 +115,7 @@ class Content:
         return [point for row in self.run.ledger.rows for point in [self._point(row)] if point]
 
     def _point(self, row: Row) -> RooflinePoint | None:
-        wanted = set(row.nodes) if row.node is not None else {entry.node for entry in self.nodes}
-        held = [entry for entry in self.nodes if entry.node in wanted]
+        held = [entry for entry in self.nodes if row.node is None or not set(row.nodes).isdisjoint(entry.model_nodes)]
         if self.ceilings is None or row.roof_us is None or not held or not row.terms.kernel_us:
             return None
         work = together(held)
@@ -147,7 +146,9 @@ class Content:
             return []
         old = {row.node: row.terms.total_us for row in self.before.ledger.rows}
         new = {row.node: row.terms.total_us for row in self.run.ledger.rows}
-        replaced: dict[str | None, tuple[str, ...]] = {entry.node: entry.replaces for entry in self.nodes}
+        replaced: dict[str | None, tuple[str, ...]] = {
+            node: entry.replaces for entry in self.nodes for node in entry.model_nodes
+        }
         changes = []
         for row in self.run.ledger.rows:
             # A fused node stands for those that it replaced, and a layer for its nodes.

@@ -68,7 +68,15 @@ def content_of(
 
 
 def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
-    """What the model's nodes have to do; or none of them and why."""
+    """What the engine's layers or the model's nodes have to do; or none of them and why."""
+    from lenet_trt.trace.engine import traced_work
+
+    nodes, problem = _model_nodes(timeline, model)
+    work = traced_work(timeline, nodes)
+    return work, "" if work else problem
+
+
+def _model_nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
     from lenet_trt.floors.work import work_of
     from lenet_trt.onnx_model.read import load_model
 

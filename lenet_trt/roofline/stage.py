@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -123,9 +123,12 @@ def _traced(
     network: Network, ceilings: Ceilings, timeline: Timeline
 ) -> tuple[list[NodeWork], dict[str, float], float, list[str]]:
     """The nodes as they ran (several as one, where they did) in graph order, and the mean time in kernels of each."""
+    from lenet_trt.trace.engine import traced_work
     from lenet_trt.trace.ledger import ledger
 
-    account = ledger(timeline, network.nodes, ceilings)
+    work = traced_work(timeline, network.nodes)
+    account = ledger(timeline, work, ceilings)
+    layers = {entry.node: entry for entry in work if entry.holds}
     order = {entry.node: position for position, entry in enumerate(network.nodes)}
     merged: dict[str, NodeWork] = {}
     taken: dict[str, float] = {}
@@ -133,8 +136,7 @@ def _traced(
         inside = sorted((name for name in row.nodes if name in order), key=order.__getitem__)
         if row.node is None or not inside or any(name in merged for name in inside):
             continue
-        one = next(entry for entry in network.nodes if entry.node == inside[0])
-        entry = one if len(inside) == 1 else network.fused(inside, row.node, " + ".join(row.op.split(" + ")[:3]))
+        entry = layers.get(row.node) or _as_one(network, inside, row.node, row.op)
         merged.update(dict.fromkeys(inside, entry))
         taken[entry.node] = row.terms.kernel_us
     nodes = list(dict.fromkeys(merged.get(entry.node, entry) for entry in network.nodes))
@@ -143,3 +145,9 @@ def _traced(
     if missing:
         notes.append(f"not in the trace: {', '.join(missing)}")
     return nodes, taken, account.end_to_end_us, notes
+
+
+def _as_one(network: Network, inside: Sequence[str], name: str, op: str) -> NodeWork:
+    if len(inside) == 1:
+        return next(entry for entry in network.nodes if entry.node == inside[0])
+    return network.fused(inside, name, " + ".join(op.split(" + ")[:3]))

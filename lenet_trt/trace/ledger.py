@@ -12,15 +12,15 @@ start, a preempted host), and each term is the mean over those that remain. With
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.trace.accounting.inferences import inferences, middle_half, note_what_is_outside
-from lenet_trt.trace.accounting.layers import floor_of, members
-from lenet_trt.trace.accounting.names import REFORMAT_OPS
+from lenet_trt.floors.layers import floor_of, members
+from lenet_trt.trace.accounting.names import REFORMAT_OPS, takes_narrow_types
 from lenet_trt.trace.accounting.slices import Slice, Slicer, on_grid
 from lenet_trt.trace.timeline import Timeline
 
@@ -38,6 +38,9 @@ TERMS = {
     "host_enqueue_us": "host enqueue",
     "residual_us": "residual",
 }
+# Arithmetic of products whose operands have 4 bytes.
+_FLOATS = ("split", "tf32", "fp32")
+_HOW_TO_GIVE_LAYERS = " (trtexec --exportLayerInfo, with --profilingVerbosity=detailed): give it beside the trace"
 _TERM_OF_USE = {"copy": "copies_us", "gap": "launch_gaps_us", "host": "host_enqueue_us", "residual": "residual_us"}
 
 
@@ -188,11 +191,15 @@ def _rows(
     if everything and not any(known.values()) and None in sums:
         notes.append("no kernel of the trace names a node: they are held against the floor of the whole network")
     rows = []
+    other_types: list[str] = []
     for name in _order(sums, known, everything):
         held = known.get(name, ()) if name is not None else () if any(known.values()) else everything
-        roof = None if ceilings is None or not held else _roof(held, ceilings)
         means = {term: on_grid(value / count) for term, value in sums[name].items()}
         calls = launches.get(name, {})
+        narrowed = _in_other_types(held, calls)
+        roof = None if ceilings is None or not held or narrowed else _roof(held, ceilings)
+        if narrowed:
+            other_types.append(name or "the network")
         computes = "kernel_us" in means
         rows.append(
             Row(
@@ -205,8 +212,13 @@ def _rows(
                 launches=sum(map(len, calls.values())) / count,
                 longest_us=max(map(fmean, calls.values()), default=0.0),
                 kernels=tuple(sorted(calls, key=lambda kernel: -sum(calls[kernel]))),
-                nodes=tuple(entry.node for entry in held) if name is not None else (),
+                nodes=tuple(node for entry in held for node in entry.model_nodes) if name is not None else (),
             )
+        )
+    if other_types:
+        notes.append(
+            f"the kernels of {', '.join(other_types)} take types of 2 bytes or less, and the model has float there: "
+            f"their floor is not known without the engine's layer information{_HOW_TO_GIVE_LAYERS}"
         )
     over = [row.node for row in rows if row.roof_us is not None and row.terms.kernel_us < on_grid(row.roof_us)]
     if over:
@@ -215,6 +227,12 @@ def _rows(
             f"{', '.join(name or 'the kernels' for name in over)}"
         )
     return rows
+
+
+def _in_other_types(held: Sequence[NodeWork], kernels: Iterable[str]) -> bool:
+    """Whether an engine computes the model's float nodes in narrower types, so that their floor would be too high."""
+    floats = any(entry.arithmetic in _FLOATS and not entry.holds for entry in held)
+    return floats and any(map(takes_narrow_types, kernels))
 
 
 def _roof(held: Sequence[NodeWork], ceilings: Ceilings) -> float:

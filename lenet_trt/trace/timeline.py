@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
+from lenet_trt.tensorrt.layers import EngineLayer, layer_from_dict
 
 SCHEMA = 1
 # A "layer" is a time that a tool gave for a whole layer, without its kernels, as trtexec --exportProfile does.
@@ -95,7 +96,8 @@ class Timeline:
 
     ``source`` says who traced it ("nsys 2025.3.1", "CUPTI 13.0", "trtexec 10.13"); ``unprofiled_us`` is the median
     time of an inference without the profiler, where it was measured; ``sizes`` are the axes' values ("n": 32).
-    ``environment`` holds GPU, driver and versions. ``notes`` say what a reader of the numbers should know.
+    ``environment`` holds GPU, driver and versions. ``notes`` say what a reader of the numbers should know. ``layers``
+    are those of the engine that ran, where it was asked for them.
     """
 
     source: str
@@ -111,6 +113,7 @@ class Timeline:
     activities: tuple[Activity, ...] = ()
     api_calls: tuple[ApiCall, ...] = ()
     ranges: tuple[HostRange, ...] = ()
+    layers: tuple[EngineLayer, ...] = ()
 
 
 _T = TypeVar("_T", Activity, ApiCall, HostRange, Iteration)
@@ -147,6 +150,7 @@ def load(path: Path) -> Timeline:
                 "activities": _all(Activity, data["activities"]),
                 "api_calls": _all(ApiCall, data["api_calls"]),
                 "ranges": _all(HostRange, data["ranges"]),
+                "layers": tuple(map(layer_from_dict, data.get("layers", ()))),
             }
         )
         for entry in fields(Timeline):

@@ -39,6 +39,8 @@ _TENSOR_CORES = re.compile(
     r"tensorop|hmma|imma|wgmma|h?1688|16816|884|tf32|nvjet|f16f16|h161[68]|bf16gemm|fp16_|_mma|tensor_core|xmma(?!.*simt)"
 )
 _NO_TENSOR_CORES = re.compile(r"simt|ffma|sgemm|f32f32_f32f32|volta_s|maxwell_s")
+# What the operands of NVIDIA's matrix kernels are, twice as both have one type: sm80_xmma_fprop_implicit_gemm_f16f16_...
+_NARROW = re.compile(r"_(f16f16|bf16bf16|i8i8|e4m3e4m3)_")
 
 
 def architecture(name: str) -> int | None:
@@ -72,6 +74,11 @@ def uses_tensor_cores(name: str) -> bool | None:
     if _NO_TENSOR_CORES.search(lower):
         return False
     return True if _TENSOR_CORES.search(lower) else None
+
+
+def takes_narrow_types(name: str) -> bool:
+    """Whether the name of a matrix kernel says that its operands have 2 bytes or less."""
+    return bool(_NARROW.search(name.lower()))
 
 
 def bare(name: str) -> str:

@@ -120,7 +120,7 @@ class Case:
         """The model's nodes in a row; all of them where the trace names none."""
         if row.node is None:
             return list(self.nodes)
-        return [entry for entry in self.nodes if entry.node in row.nodes]
+        return [entry for entry in self.nodes if not set(row.nodes).isdisjoint(entry.model_nodes)]
 
     def left(self, term: str, node: str | None) -> float:
         """What of a row's term nobody has claimed."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.trace.engine import with_layers
 from lenet_trt.trace.readers import nsys, trtexec, trtexec_exports
 from lenet_trt.trace.readers.database import MAGIC
 from lenet_trt.trace.readers.nsys_tool import exported
@@ -28,14 +29,18 @@ _LARGEST_JSON = 2 << 30
 def timeline_from(path: Path | str, *more: Path | str, model: str | None = None) -> Timeline:
     """Read a trace, whichever tool made it; what it is is seen from its content, not from its name.
 
-    ``more`` are further files of trtexec about the same engine: its exports are one file each. ``model`` names the
-    network in the timeline. A file that was compressed with gzip is read too.
+    ``more`` are further files of trtexec about the same engine: its exports are one file each. To a trace of another
+    tool they may add the engine's layer information alone. ``model`` names the network in the timeline. A file that was compressed with gzip is read too.
 
     Raises:
         LenetTrtError: it is empty, damaged, cut off, of an unknown kind or version; says which and what was wanted.
     """
     paths = [Path(path), *map(Path, more)]
-    found = _exports(paths) if len(paths) > 1 else _one(paths[0])
+    if len(paths) > 1:
+        others = [path for path in paths if not _is_json(_start(path))]
+        found = _with_layer_information(others, [path for path in paths if path not in others], paths)
+    else:
+        found = _one(paths[0])
     return found if model is None else replace(found, model=model)
 
 
@@ -61,13 +66,26 @@ def _one(path: Path) -> Timeline:
     raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
 
 
+def _with_layer_information(traces: list[Path], exports: list[Path], paths: list[Path]) -> Timeline:
+    """The timeline of trtexec's exports, or of one trace of Nsight Systems with the layers that an export names."""
+    if not traces:
+        return _exports(paths)
+    parts = [trtexec_exports.read(_text(path), str(path)) for path in exports]
+    if len(traces) > 1 or len(parts) != 1 or parts[0] is None or parts[0][0] != "layers":
+        raise LenetTrtError(
+            f"{', '.join(map(str, paths))} cannot be read together: several files are the exports of one run of "
+            "trtexec, or one trace of Nsight Systems with the engine's --exportLayerInfo"
+        )
+    return with_layers(_one(traces[0]), parts[0][1].layers)
+
+
 def _exports(paths: list[Path]) -> Timeline:
     kinds: dict[str, Path] = {}
     parts = []
     for path in paths:
         start = _start(path)
         if not _is_json(start):
-            raise LenetTrtError(f"{path} is no export of trtexec; several files are read together only when all are")
+            raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
         found = trtexec_exports.read(_text(path), str(path))
         if found is None:
             raise LenetTrtError(f"{path} is JSON, but no trace that is known here: {WANTED}")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, Literal
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.trace.readers.trtexec_exports import Exports, Inference, Layer
+from lenet_trt.tensorrt.layers import EngineLayer
+from lenet_trt.trace.readers.trtexec_exports import Exports, Inference
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 
 _SIX_DIGITS_MS = 1000.0
@@ -29,12 +31,10 @@ def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
     times = next((part.times for part in parts if part.times), ())
     dialect = next((part.dialect for part in parts if part.dialect), None)
     environment: dict[str, Any] = {"dialect": dialect} if dialect else {}
-    if layers:
-        environment["layers"] = [_layer_json(layer) for layer in layers]
     if profile is not None:
         return _from_profile(profile, layers, times, source, environment)
     if times:
-        return _from_times(times, source, environment)
+        return replace(_from_times(times, source, environment), layers=tuple(layers))
     raise LenetTrtError(
         "--exportLayerInfo says which layers there are, but not how long they took: "
         "give the file of --exportProfile (or of --exportTimes) of the same engine with it"
@@ -42,7 +42,11 @@ def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
 
 
 def _from_profile(
-    profile: Exports, layers: Sequence[Layer], times: Sequence[Inference], source: str, environment: dict[str, Any]
+    profile: Exports,
+    layers: Sequence[EngineLayer],
+    times: Sequence[Inference],
+    source: str,
+    environment: dict[str, Any],
 ) -> Timeline:
     known = _by_name(layers)
     h2d_us = median(time.h2d_ms for time in times) * 1e3 if times else 0.0
@@ -60,7 +64,7 @@ def _from_profile(
     add("memcpy", "[CUDA memcpy HtoD]", h2d_us, direction="HtoD")
     for entry in profile.profile:
         waiting = known.get(entry.name)
-        layer = waiting.pop(0) if waiting else Layer(entry.name)
+        layer = waiting.pop(0) if waiting else EngineLayer(entry.name)
         add("layer", _shown(layer), entry.ms * 1e3, node=layer.node)
     add("memcpy", "[CUDA memcpy DtoH]", d2h_us, direction="DtoH")
     if not activities:
@@ -97,6 +101,7 @@ def _from_profile(
         iterations=(Iteration(0, 0.0, max(at, enqueue_us)),),
         activities=tuple(activities),
         api_calls=calls,
+        layers=tuple(layers),
     )
 
 
@@ -149,30 +154,19 @@ def _rounded(times: Sequence[Inference]) -> list[str]:
     ]
 
 
-def _by_name(layers: Iterable[Layer]) -> dict[str, list[Layer]]:
-    found: dict[str, list[Layer]] = {}
+def _by_name(layers: Iterable[EngineLayer]) -> dict[str, list[EngineLayer]]:
+    found: dict[str, list[EngineLayer]] = {}
     for layer in layers:
         found.setdefault(layer.name, []).append(layer)
     return found
 
 
-def _shown(layer: Layer) -> str:
+def _shown(layer: EngineLayer) -> str:
     """The kernel where the tactic names it, else the layer; a reformat says that it is one."""
     if layer.tactic not in _NO_TACTIC:
         return layer.tactic
     reformat = layer.kind == "Reformat" and "reformat" not in layer.name.lower()
     return f"Reformat {layer.name}" if reformat else layer.name
-
-
-def _layer_json(layer: Layer) -> dict[str, Any]:
-    return {
-        "name": layer.name,
-        "type": layer.kind,
-        "tactic": layer.tactic,
-        "onnx": list(layer.onnx),
-        "inputs": list(layer.inputs),
-        "outputs": list(layer.outputs),
-    }
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

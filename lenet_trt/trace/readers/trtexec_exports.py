@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.layers import EngineLayer, layer_from_inspector
 from lenet_trt.trace.readers.lenient_json import loads
 
 Export = Literal["profile", "layers", "times"]
@@ -21,8 +22,6 @@ Export = Literal["profile", "layers", "times"]
 _RAW_ENTRY = re.compile(r'\{ "name" : "(?P<name>.*?)", "timeMs" : (?P<numbers>[^{}]*)\}', re.DOTALL)
 _RAW_NUMBER = re.compile(r'"(\w+)" : (\S+?)(?=[\s,]|$)')
 _RAW_START = '{ "name" : "'
-_ONNX = re.compile(r"\[ONNX Layer: (.*?)\](?=[\x1e\x1f\s,]*(?:\[ONNX Layer: |$))", re.DOTALL)
-_PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
 
 
 @dataclass(frozen=True)
@@ -32,23 +31,6 @@ class LayerTime:
     name: str
     ms: float
     is_median: bool
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A layer as the engine inspector tells it; with names only (verbosity layer_names_only) the rest is empty."""
-
-    name: str
-    kind: str = ""
-    tactic: str = ""
-    onnx: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-
-    @property
-    def node(self) -> str:
-        """The ONNX nodes that it computes, joined as TensorRT joins names, or its own name."""
-        return " + ".join(self.onnx) if self.onnx else _PROFILE_SUFFIX.sub("", self.name)
 
 
 @dataclass(frozen=True)
@@ -75,7 +57,7 @@ class Exports:
 
     profile: tuple[LayerTime, ...] = ()
     runs: int = 0
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[EngineLayer, ...] = ()
     times: tuple[Inference, ...] = ()
     dialect: str | None = None
 
@@ -140,31 +122,7 @@ def _layers(data: Mapping[str, Any], name: str) -> Exports:
     if not rows:
         raise LenetTrtError(f"{name} has no layers")
     dialect = "11" if "I/O Tensors" in data else "8 to 10" if "Bindings" in data else None
-    return Exports(layers=tuple(_layer(row, name) for row in rows), dialect=dialect)
-
-
-def _layer(row: Any, name: str) -> Layer:
-    if isinstance(row, str):
-        return Layer(row)
-    if not isinstance(row, dict) or not isinstance(row.get("Name"), str):
-        raise LenetTrtError(f"{name}: a layer has no Name; wanted what --exportLayerInfo writes")
-    return Layer(
-        row["Name"],
-        str(row.get("LayerType") or ""),
-        str(row.get("TacticName") or ""),
-        tuple(dict.fromkeys(_ONNX.findall(str(row.get("Metadata") or "")))),
-        tuple(map(_tensor, row.get("Inputs") or ())),
-        tuple(map(_tensor, row.get("Outputs") or ())),
-    )
-
-
-def _tensor(row: Any) -> str:
-    """A tensor of a layer in words: name, sizes and how it is stored; TensorRT 11 tells the last in two parts."""
-    if not isinstance(row, dict):
-        return str(row)
-    sizes = row.get("Dimensions")
-    stored = row.get("Format/Datatype") or " ".join(str(row[key]) for key in ("Format", "Datatype") if row.get(key))
-    return " ".join(filter(None, (str(row.get("Name", "")), str(sizes) if sizes is not None else "", stored)))
+    return Exports(layers=tuple(layer_from_inspector(row, name) for row in rows), dialect=dialect)
 
 
 def _inference(row: Mapping[str, Any], name: str) -> Inference:

@@ -89,7 +89,7 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
 
 def test_several_files_are_those_of_trtexec(tmp_path: Path) -> None:
     path = small(tmp_path / "a.sqlite")
-    with pytest.raises(LenetTrtError, match="several files are read together only when all are"):
+    with pytest.raises(LenetTrtError, match="cannot be read together: several files are the exports of one run"):
         timeline_from(path, path)
 
 

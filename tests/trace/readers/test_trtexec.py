@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.layers import LayerTensor
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.readers.trtexec_exports import read
 from lenet_trt.trace.timeline import Timeline, load, save
@@ -68,16 +69,16 @@ def test_the_layer_information_names_onnx_nodes_and_kernels(tmp_path: Path) -> N
         ("__myl_MaxPoolMulAdd_0xdeadbeef", "pool1 + /fc[1]/Gemm"),
     ]
     assert timeline.environment["dialect"] == "8 to 10"
-    conv = timeline.environment["layers"][1]
-    assert conv["onnx"] == ["conv1", "relu1"]
-    assert conv["inputs"] == ["r0 [32, 1, 28, 28] Channel last FP16"]
-    assert timeline.environment["layers"][0]["type"] == "Reformat"
+    conv = timeline.layers[1]
+    assert conv.onnx == ("conv1", "relu1")
+    assert conv.inputs == (LayerTensor("r0", (32, 1, 28, 28), "float16", "Channel last FP16"),)
+    assert timeline.layers[0].kind == "Reformat"
 
 
 def test_the_words_of_tensorrt_11(tmp_path: Path) -> None:
     timeline = timeline_from(*made(tmp_path, profile=profile([("lenet5", 0.03)]), layers=PLUGIN_11))
     assert timeline.environment["dialect"] == "11"
-    assert timeline.environment["layers"][0]["inputs"] == ["images [32, 1, 28, 28] Linear FP32"]
+    assert timeline.layers[0].inputs == (LayerTensor("images", (32, 1, 28, 28), "float32", "Linear FP32"),)
     assert timeline.activities[0].node == "lenet5"
 
 

@@ -7,7 +7,7 @@ An engine's layer may hold several nodes and is named after them: ``conv1 + relu
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
 _RANGE = re.compile(r"ForeignNode\[(.+?)\.\.\.(.+?)\]")
-_WRAPPED = re.compile(r"^(?:PWN|CONV|GEMM|SCALE)?\((.*)\)$")
+# What TensorRT puts around names: PWN(a), and around layers of its compiler and of profiles after the first.
+_WRAPPERS = re.compile(r"^(?:PWN|CONV|GEMM|SCALE)?\(")
+_SUFFIX = re.compile(r" \[profile \d+\]$")
+_BETWEEN = re.compile(r" \+ | \|\| |, |(?<=\))\+(?=\()")
+_REFORMAT = "Reformatting CopyNode"
 
 
 def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
@@ -25,22 +29,38 @@ def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
     by_name = {entry.node: entry for entry in nodes}
     if name in by_name:
         return (by_name[name],)
-    if name.startswith("Reformatting CopyNode"):
+    if name.startswith(_REFORMAT):
         return ()
+    name = _SUFFIX.sub("", name)
     order = {entry.node: position for position, entry in enumerate(nodes)}
     found: set[str] = set()
     for first, last in _RANGE.findall(name):
-        if first in order and last in order:
-            low, high = sorted((order[first], order[last]))
+        ends = [[order[each] for each in _names(end, by_name)] for end in (first, last)]
+        if all(ends):
+            low, high = min(map(min, ends)), max(map(max, ends))
             found |= {entry.node for entry in nodes[low : high + 1]}
-    rest = _RANGE.sub("", name)
-    for part in re.split(r" \+ |, |(?<=\))\+(?=\()", rest):
-        bare = part.strip(" {}[]")
-        while bare not in by_name and (inside := _WRAPPED.match(bare)):
-            bare = inside[1].strip()
-        if bare in by_name:
-            found.add(bare)
+        else:
+            found |= {nodes[at].node for end in ends for at in end}
+    found.update(_names(_RANGE.sub("", name), by_name))
     return tuple(entry for entry in nodes if entry.node in found)
+
+
+def _names(text: str, known: Container[str]) -> list[str]:
+    """The known names in a text that joins several."""
+    return [name for part in _BETWEEN.split(text) if (name := _unwrapped(part, known))]
+
+
+def _unwrapped(part: str, known: Container[str]) -> str:
+    """The known name in ``PWN(PWN(name)`` or ``name))``: brackets are taken off until a name is left; "" for none."""
+    bare = part.strip(" {}[]")
+    while bare not in known:
+        inside = _WRAPPERS.sub("", bare)
+        if inside == bare:
+            inside = bare.removesuffix(")")
+        if inside == bare:
+            return ""
+        bare = inside
+    return bare
 
 
 def together(nodes: Sequence[NodeWork]) -> Work:

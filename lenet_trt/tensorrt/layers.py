@@ -1,0 +1,198 @@
+"""The layers of an engine as TensorRT's engine inspector describes them, in the words of versions 8.6 to 11.
+
+With detailed profiling verbosity a layer has its type, its tensors (dimensions, format and data type) and its kernel;
+otherwise it has its name alone. Version 11 tells format and data type in two fields, the others in one.
+Source: NVIDIA's TensorRT documentation, "Engine Inspector"; the migration guide from TensorRT 10 to 11.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError
+
+# The first that is found in what a tensor's format says; "Half" and "Float" are words of versions 8 to 10.
+_DATA_TYPES = (
+    (r"bf16|bfloat16", "bfloat16"),
+    (r"fp16|half|float16", "float16"),
+    (r"fp8|float8|e4m3", "float8_e4m3fn"),
+    (r"fp4|float4|e2m1", "float4_e2m1fn"),
+    (r"fp32|float", "float32"),
+    (r"uint8", "uint8"),
+    (r"int8", "int8"),
+    (r"int4", "int4"),
+    (r"int32", "int32"),
+    (r"int64", "int64"),
+    (r"bool", "bool"),
+)
+_BITS = {"float4_e2m1fn": 4, "int4": 4, "float16": 16, "bfloat16": 16, "float32": 32, "int32": 32, "int64": 64}
+_ONNX = re.compile(r"\[ONNX Layer: (.*?)\](?=[\x1e\x1f\s,]*(?:\[ONNX Layer: |$))", re.DOTALL)
+_PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
+
+
+@dataclass(frozen=True)
+class LayerTensor:
+    """A tensor that a layer reads or writes: ``shape`` None where it is not known, ``dtype`` "" likewise."""
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: str
+    stored: str = ""
+
+    @property
+    def elements(self) -> int | None:
+        """How many elements it has."""
+        return None if self.shape is None else math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int | None:
+        """How many bytes its elements take, without the padding of its format."""
+        return None if self.elements is None or not self.dtype else bytes_of(self.elements, self.dtype)
+
+
+@dataclass(frozen=True)
+class EngineLayer:
+    """A layer; ``onnx`` are the ONNX nodes in it.
+
+    ``weights`` are the constants that it has inside. ``depth`` is the number of multiply-adds for one element of its
+    output; None where the description does not say.
+    """
+
+    name: str
+    kind: str = ""
+    tactic: str = ""
+    onnx: tuple[str, ...] = ()
+    inputs: tuple[LayerTensor, ...] = ()
+    outputs: tuple[LayerTensor, ...] = ()
+    weights: tuple[LayerTensor, ...] = ()
+    depth: int | None = None
+
+    @property
+    def node(self) -> str:
+        """The ONNX nodes that it computes, joined as TensorRT joins names, or its own name."""
+        return " + ".join(self.onnx) if self.onnx else _PROFILE_SUFFIX.sub("", self.name)
+
+    @property
+    def reformats(self) -> bool:
+        """Whether it only changes the format or the type of a tensor, or does nothing."""
+        return self.kind in ("Reformat", "NoOp") or self.name.startswith("Reformatting CopyNode")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def bytes_of(elements: int, dtype: str) -> int:
+    """How many bytes so many elements take."""
+    return (elements * _BITS.get(dtype, 8) + 7) // 8
+
+
+def layer_from_inspector(row: Any, where: str) -> EngineLayer:
+    """Read one layer of the inspector's JSON.
+
+    Raises:
+        LenetTrtError: it has no name.
+    """
+    if isinstance(row, str):
+        return EngineLayer(row)
+    if not isinstance(row, dict) or not isinstance(row.get("Name"), str):
+        raise LenetTrtError(f"{where}: a layer has no Name; wanted what --exportLayerInfo writes")
+    inputs, outputs = (tuple(map(_tensor, _list(row.get(key)))) for key in ("Inputs", "Outputs"))
+    return EngineLayer(
+        row["Name"],
+        str(row.get("LayerType") or ""),
+        str(row.get("TacticName") or ""),
+        tuple(dict.fromkeys(_ONNX.findall(str(row.get("Metadata") or "")))),
+        inputs,
+        outputs,
+        tuple(filter(None, (_weights(name, row.get(name)) for name in ("Weights", "Bias")))),
+        _depth(row, inputs),
+    )
+
+
+def layer_from_dict(row: Mapping[str, Any]) -> EngineLayer:
+    """Read what ``EngineLayer.as_dict`` wrote.
+
+    Raises:
+        ValueError: a field is missing or has another type.
+    """
+    depth = row["depth"]
+    if not (depth is None or _is_count(depth)):
+        raise ValueError(f"depth is {depth!r}")
+    return EngineLayer(
+        _text(row, "name"),
+        _text(row, "kind"),
+        _text(row, "tactic"),
+        tuple(_text({"onnx": name}, "onnx") for name in row["onnx"]),
+        tuple(map(_read_tensor, row["inputs"])),
+        tuple(map(_read_tensor, row["outputs"])),
+        tuple(map(_read_tensor, row["weights"])),
+        depth,
+    )
+
+
+def _read_tensor(row: Mapping[str, Any]) -> LayerTensor:
+    shape = row["shape"]
+    if shape is not None and not (isinstance(shape, (list, tuple)) and all(map(_is_count, shape))):
+        raise ValueError(f"shape is {shape!r}")
+    made = None if shape is None else tuple(shape)
+    return LayerTensor(_text(row, "name"), made, _text(row, "dtype"), _text(row, "stored"))
+
+
+def _text(row: Mapping[str, Any], key: str) -> str:
+    value = row[key]
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is {value!r}")
+    return value
+
+
+def _tensor(row: Any) -> LayerTensor:
+    if not isinstance(row, dict):
+        return LayerTensor(str(row), None, "")
+    stored = row.get("Format/Datatype") or " ".join(str(row[key]) for key in ("Format", "Datatype") if row.get(key))
+    sizes = row.get("Dimensions")
+    # An axis that is open has -1; what it is in a run, the inspector tells only with an execution context.
+    dtype = row.get("Datatype") or stored
+    return LayerTensor(str(row.get("Name") or ""), _sizes(sizes), data_type(str(dtype)), str(stored))
+
+
+def data_type(text: str) -> str:
+    """The element type in a format's words, "Channel major FP16 format where channel % 8 == 0"; "" where none is."""
+    lower = text.lower()
+    return next((name for pattern, name in _DATA_TYPES if re.search(pattern, lower)), "")
+
+
+def _weights(name: str, row: Any) -> LayerTensor | None:
+    if not isinstance(row, dict) or not _is_count(row.get("Count")) or not row["Count"]:
+        return None
+    return LayerTensor(name, (row["Count"],), data_type(str(row.get("Type") or "")))
+
+
+def _depth(row: Mapping[str, Any], inputs: Sequence[LayerTensor]) -> int | None:
+    """Multiply-adds an output: the window and the channels of a convolution, the inner size of a product."""
+    shape = inputs[0].shape if inputs else None
+    if shape is None:
+        return None
+    window = _sizes(row.get("Kernel"))
+    if row.get("ParameterType") == "Convolution" and window is not None and len(shape) > 1:
+        groups = row.get("Groups")
+        return math.prod(window) * shape[1] // (int(groups) if _is_count(groups) and groups else 1)
+    if row.get("ParameterType") == "MatrixMultiply" and len(shape) > 1:
+        return shape[-2] if row.get("MatrixOpA") == "TRANSPOSE" else shape[-1]
+    return None
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _sizes(value: Any) -> tuple[int, ...] | None:
+    return tuple(value) if isinstance(value, list) and all(map(_is_count, value)) else None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
