@@ -135,8 +135,8 @@ def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]
     if not times:
         return {}
     from lenet_trt.floors.floor import Work
-    from lenet_trt.floors.work import NodeWork
     from lenet_trt.floors.layers import members
+    from lenet_trt.floors.work import NodeWork
 
     names = [node_name(node) for node in model.graph.node]
     places = {name: place for place, name in enumerate(names)}

@@ -44,7 +44,8 @@ class Ceilings:
 
         "split" is the faster of multiply-adds and split products: where tensor cores are slow, nobody splits. Products
         of 8-bit integers run at twice the rate of fp16 ones, and on a GeForce, which sums fp16 products in float at
-        half its rate, at four times; fp8 products at twice the rate of fp16 ones everywhere. Source: the documents that ``lenet_trt.floors.datasheet`` names.
+        half its rate, at four times; fp8 products at twice the rate of fp16 ones everywhere. Source: the documents that
+        ``lenet_trt.floors.datasheet`` names.
         """
         known = self.flop_per_s
         if arithmetic == "split":

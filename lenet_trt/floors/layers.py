@@ -12,6 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from lenet_trt.floors.floor import Ceilings, Work, arithmetic_us, memory_us
+from lenet_trt.tensorrt.layers import is_reformat_layer
 
 if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
@@ -21,7 +22,6 @@ _RANGE = re.compile(r"ForeignNode\[(.+?)\.\.\.(.+?)\]")
 _WRAPPERS = re.compile(r"^(?:PWN|CONV|GEMM|SCALE)?\(")
 _SUFFIX = re.compile(r" \[profile \d+\]$")
 _BETWEEN = re.compile(r" \+ | \|\| |, |(?<=\))\+(?=\()")
-_REFORMAT = "Reformatting CopyNode"
 
 
 def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
@@ -29,7 +29,7 @@ def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
     by_name = {entry.node: entry for entry in nodes}
     if name in by_name:
         return (by_name[name],)
-    if name.startswith(_REFORMAT):
+    if is_reformat_layer(name):
         return ()
     name = _SUFFIX.sub("", name)
     order = {entry.node: position for position, entry in enumerate(nodes)}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import bound_by
-from lenet_trt.trace import tables as table_parts
 from lenet_trt.floors.layers import together
+from lenet_trt.trace import tables as table_parts
 from lenet_trt.trace.ledger import TERMS, Ledger, Row
 from lenet_trt.trace.tables import Tables
 from lenet_trt.trace.timeline import Timeline

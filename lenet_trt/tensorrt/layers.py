@@ -79,11 +79,16 @@ class EngineLayer:
     @property
     def reformats(self) -> bool:
         """Whether it only changes the format or the type of a tensor, or does nothing."""
-        return self.kind in ("Reformat", "NoOp") or self.name.startswith("Reformatting CopyNode")
+        return self.kind in ("Reformat", "NoOp") or is_reformat_layer(self.name)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return asdict(self)
+
+
+def is_reformat_layer(name: str) -> bool:
+    """Whether TensorRT gave this name to a layer that it put in between, to copy a tensor into another format."""
+    return name.startswith("Reformatting CopyNode")
 
 
 def bytes_of(elements: int, dtype: str) -> int:

@@ -18,8 +18,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import Ceilings
-from lenet_trt.trace.accounting.inferences import inferences, middle_half, note_what_is_outside
 from lenet_trt.floors.layers import floor_of, members
+from lenet_trt.trace.accounting.inferences import inferences, middle_half, note_what_is_outside
 from lenet_trt.trace.accounting.names import REFORMAT_OPS, takes_narrow_types
 from lenet_trt.trace.accounting.slices import Slice, Slicer, on_grid
 from lenet_trt.trace.timeline import Timeline
@@ -172,7 +172,9 @@ def ledger(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceilings
 
 def slicer_of(timeline: Timeline, nodes: Sequence[NodeWork] | None) -> Slicer:
     """What cuts the timeline's inferences into slices."""
-    return Slicer(timeline, frozenset(entry.node for entry in nodes or () if entry.op in REFORMAT_OPS))
+    reformats = {entry.node for entry in nodes or () if entry.op in REFORMAT_OPS}
+    reformats |= {layer.name for layer in timeline.layers if layer.reformats and not layer.onnx}
+    return Slicer(timeline, frozenset(reformats))
 
 
 def _rows(
@@ -274,6 +276,10 @@ def _inflation(timeline: Timeline, end_to_end_us: float) -> Inflation | None:
 def _floor_from(nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None, notes: list[str]) -> str | None:
     if nodes and ceilings is not None:
         return f"{ceilings.gpu}, {'measured' if ceilings.source == 'measured' else 'from its data sheet'}"
-    missing = "the model, which says what has to be computed" if not nodes else "the GPU's ceilings"
+    missing = (
+        "the model or the engine's layer information, which say what has to be computed"
+        if not nodes
+        else "the GPU's ceilings"
+    )
     notes.append(f"the floor is not known without {missing}: kernel time is one term")
     return None

@@ -39,7 +39,7 @@ _TENSOR_CORES = re.compile(
     r"tensorop|hmma|imma|wgmma|h?1688|16816|884|tf32|nvjet|f16f16|h161[68]|bf16gemm|fp16_|_mma|tensor_core|xmma(?!.*simt)"
 )
 _NO_TENSOR_CORES = re.compile(r"simt|ffma|sgemm|f32f32_f32f32|volta_s|maxwell_s")
-# What the operands of NVIDIA's matrix kernels are, twice as both have one type: sm80_xmma_fprop_implicit_gemm_f16f16_...
+# The types of both operands in the names of NVIDIA's matrix kernels: sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_...
 _NARROW = re.compile(r"_(f16f16|bf16bf16|i8i8|e4m3e4m3)_")
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from lenet_trt.floors.layers import is_reformat_layer
 from lenet_trt.trace.accounting.names import is_reformat
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 
@@ -100,7 +101,9 @@ class Slicer:
         """Whether a kernel or layer only changes layout or type."""
         if activity.kind in ("memcpy", "memset"):
             return False
-        return activity.node in self._reformatting or is_reformat(activity.name)
+        if activity.node is not None and (activity.node in self._reformatting or is_reformat_layer(activity.node)):
+            return True
+        return is_reformat(activity.name)
 
     def is_copy(self, activity: Activity) -> bool:
         """Whether it computes nothing: a copy, a memset or a reformat."""

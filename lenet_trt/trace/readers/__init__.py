@@ -30,7 +30,8 @@ def timeline_from(path: Path | str, *more: Path | str, model: str | None = None)
     """Read a trace, whichever tool made it; what it is is seen from its content, not from its name.
 
     ``more`` are further files of trtexec about the same engine: its exports are one file each. To a trace of another
-    tool they may add the engine's layer information alone. ``model`` names the network in the timeline. A file that was compressed with gzip is read too.
+    tool they may add the engine's layer information alone. ``model`` names the network in the timeline. A file that was
+    compressed with gzip is read too.
 
     Raises:
         LenetTrtError: it is empty, damaged, cut off, of an unknown kind or version; says which and what was wanted.

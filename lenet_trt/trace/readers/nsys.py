@@ -2,7 +2,8 @@
 
 A kernel belongs to the innermost node range (``nvtx.py``) around the API call that launched it, or, when
 a CUDA graph launched it, around the call that put it into the graph. Inferences are the ranges ``iteration N``; without
-them, what lies between cudaProfilerStart and cudaProfilerStop, else everything, is one.
+them TensorRT's submissions or the launches of CUDA graphs; without those, what lies between cudaProfilerStart and
+cudaProfilerStop, else everything, is one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lenet_trt.trace.readers.nsys_rows import (
     thread_of,
     warnings,
 )
-from lenet_trt.trace.readers.nvtx import Innermost, Range, iterations, node_name, node_ranges
+from lenet_trt.trace.readers.nvtx import Innermost, Range, enqueues, iterations, node_name, node_ranges
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
 
 # Events in memory; of a longer trace the first inferences are read, as many as fit.
@@ -68,8 +69,10 @@ class _Reading:
         self._rows = rows
         self._notes: list[str] = []
         self._ranges = list(rows.ranges())
-        self._marked = iterations(self._ranges)
         self._window = _profiler_window(rows)
+        self._marked, marked_by = _inferences(rows, self._ranges, self._window)
+        if marked_by:
+            self._notes.append(marked_by)
         self._fit(most_events)
         self._calls = sorted(rows.calls(self._window), key=lambda call: call.start)
         self._launches: Launches = {
@@ -200,6 +203,37 @@ class _Reading:
         if overhead_us:
             notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us of the time shown.")
         notes.extend(warnings(self._rows.database, {process_of(call.thread) for call in self._calls}))
+
+
+def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) -> tuple[list[Range], str]:
+    """What separates inferences, and what a reader should know of it."""
+    marked = iterations(ranges)
+    if marked:
+        return marked, ""
+    inside = [entry for entry in enqueues(ranges) if window[0] <= entry.start < window[1]]
+    captures = _captures(rows)
+    # In a capture nothing runs: it makes the graph whose launches are the inferences.
+    run = [entry for entry in inside if not any(start <= entry.start < end for start, end in captures)]
+    calls = [call for call in rows.calls_named("cu(da)?GraphLaunch") if window[0] <= call.start < window[1]]
+    threads = Innermost(inside)
+    launches = [
+        Range(call.name, "", call.thread, call.start, call.end)
+        for call in calls
+        if threads.at(call.thread, call.start) is None
+    ]
+    if len(launches) > max(len(run), 1):
+        more = f" What was submitted without a graph ({len(run)} times) is left out." if run else ""
+        return launches, f"Each of the {len(launches)} launches of a CUDA graph counts as an inference.{more}"
+    if run:
+        return run, f"Each of TensorRT's ranges ExecutionContext::enqueue ({len(run)}) counts as an inference."
+    return [], ""
+
+
+def _captures(rows: Rows) -> list[tuple[int, int]]:
+    """From when to when calls were captured into CUDA graphs."""
+    ends = [call.end for call in rows.calls_named("cu(da)?StreamEndCapture")]
+    begins = [call.start for call in rows.calls_named("cu(da)?StreamBeginCapture")]
+    return [(begin, min((end for end in ends if end > begin), default=ALWAYS[1])) for begin in begins]
 
 
 class _Inferences:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 OURS = "lenet_trt"
 TENSORRT = "TensorRT"
 _ITERATION = re.compile(r"iteration[ _#:]*(\d+)$", re.IGNORECASE)
+# What TensorRT pushes around each submission of an inference.
+_ENQUEUE = re.compile(r"I?ExecutionContext::enqueue")
 # TensorRT's own calls, around the layers: no layers themselves.
 _NO_LAYER = re.compile(r"(?:IExecutionContext|ExecutionContext|ICudaEngine|IBuilder|IRuntime)\b")
 # torch appends the number of the call to the name of its operator, which would make every call a node of its own.
@@ -57,6 +59,21 @@ def iterations(ranges: Iterable[Range]) -> list[Range]:
     marked = [entry for entry in ranges if entry.iteration is not None]
     ours = [entry for entry in marked if entry.domain == OURS]
     return sorted(ours or marked, key=lambda entry: (entry.start, entry.end))
+
+
+def enqueues(ranges: Iterable[Range]) -> list[Range]:
+    """TensorRT's ranges around its submissions of inferences, in the order of time; of nested ones the outer."""
+    found: list[Range] = []
+    ends: dict[int, int] = {}
+    for entry in sorted(ranges, key=lambda entry: (entry.start, -entry.end)):
+        if (
+            entry.domain == TENSORRT
+            and _ENQUEUE.match(entry.name)
+            and entry.start >= ends.get(entry.thread, entry.start)
+        ):
+            ends[entry.thread] = entry.end
+            found.append(entry)
+    return found
 
 
 def node_ranges(ranges: Sequence[Range]) -> list[Range]:
