@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lenet_trt.build.evaluate import is_digit_classifier
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import floor_us
 from lenet_trt.floors.work import Network as WorkNetwork
 from lenet_trt.floors.work import network_of
@@ -33,6 +33,7 @@ from lenet_trt.trace.engine import traced_work
 from lenet_trt.trace.findings import findings
 from lenet_trt.trace.ledger import ledger
 from lenet_trt.trace.timeline import Timeline, save
+from lenet_trt.trace.traced_model import of_model
 
 if TYPE_CHECKING:
     from lenet_trt.floors.floor import Ceilings
@@ -96,7 +97,7 @@ class Bench:
         nodes = self._work(plan, batch)
         name = f"{TIMELINES}/{plan.key}.json" if batch is None else f"{TIMELINES}/{plan.key}-n{batch}.json"
         if self._source is not None and not plan.pieces:
-            trace = replace(trace, model=self._source.name, model_sha256=sha256_file(self._source))
+            trace = of_model(trace, self._source, (self._folder / name).parent)
         save(trace, self._folder / name)
         return replace(observation(trace, nodes, self.ceilings), timeline=name)
 

@@ -16,12 +16,14 @@ from lenet_trt.onnx_model.profiles import parse_shapes
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
+from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.runtimes.load import RUNTIMES
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.sidecar import sidecar_path
 from lenet_trt.trace import tables
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline, save
+from lenet_trt.trace.traced_model import of_model
 
 DEFAULT_OUTPUT = "timeline.json"
 
@@ -62,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch", type=int, metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
     )
+    parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
     parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
     parser.add_argument("--iterations", type=int, default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace")
     parser.add_argument(
@@ -93,6 +96,8 @@ def command(arguments: argparse.Namespace) -> int:
     report = output.with_suffix(_REPORT_SUFFIX)
     before = report.stat().st_mtime_ns if report.is_file() else None
     timeline = replace(_timeline(arguments, output, report), command=shlex.join(arguments.command_line))
+    if arguments.model is not None:
+        timeline = of_model(timeline, arguments.model, output.parent)
     save(timeline, output)
     kept = report if report.is_file() and report.stat().st_mtime_ns != before else None
     if arguments.trtexec or arguments.trtexec_path:
@@ -130,9 +135,10 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
     if model is None:
         raise UsageError("give MODEL, or a trace that was made elsewhere with --from TRACE")
     shapes = parse_shapes("--shapes", arguments.shapes) if arguments.shapes else {}
+    sizes = sizes_from_text(arguments.sizes)
     if arguments.trtexec or arguments.trtexec_path:
-        if arguments.batch is not None:
-            raise UsageError("--batch: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")
+        if arguments.batch is not None or sizes:
+            raise UsageError("--batch and --sizes: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")
         exports = _exports(output)
         run = trtexec.Run(
             _existing(model),
@@ -154,6 +160,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
         model,
         arguments.runtime,
         batch=arguments.batch,
+        sizes=sizes,
         shapes=shapes,
         iterations=arguments.iterations,
         warmup=arguments.warmup,
@@ -187,9 +194,8 @@ def _headline(timeline: Timeline) -> str:
     """What was run where, and how long an inference takes with the profiler and without."""
     sizes = ", ".join(f"{name}={size}" for name, size in timeline.sizes.items())
     where = timeline.environment.get("where") or timeline.environment.get("gpu") or "an unknown GPU"
-    lines = [
-        f"{timeline.model or 'a trace'}{f' ({sizes})' if sizes else ''} on {where}, traced by {timeline.source}",
-    ]
+    model = Path(timeline.model).name if timeline.model else "a trace"
+    lines = [f"{model}{f' ({sizes})' if sizes else ''} on {where}, traced by {timeline.source}"]
     profiled = _profiled_us(timeline)
     if profiled is not None:
         lines.append(f"an inference, traced:    {profiled:.1f} us (median of {len(timeline.iterations)})")

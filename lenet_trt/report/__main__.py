@@ -13,6 +13,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.report.content import Content, headline
 from lenet_trt.report.stage import ceilings_of, content_of, read_json
+from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.trace.timeline import Timeline, load
 
 
@@ -50,9 +51,11 @@ def command(arguments: argparse.Namespace) -> int:
     content = content_of(
         timeline,
         model=arguments.model,
+        folder=arguments.timeline.parent,
         ceilings=ceilings,
         before=None if arguments.before is None else _with_sizes(load(arguments.before), arguments.sizes),
         before_model=arguments.before_model,
+        before_folder=arguments.before.parent if arguments.before else Path(),
         optimized=None
         if arguments.optimize is None
         else read_json(arguments.optimize, "what lenet-trt optimize records"),
@@ -79,13 +82,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _with_sizes(timeline: Timeline, given: str) -> Timeline:
-    sizes = dict(timeline.sizes)
-    for part in filter(None, given.split(",")):
-        name, _, value = part.partition("=")
-        if not name or not value.isdigit():
-            raise UsageError(f"--sizes has {part!r}; wanted NAME=N, such as n=32")
-        sizes[name] = int(value)
-    return replace(timeline, sizes=sizes)
+    return replace(timeline, sizes={**timeline.sizes, **sizes_from_text(given)})
 
 
 def _rendered(content: Content, suffix: str) -> bytes:

@@ -23,13 +23,17 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Run:
-    """One traced run with what was made of it. ``label`` is what the report calls it."""
+    """One traced run with what was made of it. ``label`` is what the report calls it.
+
+    ``not_judged`` says where time could be lost without a finding.
+    """
 
     label: str
     timeline: Timeline
     ledger: Ledger
     findings: tuple[Finding, ...]
     tables: Tables
+    not_judged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,7 @@ class Content:
             "commands": list(self.commands),
             "ledger": self.run.ledger.as_dict(),
             "findings": [entry.as_dict() for entry in self.run.findings],
+            "not_judged": list(self.run.not_judged),
             "roofline": [_point_dict(point) for point in self.roofline()],
             "tables": table_parts.as_dict(self.run.tables),
             "before": None if self.before is None else self._before_dict(),

@@ -17,6 +17,7 @@ from lenet_trt.draw.text import (
 from lenet_trt.report.content import Content, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.optimized import summary
 from lenet_trt.trace import tables as table_parts
+from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
 
 # Rows of a table that people read in a pull request.
@@ -53,16 +54,15 @@ def _inflation(content: Content) -> list[str]:
 
 
 def _findings(content: Content) -> list[str]:
-    if not content.run.findings:
-        return ["None: nothing is lost that anything could be done about."]
-    parts = []
+    unjudged = content.run.not_judged
+    parts = [] if content.run.findings else [none_found(unjudged)]
     for number, entry in enumerate(content.run.findings, 1):
         where = f" at {markdown_code(entry.node)}" if entry.node else ""
         lines = [f"{number}. **{markdown(entry.title)}**{where}: {time_text(entry.recoverable_us)}"]
         lines += [f"   - {markdown(line)}" for line in entry.evidence]
         lines.append(f"   - Do: {markdown(entry.advice)}")
         parts.append("\n".join(lines))
-    return parts
+    return [*parts, *(["\n".join(f"- Not judged: {markdown(line)}" for line in unjudged)] if unjudged else [])]
 
 
 def _ledger(content: Content) -> list[str]:

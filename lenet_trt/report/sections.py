@@ -9,6 +9,7 @@ from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, t
 from lenet_trt.report.content import Content, Run, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
 from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
 from lenet_trt.trace.tables import Table
 
@@ -57,8 +58,9 @@ def _tiles(content: Content) -> list[Markup]:
     else:
         tiles.append(_tile("Floor of the hardware", "unknown", "the section Roofline says why"))
     count = len(content.run.findings)
-    won = f"{time_text(content.recoverable_us)} could be won back" if count else "nothing worth a change"
-    tiles.append(_tile("Findings", str(count), won))
+    won = f"{time_text(content.recoverable_us)} could be won back" if count else ""
+    unjudged = "not everything could be judged" if content.run.not_judged else "" if count else "nothing worth a change"
+    tiles.append(_tile("Findings", str(count), "; ".join(filter(None, (won, unjudged)))))
     if ledger.inflation:
         grown = ledger.inflation
         share = f"{100 * grown.share:+.1f}%".replace("-", "\u2212")
@@ -77,9 +79,10 @@ def _tile(label: str, value: str, more: str) -> Markup:
 def findings(content: Content) -> Markup:
     """What could be won back, the largest first."""
     says = "What could be won back, the largest first. No two of them claim the same time."
-    found = content.run.findings
+    found, unjudged = content.run.findings, content.run.not_judged
+    blind = [element("p", f"Not judged: {line}.", class_="note") for line in unjudged]
     if not found:
-        return section("findings", "Findings", missing("None: nothing is lost that anything could be done about."))
+        return section("findings", "Findings", missing(none_found(unjudged)), blind)
     items = [
         element(
             "li",
@@ -99,7 +102,7 @@ def findings(content: Content) -> Markup:
         )
         for entry in found
     ]
-    return section("findings", "Findings", element("ol", items, class_="findings"), says=says)
+    return section("findings", "Findings", element("ol", items, class_="findings"), blind, says=says)
 
 
 def ledger(content: Content) -> Markup:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import sha256_file
 from lenet_trt.report.content import Content, Run
 from lenet_trt.trace.timeline import Timeline
 
@@ -18,27 +18,45 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
 
-def run_of(timeline: Timeline, label: str, nodes: Sequence[NodeWork] = (), ceilings: Ceilings | None = None) -> Run:
+@dataclass(frozen=True)
+class TracedWork:
+    """What a trace's nodes have to do, and the kernel that could replace one; ``problem`` says what is lacking."""
+
+    nodes: Sequence[NodeWork] = ()
+    replaceable: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+def run_of(
+    timeline: Timeline,
+    label: str,
+    nodes: Sequence[NodeWork] = (),
+    ceilings: Ceilings | None = None,
+    replaceable: Mapping[str, str] | None = None,
+) -> Run:
     """A timeline with its ledger, findings and tables.
 
     Raises:
         LenetTrtError: the timeline holds nothing that could be taken for an inference.
     """
-    from lenet_trt.trace.findings import findings
+    from lenet_trt.trace.findings import findings, not_judged
     from lenet_trt.trace.ledger import ledger
     from lenet_trt.trace.tables import tables
 
-    found = ledger(timeline, nodes or None, ceilings)
-    return Run(label, timeline, found, tuple(findings(timeline, found, nodes or None, ceilings)), tables(timeline))
+    books = ledger(timeline, nodes or None, ceilings)
+    found = findings(timeline, books, nodes or None, ceilings, replaceable)
+    return Run(label, timeline, books, tuple(found), tables(timeline), tuple(not_judged(timeline, books)))
 
 
 def content_of(
     timeline: Timeline,
     *,
     model: Path | None = None,
+    folder: Path = Path(),
     ceilings: Ceilings | None = None,
     before: Timeline | None = None,
     before_model: Path | None = None,
+    before_folder: Path = Path(),
     optimized: Mapping[str, Any] | None = None,
     label: str = "now",
     before_label: str = "before",
@@ -47,19 +65,25 @@ def content_of(
 ) -> Content:
     """Gather what a report tells of a timeline; ``missing`` says why ceilings or model are not known.
 
+    A timeline names its model by the path from the ``folder`` that the timeline lies in.
+
     Raises:
         LenetTrtError: the model cannot be read, or a timeline holds no inference.
     """
     reasons = dict(missing or {})
-    nodes, problem = _nodes(timeline, model)
-    if problem:
-        reasons["roofline"] = "; ".join(filter(None, (reasons.get("roofline"), problem)))
+    work = _traced_work(timeline, model, folder)
+    if work.problem:
+        reasons["roofline"] = "; ".join(filter(None, (reasons.get("roofline"), work.problem)))
+    old = None
+    if before is not None:
+        past = _traced_work(before, before_model, before_folder)
+        old = run_of(before, before_label, past.nodes, ceilings, past.replaceable)
     made = [timeline.command, *(() if before is None else (before.command,)), *commands]
     return Content(
-        run=run_of(timeline, label, nodes, ceilings),
-        nodes=tuple(nodes),
+        run=run_of(timeline, label, work.nodes, ceilings, work.replaceable),
+        nodes=tuple(work.nodes),
         ceilings=ceilings,
-        before=None if before is None else run_of(before, before_label, _nodes(before, before_model)[0], ceilings),
+        before=old,
         optimized=optimized,
         commands=tuple(dict.fromkeys(command for command in made if command)),
         missing=reasons,
@@ -67,35 +91,34 @@ def content_of(
     )
 
 
-def _nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
+def _traced_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedWork:
     """What the engine's layers or the model's nodes have to do; or none of them and why."""
     from lenet_trt.trace.engine import traced_work
 
-    nodes, problem = _model_nodes(timeline, model)
-    work = traced_work(timeline, nodes)
-    return work, "" if work else problem
+    found = _model_work(timeline, model, folder)
+    nodes = traced_work(timeline, found.nodes)
+    return TracedWork(nodes, found.replaceable, "" if nodes else found.problem)
 
 
-def _model_nodes(timeline: Timeline, model: Path | None) -> tuple[Sequence[NodeWork], str]:
+def _model_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedWork:
     from lenet_trt.floors.work import work_of
+    from lenet_trt.fuse.replaceable import replaceable
     from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.trace.traced_model import find_model, warning
 
-    path = model or (Path(timeline.model) if timeline.model else None)
+    path, problem = (model, "") if model is not None else find_model(timeline, folder)
     if path is None:
-        return (), "the trace does not name its model: give it with --model"
-    if model is None and (path.suffix != ".onnx" or not path.is_file()):
-        return (), f"the model {path.name} is not here: give it with --model"
-    changed = bool(timeline.model_sha256) and path.is_file() and sha256_file(path) != timeline.model_sha256
-    if changed and model is None:
-        return (), f"{path.name} has changed since the trace was made: give the model with --model"
+        return TracedWork(problem=problem)
     loaded = load_model(path)
-    if changed:
-        print(f"warning: {path} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    if model is not None and (said := warning(timeline, model)):
+        print(said, file=sys.stderr)
+    places = replaceable(loaded)
     open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
     unknown = sorted(open_axes - set(timeline.sizes) - {""})
     if unknown:
-        return (), f"the trace does not say how large {', '.join(unknown)} was: give it with --sizes {unknown[0]}=N"
-    return work_of(loaded, timeline.sizes), ""
+        problem = f"the trace does not say how large {', '.join(unknown)} was: give it with --sizes {unknown[0]}=N"
+        return TracedWork(replaceable=places, problem=problem)
+    return TracedWork(work_of(loaded, timeline.sizes), places)
 
 
 def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None = None) -> tuple[Ceilings | None, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
 
@@ -86,10 +86,11 @@ def _timeline(arguments: argparse.Namespace) -> Timeline | None:
     if arguments.timeline is None:
         return None
     from lenet_trt.trace.timeline import load
+    from lenet_trt.trace.traced_model import warning
 
     timeline = load(arguments.timeline)
-    if timeline.model_sha256 and timeline.model_sha256 != sha256_file(arguments.model):
-        print(f"warning: {arguments.model} is not the file that was traced (its SHA-256 differs)", file=sys.stderr)
+    if said := warning(timeline, arguments.model):
+        print(said, file=sys.stderr)
     return timeline
 
 
@@ -99,25 +100,15 @@ def _sizes(
     """The shape of each input and the size of each open axis; the trace's where nothing is asked for."""
     from lenet_trt.onnx_model.ports import ports
     from lenet_trt.onnx_model.profiles import parse_shapes
-    from lenet_trt.runtimes.inputs import Sizes, shapes_of
+    from lenet_trt.runtimes.inputs import Sizes, shapes_of, sizes_from_text
 
     inputs = ports(model)[0]
-    given = _parsed_sizes(arguments.sizes) if arguments.sizes else {}
+    given = sizes_from_text(arguments.sizes)
     if timeline is not None and not given and arguments.batch is None and arguments.shapes is None:
         named = {axis for port in inputs for axis in port.axes if isinstance(axis, str)}
         given = {name: size for name, size in timeline.sizes.items() if name in named}
     shapes = parse_shapes("--shapes", arguments.shapes) if arguments.shapes else {}
     return shapes_of(inputs, Sizes(arguments.batch, given, shapes))
-
-
-def _parsed_sizes(text: str) -> dict[str, int]:
-    sizes = {}
-    for part in text.split(","):
-        name, equals, number = part.strip().partition("=")
-        if not (name and equals and number.isdecimal() and int(number) > 0):
-            raise UsageError(f"--sizes {part}: wanted NAME=N with N >= 1, several separated by commas")
-        sizes[name] = int(number)
-    return sizes
 
 
 def _ceilings(arguments: argparse.Namespace) -> Ceilings:

@@ -236,7 +236,7 @@ def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.Captu
     assert printed.splitlines()[-2:] == [str(output), str(tmp_path / "t" / "timeline")]
     timeline = load(output)
     assert timeline.source == "trtexec 11.4.0"
-    assert timeline.model == "net.engine"
+    assert timeline.model == "../net.engine"
     assert timeline.runtime == "tensorrt"
     assert (tmp_path / "t" / "timeline" / "profile.json").is_file()
     assert main(["profile", str(engine), "--trtexec", "-o", str(sidecar_path(engine))]) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.trace.accounting.names import architecture, is_gemm, is_reformat, uses_tensor_cores
-from lenet_trt.trace.findings import Finding, findings, lines
+from lenet_trt.trace.findings import Finding, findings, lines, not_judged
 from lenet_trt.trace.ledger import ledger
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline
 from random_timelines import happenings, random_timeline, spans
@@ -22,10 +22,12 @@ GEMV = node("matmul", "MatMul", read=50_000_000, written=100_000, flops=25_000_0
 SIMT = "void gemmSN_TN_kernel<float, 128, 16, 2, 4>(float const*)"
 
 
-def found(trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS) -> list[Finding]:
+def found(
+    trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS, replaceable: Mapping[str, str] | None = None
+) -> list[Finding]:
     """The findings of a timeline; their sum is within what is lost."""
     books = ledger(trace, nodes, ceilings)
-    result = findings(trace, books, nodes, ceilings)
+    result = findings(trace, books, nodes, ceilings, replaceable)
     claimed = sum(entry.recoverable_us for entry in result if entry.kind != "cold_start")
     assert claimed <= books.end_to_end_us - books.total.floor_us + 1e-6
     assert all(0 < entry.recoverable_us <= books.end_to_end_us for entry in result)
@@ -34,8 +36,10 @@ def found(trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS) 
     return result
 
 
-def kinds(trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS) -> list[str]:
-    return [entry.kind for entry in found(trace, nodes, ceilings)]
+def kinds(
+    trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS, replaceable: Mapping[str, str] | None = None
+) -> list[str]:
+    return [entry.kind for entry in found(trace, nodes, ceilings, replaceable)]
 
 
 def one_kernel(us: float, name: str, node_name: str = "conv", **more: Any) -> Timeline:
@@ -47,12 +51,13 @@ def test_a_healthy_model_has_no_findings() -> None:
     trace = one_kernel(110, "sm80_xmma_gemm_f32", "matmul")
     result = found(trace, [replace(GEMV, work=replace(GEMV.work, read_bytes=100_000_000))])
     assert result == [], "an older kernel within twice its roof is fine"
-    assert "no findings" in lines(result)[0]
+    assert lines(result) == ["None: all of it was judged, and no part is lost that is worth a change."]
 
 
 def test_a_gemv_run_as_a_gemm_is_found_with_its_microseconds_and_the_older_kernel_is_evidence() -> None:
     trace = one_kernel(1000, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x32x8", "matmul")
-    (finding,) = found(trace, [GEMV])
+    assert "plugin" not in found(trace, [GEMV])[0].advice, "no kernel of ours is known to fit"
+    (finding,) = found(trace, [GEMV], replaceable={"matmul": "batched_matvec"})
     assert (finding.kind, finding.node) == ("gemv_as_gemm", "matmul")
     assert finding.recoverable_us == pytest.approx(1000 - 50.1, abs=0.01)
     text = "\n".join(lines([finding]))
@@ -68,21 +73,59 @@ def test_two_columns_are_no_gemv_and_a_gemv_kernel_is_no_gemm() -> None:
     assert kinds(one_kernel(1000, "gemv2T_kernel_val", "matmul"), [GEMV]) == ["far_from_roof"]
 
 
-def test_a_kernel_of_an_older_architecture_is_a_finding_only_far_from_its_roof() -> None:
+OURS = {"conv": "conv5x5_bias_relu_pool2"}
+
+
+def test_a_kernel_of_an_older_architecture_is_a_finding_only_very_far_from_its_roof_and_with_one_of_ours() -> None:
     work = [node("conv", read=50_000_000)]
-    (finding,) = found(one_kernel(150, "sm80_xmma_fprop_implicit_gemm"), work)
-    assert (finding.kind, finding.recoverable_us) == ("older_architecture", 100)
+    (finding,) = found(one_kernel(250, "sm80_xmma_fprop_implicit_gemm"), work, replaceable=OURS)
+    assert (finding.kind, finding.recoverable_us) == ("older_architecture", 200)
     assert "sm_80" in finding.title
     assert "sm_90" in finding.title
-    assert kinds(one_kernel(90, "sm80_xmma_fprop_implicit_gemm"), work) == []
-    assert kinds(one_kernel(150, "sm90_xmma_fprop_implicit_gemm"), work) == []
+    assert "the plugin conv5x5_bias_relu_pool2 computes this node" in finding.advice
+    assert kinds(one_kernel(180, "sm80_xmma_fprop_implicit_gemm"), work, replaceable=OURS) == []
+    assert kinds(one_kernel(250, "sm90_xmma_fprop_implicit_gemm"), work, replaceable=OURS) == ["far_from_roof"]
     old_gpu = replace(CEILINGS, sm=80)
-    assert kinds(one_kernel(150, "sm80_xmma_fprop_implicit_gemm"), work, old_gpu) == []
+    assert kinds(one_kernel(250, "sm80_xmma_fprop_implicit_gemm"), work, old_gpu, OURS) == ["far_from_roof"]
+
+
+@pytest.mark.parametrize("replaceable", [None, {}, {"another": "lenet5"}])
+def test_no_advice_names_a_kernel_that_does_not_exist(replaceable: dict[str, str] | None) -> None:
+    """On Ada every layer of TensorRT runs kernels of sm_80."""
+    ada = replace(CEILINGS, sm=89)
+    trace = one_kernel(250, "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw")
+    (finding,) = found(trace, [node("conv", read=50_000_000)], ada, replaceable)
+    assert finding.kind == "far_from_roof"
+    assert "optimize" not in finding.advice
+    assert "ncu" in finding.advice
 
 
 def test_the_gpus_architecture_comes_from_the_trace_where_ceilings_do_not_say() -> None:
-    trace = replace(one_kernel(150, "maxwell_scudnn_128x32"), environment={"sm": 75})
-    assert kinds(trace, [node("conv", read=50_000_000)], replace(CEILINGS, sm=0)) == ["older_architecture"]
+    trace = replace(one_kernel(250, "maxwell_scudnn_128x32"), environment={"sm": 75})
+    nodes = [node("conv", read=50_000_000)]
+    assert kinds(trace, nodes, replace(CEILINGS, sm=0), OURS) == ["older_architecture"]
+    trace = replace(trace, environment={"compute_capability": "5.0"})
+    assert kinds(trace, nodes, replace(CEILINGS, sm=0), OURS) == ["far_from_roof"]
+
+
+def test_what_no_finding_could_be_made_of_is_said() -> None:
+    trace = one_kernel(1000, "mystery", "matmul")
+    books = ledger(trace, None, None)
+    unjudged = not_judged(trace, books)
+    assert unjudged == ["1,000.0 us in kernels (100% of the inference), whose floor is not known: matmul"]
+    said = lines(findings(trace, books), unjudged)
+    assert said[0] == "None in what could be judged. Not everything could be:"
+    assert said[1] == f"not judged: {unjudged[0]}"
+    judged = ledger(trace, [GEMV], CEILINGS)
+    assert not_judged(trace, judged) == []
+
+
+def test_a_trace_of_layers_alone_cannot_judge_launches() -> None:
+    layers = repeated(100, [replace(kernel(0, 100, "matmul"), kind="layer")])
+    said = not_judged(layers, ledger(layers, [GEMV], CEILINGS))
+    assert said == ["launches, and gaps between kernels: the trace has times of layers alone"]
+    silent = repeated(100, [kernel(0, 100, "matmul")])
+    assert not_judged(silent, ledger(silent, [GEMV], CEILINGS)) == ["what the host did: the trace has no calls of it"]
 
 
 def test_tensor_cores_left_unused() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from lenet_trt.floors.layers import is_reformat_layer
+from lenet_trt.tensorrt.layers import is_reformat_layer
 from lenet_trt.trace.accounting.names import is_reformat
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 

@@ -2,7 +2,8 @@
 
 No two findings claim the same microseconds. Each takes what it claims out of the ledger's terms (a node's
 inefficiency, the gaps before it, the copies, the host's time), the more specific kind first, and a later one can only
-have what is left; so all of them together never promise more than end to end less the floor. A node whose kernel has
+have what is left; so all of them together never promise more than end to end less the floor. Advice names what exists:
+one of this toolkit's kernels only for nodes that it can replace (``replaceable``). A node whose kernel has
 several faults gets one finding, of the most specific kind, with the others among its evidence. A cold start alone is
 outside of this: it is not in the ledger, which leaves the slowest inferences out, and its number is what it adds to
 the mean over all of them. What is below the threshold (``Case.notable``) is no finding.
@@ -10,7 +11,7 @@ the mean over all of them. What is below the threshold (``Case.notable``) is no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lenet_trt.trace.findings.case import Case, Finding
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from lenet_trt.trace.ledger import Ledger
     from lenet_trt.trace.timeline import Timeline
 
-__all__ = ["Finding", "findings", "lines"]
+__all__ = ["Finding", "findings", "lines", "none_found", "not_judged"]
 
+_MOST_NAMES = 3
 # In the order in which they claim; a kind sees only what those before it left.
 _KINDS = (
     far_kernels,
@@ -45,18 +47,46 @@ def findings(
     ledger: Ledger,
     nodes: Sequence[NodeWork] | None = None,
     ceilings: Ceilings | None = None,
+    replaceable: Mapping[str, str] | None = None,
 ) -> list[Finding]:
-    """What could be won back, the largest first; empty where nothing is lost that anything could be done about."""
-    case = Case(timeline, ledger, tuple(nodes or ()), ceilings)
+    """What could be won back, the largest first; ``not_judged`` says what no finding could be made of.
+
+    ``replaceable`` has the kernel of this toolkit for each of the model's nodes that one could replace.
+    """
+    case = Case(timeline, ledger, tuple(nodes or ()), ceilings, replaceable or {})
     found = [finding for kind in _KINDS for finding in kind(case)]
     return sorted(found, key=lambda entry: -entry.recoverable_us)
 
 
-def lines(found: Sequence[Finding]) -> list[str]:
+def not_judged(timeline: Timeline, ledger: Ledger) -> list[str]:
+    """What could be lost without a finding that says so, and why; empty where everything was judged."""
+    found = []
+    blind = ledger.total.unjudged_us
+    if blind > 0:
+        rows = [row.node or "no node" for row in ledger.rows if row.terms.unjudged_us]
+        share = f" ({blind / ledger.end_to_end_us:.0%} of the inference)" if ledger.end_to_end_us else ""
+        more = f" and {len(rows) - _MOST_NAMES} more" if len(rows) > _MOST_NAMES else ""
+        named = ", ".join(rows[:_MOST_NAMES])
+        found.append(f"{blind:,.1f} us in kernels{share}, whose floor is not known: {named}{more}")
+    if timeline.activities and all(entry.kind == "layer" for entry in timeline.activities if entry.kind != "memcpy"):
+        found.append("launches, and gaps between kernels: the trace has times of layers alone")
+    elif not timeline.api_calls:
+        found.append("what the host did: the trace has no calls of it")
+    return found
+
+
+def none_found(unjudged: Sequence[str]) -> str:
+    """What to say where there is no finding: that nothing is lost only where everything was judged."""
+    if unjudged:
+        return "None in what could be judged. Not everything could be:"
+    return "None: all of it was judged, and no part is lost that is worth a change."
+
+
+def lines(found: Sequence[Finding], unjudged: Sequence[str] = ()) -> list[str]:
     """What people read."""
+    out = [f"not judged: {line}" for line in unjudged]
     if not found:
-        return ["no findings: nothing is lost that could be won back"]
-    out = []
+        return [none_found(unjudged), *out]
     for number, entry in enumerate(found, 1):
         out.append(f"{number}. {entry.title}: {entry.recoverable_us:,.1f} us")
         out += [f"   {line}" for line in entry.evidence]

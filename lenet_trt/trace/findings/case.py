@@ -47,10 +47,16 @@ class Case:
     """A timeline with its ledger, and what of the ledger no finding has claimed yet."""
 
     def __init__(
-        self, timeline: Timeline, ledger: Ledger, nodes: tuple[NodeWork, ...], ceilings: Ceilings | None
+        self,
+        timeline: Timeline,
+        ledger: Ledger,
+        nodes: tuple[NodeWork, ...],
+        ceilings: Ceilings | None,
+        replaceable: Mapping[str, str],
     ) -> None:
         self.timeline, self.ledger, self.nodes, self.ceilings = timeline, ledger, nodes, ceilings
         self.slicer = slicer_of(timeline, nodes)
+        self._replaceable = replaceable
         self._left: dict[tuple[str, str | None], float] = {
             (term, row.node): getattr(row.terms, term)
             for row in ledger.rows
@@ -121,6 +127,16 @@ class Case:
         if row.node is None:
             return list(self.nodes)
         return [entry for entry in self.nodes if not set(row.nodes).isdisjoint(entry.model_nodes)]
+
+    def replacement(self, row: Row) -> str | None:
+        """The kernel of this toolkit that could replace a node of the row."""
+        nodes = [node for entry in self.members(row) for node in entry.model_nodes]
+        return next((self._replaceable[node] for node in nodes if node in self._replaceable), None)
+
+    @property
+    def fusable(self) -> bool:
+        """Whether any of this toolkit's kernels has a place in the model."""
+        return bool(self._replaceable)
 
     def left(self, term: str, node: str | None) -> float:
         """What of a row's term nobody has claimed."""

@@ -70,8 +70,8 @@ def gemv_as_gemm(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
             f"{product.work.flops / elements:.1f} operations an element: reading them is the work, and the kernel is "
             f"{short_name(kernel)}, which computes tiles of columns where there is one",
         ),
-        "take a kernel that reads each row once and adds up in registers: the plugin batched_matvec "
-        "(lenet-trt optimize tries it), or write it as a multiply and a sum",
+        "take a kernel that reads each row once and adds up in registers: "
+        + _plugin_or(case, row, "write it as a multiply and a sum"),
     )
 
 
@@ -96,17 +96,19 @@ def tensor_cores_unused(case: Case, row: Row, ceilings: Ceilings) -> Finding | N
             f"{short_name(plain)} multiplies outside tensor cores: {without:,.1f} us at this GPU's best, and "
             f"{arithmetic_us(product.work, product.arithmetic, ceilings):,.1f} us with them",
         ),
-        "make the inner and outer sizes multiples of 8 (16 bytes), or take a kernel that uses them: "
-        "lenet-trt optimize tries the plugins that do",
+        _plugin_or(case, row, "make the inner and outer sizes multiples of 8 (16 bytes)"),
     )
 
 
 def older_architecture(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
-    """A kernel made for an older GPU; this matters only as it is far from its roof too."""
-    sm = case.sm
+    """A kernel made for an older GPU that is very far from its roof, where one of our kernels could replace it.
+
+    Libraries run kernels of an earlier architecture on purpose, as those of sm_80 on Ada, and most of them are good.
+    """
+    sm, kernel = case.sm, case.replacement(row)
     made_for = {name: made for name in row.kernels if (made := architecture(name)) is not None}
     older = {name: made for name, made in made_for.items() if sm is not None and made < sm}
-    if not older or sm is None:
+    if not older or sm is None or kernel is None or not _is_very_far(row):
         return None
     name, made = next(iter(older.items()))
     return Finding(
@@ -115,8 +117,7 @@ def older_architecture(case: Case, row: Row, ceilings: Ceilings) -> Finding | No
         row.node,
         row.terms.inefficiency_us,
         (f"{short_name(name)} is built for sm_{made}",),
-        "take a kernel made for this GPU: lenet-trt optimize tries the plugins that compute this node; a newer "
-        "library or another layout of the same layer may choose a newer kernel as well",
+        f"take a kernel made for this GPU: the plugin {kernel} computes this node, and lenet-trt optimize measures it",
     )
 
 
@@ -147,9 +148,8 @@ def batch_too_small(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
 
 def far_from_roof(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
     """A kernel that is very far from its roof, whatever the reason."""
-    assert row.roof_us is not None
     lost = row.terms.inefficiency_us
-    if row.terms.kernel_us < _VERY_FAR * row.roof_us or lost < _MANY_LAUNCHES * case.launch_us:
+    if not _is_very_far(row) or lost < _MANY_LAUNCHES * case.launch_us:
         return None
     return Finding(
         "far_from_roof",
@@ -157,8 +157,20 @@ def far_from_roof(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
         row.node,
         lost,
         (),
-        "lenet-trt optimize tries the plugins that compute this node; ncu --set full says what limits the kernel",
+        _plugin_or(case, row, "ncu --set full says what limits the kernel"),
     )
+
+
+def _is_very_far(row: Row) -> bool:
+    assert row.roof_us is not None
+    return row.terms.kernel_us >= _VERY_FAR * row.roof_us
+
+
+def _plugin_or(case: Case, row: Row, otherwise: str) -> str:
+    """Advice: the kernel of ours that could replace the node, where there is one, and what else helps."""
+    kernel = case.replacement(row)
+    plugin = f"the plugin {kernel} computes this node, and lenet-trt optimize measures it"
+    return f"{plugin}; {otherwise}" if kernel else otherwise
 
 
 _FAULTS = (gemv_as_gemm, tensor_cores_unused, older_architecture, batch_too_small, far_from_roof)

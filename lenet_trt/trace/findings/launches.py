@@ -53,7 +53,9 @@ def many_small_launches(case: Case) -> Iterator[Finding]:
             "between them",
         ),
         "fuse them: lenet-trt fuse puts one plugin in the place of several layers, and lenet-trt optimize measures "
-        "which pay off",
+        "which pay off"
+        if case.fusable
+        else "fuse them: write one kernel for several layers (docs/write-a-plugin.md), or take a library that does",
     )
 
 
@@ -164,5 +166,6 @@ def gaps(case: Case) -> Iterator[Finding]:
             f"one launch takes {case.launch_us:.1f} us, and of submissions there are {waits:.0f}",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
-        "fewer and larger kernels (lenet-trt fuse), a CUDA graph, and no waiting for events of other streams",
+        f"fewer and larger kernels{' (lenet-trt fuse)' if case.fusable else ''}, a CUDA graph, and no waiting for "
+        "events of other streams",
     )

@@ -1,0 +1,21 @@
+"""Which nodes of a model a kernel of this toolkit could replace, for advice that names it."""
+
+from __future__ import annotations
+
+import onnx
+
+from lenet_trt.fuse.places import chosen, find_places
+from lenet_trt.fuse.stage import chosen_kernels
+
+
+def replaceable(model: onnx.ModelProto) -> dict[str, str]:
+    """Find the kernel for each node that one could replace, by the names that traces have for nodes."""
+    places, _ = find_places(model, chosen_kernels("auto"))
+    nodes = model.graph.node
+    best = chosen(places)
+    order = [*(place for place in places if place not in best), *best]  # what fuse would choose comes last and stays
+    return {
+        nodes[index].name or nodes[index].output[0]: place.kernel.name
+        for place in order
+        for index in place.match.origins
+    }
