@@ -57,7 +57,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TRIED, Bench, sources
     from lenet_trt.optimize.journal import Journal, Remembered
-    from lenet_trt.optimize.markdown import headline
+    from lenet_trt.optimize.markdown import REHEARSAL, headline
     from lenet_trt.optimize.result import optimize
     from lenet_trt.optimize.space import Space
 
@@ -84,6 +84,8 @@ def command(arguments: argparse.Namespace) -> int:
     if not journal.resumes:
         shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
     bench = Remembered(Bench(space, settings, folder, _log, path), journal)
+    if about["rehearsal"]:
+        _log(REHEARSAL)
     try:
         optimized = optimize(settings.batches, space, bench, _log)
     except KeyboardInterrupt:
@@ -153,7 +155,7 @@ def _runtime(asked: str, flavor: str) -> str:
     """With TensorRT installed, and a GPU that it takes, engines are what is optimized.
 
     Raises:
-        LenetTrtError: engines were asked for, and there is nothing here to time them on.
+        LenetTrtError: there is nothing here to time kernels or engines on, and a rehearsal was not asked for.
     """
     from lenet_trt.cuda.gpus import first_gpu, gpus
     from lenet_trt.tensorrt.flavors import installed, select
@@ -163,6 +165,11 @@ def _runtime(asked: str, flavor: str) -> str:
         raise LenetTrtError(
             f"--runtime tensorrt: engines are timed on a GPU, and there is none here ({gpus().problem}): "
             "take --runtime ort-cpu to see what would be tried"
+        )
+    if asked == "auto" and gpu is None:
+        raise LenetTrtError(
+            f"optimize times kernels on a GPU, and there is none here ({gpus().problem}): run it where there is "
+            "one, or rehearse it with --runtime ort-cpu, where a plugin is the nodes that it replaces and is never faster"
         )
     if asked != "auto" or gpu is None or not any(installed().values()):
         return asked
@@ -204,6 +211,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
         "command": shlex.join(arguments.command_line),
         "where": where,
         "how": how,
+        "rehearsal": how == HOW_ON_HOST,
         "environment": environment(),
         "made": {
             "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),

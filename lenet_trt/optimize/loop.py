@@ -49,6 +49,7 @@ def optimize_at(
     (stats,) = bench.compare((current,), batch)
     noise = noise_us(stats)
     log(f"as it is: {stats.median_us:,.2f} us; less than {noise:,.2f} us could be noise")
+    inference_us = stats.median_us
     plain = seen = bench.observe(current, batch)
     observed = [(current, seen)]
     trials: list[Trial] = []
@@ -56,7 +57,11 @@ def optimize_at(
     while True:
         names = space.fitted(current).nodes
         promises = {
-            candidate: promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch))
+            # A trace takes longer than the inference itself, and nobody can win more than that takes.
+            candidate: min(
+                promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch)),
+                inference_us,
+            )
             for candidate in space.candidates
             if attempt(candidate, current) not in tried and current.with_candidate(candidate) != current
         }
@@ -70,7 +75,7 @@ def optimize_at(
         trials.append(trial)
         log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
         if trial.kept and trial.new is not None:
-            current, noise = trial.after, noise_us(trial.new)
+            current, noise, inference_us = trial.after, noise_us(trial.new), trial.new.median_us
             before, seen = seen, bench.observe(current, batch)
             observed.append((current, seen))
             out = {piece: names[piece] for piece in trial.before.changed_by(candidate)}

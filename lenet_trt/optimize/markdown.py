@@ -10,19 +10,28 @@ from lenet_trt.trace.kernel_names import TABLE_WIDTH, short_name
 _TERMS = ("floor_us", "inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us", "residual_us")
 
 
+# Of a record that was made where no kernel runs.
+REHEARSAL = (
+    "a rehearsal on the host: ONNX Runtime computes each plugin as the nodes that it replaces, so nothing here says "
+    "what is faster on a GPU"
+)
+
+
 def report(record: Mapping[str, Any]) -> str:
     """The record as Markdown; text of models and traces is escaped."""
     return "\n".join(_lines(record)) + "\n"
 
 
 def headline(record: Mapping[str, Any]) -> list[str]:
-    """What was chosen for each batch size, in a line each."""
-    out = []
+    """What was chosen for each batch size, in a line each; of a rehearsal the first and the last line say so."""
+    rehearsal = [REHEARSAL] if record.get("rehearsal") else []
+    nothing = "" if rehearsal else ": nothing was faster beyond the noise"
+    out = [*rehearsal]
     for entry in record["chosen"]:
         where = "" if entry["batch"] is None else f"batch {entry['batch']}: "
         plain, taken = _stats(entry, []), _stats(entry, entry["plan"])
         if not entry["plan"]:
-            out.append(f"{where}the model stays as it is, {_interval(plain)}: nothing was faster beyond the noise")
+            out.append(f"{where}the model stays as it is, {_interval(plain)}{nothing}")
         else:
             out.append(
                 f"{where}{_interval(plain)} -> {_interval(taken)}, {entry['times_faster']:.2f} times faster, "
@@ -35,7 +44,7 @@ def headline(record: Mapping[str, Any]) -> list[str]:
             f"{_plan(crossing['small'])} and {_plan(crossing['large'])} take the same time {at} between batch "
             f"{low} and {high}" + (" (interpolated)" if crossing["at"] else "")
         )
-    return out
+    return [*out, *rehearsal]
 
 
 def _lines(record: Mapping[str, Any]) -> Iterator[str]:
