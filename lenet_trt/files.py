@@ -31,9 +31,11 @@ def sha256_file(path: Path) -> str:
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; on success it replaces ``path``, on failure it is removed.
+    """Yield a temporary path; on success its content is what ``path`` leads to, on failure it is removed.
 
-    Readers see the old file or the new one, never a part of it.
+    A regular file is replaced in one step: readers see the old file or the new one, never a part of it. A symbolic
+    link stays, and the file that it leads to is replaced. A device or a FIFO stays too, and the content goes through
+    it.
 
     Raises:
         LenetTrtError: the folder cannot be written, or the disk is full; ``path`` is as it was.
@@ -44,19 +46,29 @@ def atomic_path(path: Path) -> Iterator[Path]:
     temporary: Path | None = None
     if path.is_dir():
         raise LenetTrtError(f"cannot write {path}: it is a folder; name a file in it")
+    through = is_special(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        target = path if through else Path(os.path.realpath(path))
+        if not through:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=".part", dir=None if through else target.parent
+        )
         os.close(handle)
         temporary = Path(name)
         yield temporary
+        if through:
+            _pass_on(temporary, path)
+            return
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
         # mkstemp makes files for their owner alone; give this one the mode that open() would have given.
         temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        temporary.replace(target)
+    except BrokenPipeError:  # the reader of a FIFO has gone: no fault of the place
+        raise
     except OSError as error:
-        ours = temporary is None or error.filename in (None, str(temporary))
+        ours = temporary is None or error.filename in (None, str(temporary), str(path))
         if not ours:  # about a file that the caller reads
             raise
         raise LenetTrtError(
@@ -65,6 +77,23 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def is_special(path: Path) -> bool:
+    """Whether the path leads to something that is neither a regular file nor a folder: a device, a FIFO, a socket."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _pass_on(source: Path, target: Path) -> None:
+    """Write a file's content through a device or a FIFO, which must be there already."""
+    handle = os.open(target, os.O_WRONLY)
+    with open(source, "rb") as content, os.fdopen(handle, "wb") as sink:
+        while block := content.read(1 << 20):
+            sink.write(block)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
