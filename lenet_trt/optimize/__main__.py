@@ -169,7 +169,7 @@ def _runtime(asked: str, flavor: str) -> str:
     if asked == "auto" and gpu is None:
         raise LenetTrtError(
             f"optimize times kernels on a GPU, and there is none here ({gpus().problem}): run it where there is "
-            "one, or rehearse it with --runtime ort-cpu, where a plugin is the nodes that it replaces and is never faster"
+            "one, or rehearse it with --runtime ort-cpu, where a plugin is the nodes that it replaces and never faster"
         )
     if asked != "auto" or gpu is None or not any(installed().values()):
         return asked

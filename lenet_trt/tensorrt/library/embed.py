@@ -75,9 +75,7 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[s
     specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
     sizes = sizes_of(specialized, shapes)
     variants = [
-        EncodedVariant(
-            variant, tuple(compile_variant(specialized, variant, target) for target in chosen)
-        )
+        EncodedVariant(variant, tuple(compile_variant(specialized, variant, target) for target in chosen))
         for variant, chosen in usable(specialized, sizes, targets)
     ]
     return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())
