@@ -16,12 +16,11 @@ from lenet_trt.batches import add_batches, batches_of
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.profile.request import RECORDERS
+from lenet_trt.runtimes.table import CHOICES, engines_alone
 
 if TYPE_CHECKING:
     from lenet_trt.optimize.settings import Settings
     from lenet_trt.optimize.space import Space
-
-RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes (default: MODEL.optimized)")
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
-    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; tensorrt builds engines")
+    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; tensorrt builds engines")
     parser.add_argument(
         "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try: all that fit, or these"
     )
@@ -92,7 +91,7 @@ def command(arguments: argparse.Namespace) -> int:
         _log(f"interrupted: the same command goes on from {folder / written.STATE}")
         return 130
     paths, record = written.write(folder, path.stem, space, optimized, about)
-    if settings.runtime == "tensorrt":
+    if engines_alone(settings.runtime):
         paths += _engines(folder, record, settings)
     shutil.rmtree(folder / TRIED, ignore_errors=True)
     if arguments.json:
@@ -161,9 +160,9 @@ def _runtime(asked: str, flavor: str) -> str:
     from lenet_trt.tensorrt.flavors import installed, select
 
     gpu = first_gpu()
-    if asked == "tensorrt" and gpu is None:
+    if engines_alone(asked) and gpu is None:
         raise LenetTrtError(
-            f"--runtime tensorrt: engines are timed on a GPU, and there is none here ({gpus().problem}): "
+            f"--runtime {asked}: engines are timed on a GPU, and there is none here ({gpus().problem}): "
             "take --runtime ort-cpu to see what would be tried"
         )
     if asked == "auto" and gpu is None:
@@ -198,7 +197,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
     from lenet_trt.optimize.timed import HOW_ON_GPU, HOW_ON_HOST
     from lenet_trt.runtimes.load import load
 
-    if settings.runtime == "tensorrt":
+    if engines_alone(settings.runtime):
         from lenet_trt.tensorrt.flavors import select
 
         where, how = select(settings.flavor).product, HOW_ON_GPU

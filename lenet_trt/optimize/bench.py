@@ -29,6 +29,7 @@ from lenet_trt.run.predictions import Score
 from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.network import Network
+from lenet_trt.runtimes.table import engines_alone
 from lenet_trt.trace.engine import traced_work
 from lenet_trt.trace.findings import findings
 from lenet_trt.trace.ledger import ledger
@@ -143,7 +144,7 @@ class Bench:
         path = self._folder / TRIED / f"{plan.key}.onnx"
         if not path.is_file():
             write_atomic(path, self._space.fitted(plan).model.SerializeToString())
-        return path if self._settings.runtime != "tensorrt" else self._engine(path, plan, batch)
+        return self._engine(path, plan, batch) if engines_alone(self._settings.runtime) else path
 
     def _engine(self, path: Path, plan: Plan, batch: int | None) -> Path:
         name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"

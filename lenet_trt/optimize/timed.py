@@ -50,8 +50,7 @@ def _on_gpu(runtimes: Sequence[DeviceRuntime], arrays: Sequence[NDArray[Any]], p
     timed = {}
     for index, runtime in enumerate(runtimes):
         calls = [partial(runtime.prepare(inputs), stream.handle) for inputs in sets]
-        # ONNX Runtime waits for each call itself, so that it cannot be submitted ahead.
-        timed[str(index)] = Timed(calls, hold=runtime.name != "ort")
+        timed[str(index)] = Timed(calls, hold=not runtime.waits)
     return time_in_turns(timed, stream.handle, memory_hold(stream.handle), plan)
 
 

@@ -17,7 +17,7 @@ from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
 from lenet_trt.runtimes.inputs import sizes_from_text
-from lenet_trt.runtimes.load import RUNTIMES
+from lenet_trt.runtimes.table import CHOICES
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.sidecar import sidecar_path
 from lenet_trt.trace import tables
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="take a trace that was made elsewhere: .nsys-rep, its .sqlite, trtexec's exports (several together)",
     )
     source.add_argument("--trtexec", action="store_true", help="run an engine with trtexec (or tensorrt_rtx)")
-    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; auto says what it took")
     parser.add_argument(
         "--with",
         dest="recorder",

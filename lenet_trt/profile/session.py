@@ -59,10 +59,11 @@ def _inflated(timeline: Timeline) -> Iterator[str]:
 def _recorders(request: Request) -> tuple[str, ...]:
     if request.recorder != "auto":
         return (request.recorder,)
-    # ONNX Runtime on the CPU has a profiler of its own, and nothing else would see it.
-    if request.runtime == "ort-cpu" or not gpus().devices:
-        return ("own",)
-    return ("nsys", "cupti", "own") if request.runtime == "tensorrt" else ("nsys", "cupti")
+    # ONNX Runtime on the CPU, which runs where there is no GPU, is the last of every choice.
+    chosen = candidates(request.runtime)
+    if not gpus().devices:
+        return candidates("ort-cpu")[0].recorders
+    return chosen[0].recorders if len(chosen) == 1 else ("nsys", "cupti")
 
 
 def _by(request: Request, report: Path | None) -> Timeline:

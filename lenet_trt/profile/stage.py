@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.onnx_model.profiles import Shape
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, Request
 from lenet_trt.profile.session import traced
-from lenet_trt.runtimes.load import RUNTIMES
+from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.timeline import Timeline
 
 
@@ -57,8 +57,7 @@ def profile_model(
         library=None if library is None else str(library),
     )
     request.check()
-    if runtime not in RUNTIMES:
-        raise UsageError(f"--runtime {runtime}: wanted one of {', '.join(RUNTIMES)}")
+    candidates(runtime)
     return _of_model(traced(request, report), _existing(path))
 
 

@@ -13,7 +13,8 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.run.classify import classify, image_size
 from lenet_trt.run.images import Batch, batches
 from lenet_trt.run.predictions import Csv, Json, Score, Table, predictions
-from lenet_trt.runtimes.load import RUNTIMES, load
+from lenet_trt.runtimes.load import load
+from lenet_trt.runtimes.table import CHOICES
 from lenet_trt.tensorrt.find_library import add_library_argument
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="IDX, PNG, JPEG, .npy or .npz files, folders of pictures, or - (standard input); "
         "none: the MNIST test set that ships with lenet-trt",
     )
-    parser.add_argument("--runtime", choices=RUNTIMES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; auto says what it took")
     parser.add_argument("--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or a number a line")
     parser.add_argument(
         "--batch", type=int, metavar="N", help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)"

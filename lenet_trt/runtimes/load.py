@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
+from lenet_trt.runtimes.table import Runtime, candidates
 
 if TYPE_CHECKING:
     from lenet_trt.runtimes.network import Network
     from lenet_trt.tensorrt.sidecar import Sidecar
-
-
-RUNTIMES = ("auto", "tensorrt", "graph", "ort", "ort-cpu")
 
 
 def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, library: Path | str | None = None) -> Network:
@@ -32,16 +29,18 @@ def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, librar
         LenetTrtError: the file is damaged or not vouched for, or the runtime cannot run it here.
     """
     path = Path(path)
-    if runtime not in RUNTIMES:
-        raise UsageError(f"--runtime {runtime}: wanted one of {', '.join(RUNTIMES)}")
+    chosen = candidates(runtime)
+    for_onnx = [each for each in chosen if not each.takes_engines]
     if path.suffix == ".onnx":
-        if runtime == "tensorrt":
+        if not for_onnx:
             raise UsageError(f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime")
-        return _from_onnx(path, runtime, "")
-    return _from_engine(path, runtime, trust, Path(library) if library is not None else None)
+        return _from_onnx(path, for_onnx, "")
+    itself = len(for_onnx) < len(chosen)
+    return _from_engine(path, itself, for_onnx, trust, Path(library) if library is not None else None)
 
 
-def _from_engine(path: Path, runtime: str, trust: bool, library: Path | None) -> Network:
+def _from_engine(path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: bool, library: Path | None) -> Network:
+    """Run the engine ``itself`` where that was chosen and is possible, else the ONNX beside it."""
     from lenet_trt.tensorrt.vouch import flavor_of, obstacle, vouched
 
     try:
@@ -52,21 +51,23 @@ def _from_engine(path: Path, runtime: str, trust: bool, library: Path | None) ->
                 "; an engine can contain code, so it is run only with --trust (trust=True)" if path.is_file() else ""
             )
             raise LenetTrtError(f"{error}{advice}") from error
-        if runtime not in ("auto", "tensorrt"):
-            raise UsageError(f"--trust runs the engine itself, with --runtime tensorrt, not {runtime}") from error
+        if not itself:
+            raise UsageError(
+                f"--trust runs the engine itself, with --runtime tensorrt, not {for_onnx[0].name}"
+            ) from error
         return _tensorrt(path, None, library)
-    if runtime == "tensorrt":
+    if itself and not for_onnx:
         return _tensorrt(path, sidecar, library)
     beside = f"the ONNX that {path.name} was built from"
-    if runtime != "auto":
-        return _from_onnx(_built_from(path, sidecar), runtime, beside)
+    if not itself:
+        return _from_onnx(_built_from(path, sidecar), for_onnx, beside)
     try:
         reason = obstacle(path, sidecar, flavor_of(sidecar), library)
     except LenetTrtError as error:
         reason = str(error)
     if reason is None:
         return _tensorrt(path, sidecar, library)
-    return _from_onnx(_built_from(path, sidecar), runtime, f"{beside}, since the engine does not run here ({reason})")
+    return _from_onnx(_built_from(path, sidecar), for_onnx, f"{beside}, since the engine does not run here ({reason})")
 
 
 def _built_from(engine: Path, sidecar: Sidecar) -> Path:
@@ -87,47 +88,26 @@ def _tensorrt(path: Path, sidecar: Sidecar | None, library: Path | None) -> Netw
     return Network(TensorRt(path, sidecar, library), why)
 
 
-def _from_onnx(path: Path, runtime: str, note: str) -> Network:
+def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str) -> Network:
     """Try the runtimes in order; what is not taken leaves its reason."""
     from lenet_trt.onnx_model.read import load_model
     from lenet_trt.runtimes.network import Network
 
     model = load_model(path)
     passed_over = []
-    for name, why in _candidates(runtime):
+    tried = [each for each in chosen if len(chosen) == 1 or each.obstacle() is None]
+    for runtime in tried:
+        why = "asked for" if len(chosen) == 1 else runtime.reason()
+        assert runtime.make is not None
         try:
-            found = Network(_make(name, model), why)
+            found = Network(runtime.make(model), why)
         except LenetTrtError as error:
-            if runtime not in ("auto", "ort") or name == "ort-cpu":
+            if runtime is tried[-1]:
                 raise
-            passed_over.append(f"{'graph' if name == 'graph' else 'ort on the GPU'} cannot ({error})")
+            passed_over.append(f"{runtime.title} cannot ({error})")
             continue
         # The note of an engine says it already when there is no GPU.
         reasons = (note, why, *passed_over) if why not in note else (note, *passed_over)
         found.reason = "; ".join(filter(None, reasons))
         return found
-    raise AssertionError("ort-cpu is always a candidate of auto")
-
-
-def _candidates(runtime: str) -> Iterator[tuple[str, str]]:
-    from lenet_trt.runtimes.ort import has_cuda
-
-    if runtime not in ("auto", "ort"):
-        yield runtime, "asked for"
-        return
-    gpu = bool(gpus().devices)
-    if runtime == "auto" and gpu:
-        yield "graph", "there is a CUDA GPU"
-    if gpu and has_cuda():
-        yield "ort-cuda", "there is a CUDA GPU, and ONNX Runtime has its provider"
-    yield "ort-cpu", f"there is no GPU: {gpus().problem}" if not gpu else "ONNX Runtime has no CUDA provider"
-
-
-def _make(name: str, model: Any) -> Any:
-    if name == "graph":
-        from lenet_trt.runtimes.graph.runtime import GraphRuntime
-
-        return GraphRuntime(model)
-    from lenet_trt.runtimes import ort
-
-    return ort.OrtCuda(model) if name == "ort-cuda" else ort.OrtCpu(model)
+    raise AssertionError("there is always one to try")

@@ -97,6 +97,7 @@ class OrtCuda:
 
     name = "ort"
     scales_images = False
+    waits = True
     where = f"ONNX Runtime {onnxruntime.__version__} on the GPU (CUDA provider)"
 
     def __init__(self, model: ModelProto, *, cuda_graph: bool = False) -> None:

@@ -41,10 +41,14 @@ class Call(Protocol):
 
 @runtime_checkable
 class DeviceRuntime(Protocol):
-    """Runs memory of the GPU; ``scales_images``: uint8 images are divided there, so that they travel as bytes."""
+    """Runs memory of the GPU; ``scales_images``: uint8 images are divided there, so that they travel as bytes.
+
+    ``waits``: a call returns when its work is done, so that none can be submitted ahead.
+    """
 
     name: str
     scales_images: bool
+    waits: bool
     where: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]

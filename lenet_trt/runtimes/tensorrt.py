@@ -38,6 +38,7 @@ class TensorRt:
 
     name = "tensorrt"
     scales_images = False
+    waits = False
 
     def __init__(self, path: Path, sidecar: Sidecar | None, library: Path | None = None) -> None:
         data = path.read_bytes()

@@ -33,6 +33,7 @@ class GraphRuntime:
 
     name = "graph"
     scales_images = True
+    waits = False
 
     def __init__(self, model: onnx.ModelProto) -> None:
         try:

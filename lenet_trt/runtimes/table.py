@@ -1,0 +1,107 @@
+"""The runtimes, in the order in which they are tried where nobody chooses, and the choices that people have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.errors import UsageError
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What runs a file.
+
+    ``title`` is what messages call it. ``takes_engines``: it runs TensorRT engines, and else ONNX files. ``obstacle``
+    says why it does not work here, or None; ``reason`` why it is taken where it does. ``make`` loads an ONNX model
+    (engines are loaded with their sidecar). ``recorders`` can trace it on a GPU, the best first.
+    """
+
+    name: str
+    title: str
+    takes_engines: bool
+    obstacle: Callable[[], str | None]
+    reason: Callable[[], str]
+    make: Callable[[ModelProto], Any] | None
+    recorders: tuple[str, ...] = ("nsys", "cupti")
+
+
+def _no_gpu() -> str | None:
+    return None if gpus().devices else f"there is no GPU: {gpus().problem}"
+
+
+def _no_cuda_provider() -> str | None:
+    from lenet_trt.runtimes.ort import has_cuda
+
+    return _no_gpu() or (None if has_cuda() else "ONNX Runtime has no CUDA provider")
+
+
+def _graph(model: ModelProto) -> Any:
+    from lenet_trt.runtimes.graph.runtime import GraphRuntime
+
+    return GraphRuntime(model)
+
+
+def _ort_cuda(model: ModelProto) -> Any:
+    from lenet_trt.runtimes.ort import OrtCuda
+
+    return OrtCuda(model)
+
+
+def _ort_cpu(model: ModelProto) -> Any:
+    from lenet_trt.runtimes.ort import OrtCpu
+
+    return OrtCpu(model)
+
+
+_TENSORRT = Runtime(
+    "tensorrt", "tensorrt", True, _no_gpu, lambda: "it is an engine", None, recorders=("nsys", "cupti", "own")
+)
+_GRAPH = Runtime("graph", "graph", False, _no_gpu, lambda: "there is a CUDA GPU", _graph)
+_ORT_CUDA = Runtime(
+    "ort-cuda",
+    "ort on the GPU",
+    False,
+    _no_cuda_provider,
+    lambda: "there is a CUDA GPU, and ONNX Runtime has its provider",
+    _ort_cuda,
+)
+_ORT_CPU = Runtime(
+    "ort-cpu",
+    "ort on the CPU",
+    False,
+    lambda: None,
+    lambda: _no_cuda_provider() or "the runtimes on the GPU do not take it",
+    _ort_cpu,
+    recorders=("own",),  # nothing else sees it
+)
+
+# What --runtime takes, and what is tried for it.
+CHOICES: Mapping[str, tuple[Runtime, ...]] = {
+    "auto": (_TENSORRT, _GRAPH, _ORT_CUDA, _ORT_CPU),
+    "tensorrt": (_TENSORRT,),
+    "graph": (_GRAPH,),
+    "ort": (_ORT_CUDA, _ORT_CPU),
+    "ort-cpu": (_ORT_CPU,),
+}
+
+
+def candidates(choice: str) -> tuple[Runtime, ...]:
+    """The runtimes that a choice stands for, in the order in which they are tried.
+
+    Raises:
+        UsageError: there is no such choice; lists those that there are.
+    """
+    if choice not in CHOICES:
+        raise UsageError(f"--runtime {choice}: wanted one of {', '.join(CHOICES)}")
+    return CHOICES[choice]
+
+
+def engines_alone(choice: str) -> bool:
+    """Whether a choice runs engines and nothing else."""
+    return all(runtime.takes_engines for runtime in candidates(choice))
