@@ -17,6 +17,7 @@ from lenet_trt.files import atomic_path
 from lenet_trt.profile import nsys
 from lenet_trt.profile.replay import read_parts, with_nodes
 from lenet_trt.profile.request import FAILURE, REPLAY, REQUEST, TIMELINE, RecorderError, Request, raise_failure
+from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline, load
 
