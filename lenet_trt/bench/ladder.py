@@ -20,7 +20,7 @@ from lenet_trt.kernel.steps import Step, cpu_step_of, steps_of
 if TYPE_CHECKING:
     import torch
 
-    from lenet_trt.bench.workload import Call, Contender, Inputs, Workload
+    from lenet_trt.bench.workload import Contender, Inputs, TorchCall, Workload
     from lenet_trt.kernel.bind import Bound
 
 TAKES_ONLY = True
@@ -110,9 +110,9 @@ def _contender(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) ->
 
     placed = {name: weight.to("cuda", torch.float32).contiguous() for name, weight in weights.items()}
     # Made when it is prepared, so that a step that does not compile is a row that says so.
-    prepared: list[Callable[[Inputs], Call]] = []
+    prepared: list[Callable[[Inputs], TorchCall]] = []
 
-    def prepare(inputs: Inputs) -> Call:
+    def prepare(inputs: Inputs) -> TorchCall:
         if not prepared:
             prepared.append(ready(step, bound, placed))
         return prepared[0](inputs)

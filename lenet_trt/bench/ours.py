@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from lenet_trt.bench.gains import PRODUCT
-from lenet_trt.bench.workload import Call, Contender, Inputs, Mode
+from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall
 from lenet_trt.cuda.driver import current_context
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
@@ -63,10 +63,10 @@ def _contender(
     return Contender(name, True, launcher(bound, variant, placed), modes, {"variant": variant.name})
 
 
-def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
+def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
     """What readies a variant for an input set; each has an output of its own, as it has in a peer's graph."""
 
-    def ready(inputs: Inputs) -> Call:
+    def ready(inputs: Inputs) -> TorchCall:
         (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
         output = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
         launch = prepare(bound, variant)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import torch
 
-from lenet_trt.bench.workload import Call, Contender, Inputs, Mode
+from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall
 from lenet_trt.errors import LenetTrtError
 
 Function: TypeAlias = Callable[..., torch.Tensor]
@@ -55,11 +55,11 @@ def network_peers(function: Function, autotune: bool, quick: bool = False) -> li
 
 
 def _left_out(name: str) -> Contender:
-    def refuse(inputs: Inputs) -> Call:
+    def refuse(inputs: Inputs) -> TorchCall:
         raise LenetTrtError("left out of a quick run: compiling takes longest")
 
     return Contender(name, False, refuse, ("graph",))
 
 
-def _bound(function: Function, inputs: Inputs) -> Call:
+def _bound(function: Function, inputs: Inputs) -> TorchCall:
     return lambda: function(*inputs)

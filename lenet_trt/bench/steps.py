@@ -16,10 +16,10 @@ from lenet_trt.kernel.steps import Step, StepLaunch
 if TYPE_CHECKING:
     import torch
 
-    from lenet_trt.bench.workload import Call, Inputs
+    from lenet_trt.bench.workload import Inputs, TorchCall
 
 
-def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], Call]:
+def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
     """What readies a step for an input set; ``weights`` are on the GPU, in its types. All sets share the buffers."""
     import torch
 
@@ -31,7 +31,7 @@ def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Call
     functions = [_function(each, bound) for each in step.launches]
     made: dict[str, torch.Tensor] = {}
 
-    def prepare(inputs: Inputs) -> Call:
+    def prepare(inputs: Inputs) -> TorchCall:
         if not made:
             for name, shape in shapes.items():
                 made[name] = torch.empty([as_dim(d).evaluate(sizes) for d in shape], dtype=dtype, device="cuda")

@@ -15,7 +15,7 @@ from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
 from lenet_trt.floors.floor import Ceilings, Work, floors
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
-Call: TypeAlias = Callable[[], torch.Tensor]
+TorchCall: TypeAlias = Callable[[], torch.Tensor]
 # graph: one replay of a captured CUDA graph; launch: put into a stream that is busy; eager: the host's time counts.
 Mode = Literal["graph", "launch", "eager"]
 
@@ -30,7 +30,7 @@ class Contender:
 
     name: str
     ours: bool
-    prepare: Callable[[Inputs], Call]
+    prepare: Callable[[Inputs], TorchCall]
     modes: tuple[Mode, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ def hold(microseconds: float) -> None:
     spin(int(microseconds * 2000))
 
 
-def captured(call: Call, stream: torch.cuda.Stream) -> Call:
+def captured(call: TorchCall, stream: torch.cuda.Stream) -> TorchCall:
     """The call as a replay of a CUDA graph; its result always lies in the same memory."""
     call()
     stream.synchronize()
@@ -160,12 +160,12 @@ def _key(contender: Contender, mode: Mode) -> str:
     return f"{contender.name}|{mode}"
 
 
-def _calls(contender: Contender, sets: Sequence[Inputs], mode: Mode, stream: torch.cuda.Stream) -> list[Call]:
+def _calls(contender: Contender, sets: Sequence[Inputs], mode: Mode, stream: torch.cuda.Stream) -> list[TorchCall]:
     calls = [contender.prepare(inputs) for inputs in sets]
     return [captured(call, stream) for call in calls] if mode == "graph" else calls
 
 
-def _quality(call: Call, wanted: torch.Tensor, labels: torch.Tensor | None) -> dict[str, float | None]:
+def _quality(call: TorchCall, wanted: torch.Tensor, labels: torch.Tensor | None) -> dict[str, float | None]:
     """Poison the result, compute it again and compare: what was not written shows."""
     call().fill_(math.nan)
     got = call()

@@ -20,7 +20,7 @@ from lenet_trt.onnx_model.shapes import Tensor
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One node with its tensors; None is an input or output that is left out."""
 
     op: str
@@ -53,7 +53,7 @@ class Operations:
     estimated: bool = False
 
 
-Counter: TypeAlias = Callable[[Call], int]
+Counter: TypeAlias = Callable[[OperatorCall], int]
 
 # Tensor cores take products in these types; a float's product may be split for them (see ``Ceilings.rate``).
 _PRODUCT_ARITHMETIC = {
@@ -103,7 +103,7 @@ _ESTIMATED = {
 }
 
 
-def reads(call: Call) -> list[int]:
+def reads(call: OperatorCall) -> list[int]:
     """The bytes that it has to read of each input."""
     amounts = []
     for index, tensor in enumerate(call.inputs):
@@ -116,7 +116,7 @@ def reads(call: Call) -> list[int]:
     return amounts
 
 
-def is_view(call: Call) -> bool:
+def is_view(call: OperatorCall) -> bool:
     """Whether the output is the input's bytes, in their order, so that nothing has to be done."""
     if call.op in VIEWS:
         return call.op != "Dropout" or len([output for output in call.outputs if output]) == 1
@@ -130,7 +130,7 @@ def is_view(call: Call) -> bool:
     return call.op == "Expand" and call.given(0).elements == call.out.elements
 
 
-def operations(call: Call) -> Operations:
+def operations(call: OperatorCall) -> Operations:
     """How many operations the math asks for."""
     if call.op in _PRODUCTS:
         operand = next(tensor for tensor in call.inputs if tensor is not None)
@@ -155,25 +155,25 @@ def arithmetic_of(dtype: str, product: bool) -> Arithmetic:
     return _PRODUCT_ARITHMETIC.get(dtype, plain) if product else plain
 
 
-def _matmul(call: Call) -> int:
+def _matmul(call: OperatorCall) -> int:
     left = call.given(0).shape
     deep = left[-2] if call.attributes.get("transA") and len(left) > 1 else left[-1]
     return 2 * call.out.elements * deep
 
 
 def _convolution(weights: int) -> Counter:
-    def count(call: Call) -> int:
+    def count(call: OperatorCall) -> int:
         # A filter is [its share of the channels, *window]: so many products an output.
         return 2 * call.out.elements * math.prod(call.given(weights).shape[1:])
 
     return count
 
 
-def _transposed_convolution(call: Call) -> int:
+def _transposed_convolution(call: OperatorCall) -> int:
     return 2 * call.given(0).elements * math.prod(call.given(1).shape[1:])
 
 
-def _einsum(call: Call) -> int:
+def _einsum(call: OperatorCall) -> int:
     equation = call.attributes["equation"]
     terms = (
         (equation.decode() if isinstance(equation, bytes) else str(equation)).replace(" ", "").split("->")[0].split(",")
@@ -190,16 +190,16 @@ def _einsum(call: Call) -> int:
     return 2 * math.prod(sizes.values()) * max(len(terms) - 1, 0)
 
 
-def _recurrent(call: Call) -> int:
+def _recurrent(call: OperatorCall) -> int:
     steps, batch = call.given(0).shape[:2]
     return 2 * steps * batch * (call.given(1).elements + call.given(2).elements)
 
 
-def _average(call: Call) -> int:
+def _average(call: OperatorCall) -> int:
     return call.out.elements * math.prod(call.attributes["kernel_shape"])
 
 
-def _variadic(call: Call) -> int:
+def _variadic(call: OperatorCall) -> int:
     return call.out.elements * max(len(call.inputs) - 1, 1)
 
 
@@ -222,7 +222,7 @@ _COUNTED: Mapping[str, Counter] = {
 PRODUCTS = frozenset(_PRODUCTS)
 
 
-def shapes_text(call: Call) -> str:
+def shapes_text(call: OperatorCall) -> str:
     """The shapes of what is read and given: ``8x1x28x28, 6x1x5x5 -> 8x6x24x24``."""
 
     def one(tensor: Tensor | None) -> str:

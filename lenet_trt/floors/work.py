@@ -14,7 +14,7 @@ from onnx import NodeProto, helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic, Work
-from lenet_trt.floors.operators import Call, is_view, operations, reads, shapes_text
+from lenet_trt.floors.operators import OperatorCall, is_view, operations, reads, shapes_text
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import recorded
 from lenet_trt.onnx_model.profiles import Shape
@@ -123,7 +123,7 @@ class Network:
         if node.domain == DOMAIN:
             return self._plugin(node, model, [tensor for tensor in inputs if tensor], [t for t in outputs if t])
         attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-        call = Call(node.op_type, inputs, outputs, attributes)
+        call = OperatorCall(node.op_type, inputs, outputs, attributes)
         text = shapes_text(call)
         if is_view(call):
             self._roots[node.output[0]] = self._root(node.input[0])
@@ -145,7 +145,7 @@ class Network:
         written = {name: tensor.bytes for name, tensor in zip(node.output, outputs, strict=True)}
         dtypes = [each for each in bound.input_dtypes if each in _PLUGIN_ARITHMETIC]
         arithmetic = _PLUGIN_ARITHMETIC[dtypes[0]] if dtypes else "split"
-        call = Call(
+        call = OperatorCall(
             node.op_type, [t for t, d in zip(inputs, bound.kernel.inputs, strict=True) if not d.weight], outputs
         )
         work = Work(sum(read.values()), sum(written.values()), bound.flops)

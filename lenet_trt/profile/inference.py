@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lenet_trt.cuda.driver import Pinned, Stream, ask, driver
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import own_array
-from lenet_trt.runtimes.protocol import Call, DeviceRuntime, HostRuntime
+from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime, PreparedCall
 
 Inference: TypeAlias = Callable[[], None]
 
@@ -49,7 +49,7 @@ class OnDevice:
 
     def prepare(self) -> None:
         """Make the call ready, once more where there is one already."""
-        self.call: Call = self._runtime.prepare(self._inputs)
+        self.call: PreparedCall = self._runtime.prepare(self._inputs)
         self._down = [
             (Pinned(np.zeros(output.shape, numpy_dtype(output.dtype))), output.pointer, output.nbytes)
             for output in (self.call.outputs if self._transfers else ())

@@ -15,7 +15,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import ONE_CONTEXT, DeviceArray, check_memory, own_array, raw_stream
 from lenet_trt.runtimes.libraries import Library, library_of
-from lenet_trt.runtimes.protocol import Call, DeviceRuntime
+from lenet_trt.runtimes.protocol import DeviceRuntime, PreparedCall
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -37,7 +37,7 @@ def single(results: Sequence[Any]) -> Any:
 class Prepared:
     """A call on fixed memory: ``prepared()`` puts it into its stream; ``outputs`` are overwritten by each."""
 
-    def __init__(self, call: Call, stream: int, outputs: Any, inputs: Sequence[Any]) -> None:
+    def __init__(self, call: PreparedCall, stream: int, outputs: Any, inputs: Sequence[Any]) -> None:
         self.stream = stream
         self.outputs = outputs
         self._call = call
@@ -57,7 +57,7 @@ def _wait_and_destroy(event: Any) -> None:
 class _Ordered:
     """A call that several streams take turns in: each waits for the one before."""
 
-    def __init__(self, call: Call, inputs: Sequence[DeviceArray]) -> None:
+    def __init__(self, call: PreparedCall, inputs: Sequence[DeviceArray]) -> None:
         self.call = call
         self.owned = inputs
         self.inputs = [(own.pointer, own.nbytes) for own in inputs]
@@ -237,7 +237,7 @@ class OnDevice:
             self._by_shape.move_to_end(key)
         return ordered
 
-    def _prepare(self, views: Sequence[DeviceArray], stream: int) -> Call:
+    def _prepare(self, views: Sequence[DeviceArray], stream: int) -> PreparedCall:
         for port, view in zip(self.implementation.inputs, views, strict=True):
             port.check(view.shape, view.dtype, images=self.scales_images)
             check_memory(view)

@@ -30,7 +30,7 @@ class HostRuntime(Protocol):
         """Let go of what it holds."""
 
 
-class Call(Protocol):
+class PreparedCall(Protocol):
     """One call made ready, reading the same memory each time and writing the same ``outputs``."""
 
     outputs: tuple[DeviceArray, ...]
@@ -53,7 +53,7 @@ class DeviceRuntime(Protocol):
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
-    def prepare(self, inputs: Sequence[DeviceArray]) -> Call:
+    def prepare(self, inputs: Sequence[DeviceArray]) -> PreparedCall:
         """Make a call ready that reads from these addresses; an input may be uint8 images where it ``scales_images``.
 
         Raises:

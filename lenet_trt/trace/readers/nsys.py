@@ -19,7 +19,7 @@ from lenet_trt.trace.readers.database import Database
 from lenet_trt.trace.readers.nsys_rows import (
     ALWAYS,
     EVENTS,
-    Call,
+    RecordedCall,
     Rows,
     Work,
     is_export,
@@ -34,7 +34,7 @@ from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Ti
 MOST_EVENTS = 1_000_000
 
 Moment: TypeAlias = tuple[int, int]  # thread, nanoseconds
-Launches: TypeAlias = dict[tuple[int, "int | None"], Call]
+Launches: TypeAlias = dict[tuple[int, "int | None"], RecordedCall]
 
 
 def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
@@ -138,7 +138,7 @@ class _Reading:
         """Whether it belongs to the window: what was launched in it may begin after its end."""
         return entry.activity.start_us < self._window[1] or self._launch(entry) is not None
 
-    def _launch(self, entry: Work) -> Call | None:
+    def _launch(self, entry: Work) -> RecordedCall | None:
         return self._launches.get((entry.process, entry.activity.correlation))
 
     def _placed(self) -> list[Activity]:

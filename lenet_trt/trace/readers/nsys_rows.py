@@ -48,7 +48,7 @@ _SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """An API call; ``thread`` has the process in it, as Nsight Systems numbers them."""
 
     name: str
@@ -101,7 +101,7 @@ class Rows:
         for start, end, name, thread, domain in rows:
             yield Range(name, domains.get((process_of(thread), domain), ""), thread, start, end or last)
 
-    def calls(self, window: tuple[int, int] = ALWAYS) -> Iterator[Call]:
+    def calls(self, window: tuple[int, int] = ALWAYS) -> Iterator[RecordedCall]:
         """The API calls that began in the window."""
         columns = ("start", "end", "globalTid", "nameId")
         where = "start >= ? AND start < ?"
@@ -109,9 +109,9 @@ class Rows:
             RUNTIME, columns, ("correlationId",), where, window
         ):
             self._check(RUNTIME, start, end)
-            yield Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, correlation or None)
+            yield RecordedCall(_VERSION.sub("", self._string(name)), thread or 0, start, end, correlation or None)
 
-    def calls_named(self, pattern: str) -> list[Call]:
+    def calls_named(self, pattern: str) -> list[RecordedCall]:
         """The API calls, of the whole trace, whose names begin like this."""
         keys = [key for key, value in self._strings.items() if re.match(pattern, value)]
         columns = ("start", "end", "globalTid", "nameId")
@@ -119,7 +119,7 @@ class Rows:
         for key in keys:
             for start, end, thread, name in self.database.rows(RUNTIME, columns, where="nameId = ?", values=(key,)):
                 self._check(RUNTIME, start, end)
-                found.append(Call(_VERSION.sub("", self._string(name)), thread or 0, start, end, None))
+                found.append(RecordedCall(_VERSION.sub("", self._string(name)), thread or 0, start, end, None))
         return sorted(found, key=lambda call: call.start)
 
     def work(self, since: int = ALWAYS[0]) -> Iterator[Work]:
