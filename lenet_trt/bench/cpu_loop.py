@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.bench.record import Case, Row
 from lenet_trt.cuda.statistics import Stats, summarize
-from lenet_trt.cuda.timing import Plan
+from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel, Types
@@ -48,7 +48,7 @@ class Compiler:
     version: str
 
 
-def row(kernel: Kernel, step: CpuStep, case: Case, plan: Plan) -> Row:
+def row(kernel: Kernel, step: CpuStep, case: Case, plan: TimingPlan) -> Row:
     """Time the loop, as a row of the ladder; the row says why where it cannot be compiled.
 
     ``extra`` has the compiler and its flags, the times of fewer images, and what -O3 makes of it.

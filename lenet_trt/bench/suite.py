@@ -15,7 +15,7 @@ from typing import Any
 from lenet_trt.bench.record import Case, Record, Row
 from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
 from lenet_trt.cuda.gpus import gpus
-from lenet_trt.cuda.timing import Plan
+from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
 
 # The checkout, where this is one and not an installed copy.
@@ -24,7 +24,7 @@ STOPPED, SHARED = "stopped", "shared"
 # A GPU that is busier than this before a suite begins is somebody else's as well; its figure lags behind.
 BUSY_PERCENT = 5
 _SETTLING_S = 2.0
-QUICK = Plan(rounds=3, burst=5, settle=3, budget_s=3.0)
+QUICK = TimingPlan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Options:
     library: Path = Path("liblenet_trt_plugins.so")
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> TimingPlan:
         """How often to time."""
-        return QUICK if self.quick else Plan()
+        return QUICK if self.quick else TimingPlan()
 
 
 class Recording:

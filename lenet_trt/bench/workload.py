@@ -11,7 +11,7 @@ import torch
 
 from lenet_trt.bench.record import Row
 from lenet_trt.bench.suite import Recording
-from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.floors.floor import Ceilings, Work, floors
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
@@ -68,7 +68,7 @@ def input_sets(bytes_a_call: int, l2_bytes: int) -> int:
 
 
 def run(
-    workload: Workload, found: Recording, ceilings: Ceilings, l2_bytes: int, stream: torch.cuda.Stream, plan: Plan
+    workload: Workload, found: Recording, ceilings: Ceilings, l2_bytes: int, stream: torch.cuda.Stream, plan: TimingPlan
 ) -> None:
     """Build, check and time all contenders into rows; one that fails becomes a row that says why.
 

@@ -42,7 +42,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TimingPlan:
     """How often to time: in each of ``rounds`` turns, ``warmup`` calls untimed and then ``burst`` calls timed.
 
     Before that, turns are taken and thrown away until the medians of two in a row are within ``tolerance`` of each
@@ -80,7 +80,7 @@ def time_in_turns(
     contenders: Mapping[str, Timed],
     stream: int,
     hold: Callable[[float], object],
-    plan: Plan | None = None,
+    plan: TimingPlan | None = None,
 ) -> dict[str, Stats]:
     """Time all contenders round-robin on the GPU; each round begins with another one.
 
@@ -91,7 +91,7 @@ def time_in_turns(
     Raises:
         LenetTrtError: the work of a contender failed.
     """
-    plan = plan or Plan()
+    plan = plan or TimingPlan()
     position = 0
 
     def turn(name: str, timed: Timed, submit_us: float, warmup: int, burst: int) -> list[float]:
@@ -126,9 +126,9 @@ def time_in_turns(
         return _round_robin({name: prepared(name, timed) for name, timed in contenders.items()}, plan)
 
 
-def time_on_host_in_turns(contenders: Mapping[str, Call], plan: Plan | None = None) -> dict[str, Stats]:
+def time_on_host_in_turns(contenders: Mapping[str, Call], plan: TimingPlan | None = None) -> dict[str, Stats]:
     """Time calls that are done when they return, by the host's clock: round-robin, as ``time_in_turns`` does."""
-    plan = plan or Plan()
+    plan = plan or TimingPlan()
 
     def turn(call: Call, warmup: int, burst: int) -> list[float]:
         for _ in range(warmup):
@@ -148,7 +148,7 @@ def time_on_host_in_turns(contenders: Mapping[str, Call], plan: Plan | None = No
     return _round_robin({name: prepared(call) for name, call in contenders.items()}, plan)
 
 
-def _round_robin(turns: Mapping[str, _Turn], plan: Plan) -> dict[str, Stats]:
+def _round_robin(turns: Mapping[str, _Turn], plan: TimingPlan) -> dict[str, Stats]:
     """Let each contender settle, then take the turns."""
     used = dict.fromkeys(turns, 0.0)
     settled = {name: _settle(turn, plan) for name, turn in turns.items()}
@@ -165,7 +165,7 @@ def _round_robin(turns: Mapping[str, _Turn], plan: Plan) -> dict[str, Stats]:
     return {name: summarize(values, *settled[name]) for name, values in times.items()}
 
 
-def _settle(turn: _Turn, plan: Plan) -> tuple[int, bool]:
+def _settle(turn: _Turn, plan: TimingPlan) -> tuple[int, bool]:
     """Take turns until two in a row have the same median: how many calls that took, and whether it came to that."""
     begin = time.perf_counter()
     calls = 0
@@ -181,14 +181,14 @@ def _settle(turn: _Turn, plan: Plan) -> tuple[int, bool]:
     return calls, False
 
 
-def _lengths(plan: Plan, call_s: float) -> tuple[int, int]:
+def _lengths(plan: TimingPlan, call_s: float) -> tuple[int, int]:
     """The untimed and timed calls of a turn, of a contender whose call takes so long."""
     fitting = int(_TURN_S / call_s) if call_s > 0 else plan.burst
     burst = max(1, min(plan.burst, fitting))
     return (plan.warmup if burst == plan.burst else 0), burst
 
 
-def _submission(name: str, timed: Timed, stream: int, plan: Plan) -> tuple[float, float]:
+def _submission(name: str, timed: Timed, stream: int, plan: TimingPlan) -> tuple[float, float]:
     """How long the host takes to put a call into the stream, in microseconds, and how long until it is done."""
     calls = 1
     while True:

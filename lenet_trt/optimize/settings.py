@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lenet_trt.build.request import MAX_DROP_POINTS
-from lenet_trt.cuda.timing import Plan as TimingPlan
+from lenet_trt.cuda.timing import TimingPlan
 
 
 @dataclass(frozen=True)

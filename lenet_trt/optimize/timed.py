@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.cuda.driver import Stream, ask, current_context, driver
 from lenet_trt.cuda.statistics import Stats
-from lenet_trt.cuda.timing import Plan, Timed, time_in_turns, time_on_host_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns, time_on_host_in_turns
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import DeviceRuntime
@@ -26,7 +26,7 @@ HOW_ON_GPU = (
 HOW_ON_HOST = "time of one inference by the host's clock"
 
 
-def in_turns(networks: Sequence[Network], arrays: Sequence[NDArray[Any]], plan: Plan) -> list[Stats]:
+def in_turns(networks: Sequence[Network], arrays: Sequence[NDArray[Any]], plan: TimingPlan) -> list[Stats]:
     """Time one inference of each network on these inputs."""
     if networks[0].on_device is None:
         calls: dict[str, Callable[[], object]] = {
@@ -39,7 +39,7 @@ def in_turns(networks: Sequence[Network], arrays: Sequence[NDArray[Any]], plan: 
     return [found[str(index)].without_samples() for index in range(len(networks))]
 
 
-def _on_gpu(runtimes: Sequence[DeviceRuntime], arrays: Sequence[NDArray[Any]], plan: Plan) -> Mapping[str, Stats]:
+def _on_gpu(runtimes: Sequence[DeviceRuntime], arrays: Sequence[NDArray[Any]], plan: TimingPlan) -> Mapping[str, Stats]:
     from lenet_trt.cuda.hold import memory_hold
 
     stream = Stream()

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lenet_trt.bench.cpu_loop import compiled, find_compiler, row
-from lenet_trt.cuda.timing import Plan
+from lenet_trt.bench.cpu_loop import KERNEL, compiled, find_compiler, row
+from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.registry import kernel, kernels
 from lenet_trt.kernel.steps import CpuStep, cpu_step_of
@@ -52,7 +52,7 @@ def test_it_computes_what_the_kernel_does(name: str, level: str, images: int) ->
 
 @needs_compiler
 def test_the_row_of_the_ladder() -> None:
-    found = row(KERNEL, step_of(400, 40), CASE, Plan(rounds=4))
+    found = row(KERNEL, step_of(400, 40), CASE, TimingPlan(rounds=4))
     assert (found.backend, found.why) == ("0: loops on one CPU thread", None)
     assert found.stats is not None
     assert found.stats.count == 4
@@ -68,12 +68,12 @@ def test_the_row_of_the_ladder() -> None:
 def test_without_a_compiler_the_row_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    found = row(KERNEL, step_of(20), CASE, Plan())
+    found = row(KERNEL, step_of(20), CASE, TimingPlan())
     assert found.stats is None
     assert found.why == "there is no C compiler (cc, gcc, clang): install one, or name it in $CC"
     monkeypatch.setenv("CC", "no-such-cc -m32")
     assert (
-        row(KERNEL, step_of(20), CASE, Plan()).why
+        row(KERNEL, step_of(20), CASE, TimingPlan()).why
         == "there is no C compiler (no-such-cc): install one, or name it in $CC"
     )
 
@@ -89,7 +89,7 @@ def compiler_that(folder: Path, does: str) -> Path:
 def test_what_a_compiler_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CC", str(compiler_that(tmp_path, 'echo "error: no such target" >&2; exit 1')))
     assert find_compiler().version == "odd 1.0"
-    assert row(KERNEL, step_of(20), CASE, Plan()).why == "odd-cc refuses 00_cpu_loop.c: error: no such target"
+    assert row(KERNEL, step_of(20), CASE, TimingPlan()).why == "odd-cc refuses 00_cpu_loop.c: error: no such target"
 
 
 @needs_compiler
@@ -103,7 +103,7 @@ def test_a_loop_that_computes_something_else_is_refused(monkeypatch: pytest.Monk
         f'sys.exit(subprocess.call([\'{real}\', *a]))" "$@"'
     )
     monkeypatch.setenv("CC", str(compiler_that(tmp_path, does)))
-    assert "the compiled loop computes something else" in str(row(KERNEL, step_of(20), CASE, Plan()).why)
+    assert "the compiled loop computes something else" in str(row(KERNEL, step_of(20), CASE, TimingPlan()).why)
 
 
 def test_the_source_is_carried_with_the_package() -> None:

@@ -9,17 +9,17 @@ from itertools import chain, repeat
 
 import pytest
 
-from lenet_trt.cuda.timing import Plan, time_on_host_in_turns
+from lenet_trt.cuda.timing import TimingPlan, time_on_host_in_turns
 
 
 def test_a_plan_says_how_many_timings_it_makes() -> None:
-    assert Plan(rounds=7, warmup=3, burst=4).timings == 28
-    assert Plan().timings >= 50, "medians of fewer are not what the page promises"
+    assert TimingPlan(rounds=7, warmup=3, burst=4).timings == 28
+    assert TimingPlan().timings >= 50, "medians of fewer are not what the page promises"
 
 
 def test_twice_the_wait_takes_twice_as_long() -> None:
     calls = {"once": lambda: time.sleep(0.004), "twice": lambda: time.sleep(0.008)}
-    result = time_on_host_in_turns(calls, Plan(rounds=4, burst=4))
+    result = time_on_host_in_turns(calls, TimingPlan(rounds=4, burst=4))
     assert result["once"].count == 16
     assert result["twice"].median_us / result["once"].median_us == pytest.approx(2, rel=0.25)
     assert result["once"].low_us >= 4000
@@ -27,7 +27,7 @@ def test_twice_the_wait_takes_twice_as_long() -> None:
 
 def test_contenders_take_turns_and_each_round_begins_with_another() -> None:
     seen: list[str] = []
-    plan = Plan(rounds=3, warmup=0, burst=2, settle=2, tolerance=1e9)
+    plan = TimingPlan(rounds=3, warmup=0, burst=2, settle=2, tolerance=1e9)
     time_on_host_in_turns({name: (lambda name=name: seen.append(name)) for name in "abc"}, plan)
     timed = "".join(seen)[-18:]
     assert timed == "aabbcc" + "bbccaa" + "ccaabb"
@@ -38,7 +38,7 @@ def test_what_becomes_faster_is_warmed_up_until_it_no_longer_does() -> None:
         waits = chain([0.03, 0.03, 0.016, 0.008, 0.004], repeat(0.002))
         return lambda: time.sleep(next(waits))
 
-    plan = Plan(rounds=3, warmup=0, burst=1, settle=20, tolerance=0.3)
+    plan = TimingPlan(rounds=3, warmup=0, burst=1, settle=20, tolerance=0.3)
     warm = time_on_host_in_turns({"x": becoming_faster()}, plan)["x"]
     assert warm.settled
     assert warm.warmups >= 4
@@ -49,7 +49,7 @@ def test_what_becomes_faster_is_warmed_up_until_it_no_longer_does() -> None:
 
 
 def test_a_slow_contender_takes_few_turns_and_the_others_all() -> None:
-    plan = Plan(rounds=8, warmup=2, burst=4, settle=2, budget_s=0.3)
+    plan = TimingPlan(rounds=8, warmup=2, burst=4, settle=2, budget_s=0.3)
     result = time_on_host_in_turns({"slow": lambda: time.sleep(0.15), "fast": lambda: None}, plan)
     assert 3 <= result["slow"].count <= 4, "a call a turn, until the budget is used"
     assert result["fast"].count == plan.timings

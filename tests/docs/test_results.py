@@ -13,7 +13,7 @@ from lenet_trt.bench.gains import gains, workloads
 from lenet_trt.bench.record import Record, load
 from lenet_trt.bench.suite import Options
 from lenet_trt.bench.suites import SUITES
-from lenet_trt.cuda.timing import Plan
+from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.kernel.registry import kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def test_the_committed_records_are_whole(records: dict[str, Record]) -> None:
         assert "--quick" not in record.command, name
         assert record.timed, name
     plan = records["kernels"].plan
-    assert plan["rounds"] * plan["burst"] == Plan().timings == Options().plan.timings
+    assert plan["rounds"] * plan["burst"] == TimingPlan().timings == Options().plan.timings
     assert sum(path.stat().st_size for path in RECORDS.iterdir()) < MOST_BYTES
 
 

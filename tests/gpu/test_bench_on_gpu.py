@@ -16,13 +16,13 @@ from lenet_trt.bench.record import Record, as_json, parse  # noqa: E402
 from lenet_trt.bench.suite import Options, recording  # noqa: E402
 from lenet_trt.bench.workload import Workload, run  # noqa: E402
 from lenet_trt.bench.workloads import Extent  # noqa: E402
-from lenet_trt.cuda.timing import Plan  # noqa: E402
+from lenet_trt.cuda.timing import TimingPlan  # noqa: E402  # noqa: E402
 from lenet_trt.floors.floor import Ceilings  # noqa: E402
 from lenet_trt.kernel.registry import part  # noqa: E402
 
 # Figures of no GPU: floors are only carried along here.
 CEILINGS = Ceilings("G", "datasheet", 4e12, 4e12, 4e12, {"fp32": 5e13, "fp16": 7e14}, 2.5)
-PLAN = Plan(rounds=3, burst=4, settle=3, budget_s=2)
+PLAN = TimingPlan(rounds=3, burst=4, settle=3, budget_s=2)
 MOST_ERROR = {"fp32": 5e-6, "fp16": 2e-3}
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lenet_trt.cuda.environment import clocks, environment
-from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 
 torch = pytest.importorskip("torch")
 CYCLES = 200_000
@@ -24,9 +24,9 @@ def test_twice_the_work_takes_twice_as_long() -> None:
             {"once": Timed([lambda: _spin(CYCLES)]), "twice": Timed([lambda: _spin(2 * CYCLES)])},
             stream.cuda_stream,
             lambda us: _spin(int(us * 2000)),
-            Plan(rounds=5),
+            TimingPlan(rounds=5),
         )
-    assert result["once"].count == Plan(rounds=5).timings
+    assert result["once"].count == TimingPlan(rounds=5).timings
     assert result["twice"].median_us / result["once"].median_us == pytest.approx(2, rel=0.05)
 
 
@@ -43,7 +43,7 @@ def test_the_hosts_time_counts_only_without_hold() -> None:
             {"held": Timed([slow_host]), "not held": Timed([slow_host], hold=False)},
             stream.cuda_stream,
             lambda us: _spin(int(us * 2000)),
-            Plan(rounds=2, burst=4),
+            TimingPlan(rounds=2, burst=4),
         )
     assert result["not held"].median_us > host_s * 1e6
     assert result["held"].median_us < host_s * 1e6 / 10

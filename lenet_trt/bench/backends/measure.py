@@ -19,7 +19,7 @@ from lenet_trt.bench.record import Case, Row, Stats
 from lenet_trt.bench.suite import Recording
 from lenet_trt.bench.tables import duration
 from lenet_trt.cuda.gpus import gpus
-from lenet_trt.cuda.timing import Plan, Timed, time_in_turns, time_on_host_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns, time_on_host_in_turns
 from lenet_trt.kernel.examples import relative_error
 
 HOST = "host memory"
@@ -83,7 +83,7 @@ def measure(
     backends: Sequence[Opened],
     images: Images,
     case: Case,
-    plan: Plan,
+    plan: TimingPlan,
     *,
     where: bool = False,
     limit_s: float = math.inf,
@@ -121,7 +121,7 @@ class _Times:
     alone: Mapping[str, Stats]
 
 
-def _times(prepared: Sequence[_Prepared], plan: Plan, from_host: bool) -> _Times:
+def _times(prepared: Sequence[_Prepared], plan: TimingPlan, from_host: bool) -> _Times:
     ready = [(each.opened.backend, each.ready) for each in prepared if each.ready is not None]
     waiting: dict[str, Stats] = {}
     for backend, call in ready:
@@ -235,7 +235,7 @@ def about(backend: Backend) -> dict[str, Any]:
     return {"precision": backend.precision, "place": backend.place, "what": backend.what}
 
 
-def _alone(timed: dict[str, Timed], plan: Plan) -> dict[str, Stats]:
+def _alone(timed: dict[str, Timed], plan: TimingPlan) -> dict[str, Stats]:
     """The GPU's own time, everything in the stream before it begins; torch has the kernel that holds the stream."""
     if not timed:
         return {}

@@ -22,7 +22,7 @@ from lenet_trt.bench.backends.protocol import Images
 from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
-from lenet_trt.cuda.timing import Plan, Timed, time_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.registry import kernel
@@ -140,7 +140,7 @@ class Naive(OnGpu):
             graphs.append(graph)
         timed = {str(index): Timed([partial(graph.replay, work)]) for index, graph in enumerate(graphs)}
         # The graphs are long enough for the host to be ahead of the GPU: nothing need hold the stream.
-        stats = time_in_turns(timed, work.handle, lambda _: None, Plan(rounds=5, burst=6, settle=2))
+        stats = time_in_turns(timed, work.handle, lambda _: None, TimingPlan(rounds=5, burst=6, settle=2))
         each = [stats[str(index)].median_us / _LAUNCHES_TIMED for index in range(len(graphs))]
         entries = [layer.module.entry for layer in self._layers]
         by_kernel = {

@@ -11,7 +11,7 @@ import numpy as np
 
 from lenet_trt.cuda.driver import Context, Pinned, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import prepare
-from lenet_trt.cuda.timing import Call, Plan, Timed, time_in_turns
+from lenet_trt.cuda.timing import Call, Timed, TimingPlan, time_in_turns
 from lenet_trt.floors.ceilings_kernels import FMA, NOTHING
 from lenet_trt.floors.ceilings_kernels.ways import Buffers, Way, bandwidths, libraries, rates
 from lenet_trt.floors.floor import Ceilings
@@ -22,8 +22,8 @@ HOST_LAUNCHES = 500
 # One launch of the kernel that keeps the stream busy takes at least so long: a multiprocessor's 2048 threads have 33.6
 # million multiply-adds, 262,144 cycles where 128 are done at a time, which is 87 us at 3 GHz.
 _HOLD_LAUNCH_US = 80.0
-_PLAN = Plan(rounds=5, warmup=1, burst=4, settle=4, budget_s=2.0)
-_LAUNCH_PLAN = Plan(rounds=10, warmup=5, burst=20)
+_PLAN = TimingPlan(rounds=5, warmup=1, burst=4, settle=4, budget_s=2.0)
+_LAUNCH_PLAN = TimingPlan(rounds=10, warmup=5, burst=20)
 
 Hold = Callable[[float], None]
 
