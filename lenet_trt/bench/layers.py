@@ -28,7 +28,7 @@ class Layer:
     name: str
     kernel: str
     axes: Mapping[str, int]
-    function: peers.Function
+    function: peers.TorchFunction
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
 
@@ -94,7 +94,7 @@ def _with_weights(contender: Contender, weights: Sequence[torch.Tensor]) -> Cont
     return replace(contender, prepare=lambda inputs: contender.prepare((*inputs, *weights)))
 
 
-def _in_pieces(function: peers.Function, x: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+def _in_pieces(function: peers.TorchFunction, x: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """The result in float64, a thousand images at a time."""
     return torch.cat([function(piece.double(), *weights) for piece in torch.split(x, 1000)])
 

@@ -35,7 +35,7 @@ MOST_ERROR = {"fp16": 5e-3, "": 1e-4}
 # The CUDA graph replays the kernels that the plain calls launch, so these are counted once.
 SAME_KERNELS = {"torch CUDA graph": "torch eager"}
 
-Key = tuple[str, int]
+OccupancyKey = tuple[str, int]
 
 
 def measure(options: Options) -> Record:
@@ -47,10 +47,10 @@ def measure(options: Options) -> Record:
                 for batch in batches:
                     found.cannot(backend, {"batch": batch}, f"it needs a CUDA GPU: {gpus().problem}")
             return found.finish()
-        times: dict[Key, Stats] = {}
-        why: dict[Key, str] = {}
-        facts: dict[Key, dict[str, Any]] = {}
-        counters: Mapping[Key, Mapping[str, float]] = {}
+        times: dict[OccupancyKey, Stats] = {}
+        why: dict[OccupancyKey, str] = {}
+        facts: dict[OccupancyKey, dict[str, Any]] = {}
+        counters: Mapping[OccupancyKey, Mapping[str, float]] = {}
         try:
             for batch in batches:
                 found.say(f"batch {batch}")
@@ -79,7 +79,11 @@ def measure(options: Options) -> Record:
 
 
 def _time(
-    batch: int, options: Options, times: dict[Key, Stats], why: dict[Key, str], facts: dict[Key, dict[str, Any]]
+    batch: int,
+    options: Options,
+    times: dict[OccupancyKey, Stats],
+    why: dict[OccupancyKey, str],
+    facts: dict[OccupancyKey, dict[str, Any]],
 ) -> None:
     """All backends at one batch size, taking turns."""
     maker = Maker()
@@ -110,7 +114,7 @@ def _time(
     times.update({(backend, batch): stats for backend, stats in found.items()})
 
 
-def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[Key, dict[str, float]]:
+def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[OccupancyKey, dict[str, float]]:
     """The counters of each backend and batch size, several kernels as one.
 
     Raises:

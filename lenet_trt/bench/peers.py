@@ -10,7 +10,7 @@ import torch
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall
 from lenet_trt.errors import LenetTrtError
 
-Function: TypeAlias = Callable[..., torch.Tensor]
+TorchFunction: TypeAlias = Callable[..., torch.Tensor]
 
 
 def set_up_torch() -> None:
@@ -27,12 +27,12 @@ def set_up_torch() -> None:
     dynamo.recompile_limit = dynamo.accumulated_recompile_limit = 10_000
 
 
-def direct(name: str, function: Function, modes: tuple[Mode, ...]) -> Contender:
+def direct(name: str, function: TorchFunction, modes: tuple[Mode, ...]) -> Contender:
     """The function as it is."""
     return Contender(name, False, lambda inputs: _bound(function, inputs), modes)
 
 
-def compiled(name: str, function: Function, modes: tuple[Mode, ...], autotune: bool = True) -> Contender:
+def compiled(name: str, function: TorchFunction, modes: tuple[Mode, ...], autotune: bool = True) -> Contender:
     """The function through ``torch.compile``.
 
     With ``autotune`` it is compiled for each size, templates are tried against the libraries; without, in the default
@@ -43,7 +43,7 @@ def compiled(name: str, function: Function, modes: tuple[Mode, ...], autotune: b
     return Contender(name, False, lambda inputs: _bound(made, inputs), modes, {"mode": mode})
 
 
-def network_peers(function: Function, autotune: bool, quick: bool = False) -> list[Contender]:
+def network_peers(function: TorchFunction, autotune: bool, quick: bool = False) -> list[Contender]:
     """The three ways in which a network is usually run; a quick run does not wait for the compiler."""
     torch.compiler.reset()  # other layers have other sizes: they must not become variables of this one
     name = "torch.compile, CUDA graph"
@@ -61,5 +61,5 @@ def _left_out(name: str) -> Contender:
     return Contender(name, False, refuse, ("graph",))
 
 
-def _bound(function: Function, inputs: Inputs) -> TorchCall:
+def _bound(function: TorchFunction, inputs: Inputs) -> TorchCall:
     return lambda: function(*inputs)

@@ -17,7 +17,7 @@ from lenet_trt.runtimes.arrays import ONE_CONTEXT, DeviceArray, check_memory, ow
 from lenet_trt.runtimes.libraries import Library, library_of
 from lenet_trt.runtimes.protocol import DeviceRuntime, PreparedCall
 
-Key: TypeAlias = tuple[Any, ...]
+CallKey: TypeAlias = tuple[Any, ...]
 
 # Calls that are kept: for so many shapes with inputs of their own, and for so many addresses of the caller's. One for
 # an address makes room for another when it was not used for so many calls: making one costs as much as thousands of
@@ -88,9 +88,9 @@ class OnDevice:
         self.scales_images = implementation.scales_images
         self._lock = threading.Lock()
         self._threads = threading.local()
-        self._by_shape: OrderedDict[Key, _Ordered] = OrderedDict()
-        self._by_address: dict[Key, _Ordered] = {}
-        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._by_shape: OrderedDict[CallKey, _Ordered] = OrderedDict()
+        self._by_address: dict[CallKey, _Ordered] = {}
+        self._seen: OrderedDict[CallKey, None] = OrderedDict()
         self._calls = 0
         self._own_stream: Stream | None = None
         self._copy = driver().cuMemcpyDtoDAsync
@@ -194,7 +194,7 @@ class OnDevice:
         if current_context().key != self._context:
             raise LenetTrtError(f"this thread works in another CUDA context than the network: {ONE_CONTEXT}")
 
-    def _find(self, key: Key, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
+    def _find(self, key: CallKey, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
         """The call for addresses that are new: one with inputs of its own; from the second time on, theirs."""
         if key not in self._seen:
             self._check_context()
@@ -222,7 +222,7 @@ class OnDevice:
         del self._by_address[oldest]
         return True
 
-    def _for_shape(self, key: Key) -> _Ordered:
+    def _for_shape(self, key: CallKey) -> _Ordered:
         ordered = self._by_shape.get(key)
         if ordered is None:
             own = [own_array(shape, dtype) for shape, dtype in key]

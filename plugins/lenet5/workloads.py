@@ -63,5 +63,5 @@ def _test_set() -> tuple[torch.Tensor, torch.Tensor]:
     return images.reshape(-1, 1, 28, 28), torch.from_numpy(labels).cuda()
 
 
-def _with_casts(network: torch.nn.Module, dtype: torch.dtype) -> peers.Function:
+def _with_casts(network: torch.nn.Module, dtype: torch.dtype) -> peers.TorchFunction:
     return lambda x: network(x.to(dtype))

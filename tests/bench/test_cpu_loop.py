@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lenet_trt.bench.cpu_loop import KERNEL, compiled, find_compiler, row
+from lenet_trt.bench.cpu_loop import compiled, find_compiler, row
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.registry import kernel, kernels

@@ -29,7 +29,7 @@ _STANDARD = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
-class Step:
+class ProgramStep:
     """A node, what computes it, and the values that nothing needs after it."""
 
     node: Node
@@ -113,7 +113,7 @@ class TorchProgram:
         return (tensor.float() / 255).to(getattr(torch, port.dtype))
 
     def _arguments(
-        self, index: int, step: Step, values: dict[str, Tensor], moved: dict[tuple[int, int], Tensor]
+        self, index: int, step: ProgramStep, values: dict[str, Tensor], moved: dict[tuple[int, int], Tensor]
     ) -> Iterator[Tensor | None]:
         names = step.node.inputs
         plain = [at for at, name in enumerate(names) if name and at not in step.host_inputs]
@@ -136,12 +136,12 @@ class TorchProgram:
         return moved[key]
 
 
-def _steps(nodes: Sequence[Node], outputs: set[str], constants: set[str]) -> Iterator[Step]:
+def _steps(nodes: Sequence[Node], outputs: set[str], constants: set[str]) -> Iterator[ProgramStep]:
     last_use = {name: index for index, node in enumerate(nodes) for name in (*node.inputs, *node.outputs)}
     for index, node in enumerate(nodes):
         done = {name for name in (*node.inputs, *node.outputs) if name and last_use[name] == index}
         operator, host_inputs = _operator(node)
-        yield Step(node, operator, host_inputs, tuple(done - outputs - constants))
+        yield ProgramStep(node, operator, host_inputs, tuple(done - outputs - constants))
 
 
 def _operator(node: Node) -> tuple[Operator, frozenset[int]]:

@@ -13,7 +13,7 @@ _KEPT = 16
 
 _failures: list[tuple[str, BaseException]] = []
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+_Callback = TypeVar("_Callback", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def reporting() -> Iterator[None]:
         raise _report() from _failures[0][1]
 
 
-def remembered(function: Function) -> Function:
+def remembered(function: _Callback) -> _Callback:
     """Keep the exception of a callback: TensorRT prints it to stderr and goes on with a message of its own."""
 
     @functools.wraps(function)
