@@ -179,7 +179,7 @@ def obstacle(backend: str, given: Given) -> str | None:
 
 def _no_engine(given: Given) -> str | None:
     """Build the engine, unless it would not run here."""
-    from lenet_trt.build.request import Request
+    from lenet_trt.build.request import BuildRequest
     from lenet_trt.build.stage import build
     from lenet_trt.tensorrt.flavors import INSTALL, select
 
@@ -192,7 +192,7 @@ def _no_engine(given: Given) -> str | None:
         flavor = select("auto")
         if not flavor.supports(gpu):
             return f"{flavor.product} does not take this GPU ({gpu.name}, {gpu.sm}): {INSTALL['tensorrt']}"
-        build(Request(onnx=given.model("graph"), batch=f"1:{given.batch}:{given.batch}", output=path))
+        build(BuildRequest(onnx=given.model("graph"), batch=f"1:{given.batch}:{given.batch}", output=path))
     except LenetTrtError as error:
         return str(error)
     return None

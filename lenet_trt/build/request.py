@@ -18,7 +18,7 @@ MAX_DROP_POINTS = 0.2
 
 
 @dataclass(frozen=True)
-class Request:
+class BuildRequest:
     """What to build; the defaults build the shipped LeNet-5 in fp32.
 
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
@@ -130,7 +130,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def request_from(arguments: argparse.Namespace) -> Request:
+def request_from(arguments: argparse.Namespace) -> BuildRequest:
     """Read a request off the parsed options.
 
     Raises:
@@ -144,7 +144,7 @@ def request_from(arguments: argparse.Namespace) -> Request:
     shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
     if arguments.workspace is not None and arguments.workspace < 1:
         raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
-    return Request(
+    return BuildRequest(
         onnx=arguments.model,
         precision=arguments.precision,
         plugins=arguments.plugins,

@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 from lenet_trt import __version__
 from lenet_trt.build.evaluate import Evaluation, evaluate
-from lenet_trt.build.request import Request
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -44,7 +44,7 @@ class Built:
     reused: bool
 
 
-def build(request: Request, *, progress: bool = False, command: Sequence[str] = ()) -> Built:
+def build(request: BuildRequest, *, progress: bool = False, command: Sequence[str] = ()) -> Built:
     """Build an engine, or find that the one on disk was made from the same inputs.
 
     Raises:
@@ -109,7 +109,7 @@ def build(request: Request, *, progress: bool = False, command: Sequence[str] = 
     return Built(engine, sidecar, reused=False)
 
 
-def _inputs(request: Request, flavor: Flavor, targets: Sequence[str], route: Route) -> dict[str, Any]:
+def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[str], route: Route) -> dict[str, Any]:
     """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
     gpu = None if flavor.can.builds_without_gpu else first_gpu()
     library = (request.library or DEFAULT_LIBRARY) if route.needs_library else None
@@ -177,7 +177,7 @@ def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
     ]
 
 
-def _gate(evaluation: Evaluation, request: Request) -> None:
+def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
     if evaluation.drop_points > request.max_drop:
         raise LenetTrtError(
             f"{request.precision} costs {evaluation.drop_points:.2f} points of accuracy ({evaluation.correct_before} "

@@ -217,7 +217,7 @@ def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[A
 
 def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -> Path:
     """Build an engine for one batch size and the GPU that is here (or those in the settings)."""
-    from lenet_trt.build.request import Request as BuildRequest
+    from lenet_trt.build.request import BuildRequest
     from lenet_trt.build.stage import build
 
     size = None if batch is None else str(batch)

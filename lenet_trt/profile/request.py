@@ -28,7 +28,7 @@ class RecorderError(LenetTrtError):
 
 
 @dataclass(frozen=True)
-class Request:
+class TraceRequest:
     """A run of ``iterations`` inferences after ``warmup`` untraced ones.
 
     ``batch`` sizes the first axis of each input that has it open, ``sizes`` give axes by name, ``shapes`` whole inputs.
@@ -70,11 +70,11 @@ class Request:
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
-def read_request(path: Path) -> Request:
+def read_request(path: Path) -> TraceRequest:
     """Read what ``write`` wrote."""
     data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     data["shapes"] = {name: tuple(shape) for name, shape in data["shapes"].items()}
-    return Request(**data)
+    return TraceRequest(**data)
 
 
 def write_failure(error: LenetTrtError, path: Path) -> None:

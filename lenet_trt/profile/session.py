@@ -16,7 +16,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import atomic_path
 from lenet_trt.profile import nsys
 from lenet_trt.profile.replay import read_parts, with_nodes
-from lenet_trt.profile.request import FAILURE, REPLAY, REQUEST, TIMELINE, RecorderError, Request, raise_failure
+from lenet_trt.profile.request import FAILURE, REPLAY, REQUEST, TIMELINE, RecorderError, TraceRequest, raise_failure
 from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline, load
@@ -25,7 +25,7 @@ _SHOWN_LINES = 8
 _NOTABLY_SLOWER = 1.5
 
 
-def traced(request: Request, report: Path | None = None) -> Timeline:
+def traced(request: TraceRequest, report: Path | None = None) -> Timeline:
     """Trace with the recorder that is asked for, or with the first that works: the others leave a note.
 
     ``report`` keeps the report of Nsight Systems there.
@@ -57,7 +57,7 @@ def _inflated(timeline: Timeline) -> Iterator[str]:
             )
 
 
-def _recorders(request: Request) -> tuple[str, ...]:
+def _recorders(request: TraceRequest) -> tuple[str, ...]:
     if request.recorder != "auto":
         return (request.recorder,)
     # ONNX Runtime on the CPU, which runs where there is no GPU, is the last of every choice.
@@ -67,7 +67,7 @@ def _recorders(request: Request) -> tuple[str, ...]:
     return chosen[0].recorders if len(chosen) == 1 else ("nsys", "cupti")
 
 
-def _by(request: Request, report: Path | None) -> Timeline:
+def _by(request: TraceRequest, report: Path | None) -> Timeline:
     with tempfile.TemporaryDirectory(prefix="lenet-trt-profile-") as name:
         folder = Path(name)
         request.write(folder / REQUEST)

@@ -9,7 +9,7 @@ from pathlib import Path
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.onnx_model.profiles import Shape
-from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, Request
+from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, TraceRequest
 from lenet_trt.profile.session import traced
 from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.timeline import Timeline
@@ -43,7 +43,7 @@ def profile_model(
         LenetTrtError: the network does not run here, or no recorder works; says what to install.
     """
     path = Path(path)
-    request = Request(
+    request = TraceRequest(
         model=str(path),
         runtime=runtime,
         recorder=recorder,

@@ -26,7 +26,7 @@ from lenet_trt.profile.request import (
     REQUEST,
     TIMELINE,
     RecorderError,
-    Request,
+    TraceRequest,
     read_request,
     write_failure,
 )
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def run(request: Request, folder: Path) -> Timeline:
+def run(request: TraceRequest, folder: Path) -> Timeline:
     """Trace a network; under Nsight Systems the timeline has no activities: the report has them.
 
     Raises:
@@ -90,7 +90,7 @@ def run(request: Request, folder: Path) -> Timeline:
     )
 
 
-def _on_gpu(request: Request, runtime: DeviceRuntime, infer: OnDevice, log: ReplayLog) -> Timeline:
+def _on_gpu(request: TraceRequest, runtime: DeviceRuntime, infer: OnDevice, log: ReplayLog) -> Timeline:
     if request.recorder == "nsys":
         mark = ranges.nvtx()
         ask(driver().cuProfilerStart(), "cannot begin the profiler's range")
@@ -120,7 +120,7 @@ def _infer(infer: Inference, mark: Ranges, count: int) -> None:
             infer()
 
 
-def _layers(request: Request, runtime: TensorRt, infer: OnDevice, call: EngineCall) -> Timeline:
+def _layers(request: TraceRequest, runtime: TensorRt, infer: OnDevice, call: EngineCall) -> Timeline:
     """TensorRT's own layer times, end to end: it tells how long a layer took, not when."""
     times = runtime.layer_times(call)
     infer()  # the first run with a profiler sets it up
@@ -141,7 +141,7 @@ def _layers(request: Request, runtime: TensorRt, infer: OnDevice, call: EngineCa
     return Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
 
 
-def _on_cpu(request: Request, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:
+def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:
     if request.insist and request.recorder != "own":
         raise LenetTrtError(
             f"{runtime.where} does nothing on a GPU that --with {request.recorder} could trace: leave --with out "

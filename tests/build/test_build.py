@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.build import stage as stage
-from lenet_trt.build.request import Request
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import Gpu
@@ -34,8 +34,8 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def request_for(tmp_path: Path, lenet5: Path):
-    def make(**changes: object) -> Request:
-        return Request(**{"onnx": lenet5, "output": tmp_path / "out" / "m.engine", **changes})  # type: ignore[arg-type]
+    def make(**changes: object) -> BuildRequest:
+        return BuildRequest(**{"onnx": lenet5, "output": tmp_path / "out" / "m.engine", **changes})  # type: ignore[arg-type]
 
     return make
 
@@ -118,7 +118,7 @@ def test_a_full_disk_keeps_the_engine_before(request_for, monkeypatch: pytest.Mo
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, lenet5: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LenetTrtError, match="cannot write in"):
-        build(Request(onnx=lenet5, output=tmp_path / "file" / "m.engine"))
+        build(BuildRequest(onnx=lenet5, output=tmp_path / "file" / "m.engine"))
 
 
 def test_interrupting_keeps_the_engine_before(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_interrupting_keeps_the_engine_before(request_for, monkeypatch: pytest.M
 
 
 def _build_in(folder: str, model: str, batch: str) -> bool:
-    return build(Request(onnx=Path(model), output=Path(folder) / "m.engine", batch=batch)).reused
+    return build(BuildRequest(onnx=Path(model), output=Path(folder) / "m.engine", batch=batch)).reused
 
 
 def test_builds_at_once_do_not_harm_each_other(tmp_path: Path, lenet5: Path) -> None:
@@ -166,11 +166,11 @@ def test_accuracy_that_falls_too_far_fails_unless_allowed(tmp_path: Path, lenet5
         if tensor.name.startswith("conv1"):  # logits grow by a factor that no later layer undoes
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1e5), tensor.name))
     onnx.save(model, tmp_path / "large.onnx")
-    request = Request(onnx=tmp_path / "large.onnx", precision="fp16", output=tmp_path / "m.engine")
+    request = BuildRequest(onnx=tmp_path / "large.onnx", precision="fp16", output=tmp_path / "m.engine")
     with pytest.raises(LenetTrtError, match=r"points of accuracy .* --max-drop"):
         build(request)
     assert not request.engine.exists()
-    built = build(Request(onnx=request.onnx, precision="fp16", output=request.output, max_drop=100))
+    built = build(BuildRequest(onnx=request.onnx, precision="fp16", output=request.output, max_drop=100))
     assert built.sidecar.evaluation["correct"] < built.sidecar.evaluation["correct_before"]
 
 
@@ -186,7 +186,7 @@ def test_a_model_with_fixed_shapes_and_external_weights(tmp_path: Path) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     path = tmp_path / "m.onnx"
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    request = Request(onnx=path, output=tmp_path / "m.engine")
+    request = BuildRequest(onnx=path, output=tmp_path / "m.engine")
     assert not build(request).reused
     assert build(request).reused
     data = bytearray((tmp_path / "weights.bin").read_bytes())
@@ -194,14 +194,14 @@ def test_a_model_with_fixed_shapes_and_external_weights(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(data)
     assert not build(request).reused
     with pytest.raises(UsageError, match="fixed"):
-        build(Request(onnx=path, output=tmp_path / "n.engine", batch="1:2:3"))
+        build(BuildRequest(onnx=path, output=tmp_path / "n.engine", batch="1:2:3"))
 
 
 def test_fp32_of_a_narrow_model_is_refused(tmp_path: Path, request_for) -> None:
     built = build(request_for(precision="fp16"))
     narrow = built.engine.with_name(built.sidecar.onnx.name)
     with pytest.raises(UsageError, match="fp16 already"):
-        build(Request(onnx=narrow, precision="fp32", output=tmp_path / "n.engine"))
+        build(BuildRequest(onnx=narrow, precision="fp32", output=tmp_path / "n.engine"))
 
 
 def test_an_engine_for_other_gpus_says_so(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_what_is_no_onnx_file_is_named(tmp_path: Path, content: bytes | None, to
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LenetTrtError, match=told):
-        build(Request(onnx=path, output=tmp_path / "m.engine"))
+        build(BuildRequest(onnx=path, output=tmp_path / "m.engine"))
 
 
 def test_weights_that_are_not_beside_the_model_are_named(tmp_path: Path, lenet5: Path) -> None:
@@ -240,7 +240,7 @@ def test_weights_that_are_not_beside_the_model_are_named(tmp_path: Path, lenet5:
     onnx.save(onnx.load(lenet5), path, save_as_external_data=True, location="m.data", size_threshold=0)
     (tmp_path / "m.data").unlink()
     with pytest.raises(LenetTrtError, match=r"keeps weights in m\.data, which is not there"):
-        build(Request(onnx=path, output=tmp_path / "m.engine"))
+        build(BuildRequest(onnx=path, output=tmp_path / "m.engine"))
 
 
 def test_what_to_type_next_can_be_typed(
@@ -260,7 +260,7 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
     tensor.CopyFrom(numpy_helper.from_array(np.zeros((120, 255), np.float32), "fc1.weight"))
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(LenetTrtError, match="not valid ONNX"):
-        build(Request(onnx=tmp_path / "m.onnx", output=tmp_path / "m.engine"))
+        build(BuildRequest(onnx=tmp_path / "m.onnx", output=tmp_path / "m.engine"))
 
 
 @pytest.mark.parametrize(
@@ -327,20 +327,20 @@ def test_a_plugin_that_became_something_else_is_found_out(request_for, monkeypat
 
 def test_a_model_that_is_fused_already_brings_its_plugins(tmp_path: Path, lenet5: Path) -> None:
     assert main(["fuse", str(lenet5), "--plugins", "lenet5", "-o", str(tmp_path / "fused.onnx")]) == 0
-    request = Request(onnx=tmp_path / "fused.onnx", output=tmp_path / "m.engine")
+    request = BuildRequest(onnx=tmp_path / "fused.onnx", output=tmp_path / "m.engine")
     (entry,) = build(request).sidecar.plugins
     assert entry["kernel"] == "lenet5"
     assert entry["route"] == "python"
     assert len(entry["replaced"]) == 12
     assert build(request).reused
     with pytest.raises(UsageError, match="plugin nodes already"):
-        build(Request(onnx=request.onnx, output=request.output, precision="fp16"))
+        build(BuildRequest(onnx=request.onnx, output=request.output, precision="fp16"))
 
     model = onnx.load(tmp_path / "fused.onnx")
     model.metadata_props[0].value = "damaged"
     onnx.save(model, tmp_path / "damaged.onnx")
     with pytest.raises(LenetTrtError, match="is damaged"):
-        build(Request(onnx=tmp_path / "damaged.onnx", output=tmp_path / "n.engine"))
+        build(BuildRequest(onnx=tmp_path / "damaged.onnx", output=tmp_path / "n.engine"))
 
 
 def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:

@@ -24,7 +24,7 @@ from lenet_trt.profile.request import (
     REPLAY,
     TIMELINE,
     RecorderError,
-    Request,
+    TraceRequest,
     raise_failure,
     read_request,
     write_failure,
@@ -182,7 +182,7 @@ def test_a_runtime_that_nsys_cannot_see_is_refused_when_nsys_is_asked_for(fake_n
 
 def test_the_network_that_runs_on_the_cpu_traces_itself_under_nsys(fake_nsys: Script, tmp_path: Path) -> None:
     fake_nsys('"${PROGRAM[@]}"; echo "No reports were generated"')
-    request = Request(str(SHIPPED), "ort-cpu", "nsys", iterations=2)
+    request = TraceRequest(str(SHIPPED), "ort-cpu", "nsys", iterations=2)
     found = session._by(request, None)
     assert found.source.startswith("ONNX Runtime")
     assert len(found.iterations) == 2
@@ -193,13 +193,13 @@ def test_a_recorder_that_fails_leaves_its_reason_and_the_next_is_taken(
 ) -> None:
     fake_nsys("exit 3")
     monkeypatch.setattr(session, "_recorders", lambda request: ("nsys", "own"))
-    found = session.traced(Request(str(SHIPPED), "ort-cpu", iterations=2))
+    found = session.traced(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
     assert found.source.startswith("ONNX Runtime")
     assert found.notes[0].startswith("Not traced by nsys: ")
     assert "made no report (exit 3)" in found.notes[0]
     monkeypatch.setattr(session, "_recorders", lambda request: ("nsys", "nsys"))
     with pytest.raises(RecorderError, match=r"nsys: .*exit 3.*; nsys: .*exit 3"):
-        session.traced(Request(str(SHIPPED), "ort-cpu", iterations=2))
+        session.traced(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
 
 
 def test_a_tracer_that_slows_the_network_down_is_told() -> None:
@@ -211,7 +211,7 @@ def test_a_tracer_that_slows_the_network_down_is_told() -> None:
 
 
 def test_a_request_and_a_failure_travel(tmp_path: Path) -> None:
-    request = Request("m.onnx", "graph", "cupti", 3, {"n": 2}, {"x": (1, 2)}, 4, 5, True, True, True)
+    request = TraceRequest("m.onnx", "graph", "cupti", 3, {"n": 2}, {"x": (1, 2)}, 4, 5, True, True, True)
     request.write(tmp_path / "r.json")
     assert read_request(tmp_path / "r.json") == request
     for error in (UsageError("u"), RecorderError("r"), LenetTrtError("l")):
@@ -351,7 +351,7 @@ def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
     def infer() -> None:
         times.extend([("conv", 0.5), ("gemm", 0.25)])
 
-    request = Request("net.engine", "tensorrt", "own", iterations=2)
+    request = TraceRequest("net.engine", "tensorrt", "own", iterations=2)
     found = workload._layers(request, Times(), infer, "the call")  # type: ignore[arg-type]
     assert [(a.kind, a.node, a.start_us, a.end_us, a.iteration) for a in found.activities] == [
         ("layer", "conv", 0, 500, 0),

@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper
 from PIL import Image
 
-from lenet_trt.build.request import Request
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import Gpu, gpus
@@ -197,7 +197,7 @@ def test_what_is_no_classifier_of_grey_images(lenet5: Path, tmp_path: Path, caps
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(Request(batch="1:8:64", output=tmp_path_factory.mktemp("engine") / "lenet5.engine")).engine
+    return build(BuildRequest(batch="1:8:64", output=tmp_path_factory.mktemp("engine") / "lenet5.engine")).engine
 
 
 @pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU, which may run the engine")

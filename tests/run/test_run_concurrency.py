@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lenet_trt.build.request import Request
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.mnist import network_input
@@ -155,7 +155,7 @@ def test_two_processes_load_one_model(fused: Path) -> None:
 
 def test_two_processes_load_one_engine(tmp_path: Path) -> None:
     """Each checks the engine against its sidecar, and runs what it was built from where TensorRT cannot run."""
-    engine = build(Request(batch="1:8:64", output=tmp_path / "lenet5.engine")).engine
+    engine = build(BuildRequest(batch="1:8:64", output=tmp_path / "lenet5.engine")).engine
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     first, second = in_processes(engine)
     assert first == second

@@ -80,7 +80,7 @@ class TensorRtSession:
     """
 
     def __init__(self, plugins: bool) -> None:
-        from lenet_trt.build.request import Request
+        from lenet_trt.build.request import BuildRequest
         from lenet_trt.build.stage import build
         from lenet_trt.cuda.gpus import first_gpu
         from lenet_trt.runtimes.tensorrt import TensorRt
@@ -96,7 +96,7 @@ class TensorRtSession:
             engine = Path(folder) / "lenet5.engine"
             target = ("current",) if flavor.can.builds_without_gpu else ()
             built = build(
-                Request(
+                BuildRequest(
                     precision="fp32",
                     batch=_ENGINE_BATCHES,
                     plugins="auto" if plugins else "none",
