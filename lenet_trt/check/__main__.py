@@ -218,11 +218,11 @@ def _check_serialize(kernel: Kernel) -> Outcome:
     """Whether a TensorRT plugin made of what an engine stored has the attributes that were stored."""
     from lenet_trt.kernel.pattern import DOMAIN
     from lenet_trt.tensorrt import flavors as flavor
-    from lenet_trt.tensorrt.routes.python import register
+    from lenet_trt.tensorrt.routes.python import register_creators
 
     try:
         trt = flavor.select().trt
-        register(trt, [kernel])
+        register_creators(trt, [kernel])
     except LenetTrtError as error:
         return Outcome(kernel.name, "serialize", "skipped", str(error))
     creator = trt.get_plugin_registry().get_creator(kernel.name, kernel.version, DOMAIN)

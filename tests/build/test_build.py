@@ -320,7 +320,7 @@ def test_a_plugin_that_became_something_else_is_found_out(request_for, monkeypat
     for creator in list(python._creators.values()):
         registry.deregister_creator(creator)
     python._creators.clear()  # so that later tests register them again
-    monkeypatch.setattr(python, "register", lambda trt, kernels: ())
+    monkeypatch.setattr(python, "register_creators", lambda trt, kernels: ())
     with pytest.raises(LenetTrtError, match="TensorRT made 0 plugin layers"):
         build(request_for(plugins="dense_bias_relu"))
 

@@ -71,7 +71,7 @@ class PtxRoute:
 
     def register(self, flavor: Flavor, kernels: Sequence[Kernel], library: Path | None) -> None:
         """Register the kernels for the GPU in use."""
-        register(flavor.trt, kernels)
+        register_ptx(flavor.trt, kernels)
 
     def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
         """Nothing: the kernels are in the engine."""
@@ -84,7 +84,9 @@ class PtxRoute:
         return None
 
 
-def register(trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *, lazy: bool = False) -> tuple[str, ...]:
+def register_ptx(
+    trt: Any, kernels: Iterable[Kernel], gpu: Context | None = None, *, lazy: bool = False
+) -> tuple[str, ...]:
     """Register the kernels as ``lenet_trt::<name>`` with an ahead-of-time implementation for one GPU.
 
     ``trt`` is TensorRT's module; ``gpu`` is what the engine is built for (None: the GPU in use). ``lazy`` leaves the

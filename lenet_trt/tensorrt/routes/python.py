@@ -73,7 +73,7 @@ class PythonRoute:
 
     def register(self, flavor: Flavor, kernels: Sequence[Kernel], library: Path | None) -> None:
         """Register a creator for each kernel."""
-        register(flavor.trt, kernels)
+        register_creators(flavor.trt, kernels)
 
     def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
         """Register the kernels that the engine was built with.
@@ -89,19 +89,19 @@ class PythonRoute:
                     f"the kernel {each.name} changed since the engine was built, and the weights inside may be packed "
                     "for the old one: build the engine again"
                 )
-        register(flavor.trt, found)
+        register_creators(flavor.trt, found)
 
     def load_any(self, flavor: Flavor, library: Path | None) -> None:
         """Register every kernel."""
         if self.obstacle(flavor) is None:
-            register(flavor.trt, kernels().values())
+            register_creators(flavor.trt, kernels().values())
 
     def program_obstacle(self) -> str | None:
         """Say why ``trtexec`` cannot load such an engine."""
         return "its plugins need Python"
 
 
-def register(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
+def register_creators(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
     """Register a creator for each kernel in TensorRT's plugin registry; again for the same kernel does nothing.
 
     ``trt`` is the flavor's module. Returns the kernels' names.

@@ -159,8 +159,8 @@ def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, lea
 
 def main() -> None:
     kernels = registry.kernels().values()
-    ptx.register(trt, kernels, H200, lazy=True)
-    ptx.register(trt, kernels, H200, lazy=True)  # again: nothing happens
+    ptx.register_ptx(trt, kernels, H200, lazy=True)
+    ptx.register_ptx(trt, kernels, H200, lazy=True)  # again: nothing happens
     tactics = {}
     for kernel in kernels:
         offered = 0

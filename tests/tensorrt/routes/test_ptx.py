@@ -33,7 +33,7 @@ def test_types_ptx_and_symbolic_launch_are_what_tensorrt_takes() -> None:
 
 def test_tensorrt_rtx_has_no_such_plugins_and_the_error_says_what_to_use() -> None:
     with pytest.raises(LenetTrtError, match="route python"):
-        ptx.register(flavor.select("rtx").trt, registry.kernels().values())
+        ptx.register_ptx(flavor.select("rtx").trt, registry.kernels().values())
 
 
 def specialized(**sizes: int) -> SimpleNamespace:

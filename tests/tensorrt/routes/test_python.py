@@ -54,7 +54,7 @@ def build(rtx: Flavor, model: onnx.ModelProto, *targets: str) -> bytes:
 def layers(rtx: Flavor, model: onnx.ModelProto) -> Any:
     """Parse the model; the network with the objects that it needs alive."""
     trt = rtx.trt
-    python.register(trt, registry.kernels().values())
+    python.register_creators(trt, registry.kernels().values())
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -120,7 +120,7 @@ def test_weights_are_constants_of_the_network_and_inputs_of_the_plugin(rtx, mode
 
 
 def creator_of(rtx: Flavor, name: str) -> Any:
-    python.register(rtx.trt, registry.kernels().values())
+    python.register_creators(rtx.trt, registry.kernels().values())
     return rtx.trt.get_plugin_registry().get_creator(name, registry.kernel(name).version, DOMAIN)
 
 
@@ -186,7 +186,11 @@ def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
 
 def test_registering_again_changes_nothing(rtx) -> None:
     kernels = list(registry.kernels().values())
-    assert python.register(rtx.trt, kernels) == python.register(rtx.trt, kernels) == tuple(registry.kernels())
+    assert (
+        python.register_creators(rtx.trt, kernels)
+        == python.register_creators(rtx.trt, kernels)
+        == tuple(registry.kernels())
+    )
 
 
 @pytest.fixture
