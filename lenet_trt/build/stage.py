@@ -30,6 +30,7 @@ from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
 from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.library.embed import OPERATOR
 from lenet_trt.tensorrt.routes import chosen_route
 from lenet_trt.tensorrt.routes.protocol import Route
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
@@ -74,6 +75,11 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         if not request.force and (old := _same_as_before(engine, inputs)) is not None:
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
+        if OPERATOR in plugin_nodes(original).values():
+            raise UsageError(
+                f"{origin} is a copy for TensorRT, whose plugin nodes hold compiled kernels (trtexec takes it): build "
+                "from the fused model that it was made from"
+            )
         model = fuse(_with_precision(original, request.precision), request.plugins).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
