@@ -191,7 +191,7 @@ def _no_engine(given: Given) -> str | None:
     try:
         flavor = select("auto")
         if not flavor.supports(gpu):
-            return f"{flavor.product} does not take this GPU ({gpu.name}, {gpu.sm}): {INSTALL['tensorrt']}"
+            return f"{flavor.product} does not take this GPU ({gpu.name}, {gpu.capability}): {INSTALL['tensorrt']}"
         build(BuildRequest(onnx=given.model("graph"), batch=f"1:{given.batch}:{given.batch}", output=path))
     except LenetTrtError as error:
         return str(error)

@@ -85,7 +85,7 @@ def measure(options: Options) -> Record:
         found.details["flags"] = {name: [*flags, *options.trtexec_flags] for name, flags in FLAGS.items()}
         found.notes = notes(tool)
         with tempfile.TemporaryDirectory(prefix="lenet-trt-engines-") as folder:
-            for workload in _workloads(options, f"sm_{gpu.sm.replace('.', '')}"):
+            for workload in _workloads(options, f"sm_{gpu.sm}"):
                 if not options.only or any(text in workload.name for text in options.only):
                     _Bench(tool, library, Path(folder), options, found).run(workload)
     return found.finish()

@@ -18,7 +18,7 @@ from lenet_trt import __version__
 from lenet_trt.build.evaluate import Evaluation, evaluate
 from lenet_trt.build.request import BuildRequest
 from lenet_trt.cuda.compile import source_sha256
-from lenet_trt.cuda.gpus import first_gpu
+from lenet_trt.cuda.gpus import first_gpu, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
@@ -115,7 +115,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
     return Built(engine, sidecar, reused=False)
 
 
-def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[str], route: Route) -> dict[str, Any]:
+def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route: Route) -> dict[str, Any]:
     """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
     gpu = None if flavor.can.builds_without_gpu else first_gpu()
     library = (request.library or DEFAULT_LIBRARY) if route.needs_library else None
@@ -127,8 +127,8 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[str], route
         "model_fingerprint": fingerprint(request.onnx),
         "flavor": flavor.name,
         "flavor_version": flavor.version,
-        "targets": list(targets),
-        "gpu": None if gpu is None else f"{gpu.name} ({gpu.sm})",
+        "targets": [sm_text(sm) for sm in targets],
+        "gpu": None if gpu is None else f"{gpu.name} ({gpu.capability})",
         "precision": request.precision,
         "plugins": request.plugins,
         "plugin_route": request.plugin_route,

@@ -76,7 +76,7 @@ def _gpu() -> dict[str, object]:
         version = None
     return {
         "gpu": first.name,
-        "sm": int(first.sm.replace(".", "")),
+        "sm": first.sm,
         "multiprocessors": multiprocessors,
         "l2_bytes": l2_bytes,
         "memory_mib": first.memory_bytes >> 20,

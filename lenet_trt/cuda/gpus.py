@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -9,12 +10,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA device: ``sm`` is its compute capability as people write it, "8.6"."""
+    """One CUDA device: ``sm`` is its compute capability as a number, 86 for 8.6."""
 
     index: int
     name: str
-    sm: str
+    sm: int
     memory_bytes: int
+
+    @property
+    def capability(self) -> str:
+        """Its compute capability as people write it, "8.6"."""
+        return sm_text(self.sm)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,17 @@ def gpus() -> Gpus:
     return Gpus(devices, driver_cuda, None if devices else "the driver sees no GPU")
 
 
+def sm_text(sm: int) -> str:
+    """Write a compute capability as people do: "8.6" for 86."""
+    return f"{sm // 10}.{sm % 10}"
+
+
+def sm_number(text: str) -> int | None:
+    """Read a compute capability as people write it, "8.6", "86" or "sm_86"; None where it is none."""
+    found = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)", text)
+    return int(found[1] + found[2]) if found else None
+
+
 def first_gpu() -> Gpu | None:
     """Return device 0, the one that is used unless CUDA_VISIBLE_DEVICES says otherwise, or None."""
     return next(iter(gpus().devices), None)
@@ -62,7 +79,7 @@ def _device(driver: Any, index: int) -> Gpu:
     )
     name = _ask(driver.cuDeviceGetName(256, device)).split(b"\0")[0].decode()
     memory = _ask(driver.cuDeviceTotalMem(device))
-    return Gpu(index, name, f"{major}.{minor}", int(memory))
+    return Gpu(index, name, 10 * int(major) + int(minor), int(memory))
 
 
 def _ask(answer: tuple[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 
 from lenet_trt import __version__
-from lenet_trt.cuda.gpus import gpus
+from lenet_trt.cuda.gpus import gpus, sm_text
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.flavors import INSTALL, PRODUCTS, Flavor, installed, select
 
@@ -82,8 +82,8 @@ def _flavor(name: str) -> Flavor | LenetTrtError:
 
 def _flavor_finding(name: str, found: Flavor | LenetTrtError) -> Finding:
     if isinstance(found, Flavor):
-        targets = f"; builds for {', '.join(found.sms())}" if found.sms() else "; builds for the GPU it runs on"
-        return Finding("tensorrt", PRODUCTS[name], True, found.version + targets)
+        targets = ", ".join(map(sm_text, found.sms())) or "the GPU it runs on"
+        return Finding("tensorrt", PRODUCTS[name], True, f"{found.version}; builds for {targets}")
     missing = not installed()[name]
     return Finding("tensorrt", PRODUCTS[name], False, "not installed" if missing else str(found), INSTALL[name])
 
@@ -98,8 +98,8 @@ def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
             PRODUCTS[name] for name, flavor in flavors.items() if isinstance(flavor, Flavor) and flavor.supports(gpu)
         ]
         memory = f"{gpu.memory_bytes >> 30} GiB"
-        text = f"{gpu.name}, compute capability {gpu.sm}, {memory}, driver for CUDA {found.driver_cuda}"
-        fix = None if takers else f"TensorRT-RTX does not take {gpu.sm}: {INSTALL['tensorrt']}"
+        text = f"{gpu.name}, compute capability {gpu.capability}, {memory}, driver for CUDA {found.driver_cuda}"
+        fix = None if takers else f"TensorRT-RTX does not take {gpu.capability}: {INSTALL['tensorrt']}"
         rows.append(Finding("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
     return rows
 

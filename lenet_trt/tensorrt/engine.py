@@ -52,7 +52,7 @@ def engine_from_onnx(
     flavor: Flavor,
     *,
     profiles: Mapping[str, Profile],
-    targets: Sequence[str] = (),
+    targets: Sequence[int] = (),
     options: BuildOptions | None = None,
     plugins: Sequence[str] = (),
     route: Route | None = None,
@@ -61,7 +61,7 @@ def engine_from_onnx(
 ) -> bytes:
     """Build an engine and return its bytes.
 
-    ``targets`` are compute capabilities ("8.6"); none means the flavor's default. ``plugins`` names the kernel of each
+    ``targets`` are compute capabilities (86); none means the flavor's default. ``plugins`` names the kernel of each
     plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``route`` is how they get in
     (None: as usual for the flavor); ``library`` is the plugin library, for the route that has one.
 
@@ -183,13 +183,13 @@ def _add_profiles(builder: Any, config: Any, profiles: Mapping[str, Profile]) ->
     config.add_optimization_profile(profile)
 
 
-def _set_targets(flavor: Flavor, config: Any, targets: Sequence[str]) -> None:
+def _set_targets(flavor: Flavor, config: Any, targets: Sequence[int]) -> None:
     if not targets or not flavor.can.builds_without_gpu:
         return
     trt = flavor.trt
     config.num_compute_capabilities = len(targets)
     for index, sm in enumerate(targets):
-        config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{sm.replace('.', '')}"), index)
+        config.set_compute_capability(getattr(trt.ComputeCapability, f"SM{sm}"), index)
 
 
 def _set_options(flavor: Flavor, config: Any, options: BuildOptions) -> Any:

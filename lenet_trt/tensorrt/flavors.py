@@ -24,7 +24,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_number, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import cache_dir, sha256_bytes
 from lenet_trt.tensorrt.capabilities import Capabilities, capabilities
@@ -33,6 +33,7 @@ PACKAGES = {"rtx": "tensorrt_rtx", "tensorrt": "tensorrt"}
 INSTALL = {"rtx": "pip install tensorrt-rtx", "tensorrt": "pip install 'lenet-trt[tensorrt]'"}
 PRODUCTS = {"rtx": "TensorRT-RTX", "tensorrt": "TensorRT"}
 
+_AMPERE = 80
 # The types that not every release has.
 _LATER_TYPES = frozenset({"bf16", "fp8"})
 
@@ -60,27 +61,26 @@ class Flavor:
         """
         return capabilities(self.name, self.version)
 
-    def sms(self) -> tuple[str, ...]:
+    def sms(self) -> tuple[int, ...]:
         """The compute capabilities that can be named as targets; empty where the GPU present is the target."""
         if not self.can.builds_without_gpu:
             return ()
-        matches = (re.fullmatch(r"SM(\d+)(\d)", name) for name in self.trt.ComputeCapability.__members__)
-        found = [(int(match[1]), int(match[2])) for match in matches if match]
-        return tuple(f"{major}.{minor}" for major, minor in sorted(found))
+        matches = (re.fullmatch(r"SM(\d+)", name) for name in self.trt.ComputeCapability.__members__)
+        return tuple(sorted(int(match[1]) for match in matches if match))
 
-    def portable_sms(self) -> tuple[str, ...]:
+    def portable_sms(self) -> tuple[int, ...]:
         """Where a plan without named targets runs: Ampere and later for ``rtx``, the GPU present for ``tensorrt``."""
         if not self.can.builds_without_gpu:
             return tuple(gpu.sm for gpu in (first_gpu(),) if gpu is not None)
-        return tuple(sm for sm in self.sms() if _sm_key(sm) >= (8, 0))
+        return tuple(sm for sm in self.sms() if sm >= _AMPERE)
 
     def supports(self, gpu: Gpu) -> bool:
         """Whether engines of this flavor run on ``gpu``."""
         if self.can.builds_without_gpu:
             return gpu.sm in self.sms()
-        return self.can.oldest_sm <= _number(gpu.sm) <= self.can.newest_sm
+        return self.can.oldest_sm <= gpu.sm <= self.can.newest_sm
 
-    def targets(self, requested: Sequence[str]) -> tuple[str, ...]:
+    def targets(self, requested: Sequence[str]) -> tuple[int, ...]:
         """Resolve ``--sm`` values to compute capabilities; an empty answer is the flavor's default.
 
         The default is a portable plan (Ampere and later) for ``rtx`` and the GPU present for ``tensorrt``.
@@ -88,16 +88,13 @@ class Flavor:
         Raises:
             UsageError: an unknown value, or one that this flavor cannot build for here.
         """
-        resolved = []
+        resolved = set()
         for text in requested:
-            sm = self._current_sm() if text == "current" else text.removeprefix("sm_")
-            if re.fullmatch(r"\d{2,3}", sm):  # 86 is 8.6, as nvcc writes it
-                sm = f"{sm[:-1]}.{sm[-1]}"
-            self._check_target(sm, text)
-            resolved.append(sm)
-        return tuple(sorted(set(resolved), key=_sm_key))
+            sm = self._current_sm() if text == "current" else sm_number(text)
+            resolved.add(self._checked_target(sm, text))
+        return tuple(sorted(resolved))
 
-    def _current_sm(self) -> str:
+    def _current_sm(self) -> int:
         gpu = first_gpu()
         if gpu is None:
             raise UsageError(
@@ -106,22 +103,24 @@ class Flavor:
             )
         return gpu.sm
 
-    def _check_target(self, sm: str, text: str) -> None:
-        if self.can.builds_without_gpu and sm not in self.sms():
-            raise UsageError(
-                f"--sm {text}: {self.product} builds for {', '.join(self.sms())} and 'current'. "
-                "For other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one."
-            )
-        if not self.can.builds_without_gpu:
-            gpu = first_gpu()
-            if gpu is None or gpu.sm != sm:
-                here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.sm} ({gpu.name})"
+    def _checked_target(self, sm: int | None, text: str) -> int:
+        if self.can.builds_without_gpu:
+            if sm is None or sm not in self.sms():
                 raise UsageError(
-                    f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}. "
-                    "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not here."
+                    f"--sm {text}: {self.product} builds for {', '.join(map(sm_text, self.sms()))} and 'current'. "
+                    "For other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one."
                 )
+            return sm
+        gpu = first_gpu()
+        if gpu is None or gpu.sm != sm:
+            here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.capability} ({gpu.name})"
+            raise UsageError(
+                f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}. "
+                "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not here."
+            )
+        return gpu.sm
 
-    def check_types(self, types: frozenset[str], targets: Sequence[str], has_fp32_gemm: bool) -> None:
+    def check_types(self, types: frozenset[str], targets: Sequence[int], has_fp32_gemm: bool) -> None:
         """Refuse what this flavor's compiler would refuse for a target, before it runs.
 
         Raises:
@@ -132,18 +131,18 @@ class Flavor:
         for sm in targets or self._gpu_here():
             for kind in sorted(types & self.can.lowest_sm.keys()):
                 lowest = self.can.lowest_sm[kind]
-                if _number(sm) < lowest:
+                if sm < lowest:
                     raise UsageError(
-                        f"{self.product} has no {kind} on compute capability {sm} "
-                        f"(it starts at {_text(lowest)}): use --fp16 or another --sm"
+                        f"{self.product} has no {kind} on compute capability {sm_text(sm)} "
+                        f"(it starts at {sm_text(lowest)}): use --fp16 or another --sm"
                     )
-            if has_fp32_gemm and _number(sm) < self.can.fp32_gemm_sm:
+            if has_fp32_gemm and sm < self.can.fp32_gemm_sm:
                 raise UsageError(
-                    f"{self.product} has no fp32 matrix product (Gemm, MatMul) on compute capability {sm}: "
+                    f"{self.product} has no fp32 matrix product (Gemm, MatMul) on compute capability {sm_text(sm)}: "
                     "use --fp16, or --plugins dense_bias_relu, which replaces it by this toolkit's kernel"
                 )
 
-    def _gpu_here(self) -> tuple[str, ...]:
+    def _gpu_here(self) -> tuple[int, ...]:
         """Where a build without named targets runs, as far as types are concerned."""
         return () if self.can.builds_without_gpu else self.portable_sms()
 
@@ -162,10 +161,10 @@ class Flavor:
                 f"build where it is, or use --flavor rtx ({INSTALL['rtx']}), which builds without one"
             )
         if not self.supports(gpu):
-            can = self.can
+            oldest, newest = sm_text(self.can.oldest_sm), sm_text(self.can.newest_sm)
             raise LenetTrtError(
-                f"{self.product} is for GPUs of compute capability {_text(can.oldest_sm)} to {_text(can.newest_sm)}, "
-                f"and {gpu.name} has {gpu.sm}: install another release of TensorRT"
+                f"{self.product} is for GPUs of compute capability {oldest} to {newest}, and {gpu.name} has "
+                f"{gpu.capability}: install another release of TensorRT"
             )
 
 
@@ -194,7 +193,7 @@ def select(requested: str = "auto") -> Flavor:
     rtx = _load("rtx", "the default: it builds for GPUs that are not here")
     gpu = first_gpu()
     if gpu is not None and not rtx.supports(gpu) and found["tensorrt"]:
-        return _load("tensorrt", f"{PRODUCTS['rtx']} does not take the GPU here, {gpu.name} ({gpu.sm})")
+        return _load("tensorrt", f"{PRODUCTS['rtx']} does not take the GPU here, {gpu.name} ({gpu.capability})")
     return rtx
 
 
@@ -269,19 +268,3 @@ def _link(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)
-
-
-def _sm_key(sm: str) -> tuple[int, int]:
-    major, minor = sm.split(".")
-    return int(major), int(minor)
-
-
-def _number(sm: str) -> int:
-    """86 for "8.6"."""
-    major, minor = _sm_key(sm)
-    return 10 * major + minor
-
-
-def _text(sm: int) -> str:
-    """ "8.6" for 86."""
-    return f"{sm // 10}.{sm % 10}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_text
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.find_library import library_of
 from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
@@ -55,13 +55,13 @@ def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
     inputs = sidecar.inputs
     if not flavor.supports(gpu):
         advice = f"{INSTALL['tensorrt']}, then build with --flavor tensorrt"
-    elif inputs["gpu"] is not None and inputs["gpu"] != f"{gpu.name} ({gpu.sm})":
+    elif inputs["gpu"] is not None and inputs["gpu"] != f"{gpu.name} ({gpu.capability})":
         advice = "build it again here"
-    elif gpu.sm not in (inputs["targets"] or flavor.portable_sms()):
-        advice = f"build it with --sm {gpu.sm}"
+    elif gpu.capability not in (inputs["targets"] or map(sm_text, flavor.portable_sms())):
+        advice = f"build it with --sm {gpu.capability}"
     else:
         return None
-    return f"the engine is for {runs_on(inputs)}, not for the GPU here, {gpu.name} ({gpu.sm}): {advice}"
+    return f"the engine is for {runs_on(inputs)}, not for the GPU here, {gpu.name} ({gpu.capability}): {advice}"
 
 
 def flavor_of(sidecar: Sidecar) -> Flavor:

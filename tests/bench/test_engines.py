@@ -57,7 +57,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(_TRTEXEC.replace("PYTHON", sys.executable).replace("PLAIN", str(SHIPPED)))
     program.chmod(0o755)
     (tmp_path / "plugins.so").write_bytes(b"a library")
-    monkeypatch.setattr(engines, "first_gpu", lambda: Gpu(0, "a GPU", "9.0", 1 << 30))
+    monkeypatch.setattr(engines, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
     # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
     plain = engines._workloads
 

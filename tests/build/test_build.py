@@ -18,6 +18,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from lenet_trt.build import __main__ as build_main
 from lenet_trt.build import stage as stage
 from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
@@ -206,9 +207,9 @@ def test_fp32_of_a_narrow_model_is_refused(tmp_path: Path, request_for) -> None:
 
 def test_an_engine_for_other_gpus_says_so(request_for, monkeypatch: pytest.MonkeyPatch) -> None:
     sidecar = build(request_for(sms=("8.6",))).sidecar
-    for sm, told in (("8.6", None), ("8.9", "with --sm 8.9"), ("9.0", "--flavor tensorrt")):
-        monkeypatch.setattr(stage, "first_gpu", lambda sm=sm: Gpu(0, "a GPU", sm, 1 << 30))
-        note = stage._here(sidecar)
+    for sm, told in ((86, None), (89, "with --sm 8.9"), (90, "--flavor tensorrt")):
+        monkeypatch.setattr(build_main, "first_gpu", lambda sm=sm: Gpu(0, "a GPU", sm, 1 << 30))
+        note = build_main._here(sidecar)
         assert note is None if told is None else told in note
 
 

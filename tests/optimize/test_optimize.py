@@ -147,9 +147,9 @@ def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
     assert bench.file(plan, 4) == engine
 
 
-@pytest.mark.parametrize(("sm", "runtime"), [("8.6", "tensorrt"), ("12.0", "tensorrt"), ("9.0", "auto")])
+@pytest.mark.parametrize(("sm", "runtime"), [(86, "tensorrt"), (120, "tensorrt"), (90, "auto")])
 def test_engines_are_taken_where_tensorrt_takes_the_gpu(
-    sm: str, runtime: str, monkeypatch: pytest.MonkeyPatch, lenet5: Path
+    sm: int, runtime: str, monkeypatch: pytest.MonkeyPatch, lenet5: Path
 ) -> None:
     """TensorRT-RTX, which is installed with the toolkit, takes no data-centre GPU."""
     monkeypatch.setattr("lenet_trt.cuda.gpus.first_gpu", lambda: Gpu(0, "a GPU", sm, 1 << 30))

@@ -258,11 +258,11 @@ def test_bound_memory_is_read_and_written_each_time(lenet5: Path, digits: tuple[
 def test_what_an_engine_is_for() -> None:
     inputs = {"flavor": "rtx", "flavor_version": select("rtx").version, "targets": ["8.6"], "gpu": None}
     for changed, sm, told in (
-        ({}, "8.6", None),
-        ({}, "8.9", "with --sm 8.9"),
-        ({}, "9.0", "--flavor tensorrt"),
-        ({"targets": []}, "12.0", None),
-        ({"targets": [], "gpu": "another (8.6)"}, "8.6", "build it again here"),
+        ({}, 86, None),
+        ({}, 89, "with --sm 8.9"),
+        ({}, 90, "--flavor tensorrt"),
+        ({"targets": []}, 120, None),
+        ({"targets": [], "gpu": "another (8.6)"}, 86, "build it again here"),
     ):
         described = SimpleNamespace(inputs={**inputs, **changed})
         found = gpu_obstacle(described, select("rtx"), Gpu(0, "a GPU", sm, 1 << 30))

@@ -25,7 +25,7 @@ def rtx() -> Flavor:
     return select("rtx")
 
 
-def gpu(sm: str) -> Gpu:
+def gpu(sm: int) -> Gpu:
     return Gpu(0, "a GPU", sm, 8 << 30)
 
 
@@ -45,9 +45,9 @@ def test_a_flavor_that_is_not_installed_says_what_to_install(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("text", "sm"), [("8.6", "8.6"), ("86", "8.6"), ("sm_86", "8.6"), ("7.5", "7.5"), ("12.1", "12.1"), ("121", "12.1")]
+    ("text", "sm"), [("8.6", 86), ("86", 86), ("sm_86", 86), ("7.5", 75), ("12.1", 121), ("121", 121)]
 )
-def test_targets_are_read_as_people_write_them(rtx: Flavor, text: str, sm: str) -> None:
+def test_targets_are_read_as_people_write_them(rtx: Flavor, text: str, sm: int) -> None:
     assert rtx.targets([text, text]) == (sm,)
 
 
@@ -61,26 +61,26 @@ def test_current_needs_a_gpu(rtx: Flavor, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(flavors, "first_gpu", lambda: None)
     with pytest.raises(UsageError, match="there is none here"):
         rtx.targets(["current"])
-    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu("8.9"))
-    assert rtx.targets(["current"]) == ("8.9",)
-    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu("9.0"))
+    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu(89))
+    assert rtx.targets(["current"]) == (89,)
+    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu(90))
     with pytest.raises(UsageError, match="--flavor tensorrt"):
         rtx.targets(["current"])
-    assert not rtx.supports(gpu("9.0"))
+    assert not rtx.supports(gpu(90))
 
 
 def test_full_tensorrt_builds_for_the_gpu_present(rtx: Flavor, monkeypatch: pytest.MonkeyPatch) -> None:
     full = Flavor("tensorrt", rtx.trt, "11.4.0", "test")
-    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu("9.0"))
-    assert full.targets(["9.0"]) == ("9.0",)
+    monkeypatch.setattr(flavors, "first_gpu", lambda: gpu(90))
+    assert full.targets(["9.0"]) == (90,)
     with pytest.raises(UsageError, match="builds for the GPU that it runs on"):
         full.targets(["8.6"])
 
 
 def test_fp8_starts_at_ada(rtx: Flavor) -> None:
-    rtx.check_types(frozenset({"fp8"}), ["8.9", "12.0"], has_fp32_gemm=False)
+    rtx.check_types(frozenset({"fp8"}), [89, 120], has_fp32_gemm=False)
     with pytest.raises(UsageError, match=r"no fp8 on compute capability 8.6 \(it starts at 8.9\)"):
-        rtx.check_types(frozenset({"fp8"}), ["8.9", "8.6"], has_fp32_gemm=False)
+        rtx.check_types(frozenset({"fp8"}), [89, 86], has_fp32_gemm=False)
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_full_tensorrt_that_does_not_do_says_why(tmp_path: Path, module: str, 
 
 
 # What TensorRT-RTX really does with each precision on each target, and that we say so before it does.
-@pytest.mark.parametrize("sm", ["7.5", "8.0", "8.6", "8.9", "12.0", "12.1"])
+@pytest.mark.parametrize("sm", [75, 80, 86, 89, 120, 121])
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
-def test_the_precision_table_is_tensorrts_own(rtx: Flavor, lenet5: Path, precision: str, sm: str) -> None:
+def test_the_precision_table_is_tensorrts_own(rtx: Flavor, lenet5: Path, precision: str, sm: int) -> None:
     model = convert(onnx.load(lenet5), precision)
     expected = True
     try:

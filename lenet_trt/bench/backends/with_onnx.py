@@ -89,7 +89,7 @@ class TensorRtSession:
         flavor, gpu = select(), first_gpu()
         if gpu is not None and not flavor.supports(gpu):
             raise LenetTrtError(
-                f"{flavor.product} {flavor.version} does not take {gpu.name} ({gpu.sm}), "
+                f"{flavor.product} {flavor.version} does not take {gpu.name} ({gpu.capability}), "
                 f"and full TensorRT, which does, is not installed: {INSTALL['tensorrt']}"
             )
         with tempfile.TemporaryDirectory(prefix="lenet-trt-bench-") as folder:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from lenet_trt.cuda.compile import architectures
-from lenet_trt.cuda.gpus import first_gpu
+from lenet_trt.cuda.gpus import first_gpu, sm_number, sm_text
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.declaration import OLDEST_SM
 
@@ -22,16 +21,14 @@ def targets_for(sms: Sequence[str]) -> list[str]:
 
 
 def _number(sm: str) -> int:
-    text = sm
+    number = sm_number(sm)
     if sm == "current":
         gpu = first_gpu()
         if gpu is None:
             raise UsageError("there is no GPU here to embed kernels for: name those that will run it, such as --sm 8.6")
-        text = gpu.sm
-    known = [number for number in architectures() if number >= OLDEST_SM]
-    found = re.fullmatch(r"(\d+)\.(\d)", text)
-    number = int(found[1] + found[2]) if found else 0
+        number = gpu.sm
+    known = [each for each in architectures() if each >= OLDEST_SM]
     if number not in known:
-        names = ", ".join(f"{number // 10}.{number % 10}" for number in known)
+        names = ", ".join(map(sm_text, known))
         raise UsageError(f"--sm {sm}: kernels are compiled for {names}, or 'current' for the GPU here")
     return number

@@ -16,7 +16,6 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.tensorrt.library.embed import OPERATOR, embedded
-from lenet_trt.tensorrt.library.targets import targets_for
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,9 +48,9 @@ class LibraryRoute:
         """None: every release that is known takes plugin libraries."""
         return None
 
-    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
         """Make the copy whose plugin nodes carry their kernels, for the GPUs that the engine is for."""
-        return embedded(model, targets_for(targets or flavor.portable_sms()))
+        return embedded(model, [f"sm_{sm}" for sm in targets or flavor.portable_sms()])
 
     def layer_type(self, flavor: Flavor) -> str:
         """Name the type of the plugins' layers."""

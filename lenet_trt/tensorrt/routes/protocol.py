@@ -28,7 +28,7 @@ class Route(Protocol):
     def obstacle(self, flavor: Flavor) -> str | None:
         """Say why the flavor does not take plugins this way; None when it does."""
 
-    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
         """Make of a fused model what TensorRT's parser is given.
 
         Raises:

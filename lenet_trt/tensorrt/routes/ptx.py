@@ -61,7 +61,7 @@ class PtxRoute:
         """Say why the flavor does not take plugins this way; None when it does."""
         return None if flavor.can.ptx_plugins else "full TensorRT alone, from 10.9 on, takes plugins as PTX"
 
-    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
         """The fused model as it is: its nodes name the kernel and the namespace."""
         return model
 

@@ -63,7 +63,7 @@ class PythonRoute:
         """Say why the flavor does not take plugins this way; None when it does."""
         return None if flavor.can.python_plugins else "TensorRT takes plugins in Python from 10.1 on"
 
-    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[str]) -> ModelProto:
+    def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
         """The fused model as it is: its nodes name the kernel and the namespace."""
         return model
 

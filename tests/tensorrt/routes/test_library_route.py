@@ -107,7 +107,7 @@ def test_an_engine_without_its_library_does_not_run_and_says_why(
     engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(vouch, "first_gpu", lambda: Gpu(0, "a GPU", "8.6", 8 << 30))
+    monkeypatch.setattr(vouch, "first_gpu", lambda: Gpu(0, "a GPU", 86, 8 << 30))
     reason = vouch.obstacle(engine, read_sidecar(engine.with_suffix(".json")), select("rtx"))
     assert reason is not None
     assert "needs the plugin library plugins10.16.so" in reason

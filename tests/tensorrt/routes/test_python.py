@@ -27,7 +27,7 @@ from lenet_trt.tensorrt.flavors import Flavor
 from lenet_trt.tensorrt.routes import python
 from lenet_trt.tensorrt.routes.failures import reporting
 
-RTX_TARGETS = ("7.5", "8.0", "8.6", "8.9", "12.0", "12.1")
+RTX_TARGETS = (75, 80, 86, 89, 120, 121)
 LAYER_BY_LAYER = "conv5x5_bias_relu_pool2,dense_bias_relu"
 UNFUSED = "conv5x5_bias,maxpool2,dense_bias_relu"
 
@@ -94,10 +94,10 @@ def test_bfloat16_builds_where_tensorrt_rtx_has_it(rtx, models, sm: str) -> None
 
 def test_fp32_lenet5_for_turing_builds_with_the_dense_plugin_alone(rtx, models) -> None:
     with pytest.raises(LenetTrtError, match="could not build"):
-        build(rtx, models["lenet5"], "7.5")
+        build(rtx, models["lenet5"], 75)
     fused = fuse(models["lenet5"], "dense_bias_relu").model
     assert {"Conv", "MaxPool"} <= {node.op_type for node in fused.graph.node}
-    assert len(build(rtx, fused, "7.5")) > 0
+    assert len(build(rtx, fused, 75)) > 0
 
 
 @pytest.mark.parametrize("plugins", ["lenet5", LAYER_BY_LAYER, UNFUSED])
@@ -148,7 +148,7 @@ def test_attributes_survive_being_stored(rtx, name: str, attribute: str, value: 
 
 
 def test_attributes_are_in_the_engine(rtx, models) -> None:
-    assert b"relu" in build(rtx, fuse(models["lenet5"], "dense_bias_relu").model, "8.6")
+    assert b"relu" in build(rtx, fuse(models["lenet5"], "dense_bias_relu").model, 86)
 
 
 def test_a_missing_attribute_is_its_default_and_a_wrong_one_is_refused(rtx) -> None:
@@ -172,7 +172,7 @@ def test_what_fails_inside_a_plugin_is_told_and_not_only_printed(rtx, capfd) -> 
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     with pytest.raises(LenetTrtError, match=r"the plugin maxpool2 \(.*\) failed: .*int32"):
-        build(rtx, model, "8.6")
+        build(rtx, model, 86)
     capfd.readouterr()
 
 
