@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-# What each file calls objects of TensorRT's classes.
+# What each file, by its folder and name, calls objects of TensorRT's classes.
 CLASSES: dict[str, dict[str, str]] = {
-    "engine.py": {
+    "tensorrt/engine.py": {
         "builder": "Builder",
         "cache": "ITimingCache",
         "config": "IBuilderConfig",
@@ -28,14 +28,14 @@ CLASSES: dict[str, dict[str, str]] = {
         "parser": "OnnxParser",
         "profile": "IOptimizationProfile",
     },
-    "python.py": {"builder": "IExprBuilder"},
-    "weak_types.py": {
+    "routes/python.py": {"builder": "IExprBuilder"},
+    "tensorrt/weak_types.py": {
         "config": "IBuilderConfig",
         "layer": "ILayer",
         "network": "INetworkDefinition",
         "tensor": "ITensor",
     },
-    "tensorrt.py": {
+    "runtimes/tensorrt.py": {
         "cache": "IRuntimeCache",
         "config": "IRuntimeConfig",
         "context": "IExecutionContext",
@@ -59,7 +59,7 @@ RTX_ONLY = {
 
 def used_names(file: Path) -> Iterator[str]:
     """The dotted names below the TensorRT module that a file uses: ``Builder.create_network``, ``LayerType``."""
-    classes = CLASSES.get(file.name, {})
+    classes = CLASSES.get("/".join(file.parts[-2:]), {})
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         chain: list[str] = []
         while isinstance(node, ast.Attribute):
