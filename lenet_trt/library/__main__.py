@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers
+from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers, options_from_environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compiler",
         default=os.environ.get("CXX") or "g++",
         metavar="NAME",
-        help="the C++ compiler; aarch64-linux-gnu-g++ makes the library for a Jetson",
+        help="the C++ compiler, to which $CXXFLAGS go; aarch64-linux-gnu-g++ makes the library for a Jetson",
     )
     parser.add_argument("--json", action="store_true", help="print what was made as JSON")
 
@@ -38,7 +38,8 @@ def command(arguments: argparse.Namespace) -> int:
     """Compile the library; print its path."""
     headers = find_headers(arguments.headers)
     print(f"compiling for TensorRT {headers.version_text} ({headers.folder})", file=sys.stderr)
-    compile_library(arguments.output, headers, compiler=arguments.compiler, cuda=arguments.cuda)
+    options = options_from_environment()
+    compile_library(arguments.output, headers, compiler=arguments.compiler, options=options, cuda=arguments.cuda)
     if arguments.json:
         print(json.dumps({"library": str(arguments.output), "tensorrt": headers.version_text}))
     else:

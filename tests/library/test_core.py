@@ -295,6 +295,7 @@ def test_a_newer_format_says_what_to_do(core: Core, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
     program = compiled("core_probe", tmp_path / "core_probe", *SANITIZED, sources=CORE)
     core = Core(program)

@@ -9,10 +9,9 @@ import pytest
 
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import Kernel, registry
-from lenet_trt.tensorrt.library.compile import compile_library
-from library_probes import compiled, data_of, headers_of, missing_compiler
+from library_probes import compiled, data_of, headers_of
 
-VERSIONS = ("8.6", "10.16")
+VERSIONS = ("8.6", "11.1")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 LAUNCHED = "cuLaunchKernel "
 
@@ -23,13 +22,12 @@ def shapes(batch: int, outputs: int | None = None) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def probe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+def probe(request: pytest.FixtureRequest, library, tmp_path_factory: pytest.TempPathFactory):
     """Run steps of the probe for one TensorRT; gives the lines that it and the driver print, and those of stderr."""
+    file = library(request.param)
     headers = headers_of(request.param)
-    if missing_compiler() or headers is None:
-        pytest.skip(missing_compiler() or f"TensorRT's headers of {request.param} are not here")
+    assert headers is not None
     folder = tmp_path_factory.mktemp("launch")
-    compile_library(folder / "library.so", headers)
     includes = [f"-isystem{include}" for include in (headers.folder, cuda_include_dir())]
     program = compiled("launch_probe", folder / "probe", "-rdynamic", "-Wno-deprecated-declarations", *includes)
     compiled("recording_driver", folder / "libcuda.so.1", "-shared", "-fPIC")
@@ -39,7 +37,7 @@ def probe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     def run(*steps: str, **environment: str) -> tuple[list[str], str]:
         record = {"LD_LIBRARY_PATH": str(folder), "RECORD_ARGUMENTS": "p" * 11 + "ip", **environment}
-        command = [program, folder / "library.so", data, *steps]
+        command = [program, file, data, *steps]
         done = subprocess.run(command, env={**os.environ, **record}, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"
         return done.stdout.splitlines(), done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,6 @@ from lenet_trt.files import atomic_path
 SOURCES = Path(__file__).parent / "cpp"
 DEFAULT_NAME = "liblenet_trt_plugins.so"
 OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-shared")
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
 OLDEST_TENSORRT = (8, 5)
 _HEADER = "NvInferRuntime.h"
 _TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu")
@@ -36,11 +36,12 @@ class Headers:
 
 
 def compile_library(
-    output: Path, headers: Headers, *, compiler: str = "g++", options: Sequence[str] = OPTIONS, cuda: Path | None = None
+    output: Path, headers: Headers, *, compiler: str = "g++", options: Sequence[str] = (), cuda: Path | None = None
 ) -> None:
     """Compile the plugin library for the TensorRT that the headers are of.
 
-    ``cuda`` is the folder of cuda_runtime_api.h, which TensorRT's headers include; None: found as for kernels.
+    ``options`` come after those that it is always compiled with. ``cuda`` is the folder of cuda_runtime_api.h, which
+    TensorRT's headers include; None: found as for kernels.
 
     Raises:
         LenetTrtError: the compiler is missing or refuses (its words are in the message).
@@ -54,13 +55,18 @@ def compile_library(
     # As system headers, so that their own warnings are not ours.
     includes = [f"-isystem{folder}" for folder in (headers.folder, cuda or cuda_include_dir())]
     with atomic_path(output) as temporary:
-        command = [compiler, *options, *includes, *sources, "-o", str(temporary), "-ldl", "-pthread"]
+        command = [compiler, *OPTIONS, *options, *includes, *sources, "-o", str(temporary), "-ldl", "-pthread"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise LenetTrtError(
                 f"{compiler} does not compile the plugin library for TensorRT {headers.version_text}:\n"
                 + done.stderr.strip()
             )
+
+
+def options_from_environment() -> list[str]:
+    """The options in $CXXFLAGS, as make and CMake take them."""
+    return shlex.split(os.environ.get("CXXFLAGS", ""))
 
 
 def find_headers(folder: Path | None = None) -> Headers:
