@@ -1,8 +1,9 @@
 // Stands where libcuda.so.1 is: prints what the plugin library calls, and answers as one GPU of RECORD_SM would.
 //
-// RECORD_FAIL names a function whose next call fails once. RECORD_ARGUMENTS has a letter for each argument of a launch:
+// RECORD_FAIL names a function whose next call fails once, with the status RECORD_STATUS. RECORD_ARGUMENTS has a letter for each argument of a launch:
 // p for an address, i for an int.
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,8 +11,13 @@
 
 namespace {
 
-uint64_t context = 1;
-uint64_t handles = 100;
+std::atomic<uint64_t> context{1};
+std::atomic<uint64_t> handles{100};
+
+int number(char const* name, int otherwise) {
+  char const* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
 
 // Allocates nothing, since the plugin library's allocations are counted.
 int told(char const* name, char const* more = "") {
@@ -19,12 +25,7 @@ int told(char const* name, char const* more = "") {
   char const* const failing = std::getenv("RECORD_FAIL");
   if (failing == nullptr || std::strcmp(failing, name) != 0) return 0;
   unsetenv("RECORD_FAIL");
-  return 719;
-}
-
-int number(char const* name, int otherwise) {
-  char const* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::atoi(text);
+  return number("RECORD_STATUS", 719);
 }
 
 }  // namespace
@@ -37,9 +38,9 @@ int cuDriverGetVersion(int* version) { return *version = number("RECORD_CUDA", 1
 int cuGetErrorName(int status, char const** name) {
   return *name = status == 719 ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_NO_DEVICE", 0;
 }
-int cuCtxGetCurrent(void** current) { return *current = reinterpret_cast<void*>(context), 0; }
+int cuCtxGetCurrent(void** current) { return *current = reinterpret_cast<void*>(context.load()), 0; }
 int cuCtxPushCurrent_v2(void*) { return 0; }
-int cuCtxPopCurrent_v2(void**) { return 0; }
+int cuCtxPopCurrent_v2(void** popped) { return *popped = nullptr, 0; }
 int cuCtxGetId(void* of, uint64_t* id) { return *id = reinterpret_cast<uint64_t>(of), 0; }
 int cuCtxGetDevice(int* device) { return *device = 0, 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int) {

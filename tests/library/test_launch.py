@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import Kernel, registry
-from library_probes import compiled, data_of, headers_of
+from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
 
 VERSIONS = ("8.6", "11.1")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
@@ -102,6 +103,29 @@ def test_a_launch_that_fails_names_the_node_and_the_next_one_works(probe) -> Non
     assert (
         "plugin node node (lenet5 (fp32), enqueue): cannot launch variant cluster8: CUDA_ERROR_LAUNCH_FAILED" in errors
     )
+
+
+def test_a_thread_without_a_cuda_context_launches_in_that_of_the_plugin(probe) -> None:
+    lines, errors = probe("attach", "run", *shapes(3), RECORD_FAIL="cuLaunchKernel", RECORD_STATUS="201")
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 2
+    assert "run: prepared 0 enqueued 0 allocations 0" in lines
+    assert not errors
+
+
+@pytest.mark.slow
+def test_threads_with_contexts_of_their_own_have_no_race(tmp_path: Path) -> None:
+    if missing_compiler():
+        pytest.skip(str(missing_compiler()))
+    sanitized = ("-g", "-O1", "-fsanitize=thread")
+    program = compiled("threads_probe", tmp_path / "probe", *sanitized, sources=CORE)
+    compiled("recording_driver", tmp_path / "libcuda.so.1", "-shared", "-fPIC", *sanitized)
+    (tmp_path / "data").write_bytes(data_of(bound(registry.kernel("lenet5")), ["sm_90"]))
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    command = [program, tmp_path / "data", "8", "40"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(LAUNCHED) == 8 * 40 * 3
+    assert done.stdout.count("cuModuleLoadData") == done.stdout.count("cuModuleUnload")
 
 
 @pytest.mark.parametrize(

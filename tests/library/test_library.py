@@ -119,6 +119,35 @@ def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(library, tmp_p
         assert answer["outputs"] == declared_outputs(kernel, "True" in path.name)
 
 
+def test_a_second_copy_registers_nothing_and_the_plugin_still_works(library, tmp_path: Path) -> None:
+    if not runtimes():
+        pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
+    runtime = runtimes()[-1]
+    file = library({"8": "8.6", "10": "10.16", "11": "11.1"}[runtime.name.rsplit(".", 1)[1]])
+    copy = tmp_path / "copy.so"
+    copy.write_bytes(file.read_bytes())
+    script = f"""
+import ctypes
+runtime = ctypes.CDLL({str(runtime)!r}, mode=ctypes.RTLD_GLOBAL)
+for file in ({str(file)!r}, {str(copy)!r}):
+    ctypes.CDLL(file, mode=2)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout + done.stderr == ""
+
+
+def test_a_library_for_another_tensorrt_says_so_when_it_is_opened(library, tmp_path: Path) -> None:
+    file = library("8.6")
+    other = tmp_path / "libnvinfer.so.11"
+    command = ["g++", "-shared", "-x", "c++", "/dev/null", f"-Wl,-soname,{other.name}", "-o", other]
+    subprocess.run(command, check=True)
+    script = f"import ctypes; ctypes.CDLL({str(other)!r}); ctypes.CDLL({str(file)!r}, mode=2)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "was compiled for TensorRT 8, and the process has TensorRT 11: compile it with the headers" in done.stderr
+
+
 def declared_outputs(kernel: Kernel, open_axes: bool) -> list[list[int]]:
     """The output shapes of ``one_node``; -1 where they depend on an open axis."""
     bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])

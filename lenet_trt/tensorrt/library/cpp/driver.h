@@ -14,7 +14,7 @@ using Function = void*;
 using Stream = void*;
 
 // Source: cuda.h of CUDA 11.4 and later; the numbers are part of the driver's ABI.
-constexpr Status kSuccess = 0;
+constexpr Status kSuccess = 0, kInvalidContext = 201;
 constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97;  // CUdevice_attribute
 constexpr int kFunctionSharedBytes = 1, kFunctionMaxDynamicShared = 8;             // CUfunction_attribute
 constexpr int kCaptureRelaxed = 2;                                                 // CUstreamCaptureMode

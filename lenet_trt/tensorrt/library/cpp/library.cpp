@@ -7,8 +7,8 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
-#include <mutex>
 #include <string>
 
 #include "log.h"
@@ -28,6 +28,8 @@ using Creator = CreatorV2;
 using AnyCreator = IPluginCreator;
 #endif
 
+void* opened(std::string const& name) { return dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD); }
+
 // Never destroyed: TensorRT may ask it until the process ends.
 Creator& creator() {
   static Creator& made = *new Creator;
@@ -35,12 +37,12 @@ Creator& creator() {
 }
 
 #if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
-ILoggerFinder* logger_finder = nullptr;
+std::atomic<ILoggerFinder*> logger_finder{nullptr};
 #endif
 
 ILogger* logger() {
 #if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
-  if (logger_finder != nullptr) return logger_finder->findLogger();
+  if (ILoggerFinder* const finder = logger_finder) return finder->findLogger();
 #endif
   void* const tensorrt = loaded_tensorrt();
   using GetLogger = ILogger* (*)();
@@ -64,7 +66,7 @@ bool is_known_to(IPluginRegistry& registry) {
 #endif
 }
 
-bool registered_here = false;
+std::atomic<bool> registered_here{false};
 
 // A registry keeps the creator's address and has no way to notice that the library goes, so it must stay.
 void stay_in_memory() {
@@ -74,19 +76,30 @@ void stay_in_memory() {
   }
 }
 
+// Where only another TensorRT is in the process, its error would be that it does not know the plugin.
+void warn_of_another_tensorrt() {
+  for (int major = 8; major <= 12; ++major) {
+    if (opened("libnvinfer.so." + std::to_string(major)) == nullptr) continue;
+    std::string const message = "this plugin library was compiled for TensorRT " + std::to_string(NV_TENSORRT_MAJOR) +
+                                ", and the process has TensorRT " + std::to_string(major) +
+                                ": compile it with the headers of that one (lenet-trt library --headers)";
+    log(Severity::kWarning, message.c_str());
+  }
+}
+
 __attribute__((constructor)) void register_when_opened() {
   IPluginRegistry* const found = registry();
-  if (found == nullptr || is_known_to(*found)) return;
+  if (found == nullptr) return warn_of_another_tensorrt();
+  if (is_known_to(*found)) return;
   AnyCreator& ours = creator();
   registered_here = found->registerCreator(ours, kNamespace);
   if (registered_here) stay_in_memory();
 }
 
 AnyCreator* const* creators(int32_t& count) {
-  if (registered_here) {
+  if (registered_here.exchange(false)) {
     AnyCreator& ours = creator();
     registry()->deregisterCreator(ours);
-    registered_here = false;
   }
   static AnyCreator* const list[] = {&creator()};
   count = 1;
@@ -96,9 +109,9 @@ AnyCreator* const* creators(int32_t& count) {
 }  // namespace
 
 void* loaded_tensorrt() {
-  static std::string const major = std::to_string(NV_TENSORRT_MAJOR);
+  std::string const major = std::to_string(NV_TENSORRT_MAJOR);
   for (std::string const& name : {"libnvinfer.so." + major, "libnvinfer_lean.so." + major}) {
-    if (void* const found = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD)) return found;
+    if (void* const found = opened(name)) return found;
   }
   return nullptr;
 }

@@ -146,7 +146,8 @@ int64_t shared_limit_of(Variant const& variant, int64_t most) {
 
 std::shared_ptr<LoadedKernel const> LoadedKernel::load(std::shared_ptr<KernelData const> data) {
   std::shared_ptr<LoadedKernel> made(new LoadedKernel(std::move(data)));
-  made->context_ = identity(current_context());
+  made->context_ = current_context();
+  made->context_id_ = identity(made->context_);
   made->load_variants();
   return made;
 }
@@ -187,7 +188,7 @@ void LoadedKernel::load_variant(size_t index, Image const& image, uint32_t share
   modules_.push_back(std::move(module));
 }
 
-bool LoadedKernel::is_for_current_context() const { return identity(current_context()) == context_; }
+bool LoadedKernel::is_for_current_context() const { return identity(current_context()) == context_id_; }
 
 void LoadedKernel::check_pointers(Launch const& launch, void const* const* inputs, void* const* outputs) const {
   size_t const count = data_->inputs.size();
@@ -213,12 +214,18 @@ void LoadedKernel::launch(Launch const& launch, void const* const* inputs, void*
   for (size_t i = 0; i < data_->inputs.size(); ++i) arguments[count++] = const_cast<void const**>(inputs + i);
   for (size_t i = 0; i < variant.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(launch.extras + i);
   for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
-  cuda::Status const status =
-      driver().launch(functions_[index], launch.grid[0], launch.grid[1], launch.grid[2], variant.block[0],
-                      variant.block[1], variant.block[2], launch.shared_bytes, stream, arguments, nullptr);
-  if (status == cuda::kSuccess) return;
-  char const* const hint = is_for_current_context() ? "" : " (it was prepared for another GPU than the current one)";
-  fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status), hint);
+  auto const put = [&] {
+    return driver().launch(functions_[index], launch.grid[0], launch.grid[1], launch.grid[2], variant.block[0],
+                           variant.block[1], variant.block[2], launch.shared_bytes, stream, arguments, nullptr);
+  };
+  cuda::Status status = put();
+  if (status == cuda::kInvalidContext && driver().push(context_) == cuda::kSuccess) {
+    // A thread that has not used CUDA yet: CUDA's runtime would make the context current as well.
+    cuda::Context ignored = nullptr;
+    status = put();
+    driver().pop(&ignored);
+  }
+  if (status != cuda::kSuccess) fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status));
 }
 
 }  // namespace lenet_trt

@@ -30,7 +30,8 @@ class LoadedKernel {
   void check_pointers(Launch const& launch, void const* const* inputs, void* const* outputs) const;
 
   std::shared_ptr<KernelData const> data_;
-  uint64_t context_ = 0;
+  cuda::Context context_ = nullptr;
+  uint64_t context_id_ = 0;
   Abilities gpu_;
   cuda::Function functions_[kMaxVariants] = {};
   std::vector<std::shared_ptr<LoadedModule>> modules_;
