@@ -1,6 +1,6 @@
 """Run by test_library.py: builds engines with TensorRT-RTX through the plugin library, in a process of its own.
 
-Arguments: the library, then ONNX files. Prints a line of JSON for each.
+Arguments: the library, then ONNX files. Prints a line of JSON for each. The first engine contains the library.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def main(library: str, files: list[str]) -> None:
             config.add_optimization_profile(profile)
         config.num_compute_capabilities = 1
         config.set_compute_capability(trt.ComputeCapability.SM86, 0)
+        if file == files[0]:
+            config.plugins_to_serialize = [library]
         layers = [network.get_layer(i) for i in range(network.num_layers)]
         plan = builder.build_serialized_network(network, config)
         assert plan is not None
@@ -47,6 +49,7 @@ def main(library: str, files: list[str]) -> None:
             "plugins": [layer.name for layer in layers if layer.type == trt.LayerType.PLUGIN_V3],
             "engine_bytes": len(engine),
             "has_data": data in engine,
+            "has_library": Path(library).read_bytes() in engine,
             "outputs": [list(network.get_output(i).shape) for i in range(network.num_outputs)],
         }
         print(json.dumps(answer))

@@ -116,6 +116,7 @@ def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(library, tmp_p
         assert answer["plugins"] == ["node"]
         assert answer["engine_bytes"] > len(data)
         assert answer["has_data"] is True
+        assert answer["has_library"] is (path == models[0])
         assert answer["outputs"] == declared_outputs(kernel, "True" in path.name)
 
 
