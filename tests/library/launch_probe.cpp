@@ -4,7 +4,8 @@
 //
 // STEP: attach (a new execution context; later steps use it), context N (another CUDA context is current), tactic N,
 // run SHAPE... (inputs, then outputs, as 1,28,28), misaligned and null (as run, with such an address for the first input),
-// drop (the execution context ends). Prints what each returns, and how often memory was allocated in an enqueue.
+// drop (the execution context ends), tactics SHAPE... (what is timed where the first axis of the first input is open and
+// usually has that size; TensorRT 10 and later). Prints what each returns, and how often memory was allocated in an enqueue.
 
 #include <NvInferRuntime.h>
 #include <dlfcn.h>
@@ -53,6 +54,22 @@ Plugin* attached(Plugin& plugin) { return runtime_of(plugin).attachToContext(nul
 void set_tactic(Plugin& plugin, int tactic) { runtime_of(plugin).setTactic(tactic); }
 void release(Plugin* plugin) { delete plugin; }
 
+void tell_tactics(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
+  auto* const build = static_cast<IPluginV3OneBuild*>(plugin.getCapabilityInterface(PluginCapabilityType::kBUILD));
+  std::vector<DynamicPluginTensorDesc> described(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    described[i].desc = tensors[i];
+    described[i].opt = tensors[i].dims;
+  }
+  described.front().desc.dims.d[0] = described.back().desc.dims.d[0] = -1;
+  int const outputs = static_cast<int>(tensors.size()) - inputs;
+  std::printf("configured %d tactics", build->configurePlugin(described.data(), inputs, described.data() + inputs, outputs));
+  std::vector<int32_t> tactics(build->getNbTactics());
+  build->getValidTactics(tactics.data(), static_cast<int32_t>(tactics.size()));
+  for (int32_t const tactic : tactics) std::printf(" %d", tactic);
+  std::printf("\n");
+}
+
 int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
   return runtime_of(plugin).onShapeChange(tensors.data(), inputs, tensors.data() + inputs,
                                           static_cast<int>(tensors.size()) - inputs);
@@ -77,6 +94,7 @@ Plugin* attached(Plugin& plugin) {
   return clone;
 }
 void set_tactic(Plugin&, int) {}
+void tell_tactics(Plugin&, std::vector<PluginTensorDesc> const&, int) {}
 void release(Plugin* plugin) { plugin->destroy(); }
 
 int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
@@ -140,7 +158,11 @@ int main(int count, char** arguments) {
     } else {
       std::vector<PluginTensorDesc> tensors;
       while (i + 1 < count && std::isdigit(arguments[i + 1][0])) tensors.push_back(tensor_from(arguments[++i]));
-      run(*used, step, tensors);
+      if (step == "tactics") {
+        tell_tactics(*plugin, tensors, static_cast<int>(tensors.size()) - 1);
+      } else {
+        run(*used, step, tensors);
+      }
     }
   }
   release(plugin);

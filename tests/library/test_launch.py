@@ -185,3 +185,20 @@ def test_a_tactic_is_a_variant_wherever_it_can_run(probe, request: pytest.Fixtur
     assert f"{LAUNCHED}3 1 1 384 1 1 0" in "\n".join(lines)
     lines, _ = probe("attach", "tactic", "1", "run", *shapes(3), "tactic", "2147483647", "run", *shapes(3))
     assert sum(line.startswith(f"{LAUNCHED}24 1 1 512") for line in lines) == 2
+
+
+def test_tensorrt_times_the_declared_choice_and_every_other_variant_that_can_run(probe, request) -> None:
+    if "8.6" in request.node.name:
+        pytest.skip("TensorRT 8 knows no tactics of plugins")
+    lines, _ = probe("tactics", *shapes(3))
+    # 2, cluster8, is what the declaration chooses for three images: it would be timed twice.
+    assert lines[-1 - lines.count("cuModuleUnload")] == "configured 0 tactics 1 3 4 5 6 7 8"
+    lines, _ = probe("tactics", *shapes(1000))
+    assert "configured 0 tactics 1 2 3 4 6 7 8" in lines
+    lines, _ = probe("tactics", *shapes(3), RECORD_NO_GPU="1")
+    assert lines == ["configured 0 tactics 1"]
+    lines, _ = probe("tactics", *shapes(3), RECORD_SM="120")
+    assert lines == ["configured 0 tactics 1"]
+    lines, errors = probe("tactics", "3,1,28,27", *shapes(3)[1:])
+    assert lines[-1].startswith("configured 1 tactics")
+    assert "plugin node node (lenet5 (fp32), configurePlugin): x has shape [-1, 1, 28, 27]" in errors
