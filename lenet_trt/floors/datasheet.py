@@ -1,7 +1,9 @@
 """Peak figures of common GPUs as NVIDIA states them, for GPUs that are not here.
 
 Dense rates, fp16 and bf16 with float accumulation, at the stated boost clock; nobody reaches them quite, and a card
-from another maker may clock otherwise. Where NVIDIA states sparse rates only, the dense one is half of it.
+from another maker may clock otherwise. Where NVIDIA states sparse rates only, the dense one is half of it; where it
+states int8 alone, fp16 is half of that, and tf32 half of fp16. A laptop's or a Jetson's clocks depend on its power mode:
+the figures are those of the largest one.
 """
 
 from __future__ import annotations
@@ -24,6 +26,15 @@ L40S_SHEET = "NVIDIA L40S GPU data sheet"
 H100_PAPER = "NVIDIA H100 Tensor Core GPU Architecture whitepaper"
 H200_SHEET = "NVIDIA H200 Tensor Core GPU data sheet"
 BLACKWELL_RTX = "NVIDIA RTX Blackwell GPU Architecture whitepaper"
+GEFORCE_30 = "NVIDIA GeForce RTX 3060 product page (nvidia.com/geforce/graphics-cards/30-series)"
+GEFORCE_30_LAPTOPS = "NVIDIA GeForce RTX 30 series laptops page (nvidia.com/geforce/laptops/30-series)"
+GEFORCE_40 = "NVIDIA GeForce RTX 4060 product page (nvidia.com/geforce/graphics-cards/40-series)"
+GEFORCE_50 = "NVIDIA GeForce RTX 5060 product page (nvidia.com/geforce/graphics-cards/50-series)"
+AGX_ORIN = "NVIDIA Jetson AGX Orin Series technical brief"
+ORIN_NX_SHEET = "NVIDIA Jetson Orin NX Series data sheet DS-10712-001"
+ORIN_NANO_SHEET = "NVIDIA Jetson Orin Nano Series data sheet DS-11105-001"
+ORIN_NANO_SUPER = "NVIDIA Jetson Orin Nano Super Developer Kit data sheet"
+THOR_SHEET = "NVIDIA Jetson Thor Series Modules data sheet"
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,12 @@ class Entry:
 
 
 _A100_40GB = ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB")
+_3060_LAPTOP = ("GeForce RTX 3060 Laptop", "GeForce RTX 3060 Mobile")
+# The driver calls every Orin "Orin", which does not say which of them it is.
+_AGX_ORIN = ("Jetson AGX Orin", "AGX Orin", "AGX Orin 64GB")
+_ORIN_NX = ("Jetson Orin NX", "Orin NX", "Orin NX 16GB")
+_ORIN_NANO = ("Jetson Orin Nano", "Orin Nano", "Orin Nano 8GB")
+_THOR = ("NVIDIA Thor", "Jetson Thor", "Jetson AGX Thor", "Jetson T5000")
 _A100_80GB = ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB", "A100")
 
 ENTRIES = (
@@ -67,9 +84,19 @@ ENTRIES = (
     Entry("A10", 86, 72, 1695, 31.2, 62.5, 125, 125, 600, A10_SHEET),
     Entry("A40", 86, 84, 1740, 37.4, 74.8, 149.7, 149.7, 696, GA102),
     Entry("RTX A6000", 86, 84, 1800, 38.7, 77.4, 154.8, 154.8, 768, GA102),
+    Entry("GeForce RTX 3060", 86, 28, 1777, 12.7, 12.7, 25.5, 25.5, 360, GEFORCE_30),
+    Entry("GeForce RTX 3060 Laptop GPU", 86, 30, 1703, 13.1, 13.1, 26.2, 26.2, 336, GEFORCE_30_LAPTOPS, _3060_LAPTOP),
     Entry("GeForce RTX 3070", 86, 46, 1725, 20.3, 20.3, 40.6, 40.6, 448, GA102),
     Entry("GeForce RTX 3080", 86, 68, 1710, 29.8, 29.8, 59.5, 59.5, 760, GA102),
     Entry("GeForce RTX 3090", 86, 82, 1695, 35.6, 35.6, 71, 71, 936, GA102),
+    Entry("Jetson AGX Orin 64GB", 87, 16, 1300, 5.3, 21.3, 42.5, 42.5, 204.8, AGX_ORIN, _AGX_ORIN),
+    Entry("Jetson AGX Orin 32GB", 87, 14, 930, 3.33, 13.4, 26.8, 26.8, 204.8, AGX_ORIN, ("AGX Orin 32GB",)),
+    Entry("Jetson Orin NX 16GB", 87, 8, 918, 1.88, 7.5, 15, 15, 102.4, ORIN_NX_SHEET, _ORIN_NX),
+    Entry("Jetson Orin NX 8GB", 87, 8, 765, 1.57, 6.25, 12.5, 12.5, 102.4, ORIN_NX_SHEET, ("Orin NX 8GB",)),
+    Entry("Jetson Orin Nano 8GB", 87, 8, 625, 1.28, 5.12, 10.2, 10.2, 68, ORIN_NANO_SHEET, _ORIN_NANO),
+    Entry("Jetson Orin Nano Super", 87, 8, 1020, 2.09, 8.37, 16.75, 16.75, 102, ORIN_NANO_SUPER, ("Orin Nano Super",)),
+    Entry("Jetson Orin Nano 4GB", 87, 4, 625, 0.64, 2.56, 5.12, 5.12, 34, ORIN_NANO_SHEET, ("Orin Nano 4GB",)),
+    Entry("GeForce RTX 4060", 89, 24, 2460, 15.1, 15.1, 30.2, 30.2, 272, GEFORCE_40),
     Entry("GeForce RTX 4070 Ti", 89, 60, 2610, 40.1, 40.1, 80.2, 80.2, 504, ADA),
     Entry("GeForce RTX 4080", 89, 76, 2505, 48.7, 48.7, 97.5, 97.5, 716.8, ADA),
     Entry("GeForce RTX 4090", 89, 128, 2520, 82.6, 82.6, 165.2, 165.2, 1008, ADA),
@@ -79,6 +106,8 @@ ENTRIES = (
     Entry("H100 PCIe", 90, 114, 1755, 51.2, 378, 756, 756, 2000, H100_PAPER),
     Entry("H100 SXM", 90, 132, 1980, 66.9, 494.7, 989.4, 989.4, 3352, H100_PAPER, ("NVIDIA H100 80GB HBM3", "H100")),
     Entry("H200", 90, 132, 1980, 67, 494.5, 989.5, 989.5, 4800, H200_SHEET),
+    Entry("Jetson Thor T5000", 110, 20, 1575, 8.06, 129.25, 258.5, 258.5, 273, THOR_SHEET, _THOR),
+    Entry("GeForce RTX 5060", 120, 30, 2497, 19.2, 19.2, 38.4, 38.4, 448, GEFORCE_50),
     Entry("GeForce RTX 5070", 120, 48, 2512, 30.9, 30.9, 61.7, 61.7, 672, BLACKWELL_RTX),
     Entry("GeForce RTX 5070 Ti", 120, 70, 2452, 43.9, 43.9, 87.9, 87.9, 896, BLACKWELL_RTX),
     Entry("GeForce RTX 5080", 120, 84, 2617, 56.3, 56.3, 112.6, 112.6, 960, BLACKWELL_RTX),

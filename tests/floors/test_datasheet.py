@@ -10,8 +10,9 @@ from lenet_trt.floors.datasheet import ENTRIES, Entry, entry_for
 
 # Multiply-adds a cycle of a multiprocessor in float, and on tensor cores in fp16 with float sums.
 # Source: NVIDIA's architecture whitepapers, named beside the entries.
-FP32_LANES = {75: 64, 80: 64, 86: 128, 89: 128, 90: 128, 100: 128, 120: 128}
-FP16_LANES = {75: (256, 512), 80: (1024,), 86: (256, 512), 89: (256, 512), 90: (2048,), 100: (4096,), 120: (256,)}
+FP32_LANES = {75: 64, 80: 64, 86: 128, 87: 128, 89: 128, 90: 128, 100: 128, 110: 128, 120: 128}
+FP16_LANES = {75: (256, 512), 80: (1024,), 86: (256, 512), 87: (1024,), 89: (256, 512), 90: (2048,)}
+FP16_LANES |= {100: (4096,), 110: (4096,), 120: (256,)}
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
@@ -43,6 +44,37 @@ def test_a_gpu_is_found_by_the_names_that_people_and_drivers_use() -> None:
     assert datasheet("NVIDIA A100-SXM4-80GB").read_bytes_per_s == 2039e9
     assert datasheet("T4").sm == 75
     assert datasheet("RTX 2080").gpu != datasheet("RTX 2080 Ti").gpu
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "gb_per_s"),
+    [
+        ("RTX 3060", "GeForce RTX 3060", 360),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", "GeForce RTX 3060 Laptop GPU", 336),
+        ("RTX 3060 laptop", "GeForce RTX 3060 Laptop GPU", 336),
+        ("RTX 4060", "GeForce RTX 4060", 272),
+        ("rtx 5060", "GeForce RTX 5060", 448),
+        ("Jetson AGX Orin", "Jetson AGX Orin 64GB", 204.8),
+        ("Orin NX 8GB", "Jetson Orin NX 8GB", 102.4),
+        ("Jetson Orin Nano", "Jetson Orin Nano 8GB", 68),
+        ("Orin Nano Super", "Jetson Orin Nano Super", 102),
+        ("NVIDIA Thor", "Jetson Thor T5000", 273),
+    ],
+)
+def test_small_gpus_have_their_own_sheets(name: str, found: str, gb_per_s: float) -> None:
+    sheet = datasheet(name)
+    assert (sheet.gpu, sheet.read_bytes_per_s) == (found, gb_per_s * 1e9)
+    assert sheet.details["document"].startswith("NVIDIA ")
+
+
+def test_the_driver_s_name_for_every_orin_is_no_answer() -> None:
+    """Seven modules answer to it, and their bandwidths differ by a factor of six."""
+    assert entry_for("Orin") is None
+
+
+def test_int8_runs_at_twice_the_rate_of_fp16_on_a_jetson_and_at_four_times_on_a_geforce() -> None:
+    assert datasheet("AGX Orin").rate("int8") == 85e12
+    assert datasheet("RTX 3060").rate("int8") == 102e12
 
 
 def test_no_two_gpus_answer_to_one_name() -> None:
