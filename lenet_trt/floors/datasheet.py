@@ -2,8 +2,8 @@
 
 Dense rates, fp16 and bf16 with float accumulation, at the stated boost clock; nobody reaches them quite, and a card
 from another maker may clock otherwise. Where NVIDIA states sparse rates only, the dense one is half of it; where it
-states int8 alone, fp16 is half of that, and tf32 half of fp16. A laptop's or a Jetson's clocks depend on its power mode:
-the figures are those of the largest one.
+states int8 alone, fp16 is half of that, and tf32 half of fp16. The clocks of laptops and Jetsons depend on the power
+mode: the figures are those of the largest one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GEFORCE_40 = "NVIDIA GeForce RTX 4060 product page (nvidia.com/geforce/graphics-
 GEFORCE_50 = "NVIDIA GeForce RTX 5060 product page (nvidia.com/geforce/graphics-cards/50-series)"
 AGX_ORIN = "NVIDIA Jetson AGX Orin Series technical brief"
 ORIN_NX_SHEET = "NVIDIA Jetson Orin NX Series data sheet DS-10712-001"
-ORIN_NANO_SHEET = "NVIDIA Jetson Orin Nano Series data sheet DS-11105-001"
+ORIN_NANO_SHEET = "NVIDIA Jetson Orin Nano Series data sheet"
 ORIN_NANO_SUPER = "NVIDIA Jetson Orin Nano Super Developer Kit data sheet"
 THOR_SHEET = "NVIDIA Jetson Thor Series Modules data sheet"
 
