@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.cuda.statistics import NOISY_SPREAD, Stats
+from lenet_trt.text_table import aligned, markdown_table
 
 # Rates in which the GPU's clock may change within a record before it is mentioned.
 _CLOCK_CHANGE = 0.05
@@ -67,21 +68,11 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """Rows under headings, aligned; where a row has no timings, the reason stands in place of the figures."""
     lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
     # A row without timings is only as wide as what names it.
-    named = max((index + 1 for index, column in enumerate(columns) if column.left), default=1)
+    left = [index for index, column in enumerate(columns) if column.left]
+    named = max(left, default=0) + 1
     shown = [len(columns), *(len(columns) if row.stats else named for row in rows)]
-    widths = [
-        max(len(line[index]) for line, upto in zip(lines, shown, strict=True) if index < upto)
-        for index in range(len(columns))
-    ]
     reasons = ["", *(row.why or "" for row in rows)]
-    texts = []
-    for line, upto, reason in zip(lines, shown, reasons, strict=True):
-        cells = [
-            cell.ljust(width) if column.left else cell.rjust(width)
-            for cell, width, column in list(zip(line, widths, columns, strict=True))[:upto]
-        ]
-        texts.append("  ".join([*cells, reason]).rstrip())
-    return "\n".join(texts)
+    return "\n".join(aligned([line[:upto] for line, upto in zip(lines, shown, strict=True)], left, reasons))
 
 
 def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
@@ -89,11 +80,8 @@ def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
     reasons = [Column("", lambda row: row.why or "", left=True)] if any(row.why for row in rows) else []
     chosen = [*columns, *reasons]
     cells = [[column.text(row).replace("|", "\\|") for column in chosen] for row in rows]
-    return [
-        "| " + " | ".join(column.heading for column in chosen) + " |",
-        "| " + " | ".join("---" if column.left else "---:" for column in chosen) + " |",
-        *("| " + " | ".join(line) + " |" for line in cells),
-    ]
+    right = [index for index, column in enumerate(chosen) if not column.left]
+    return markdown_table([column.heading for column in chosen], cells, right)
 
 
 def to_csv(record: Record) -> str:

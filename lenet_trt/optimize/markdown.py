@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lenet_trt.text_table import markdown_table
 from lenet_trt.trace.kernel_names import TABLE_WIDTH, short_name
 
 _TERMS = ("floor_us", "inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us", "residual_us")
@@ -197,10 +198,7 @@ def _batch(batch: int | None) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(heads)} |"
-    yield f"| {' | '.join('---' for _ in heads)} |"
-    for row in rows:
-        yield f"| {' | '.join(_safe(cell) for cell in row)} |"
+    yield from markdown_table(heads, [[_safe(cell) for cell in row] for row in rows])
 
 
 def _safe(text: object) -> str:

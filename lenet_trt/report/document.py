@@ -16,6 +16,7 @@ from lenet_trt.draw.text import (
 )
 from lenet_trt.report.content import Content, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.optimized import summary
+from lenet_trt.text_table import markdown_table
 from lenet_trt.trace import tables as table_parts
 from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
@@ -154,5 +155,4 @@ def _environment(content: Content) -> list[str]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+    return "\n".join(markdown_table(heads, rows))

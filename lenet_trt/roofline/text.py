@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lenet_trt.floors.floor import Ceilings
+from lenet_trt.text_table import aligned
 
 if TYPE_CHECKING:
     from lenet_trt.draw.chart import Chart
@@ -36,7 +37,7 @@ def lines(found: Roofline) -> list[str]:
     rows.append(_sum_cells(found, traced))
     if traced:
         heads += ["took us", "ratio"]
-    out = [*_ceilings_lines(found.ceilings), "", *_aligned([heads, *rows], left=3), ""]
+    out = [*_ceilings_lines(found.ceilings), "", *aligned([heads, *rows], left=range(3)), ""]
     out += _summary(found)
     return [*out, *(f"note: {note}" for note in found.notes)]
 
@@ -210,15 +211,3 @@ def _tera(value: float) -> float:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
-
-
-def _aligned(rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Columns of equal width: the first ``left`` begin at the left, the others end at the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from lenet_trt.text_table import aligned, markdown_table
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.timeline import Activity, ApiCall, Timeline
 
@@ -93,11 +94,10 @@ def text(found: Tables, most_rows: int | None = None) -> str:
     width = max((len(table.title) for table in found.all()), default=0) + 1
     for table in found.all():
         cells = [_HEADER, *map(_cells, table.rows[:most_rows])]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER) - 1)]
-        for index, row in enumerate(cells):
+        names = len(_HEADER) - 1
+        for index, row in enumerate(aligned(cells, left=(names,))):
             label = f"{table.title}:" if index == 1 else "" if index else "Type"
-            numbers = "  ".join(cell.rjust(size) for cell, size in zip(row, widths, strict=False))
-            lines.append(f"{label:>{width}}  {numbers}  {row[-1]}")
+            lines.append(f"{label:>{width}}  {row}")
         lines += [f"{'':>{width}}  ({more} more)" for more in [len(table.rows) - len(cells) + 1] if more]
         lines.append("")
     return "\n".join([*lines, *_footer(found)]) + "\n"
@@ -107,14 +107,8 @@ def markdown(found: Tables, most_rows: int | None = None) -> str:
     """The tables as Markdown."""
     lines = []
     for table in found.all():
-        lines += [
-            f"**{table.title}**",
-            "",
-            f"| {' | '.join(_HEADER)} |",
-            "|" + " ---: |" * (len(_HEADER) - 1) + " --- |",
-        ]
-        lines += [f"| {' | '.join(map(_escaped, _cells(row)))} |" for row in table.rows[:most_rows]]
-        lines.append("")
+        rows = [[_escaped(cell) for cell in _cells(row)] for row in table.rows[:most_rows]]
+        lines += [f"**{table.title}**", "", *markdown_table(_HEADER, rows, right=range(len(_HEADER) - 1)), ""]
     return "\n".join([*lines, *_footer(found)]) + "\n"
 
 
