@@ -57,7 +57,7 @@ class _Cost:
     written: Mapping[str, int]
 
 
-class Network:
+class ModelWork:
     """A model with known shapes: the work of its nodes, and of any set of them as one.
 
     ``replaced``: by plugin node, what the file that it was fused from had there.
@@ -159,7 +159,9 @@ def _weights(node: NodeProto, model: Known, read: Mapping[str, int]) -> int:
     return sum(model.tensors[name].elements for name in set(node.input) if name in model.constants and name in read)
 
 
-def network_of(model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None) -> Network:
+def network_of(
+    model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None
+) -> ModelWork:
     """The model with these sizes of its open axes (or whole shapes of inputs).
 
     Raises:
@@ -171,7 +173,7 @@ def network_of(model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping
         entry["node"]: tuple(title.partition(" ")[2] for title in entry.get("replaced", ()) if " " in title)
         for entry in recorded(model)
     }
-    return Network(known(model, sizes, shapes), replaced)
+    return ModelWork(known(model, sizes, shapes), replaced)
 
 
 def work_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> list[NodeWork]:

@@ -15,8 +15,7 @@ from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import floor_us
-from lenet_trt.floors.work import Network as WorkNetwork
-from lenet_trt.floors.work import network_of
+from lenet_trt.floors.work import ModelWork, network_of
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.optimize import gate, timed
@@ -65,7 +64,7 @@ class Bench:
         self._ceilings_asked = False
         self._inputs: tuple[int | None, list[NDArray[Any]]] | None = None
         self._wanted: tuple[int | None, str, list[NDArray[Any]], float | None] | None = None
-        self._networks: dict[tuple[str, int | None], WorkNetwork | None] = {}
+        self._networks: dict[tuple[str, int | None], ModelWork | None] = {}
         self._scores: dict[tuple[str, int | None], Score] = {}
 
     @property
@@ -197,7 +196,7 @@ class Bench:
         network = self._network(plan, batch)
         return None if network is None else network.nodes
 
-    def _network(self, plan: Plan, batch: int | None) -> WorkNetwork | None:
+    def _network(self, plan: Plan, batch: int | None) -> ModelWork | None:
         if (plan.key, batch) not in self._networks:
             model = self._space.fitted(plan).model
             found = None

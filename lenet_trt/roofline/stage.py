@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import Ceilings, arithmetic_us, bound_by, floor_us, memory_us
-from lenet_trt.floors.work import Network, NodeWork
+from lenet_trt.floors.work import ModelWork, NodeWork
 
 if TYPE_CHECKING:
     from lenet_trt.trace.timeline import Timeline
@@ -72,7 +72,7 @@ class Roofline:
 
 
 def roofline(
-    network: Network,
+    network: ModelWork,
     ceilings: Ceilings,
     *,
     model: str = "",
@@ -120,7 +120,7 @@ def _point(entry: NodeWork, ceilings: Ceilings, floats: str, taken_us: float | N
 
 
 def _traced(
-    network: Network, ceilings: Ceilings, timeline: Timeline
+    network: ModelWork, ceilings: Ceilings, timeline: Timeline
 ) -> tuple[list[NodeWork], dict[str, float], float, list[str]]:
     """The nodes as they ran (several as one, where they did) in graph order, and the mean time in kernels of each."""
     from lenet_trt.trace.engine import traced_work
@@ -147,7 +147,7 @@ def _traced(
     return nodes, taken, account.end_to_end_us, notes
 
 
-def _as_one(network: Network, inside: Sequence[str], name: str, op: str) -> NodeWork:
+def _as_one(network: ModelWork, inside: Sequence[str], name: str, op: str) -> NodeWork:
     if len(inside) == 1:
         return next(entry for entry in network.nodes if entry.node == inside[0])
     return network.fused(inside, name, " + ".join(op.split(" + ")[:3]))

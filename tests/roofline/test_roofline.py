@@ -17,7 +17,7 @@ from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors import ceilings
 from lenet_trt.floors.ceilings import datasheet
-from lenet_trt.floors.work import Network, network_of
+from lenet_trt.floors.work import ModelWork, network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.read import load_lenet5
 from lenet_trt.roofline.stage import Roofline, roofline
@@ -40,7 +40,7 @@ def matmul(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def timeline_of(network: Network, factor: float, names: dict[str, str] | None = None) -> Timeline:
+def timeline_of(network: ModelWork, factor: float, names: dict[str, str] | None = None) -> Timeline:
     """A trace in which each node takes ``factor`` times what an H200 needs; ``names`` rename or join layers."""
     activities, iterations, at = [], [], 0.0
     for index in range(4):
