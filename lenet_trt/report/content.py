@@ -10,7 +10,7 @@ from lenet_trt.floors.floor import bound_by
 from lenet_trt.floors.layers import together
 from lenet_trt.trace import tables as table_parts
 from lenet_trt.trace.ledger import TERMS, Ledger, Row
-from lenet_trt.trace.tables import Tables
+from lenet_trt.trace.tables import TimeTables
 from lenet_trt.trace.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Run:
     timeline: Timeline
     ledger: Ledger
     findings: tuple[Finding, ...]
-    tables: Tables
+    tables: TimeTables
     not_judged: tuple[str, ...] = ()
 
 

@@ -11,7 +11,7 @@ from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, st
 from lenet_trt.report.grids import Cell, Column, grid
 from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
-from lenet_trt.trace.tables import Table
+from lenet_trt.trace.tables import TimeTable
 
 
 def section(ident: str, title: str, *children: object, says: object = None) -> Markup:
@@ -252,7 +252,7 @@ def activity_tables(content: Content) -> Markup:
     return section("tables", "Kernels and calls", *parts, says=says)
 
 
-def _activity_table(table: Table, ident: str) -> Markup:
+def _activity_table(table: TimeTable, ident: str) -> Markup:
     if not table.rows:
         return joined([element("h3", table.title), missing("The trace has none.")])
     columns = [Column("Time %", True), Column("Time (\u00b5s)", True), Column("Calls", True), Column("Average", True)]

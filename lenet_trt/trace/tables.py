@@ -18,7 +18,7 @@ _HEADER = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
 
 
 @dataclass(frozen=True)
-class Row:
+class TimeRow:
     """What one kernel, call or node took in all; ``name`` is short, ``full_name`` as it was traced."""
 
     name: str
@@ -32,11 +32,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class TimeTable:
     """Rows by falling time."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[TimeRow, ...]
 
     @property
     def total_us(self) -> float:
@@ -45,21 +45,21 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Tables:
+class TimeTables:
     """The tables of a timeline; in ``nodes`` average, minimum and maximum are of an inference, not of a kernel."""
 
     iterations: int
     left_out: int
-    gpu: Table
-    api: Table
-    nodes: Table
+    gpu: TimeTable
+    api: TimeTable
+    nodes: TimeTable
 
-    def all(self) -> tuple[Table, ...]:
+    def all(self) -> tuple[TimeTable, ...]:
         """Those that have rows, in the order in which they are shown."""
         return tuple(table for table in (self.gpu, self.api, self.nodes) if table.rows)
 
 
-def tables(timeline: Timeline, *, everything: bool = False) -> Tables:
+def tables(timeline: Timeline, *, everything: bool = False) -> TimeTables:
     """Add a timeline up: what belongs to inferences, or with ``everything`` what was traced before and between too."""
     activities = [entry for entry in timeline.activities if everything or entry.iteration is not None]
     calls = list(timeline.api_calls) if everything else _in_iterations(timeline)
@@ -67,16 +67,16 @@ def tables(timeline: Timeline, *, everything: bool = False) -> Tables:
     named = any(entry.node is not None for entry in activities)
     # Tools that time layers alone, as ONNX Runtime on a CPU, tell of no GPU.
     layers = bool(activities) and all(entry.kind == "layer" for entry in activities)
-    return Tables(
+    return TimeTables(
         len(timeline.iterations),
         left_out,
         _table("Layers" if layers else "GPU activities", ((entry.name, entry.us) for entry in activities), short_name),
         _table("API calls", ((call.name, call.us) for call in calls), str),
-        _nodes(activities) if named else Table("Nodes", ()),
+        _nodes(activities) if named else TimeTable("Nodes", ()),
     )
 
 
-def as_dict(found: Tables) -> dict[str, Any]:
+def as_dict(found: TimeTables) -> dict[str, Any]:
     """The tables for JSON."""
     return {
         "iterations": found.iterations,
@@ -88,7 +88,7 @@ def as_dict(found: Tables) -> dict[str, Any]:
     }
 
 
-def text(found: Tables, most_rows: int | None = None) -> str:
+def text(found: TimeTables, most_rows: int | None = None) -> str:
     """The tables as the profilers of NVIDIA print them."""
     lines = []
     width = max((len(table.title) for table in found.all()), default=0) + 1
@@ -103,7 +103,7 @@ def text(found: Tables, most_rows: int | None = None) -> str:
     return "\n".join([*lines, *_footer(found)]) + "\n"
 
 
-def markdown(found: Tables, most_rows: int | None = None) -> str:
+def markdown(found: TimeTables, most_rows: int | None = None) -> str:
     """The tables as Markdown."""
     lines = []
     for table in found.all():
@@ -112,7 +112,7 @@ def markdown(found: Tables, most_rows: int | None = None) -> str:
     return "\n".join([*lines, *_footer(found)]) + "\n"
 
 
-def _footer(found: Tables) -> list[str]:
+def _footer(found: TimeTables) -> list[str]:
     lines = [f"{found.iterations} inference{'s' * (found.iterations != 1)}."]
     if found.nodes.rows:
         lines[0] += " Of nodes, average, minimum and maximum are of one inference."
@@ -132,14 +132,14 @@ def _in_iterations(timeline: Timeline) -> list[ApiCall]:
     return found
 
 
-def _table(title: str, timed: Iterable[tuple[str, float]], shown: Callable[[str], str]) -> Table:
+def _table(title: str, timed: Iterable[tuple[str, float]], shown: Callable[[str], str]) -> TimeTable:
     groups: dict[str, list[float]] = {}
     for name, us in timed:
         groups.setdefault(name, []).append(us)
     return _ranked(title, [(shown(name), name, times, len(times)) for name, times in groups.items()])
 
 
-def _nodes(activities: Iterable[Activity]) -> Table:
+def _nodes(activities: Iterable[Activity]) -> TimeTable:
     groups: dict[str, dict[int | None, float]] = {}
     counts: Counter[str] = Counter()
     for entry in activities:
@@ -150,11 +150,11 @@ def _nodes(activities: Iterable[Activity]) -> Table:
     return _ranked("Nodes", [(node, node, list(times.values()), counts[node]) for node, times in groups.items()])
 
 
-def _ranked(title: str, groups: Sequence[tuple[str, str, list[float], int]]) -> Table:
+def _ranked(title: str, groups: Sequence[tuple[str, str, list[float], int]]) -> TimeTable:
     whole = sum(sum(times) for _, _, times, _ in groups)
     shown = Counter(short for short, _, _, _ in groups)
     rows = [
-        Row(
+        TimeRow(
             # Two kernels that differ in what was left out of the name are told apart by the full one.
             name if shown[short] > 1 else short,
             name,
@@ -167,10 +167,10 @@ def _ranked(title: str, groups: Sequence[tuple[str, str, list[float], int]]) -> 
         )
         for short, name, times, calls in groups
     ]
-    return Table(title, tuple(sorted(rows, key=lambda row: (-row.total_us, row.name))))
+    return TimeTable(title, tuple(sorted(rows, key=lambda row: (-row.total_us, row.name))))
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: TimeRow) -> tuple[str, ...]:
     times = (row.average_us, row.minimum_us, row.maximum_us)
     return (f"{row.percent:.2f}%", _time(row.total_us), str(row.calls), *map(_time, times), _plain(row.name))
 

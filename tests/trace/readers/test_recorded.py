@@ -12,7 +12,7 @@ import pytest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.tables import Table, tables
+from lenet_trt.trace.tables import TimeTable, tables
 from lenet_trt.trace.timeline import Timeline, load, save
 
 HERE = Path(__file__).parents[2] / "traces"
@@ -70,7 +70,7 @@ def statistics() -> dict[str, tuple[int, int, int, int]]:
 def test_the_tables_say_what_nsys_stats_says() -> None:
     found = tables(trace("lenet5_inside"), everything=True)
 
-    def counted(table: Table) -> dict[str, tuple[int, int, int, int]]:
+    def counted(table: TimeTable) -> dict[str, tuple[int, int, int, int]]:
         return {
             row.full_name: (
                 round(row.total_us * 1e3),
