@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.floors.floor import bound_by
 from lenet_trt.floors.layers import together
 from lenet_trt.trace import tables as table_parts
-from lenet_trt.trace.ledger import TERMS, Ledger, Row
+from lenet_trt.trace.ledger import TERMS, Ledger, LedgerRow
 from lenet_trt.trace.tables import TimeTables
 from lenet_trt.trace.timeline import Timeline
 
@@ -118,7 +118,7 @@ class Content:
         """The nodes whose work is known, in the ledger's order."""
         return [point for row in self.run.ledger.rows for point in [self._point(row)] if point]
 
-    def _point(self, row: Row) -> RooflinePoint | None:
+    def _point(self, row: LedgerRow) -> RooflinePoint | None:
         held = [entry for entry in self.nodes if row.node is None or not set(row.nodes).isdisjoint(entry.model_nodes)]
         if self.ceilings is None or row.roof_us is None or not held or not row.terms.kernel_us:
             return None
@@ -202,7 +202,7 @@ class Content:
         }
 
 
-def _held(row: Row) -> set[str | None]:
+def _held(row: LedgerRow) -> set[str | None]:
     """The nodes of a row; what belongs to no node is in no other row."""
     return {*row.nodes} or {row.node}
 

@@ -71,7 +71,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """One node, or layer of an engine; ``node`` None holds what belongs to no node.
 
     ``roof_us`` is what the hardware would need (None where it is not known); the floor is that, or the kernel time
@@ -112,7 +112,7 @@ class Ledger:
 
     end_to_end_us: float
     total: Terms
-    rows: tuple[Row, ...]
+    rows: tuple[LedgerRow, ...]
     used: tuple[int, ...]
     iterations: int
     residual: Mapping[str, float] = field(default_factory=dict)
@@ -125,7 +125,7 @@ class Ledger:
         """Whether any kernel time has a floor."""
         return any(row.roof_us is not None for row in self.rows)
 
-    def row(self, node: str | None) -> Row | None:
+    def row(self, node: str | None) -> LedgerRow | None:
         """The row of a node."""
         return next((row for row in self.rows if row.node == node), None)
 
@@ -184,7 +184,7 @@ def _rows(
     nodes: Sequence[NodeWork] | None,
     ceilings: Ceilings | None,
     notes: list[str],
-) -> list[Row]:
+) -> list[LedgerRow]:
     sums: dict[str | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for part in parts:
         sums[part.node][_TERM_OF_USE.get(part.use, "kernel_us")] += part.us
@@ -204,7 +204,7 @@ def _rows(
             other_types.append(name or "the network")
         computes = "kernel_us" in means
         rows.append(
-            Row(
+            LedgerRow(
                 node=name,
                 terms=_terms(means, roof),
                 op=" + ".join(dict.fromkeys(entry.op for entry in held)) if name is not None else "",

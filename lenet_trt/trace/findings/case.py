@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lenet_trt.floors.floor import Ceilings
     from lenet_trt.floors.work import NodeWork
     from lenet_trt.trace.accounting.slices import Slice
-    from lenet_trt.trace.ledger import Ledger, Row
+    from lenet_trt.trace.ledger import Ledger, LedgerRow
     from lenet_trt.trace.timeline import Timeline
 
 # Less than this is no finding: a clock's doubt, and a share that no one would work for.
@@ -122,13 +122,13 @@ class Case:
         """Whether it is worth telling: at least a microsecond, and a fiftieth (or ``share``) of the inference."""
         return us >= max(_LEAST_US, share * self.ledger.end_to_end_us)
 
-    def members(self, row: Row) -> list[NodeWork]:
+    def members(self, row: LedgerRow) -> list[NodeWork]:
         """The model's nodes in a row; all of them where the trace names none."""
         if row.node is None:
             return list(self.nodes)
         return [entry for entry in self.nodes if not set(row.nodes).isdisjoint(entry.model_nodes)]
 
-    def replacement(self, row: Row) -> str | None:
+    def replacement(self, row: LedgerRow) -> str | None:
         """The kernel of this toolkit that could replace a node of the row."""
         nodes = [node for entry in self.members(row) for node in entry.model_nodes]
         return next((self._replaceable[node] for node in nodes if node in self._replaceable), None)

@@ -15,7 +15,7 @@ from lenet_trt.trace.kernel_names import short_name
 if TYPE_CHECKING:
     from lenet_trt.floors.floor import Ceilings
     from lenet_trt.floors.work import NodeWork
-    from lenet_trt.trace.ledger import Row
+    from lenet_trt.trace.ledger import LedgerRow
 
 # A kernel is far from its roof when it takes so many times the floor. For the kinds that name a fault, and for the
 # one that names none: good kernels of small networks are some 3 times above a floor that counts no latency.
@@ -52,7 +52,7 @@ def far_kernels(case: Case) -> Iterator[Finding]:
             yield Finding(first.kind, first.title, row.node, claimed, evidence, first.advice)
 
 
-def gemv_as_gemm(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
+def gemv_as_gemm(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A product of matrix and vector that a kernel for two matrices computes: most of its tile is thrown away."""
     product = _product(case, row)
     kernel = next((name for name in row.kernels if is_gemm(name)), None)
@@ -75,7 +75,7 @@ def gemv_as_gemm(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
     )
 
 
-def tensor_cores_unused(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
+def tensor_cores_unused(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A product in a type that tensor cores take, computed without them, and limited by arithmetic."""
     product = _product(case, row, ("Conv",))
     if product is None or product.arithmetic not in ("fp16", "bf16", "tf32"):
@@ -100,7 +100,7 @@ def tensor_cores_unused(case: Case, row: Row, ceilings: Ceilings) -> Finding | N
     )
 
 
-def older_architecture(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
+def older_architecture(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A kernel made for an older GPU that is very far from its roof, where one of our kernels could replace it.
 
     Libraries run kernels of an earlier architecture on purpose, as those of sm_80 on Ada, and most of them are good.
@@ -121,7 +121,7 @@ def older_architecture(case: Case, row: Row, ceilings: Ceilings) -> Finding | No
     )
 
 
-def batch_too_small(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
+def batch_too_small(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """Kernels that work long on fewer blocks than there are multiprocessors."""
     blocks = [
         math.prod(activity.grid)
@@ -146,7 +146,7 @@ def batch_too_small(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
     )
 
 
-def far_from_roof(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
+def far_from_roof(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A kernel that is very far from its roof, whatever the reason."""
     lost = row.terms.inefficiency_us
     if not _is_very_far(row) or lost < _MANY_LAUNCHES * case.launch_us:
@@ -161,12 +161,12 @@ def far_from_roof(case: Case, row: Row, ceilings: Ceilings) -> Finding | None:
     )
 
 
-def _is_very_far(row: Row) -> bool:
+def _is_very_far(row: LedgerRow) -> bool:
     assert row.roof_us is not None
     return row.terms.kernel_us >= _VERY_FAR * row.roof_us
 
 
-def _plugin_or(case: Case, row: Row, otherwise: str) -> str:
+def _plugin_or(case: Case, row: LedgerRow, otherwise: str) -> str:
     """Advice: the kernel of ours that could replace the node, where there is one, and what else helps."""
     kernel = case.replacement(row)
     plugin = f"the plugin {kernel} computes this node, and lenet-trt optimize measures it"
@@ -176,13 +176,13 @@ def _plugin_or(case: Case, row: Row, otherwise: str) -> str:
 _FAULTS = (gemv_as_gemm, tensor_cores_unused, older_architecture, batch_too_small, far_from_roof)
 
 
-def _product(case: Case, row: Row, more: tuple[str, ...] = ()) -> NodeWork | None:
+def _product(case: Case, row: LedgerRow, more: tuple[str, ...] = ()) -> NodeWork | None:
     """The matrix product in a row; of several the one with most operations."""
     found = [entry for entry in case.members(row) if entry.op in (*_PRODUCTS, *more)]
     return max(found, key=lambda entry: entry.work.flops) if found else None
 
 
-def _own_reformats(case: Case, row: Row) -> float:
+def _own_reformats(case: Case, row: LedgerRow) -> float:
     """What kernels of the same node take that only copy: the price of the kernel that was chosen."""
     if row.node is None:
         return 0.0
@@ -194,11 +194,11 @@ def _own_reformats(case: Case, row: Row) -> float:
     ) / len(case.used)
 
 
-def _name(row: Row) -> str:
+def _name(row: LedgerRow) -> str:
     return row.node if row.node is not None else "the network"
 
 
-def _figures(row: Row) -> tuple[str, ...]:
+def _figures(row: LedgerRow) -> tuple[str, ...]:
     assert row.roof_us is not None
     taken = row.terms.kernel_us
     times = f", {taken / row.roof_us:,.1f} times that" if row.roof_us else ""
