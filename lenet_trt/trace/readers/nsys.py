@@ -21,7 +21,7 @@ from lenet_trt.trace.readers.nsys_rows import (
     EVENTS,
     RecordedCall,
     Rows,
-    Work,
+    GpuWork,
     is_export,
     process_of,
     thread_of,
@@ -134,11 +134,11 @@ class _Reading:
         self._window = (self._window[0], inside[kept].start)
         self._marked = inside[:kept]
 
-    def _inside(self, entry: Work) -> bool:
+    def _inside(self, entry: GpuWork) -> bool:
         """Whether it belongs to the window: what was launched in it may begin after its end."""
         return entry.activity.start_us < self._window[1] or self._launch(entry) is not None
 
-    def _launch(self, entry: Work) -> RecordedCall | None:
+    def _launch(self, entry: GpuWork) -> RecordedCall | None:
         return self._launches.get((entry.process, entry.activity.correlation))
 
     def _placed(self) -> list[Activity]:
@@ -197,7 +197,7 @@ class _Reading:
             notes.append("Several processes are in the trace, on one axis of time.")
         devices = self._rows.devices()
         if len(devices) > 1:
-            notes.append(f"Work of {len(devices)} GPUs is in the trace; their streams are not told apart.")
+            notes.append(f"GpuWork of {len(devices)} GPUs is in the trace; their streams are not told apart.")
         moments = [moment for start, end in spans for moment in (start, end)] or [0]
         overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:

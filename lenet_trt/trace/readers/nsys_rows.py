@@ -59,8 +59,8 @@ class RecordedCall:
 
 
 @dataclass(frozen=True)
-class Work:
-    """Work of the GPU; process and correlation name the call that asked for it (of a graph's work, its launch)."""
+class GpuWork:
+    """GpuWork of the GPU; process and correlation name the call that asked for it (of a graph's work, its launch)."""
 
     activity: Activity
     process: int
@@ -122,7 +122,7 @@ class Rows:
                 found.append(RecordedCall(_VERSION.sub("", self._string(name)), thread or 0, start, end, None))
         return sorted(found, key=lambda call: call.start)
 
-    def work(self, since: int = ALWAYS[0]) -> Iterator[Work]:
+    def work(self, since: int = ALWAYS[0]) -> Iterator[GpuWork]:
         """Kernels, copies, fillings and graphs that began then or later."""
         names = ("demangledName", "shortName")
         for row in self._rows(KERNEL, since, (), (*names, *_SIZES, "registersPerThread", *_SHARED)):
@@ -242,7 +242,7 @@ def warnings(database: Database, processes: Set[int] = frozenset()) -> list[str]
     return [f"Nsight Systems: {text}" for text in islice(kept, _MOST_WARNINGS)]
 
 
-def _work(kind: Kind, name: str, row: dict[str, Any], **more: Any) -> Work:
+def _work(kind: Kind, name: str, row: dict[str, Any], **more: Any) -> GpuWork:
     activity = Activity(
         kind,
         name,
@@ -252,4 +252,4 @@ def _work(kind: Kind, name: str, row: dict[str, Any], **more: Any) -> Work:
         correlation=row["correlationId"],
         **more,
     )
-    return Work(activity, row["globalPid"] or 0, row["graphNodeId"] or None)
+    return GpuWork(activity, row["globalPid"] or 0, row["graphNodeId"] or None)
