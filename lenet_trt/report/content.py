@@ -22,7 +22,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Run:
+class TracedRun:
     """One traced run with what was made of it. ``label`` is what the report calls it.
 
     ``not_judged`` says where time could be lost without a finding.
@@ -83,10 +83,10 @@ class Content:
     a trace that names none.
     """
 
-    run: Run
+    run: TracedRun
     nodes: tuple[NodeWork, ...] = ()
     ceilings: Ceilings | None = None
-    before: Run | None = None
+    before: TracedRun | None = None
     optimized: Mapping[str, Any] | None = None
     commands: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -251,6 +251,6 @@ def _change_dict(change: Change) -> dict[str, Any]:
     return {**vars(change), "difference_us": change.difference_us}
 
 
-def shown_terms(runs: Sequence[Run]) -> list[str]:
+def shown_terms(runs: Sequence[TracedRun]) -> list[str]:
     """The terms that any of the runs has."""
     return [term for term in TERMS if any(getattr(run.ledger.total, term) for run in runs)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_name
 from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, time_text, us_text, visible
-from lenet_trt.report.content import Content, Run, headline, shown_terms, sizes_text, verdict
+from lenet_trt.report.content import Content, TracedRun, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
 from lenet_trt.report.grids import Cell, Column, grid
 from lenet_trt.trace.findings import none_found
@@ -157,14 +157,14 @@ _MEANING = {
 }
 
 
-def _reasons(run: Run) -> Markup | None:
+def _reasons(run: TracedRun) -> Markup | None:
     if not run.ledger.residual:
         return None
     parts = ", ".join(f"{why} {time_text(us)}" for why, us in run.ledger.residual.items())
     return element("p", f"In the residual: {parts}.", class_="says")
 
 
-def _nodes_table(run: Run) -> Markup:
+def _nodes_table(run: TracedRun) -> Markup:
     terms = shown_terms([run])
     columns = [Column("Node", head=True, name=True), Column("Operator"), Column("Time (\u00b5s)", True)]
     columns += [Column(_HEADS[term], True) for term in terms]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.report.content import Content, Run
+from lenet_trt.report.content import Content, TracedRun
 from lenet_trt.trace.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run_of(
     nodes: Sequence[NodeWork] = (),
     ceilings: Ceilings | None = None,
     replaceable: Mapping[str, str] | None = None,
-) -> Run:
+) -> TracedRun:
     """A timeline with its ledger, findings and tables.
 
     Raises:
@@ -45,7 +45,7 @@ def run_of(
 
     books = ledger(timeline, nodes or None, ceilings)
     found = findings(timeline, books, nodes or None, ceilings, replaceable)
-    return Run(label, timeline, books, tuple(found), tables(timeline), tuple(not_judged(timeline, books)))
+    return TracedRun(label, timeline, books, tuple(found), tables(timeline), tuple(not_judged(timeline, books)))
 
 
 def content_of(
