@@ -6,7 +6,7 @@ have what is left; so all of them together never promise more than end to end le
 one of this toolkit's kernels only for nodes that it can replace (``replaceable``). A node whose kernel has
 several faults gets one finding, of the most specific kind, with the others among its evidence. A cold start alone is
 outside of this: it is not in the ledger, which leaves the slowest inferences out, and its number is what it adds to
-the mean over all of them. What is below the threshold (``Case.notable``) is no finding.
+the mean over all of them. What is below the threshold (``Inquiry.notable``) is no finding.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lenet_trt.trace.findings.case import Case, Finding
 from lenet_trt.trace.findings.cold import cold_start
+from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.findings.kernels import far_kernels
 from lenet_trt.trace.findings.launches import gaps, host_bound, many_small_launches, sync_in_loop
 from lenet_trt.trace.findings.movement import copies_that_could_stay, reformat_pairs
@@ -53,8 +53,8 @@ def findings(
 
     ``replaceable`` has the kernel of this toolkit for each of the model's nodes that one could replace.
     """
-    case = Case(timeline, ledger, tuple(nodes or ()), ceilings, replaceable or {})
-    found = [finding for kind in _KINDS for finding in kind(case)]
+    inquiry = Inquiry(timeline, ledger, tuple(nodes or ()), ceilings, replaceable or {})
+    found = [finding for kind in _KINDS for finding in kind(inquiry)]
     return sorted(found, key=lambda entry: -entry.recoverable_us)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lenet_trt.floors.floor import arithmetic_us, memory_us
 from lenet_trt.trace.accounting.names import architecture, is_gemm, uses_tensor_cores
-from lenet_trt.trace.findings.case import Case, Finding
+from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.kernel_names import short_name
 
 if TYPE_CHECKING:
@@ -28,33 +28,33 @@ _PRODUCTS = ("MatMul", "Gemm", "FusedMatMul")
 _NARROW = {"fp16": 2, "bf16": 2, "fp16_fma": 2, "bf16_fma": 2}
 
 
-def far_kernels(case: Case) -> Iterator[Finding]:
+def far_kernels(inquiry: Inquiry) -> Iterator[Finding]:
     """One finding a node whose kernels are not small and far from the roof: the most specific kind that fits."""
-    if case.ceilings is None:
+    if inquiry.ceilings is None:
         return
-    for row in case.ledger.rows:
+    for row in inquiry.ledger.rows:
         far = row.roof_us is not None and row.terms.kernel_us >= FAR * row.roof_us
-        small = row.longest_us <= case.small_us
-        if not far or small or not case.notable(case.left("inefficiency_us", row.node)):
+        small = row.longest_us <= inquiry.small_us
+        if not far or small or not inquiry.notable(inquiry.left("inefficiency_us", row.node)):
             continue
-        faults = [fault for kind in _FAULTS if (fault := kind(case, row, case.ceilings)) is not None]
+        faults = [fault for kind in _FAULTS if (fault := kind(inquiry, row, inquiry.ceilings)) is not None]
         if not faults:
             continue
         first, *others = faults
-        claimed = case.claim("inefficiency_us", {row.node: first.recoverable_us})
-        own = _own_reformats(case, row)
+        claimed = inquiry.claim("inefficiency_us", {row.node: first.recoverable_us})
+        own = _own_reformats(inquiry, row)
         if own:
-            claimed += case.claim("copies_us", {row.node: own})
-        if case.notable(claimed):
+            claimed += inquiry.claim("copies_us", {row.node: own})
+        if inquiry.notable(claimed):
             evidence = (*_figures(row), *first.evidence, *(f"also: {line}" for o in others for line in o.evidence))
             if own:
                 evidence += (f"{own:,.1f} us more for putting its input into the layout that this kernel wants",)
             yield Finding(first.kind, first.title, row.node, claimed, evidence, first.advice)
 
 
-def gemv_as_gemm(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
+def gemv_as_gemm(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A product of matrix and vector that a kernel for two matrices computes: most of its tile is thrown away."""
-    product = _product(case, row)
+    product = _product(inquiry, row)
     kernel = next((name for name in row.kernels if is_gemm(name)), None)
     if product is None or kernel is None:
         return None
@@ -71,13 +71,13 @@ def gemv_as_gemm(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | No
             f"{short_name(kernel)}, which computes tiles of columns where there is one",
         ),
         "take a kernel that reads each row once and adds up in registers: "
-        + _plugin_or(case, row, "write it as a multiply and a sum"),
+        + _plugin_or(inquiry, row, "write it as a multiply and a sum"),
     )
 
 
-def tensor_cores_unused(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
+def tensor_cores_unused(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A product in a type that tensor cores take, computed without them, and limited by arithmetic."""
-    product = _product(case, row, ("Conv",))
+    product = _product(inquiry, row, ("Conv",))
     if product is None or product.arithmetic not in ("fp16", "bf16", "tf32"):
         return None
     plain = next((name for name in row.kernels if uses_tensor_cores(name) is False), None)
@@ -96,16 +96,16 @@ def tensor_cores_unused(case: Case, row: LedgerRow, ceilings: Ceilings) -> Findi
             f"{short_name(plain)} multiplies outside tensor cores: {without:,.1f} us at this GPU's best, and "
             f"{arithmetic_us(product.work, product.arithmetic, ceilings):,.1f} us with them",
         ),
-        _plugin_or(case, row, "make the inner and outer sizes multiples of 8 (16 bytes)"),
+        _plugin_or(inquiry, row, "make the inner and outer sizes multiples of 8 (16 bytes)"),
     )
 
 
-def older_architecture(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
+def older_architecture(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A kernel made for an older GPU that is very far from its roof, where one of our kernels could replace it.
 
     Libraries run kernels of an earlier architecture on purpose, as those of sm_80 on Ada, and most of them are good.
     """
-    sm, kernel = case.sm, case.replacement(row)
+    sm, kernel = inquiry.sm, inquiry.replacement(row)
     made_for = {name: made for name in row.kernels if (made := architecture(name)) is not None}
     older = {name: made for name, made in made_for.items() if sm is not None and made < sm}
     if not older or sm is None or kernel is None or not _is_very_far(row):
@@ -121,11 +121,11 @@ def older_architecture(case: Case, row: LedgerRow, ceilings: Ceilings) -> Findin
     )
 
 
-def batch_too_small(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
+def batch_too_small(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """Kernels that work long on fewer blocks than there are multiprocessors."""
     blocks = [
         math.prod(activity.grid)
-        for activities in case.activities
+        for activities in inquiry.activities
         for activity in activities
         if activity.node == row.node and activity.grid and activity.name == row.kernels[0]
     ]
@@ -146,10 +146,10 @@ def batch_too_small(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding |
     )
 
 
-def far_from_roof(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
+def far_from_roof(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
     """A kernel that is very far from its roof, whatever the reason."""
     lost = row.terms.inefficiency_us
-    if not _is_very_far(row) or lost < _MANY_LAUNCHES * case.launch_us:
+    if not _is_very_far(row) or lost < _MANY_LAUNCHES * inquiry.launch_us:
         return None
     return Finding(
         "far_from_roof",
@@ -157,7 +157,7 @@ def far_from_roof(case: Case, row: LedgerRow, ceilings: Ceilings) -> Finding | N
         row.node,
         lost,
         (),
-        _plugin_or(case, row, "ncu --set full says what limits the kernel"),
+        _plugin_or(inquiry, row, "ncu --set full says what limits the kernel"),
     )
 
 
@@ -166,9 +166,9 @@ def _is_very_far(row: LedgerRow) -> bool:
     return row.terms.kernel_us >= _VERY_FAR * row.roof_us
 
 
-def _plugin_or(case: Case, row: LedgerRow, otherwise: str) -> str:
+def _plugin_or(inquiry: Inquiry, row: LedgerRow, otherwise: str) -> str:
     """Advice: the kernel of ours that could replace the node, where there is one, and what else helps."""
-    kernel = case.replacement(row)
+    kernel = inquiry.replacement(row)
     plugin = f"the plugin {kernel} computes this node, and lenet-trt optimize measures it"
     return f"{plugin}; {otherwise}" if kernel else otherwise
 
@@ -176,22 +176,22 @@ def _plugin_or(case: Case, row: LedgerRow, otherwise: str) -> str:
 _FAULTS = (gemv_as_gemm, tensor_cores_unused, older_architecture, batch_too_small, far_from_roof)
 
 
-def _product(case: Case, row: LedgerRow, more: tuple[str, ...] = ()) -> NodeWork | None:
+def _product(inquiry: Inquiry, row: LedgerRow, more: tuple[str, ...] = ()) -> NodeWork | None:
     """The matrix product in a row; of several the one with most operations."""
-    found = [entry for entry in case.members(row) if entry.op in (*_PRODUCTS, *more)]
+    found = [entry for entry in inquiry.members(row) if entry.op in (*_PRODUCTS, *more)]
     return max(found, key=lambda entry: entry.work.flops) if found else None
 
 
-def _own_reformats(case: Case, row: LedgerRow) -> float:
+def _own_reformats(inquiry: Inquiry, row: LedgerRow) -> float:
     """What kernels of the same node take that only copy: the price of the kernel that was chosen."""
     if row.node is None:
         return 0.0
     return sum(
         exposed[id(entry)]
-        for activities, exposed in zip(case.activities, case.exposed, strict=True)
+        for activities, exposed in zip(inquiry.activities, inquiry.exposed, strict=True)
         for entry in activities
-        if entry.node == row.node and case.slicer.is_reformat(entry)
-    ) / len(case.used)
+        if entry.node == row.node and inquiry.slicer.is_reformat(entry)
+    ) / len(inquiry.used)
 
 
 def _name(row: LedgerRow) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
-from lenet_trt.trace.findings.case import Case, Finding
+from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.timeline import ApiCall
 
 # So many small kernels, or submissions, of one inference are many.
@@ -31,16 +31,16 @@ class _Small:
     gaps: Mapping[str | None, float]
 
 
-def many_small_launches(case: Case) -> Iterator[Finding]:
+def many_small_launches(inquiry: Inquiry) -> Iterator[Finding]:
     """Kernels so short that beginning and ending them is most of their time."""
-    small = _small(case)
+    small = _small(inquiry)
     if small.count < _MANY:
         return
-    known = {node: case.left("inefficiency_us", node) for node in small.cost}
-    kernels = case.claim("inefficiency_us", {node: us for node, us in small.cost.items() if known[node]})
-    kernels += case.claim("unjudged_us", {node: us for node, us in small.cost.items() if not known[node]})
-    between = case.claim("launch_gaps_us", small.gaps)
-    if not case.notable(kernels + between):
+    known = {node: inquiry.left("inefficiency_us", node) for node in small.cost}
+    kernels = inquiry.claim("inefficiency_us", {node: us for node, us in small.cost.items() if known[node]})
+    kernels += inquiry.claim("unjudged_us", {node: us for node, us in small.cost.items() if not known[node]})
+    between = inquiry.claim("launch_gaps_us", small.gaps)
+    if not inquiry.notable(kernels + between):
         return
     yield Finding(
         "many_small_launches",
@@ -48,25 +48,25 @@ def many_small_launches(case: Case) -> Iterator[Finding]:
         None,
         kernels + between,
         (
-            f"{small.count:.0f} kernels of {case.small_us:.1f} us or less; one takes {small.median_us:.1f} us",
+            f"{small.count:.0f} kernels of {inquiry.small_us:.1f} us or less; one takes {small.median_us:.1f} us",
             f"{kernels:,.1f} us for beginning and ending kernels that could be one, {between:,.1f} us in the gaps "
             "between them",
         ),
         "fuse them: lenet-trt fuse puts one plugin in the place of several layers, and lenet-trt optimize measures "
         "which pay off"
-        if case.fusable
+        if inquiry.fusable
         else "fuse them: write one kernel for several layers (docs/write-a-plugin.md), or take a library that does",
     )
 
 
-def _small(case: Case) -> _Small:
+def _small(inquiry: Inquiry) -> _Small:
     cost: dict[str | None, float] = defaultdict(float)
     gaps: dict[str | None, float] = defaultdict(float)
     durations = []
-    count = len(case.used)
-    for activities, exposed, parts in zip(case.activities, case.exposed, case.slices, strict=True):
+    count = len(inquiry.used)
+    for activities, exposed, parts in zip(inquiry.activities, inquiry.exposed, inquiry.slices, strict=True):
         kernels = [entry for entry in activities if entry.kind == "kernel"]
-        small = [entry for entry in kernels if entry.us <= case.small_us]
+        small = [entry for entry in kernels if entry.us <= inquiry.small_us]
         durations += [entry.us for entry in small]
         for entry in small[1:]:  # one kernel has to remain
             cost[entry.node] += min(exposed[id(entry)], _OWN_COST_US) / count
@@ -79,31 +79,31 @@ def _small(case: Case) -> _Small:
     return _Small(len(durations) / count, ordered[len(ordered) // 2] if ordered else 0.0, cost, gaps)
 
 
-def sync_in_loop(case: Case) -> Iterator[Finding]:
+def sync_in_loop(inquiry: Inquiry) -> Iterator[Finding]:
     """The host waits for the GPU in the middle of an inference, and the GPU then waits for the host."""
-    waits = [call for call in case.timeline.api_calls if _WAITS.search(call.name)]
+    waits = [call for call in inquiry.timeline.api_calls if _WAITS.search(call.name)]
     lost: dict[str | None, float] = defaultdict(float)
     times, names = 0, set()
-    for iteration, parts in zip(case.used, case.slices, strict=True):
+    for iteration, parts in zip(inquiry.used, inquiry.slices, strict=True):
         begun = False
         near = [call for call in waits if call.start_us < iteration.end_us and call.end_us > iteration.start_us]
         for part in parts:
             if part.use == "host" and begun:
                 waited = [call for call in near if call.start_us < part.end_us and call.end_us > part.start_us]
                 if waited:
-                    lost[part.node] += part.us / len(case.used)
+                    lost[part.node] += part.us / len(inquiry.used)
                     times += 1
                     names |= {call.name for call in waited}
             begun = begun or part.use in ("kernel", "copy")
-    if not case.notable(sum(min(us, case.left("host_enqueue_us", node)) for node, us in lost.items())):
+    if not inquiry.notable(sum(min(us, inquiry.left("host_enqueue_us", node)) for node, us in lost.items())):
         return
     yield Finding(
         "sync_in_loop",
         "the host waits in the middle of the inference",
         None,
-        case.claim("host_enqueue_us", lost),
+        inquiry.claim("host_enqueue_us", lost),
         (
-            f"{times / len(case.used):.1f} times an inference, in {', '.join(sorted(names))}: the GPU is done, and "
+            f"{times / len(inquiry.used):.1f} times an inference, in {', '.join(sorted(names))}: the GPU is done, and "
             "the next work is submitted only after the host has seen that",
         ),
         "wait once, at the end: keep what is between on the GPU, use cudaMemcpyAsync with pinned memory, and let "
@@ -111,61 +111,61 @@ def sync_in_loop(case: Case) -> Iterator[Finding]:
     )
 
 
-def host_bound(case: Case) -> Iterator[Finding]:
+def host_bound(inquiry: Inquiry) -> Iterator[Finding]:
     """The GPU is idle because the host has not submitted the next work yet, launch by launch."""
-    calls = _submissions(case)
-    count = len(calls) / len(case.used)
+    calls = _submissions(inquiry)
+    count = len(calls) / len(inquiry.used)
     if count < _MANY:
         return
-    one = max(fmean(call.us for call in calls), case.launch_us)
-    wanted = case.left_in_all("host_enqueue_us") - one
-    if not case.notable(wanted, _HOST_SHARE):
+    one = max(fmean(call.us for call in calls), inquiry.launch_us)
+    wanted = inquiry.left_in_all("host_enqueue_us") - one
+    if not inquiry.notable(wanted, _HOST_SHARE):
         return
     yield Finding(
         "host_bound",
         "the GPU waits for the host to submit work",
         None,
-        case.claim_share("host_enqueue_us", wanted),
+        inquiry.claim_share("host_enqueue_us", wanted),
         (
             f"{count:.0f} submissions an inference, {fmean(call.us for call in calls):.1f} us each; the GPU was idle "
-            f"for {case.ledger.total.host_enqueue_us:,.1f} us until they came",
+            f"for {inquiry.ledger.total.host_enqueue_us:,.1f} us until they came",
         ),
         "capture the inference in a CUDA graph (one submission; lenet-trt run --runtime graph does), or submit the "
         "next inference before this one is done",
     )
 
 
-def _submissions(case: Case) -> list[ApiCall]:
+def _submissions(inquiry: Inquiry) -> list[ApiCall]:
     """The calls that submitted kernels: a launch each, or one for a whole CUDA graph."""
     found: dict[int, ApiCall] = {}
-    for activities in case.activities:
+    for activities in inquiry.activities:
         for entry in activities:
-            call = case.slicer.submission(entry) if entry.kind == "kernel" else None
+            call = inquiry.slicer.submission(entry) if entry.kind == "kernel" else None
             if call is not None:
                 found[id(call)] = call
     return list(found.values())
 
 
-def gaps(case: Case) -> Iterator[Finding]:
+def gaps(inquiry: Inquiry) -> Iterator[Finding]:
     """The GPU is idle with work already submitted, for longer than one launch takes."""
-    calls = {id(call) for entry in chain(*case.activities) if (call := case.slicer.submission(entry)) is not None}
-    waits = max(len(calls) / len(case.used), 1.0)
-    wanted = case.left_in_all("launch_gaps_us") - waits * case.launch_us
-    if not case.notable(wanted, _GAP_SHARE):
+    calls = {id(call) for entry in chain(*inquiry.activities) if (call := inquiry.slicer.submission(entry)) is not None}
+    waits = max(len(calls) / len(inquiry.used), 1.0)
+    wanted = inquiry.left_in_all("launch_gaps_us") - waits * inquiry.launch_us
+    if not inquiry.notable(wanted, _GAP_SHARE):
         return
-    parts = [part for found in case.slices for part in found if part.use == "gap"]
+    parts = [part for found in inquiry.slices for part in found if part.use == "gap"]
     longest = max(parts, key=lambda part: part.us)
     awaited = longest.activity.name if longest.activity else "the end"
     yield Finding(
         "gaps",
         "the GPU is idle between kernels that were already submitted",
         None,
-        case.claim_share("launch_gaps_us", wanted),
+        inquiry.claim_share("launch_gaps_us", wanted),
         (
-            f"{len(parts) / len(case.used):.1f} gaps an inference, {case.ledger.total.launch_gaps_us:,.1f} us in all; "
-            f"one launch takes {case.launch_us:.1f} us, and of submissions there are {waits:.0f}",
+            f"{len(parts) / len(inquiry.used):.1f} gaps an inference, {inquiry.ledger.total.launch_gaps_us:,.1f} us in all; "
+            f"one launch takes {inquiry.launch_us:.1f} us, and of submissions there are {waits:.0f}",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
-        f"fewer and larger kernels{' (lenet-trt fuse)' if case.fusable else ''}, a CUDA graph, and no waiting for "
+        f"fewer and larger kernels{' (lenet-trt fuse)' if inquiry.fusable else ''}, a CUDA graph, and no waiting for "
         "events of other streams",
     )

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from lenet_trt.trace.findings.case import Case, Finding
+from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.timeline import Activity
 
 _LAYOUTS = (
@@ -16,17 +16,17 @@ _LAYOUTS = (
 _ENGINE = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor \d+ to (.+)")
 
 
-def reformat_pairs(case: Case) -> Iterator[Finding]:
+def reformat_pairs(inquiry: Inquiry) -> Iterator[Finding]:
     """A reformat, and another that takes it back: the layer between wants a layout that its neighbours do not have."""
     cost: dict[str | None, float] = defaultdict(float)
     seen: dict[str, int] = defaultdict(int)
-    for activities, exposed in zip(case.activities, case.exposed, strict=True):
-        reformats = [entry for entry in activities if case.slicer.is_reformat(entry)]
+    for activities, exposed in zip(inquiry.activities, inquiry.exposed, strict=True):
+        reformats = [entry for entry in activities if inquiry.slicer.is_reformat(entry)]
         for before, after in _pairs(reformats):
             for entry in (before, after):
-                cost[entry.node] += exposed[id(entry)] / len(case.used)
+                cost[entry.node] += exposed[id(entry)] / len(inquiry.used)
             seen[f"{before.name} ... {after.name}"] += 1
-    claimed = case.claim_if_notable("copies_us", cost)
+    claimed = inquiry.claim_if_notable("copies_us", cost)
     if not claimed:
         return
     yield Finding(
@@ -34,7 +34,7 @@ def reformat_pairs(case: Case) -> Iterator[Finding]:
         "data is put into another layout and back",
         None,
         claimed,
-        tuple(f"{count / len(case.used):.0f} an inference: {pair[:160]}" for pair, count in seen.items()),
+        tuple(f"{count / len(inquiry.used):.0f} an inference: {pair[:160]}" for pair, count in seen.items()),
         "keep one layout through the neighbours (channels_last in torch, a format that the plugin takes in TensorRT), "
         "or fuse the layer with them",
     )
@@ -60,7 +60,7 @@ def _undoes(before: str, after: str) -> bool:
     return bool((there.search(before) and back.search(after)) or (back.search(before) and there.search(after)))
 
 
-def copies_that_could_stay(case: Case) -> Iterator[Finding]:
+def copies_that_could_stay(inquiry: Inquiry) -> Iterator[Finding]:
     """Copies to the host and back, copies in the middle of the network, and copies within the GPU."""
     reasons = {
         "to the host and back": _round_trips,
@@ -73,20 +73,20 @@ def copies_that_could_stay(case: Case) -> Iterator[Finding]:
     for reason, find in reasons.items():
         size = times = 0
         us = 0.0
-        for activities, exposed in zip(case.activities, case.exposed, strict=True):
-            for entry in find(case, activities):
+        for activities, exposed in zip(inquiry.activities, inquiry.exposed, strict=True):
+            for entry in find(inquiry, activities):
                 if id(entry) in counted:
                     continue
                 counted.add(id(entry))
-                spent = exposed[id(entry)] / len(case.used)
+                spent = exposed[id(entry)] / len(inquiry.used)
                 cost[entry.node] += spent
                 us += spent
                 times += 1
                 size += entry.bytes or 0
         if times:
-            moved = f", {size / len(case.used):,.0f} bytes" if size else ""
-            evidence.append(f"{times / len(case.used):.1f} copies an inference {reason}: {us:,.1f} us{moved}")
-    claimed = case.claim_if_notable("copies_us", cost)
+            moved = f", {size / len(inquiry.used):,.0f} bytes" if size else ""
+            evidence.append(f"{times / len(inquiry.used):.1f} copies an inference {reason}: {us:,.1f} us{moved}")
+    claimed = inquiry.claim_if_notable("copies_us", cost)
     if not claimed:
         return
     yield Finding(
@@ -99,7 +99,7 @@ def copies_that_could_stay(case: Case) -> Iterator[Finding]:
     )
 
 
-def _round_trips(case: Case, activities: Sequence[Activity]) -> Iterator[Activity]:
+def _round_trips(inquiry: Inquiry, activities: Sequence[Activity]) -> Iterator[Activity]:
     left: list[Activity] = []
     for entry in activities:
         if entry.kind != "memcpy" or not entry.bytes:
@@ -114,7 +114,7 @@ def _round_trips(case: Case, activities: Sequence[Activity]) -> Iterator[Activit
                 yield entry
 
 
-def _in_the_middle(case: Case, activities: Sequence[Activity]) -> Iterator[Activity]:
+def _in_the_middle(inquiry: Inquiry, activities: Sequence[Activity]) -> Iterator[Activity]:
     kernels = [entry for entry in activities if entry.kind in ("kernel", "layer")]
     if not kernels:
         return
@@ -126,5 +126,5 @@ def _in_the_middle(case: Case, activities: Sequence[Activity]) -> Iterator[Activ
             yield entry
 
 
-def _on_the_gpu(case: Case, activities: Sequence[Activity]) -> Iterator[Activity]:
+def _on_the_gpu(inquiry: Inquiry, activities: Sequence[Activity]) -> Iterator[Activity]:
     return (entry for entry in activities if entry.kind == "memcpy" and entry.direction == "DtoD")

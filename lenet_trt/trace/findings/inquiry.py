@@ -43,7 +43,7 @@ class Finding:
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
-class Case:
+class Inquiry:
     """A timeline with its ledger, and what of the ledger no finding has claimed yet."""
 
     def __init__(
