@@ -48,7 +48,7 @@ _TOOL_PLACES = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Symptom:
     """One thing that was looked for; ``found`` is its version or state, ``fix`` how to get it when it is missing."""
 
     topic: str
@@ -58,11 +58,11 @@ class Finding:
     fix: str | None = None
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Symptom]:
     """Look at this machine. Nothing is installed, changed or downloaded."""
     flavors = {name: _flavor(name) for name in PRODUCTS}
     return [
-        Finding(
+        Symptom(
             "system", "lenet-trt", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
         ),
         *_gpu_findings(flavors),
@@ -80,18 +80,18 @@ def _flavor(name: str) -> Flavor | LenetTrtError:
         return error
 
 
-def _flavor_finding(name: str, found: Flavor | LenetTrtError) -> Finding:
+def _flavor_finding(name: str, found: Flavor | LenetTrtError) -> Symptom:
     if isinstance(found, Flavor):
         targets = ", ".join(map(sm_text, found.sms())) or "the GPU it runs on"
-        return Finding("tensorrt", PRODUCTS[name], True, f"{found.version}; builds for {targets}")
+        return Symptom("tensorrt", PRODUCTS[name], True, f"{found.version}; builds for {targets}")
     missing = not installed()[name]
-    return Finding("tensorrt", PRODUCTS[name], False, "not installed" if missing else str(found), INSTALL[name])
+    return Symptom("tensorrt", PRODUCTS[name], False, "not installed" if missing else str(found), INSTALL[name])
 
 
-def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
+def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
     found = gpus()
     if not found.devices:
-        return [Finding("gpu", "GPU", False, found.problem or "none", "an NVIDIA GPU and its driver")]
+        return [Symptom("gpu", "GPU", False, found.problem or "none", "an NVIDIA GPU and its driver")]
     rows = []
     for gpu in found.devices:
         takers = [
@@ -100,23 +100,23 @@ def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
         memory = f"{gpu.memory_bytes >> 30} GiB"
         text = f"{gpu.name}, compute capability {gpu.capability}, {memory}, driver for CUDA {found.driver_cuda}"
         fix = None if takers else f"TensorRT-RTX does not take {gpu.capability}: {INSTALL['tensorrt']}"
-        rows.append(Finding("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
+        rows.append(Symptom("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
     return rows
 
 
-def _package(name: str, extra: str | None) -> Finding:
+def _package(name: str, extra: str | None) -> Symptom:
     try:
-        return Finding("package", name, True, metadata.version(name))
+        return Symptom("package", name, True, metadata.version(name))
     except metadata.PackageNotFoundError:
         fix = f"pip install 'lenet-trt[{extra}]'" if extra else "pip install --force-reinstall lenet-trt"
-        return Finding("package", name, False, "not installed", fix)
+        return Symptom("package", name, False, "not installed", fix)
 
 
-def _tool(name: str, source: str) -> Finding:
+def _tool(name: str, source: str) -> Symptom:
     path = shutil.which(name) or next(map(str, _elsewhere(name)), None)
     if path is None:
-        return Finding("tool", name, False, "not found", source)
-    return Finding("tool", name, True, f"{_tool_version(path)} ({path})")
+        return Symptom("tool", name, False, "not found", source)
+    return Symptom("tool", name, True, f"{_tool_version(path)} ({path})")
 
 
 def _elsewhere(name: str) -> list[Path]:
@@ -138,7 +138,7 @@ def _tool_version(path: str) -> str:
     return match[0] if match else "version unknown"
 
 
-def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
+def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
     """What the toolkit can do here, as a user would ask for it."""
     rtx, full = (isinstance(flavors[name], Flavor) for name in ("rtx", "tensorrt"))
     devices = gpus().devices
@@ -156,7 +156,7 @@ def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Finding]:
         ("run kernels", bool(devices), "an NVIDIA GPU and its driver"),
         ("train and export", _package("torch", "export").ok, "pip install 'lenet-trt[export]'"),
     ]
-    return [Finding("here", name, ok, "yes" if ok else "no", None if ok else fix) for name, ok, fix in checks]
+    return [Symptom("here", name, ok, "yes" if ok else "no", None if ok else fix) for name, ok, fix in checks]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
