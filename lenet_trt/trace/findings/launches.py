@@ -162,8 +162,9 @@ def gaps(inquiry: Inquiry) -> Iterator[Finding]:
         None,
         inquiry.claim_share("launch_gaps_us", wanted),
         (
-            f"{len(parts) / len(inquiry.used):.1f} gaps an inference, {inquiry.ledger.total.launch_gaps_us:,.1f} us in all; "
-            f"one launch takes {inquiry.launch_us:.1f} us, and of submissions there are {waits:.0f}",
+            f"{len(parts) / len(inquiry.used):.1f} gaps an inference, "
+            f"{inquiry.ledger.total.launch_gaps_us:,.1f} us in all; one launch takes {inquiry.launch_us:.1f} us, "
+            f"and of submissions there are {waits:.0f}",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
         f"fewer and larger kernels{' (lenet-trt fuse)' if inquiry.fusable else ''}, a CUDA graph, and no waiting for "
