@@ -94,7 +94,13 @@ def test_a_layer_survives_json() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("name", 3), ("depth", "5"), ("depth", -1), ("onnx", [1]), ("inputs", [{"name": "x", "shape": ["a"]}])],
+    [
+        ("name", 3),
+        ("depth", "5"),
+        ("depth", -1),
+        ("onnx", [1]),
+        ("inputs", [{"name": "x", "shape": [1, "a"], "dtype": "", "stored": ""}]),
+    ],
 )
 def test_a_damaged_layer_is_refused(field: str, value: Any) -> None:
     with pytest.raises((ValueError, KeyError)):

@@ -145,6 +145,10 @@ def test_a_batch_too_small_for_the_gpu() -> None:
     assert finding.recoverable_us == pytest.approx(60 * 0.8)
     assert "20 blocks on 100 multiprocessors" in finding.evidence[1]
     assert "batch_too_small" not in kinds(one_kernel(60, "sm90_conv", grid=(100, 2, 1)), work)
+    twice = [node("conv", read=30_000_000)]
+    assert kinds(one_kernel(60, "sm90_conv", grid=(10, 2, 1)), twice) == ["batch_too_small"], "twice the roof is far"
+    assert kinds(one_kernel(59.9, "sm90_conv", grid=(10, 2, 1)), twice) == []
+    assert kinds(one_kernel(60, "sm90_conv", grid=(100, 1, 1)), twice) == [], "a block for each is enough"
     assert kinds(one_kernel(9, "sm90_conv", grid=(10, 2, 1)), work) == [], "small kernels are latency, not batch"
 
 
@@ -153,6 +157,7 @@ def test_a_kernel_very_far_from_its_roof_without_a_known_fault() -> None:
     (finding,) = found(one_kernel(250, "mystery"), work)
     assert (finding.kind, finding.recoverable_us) == ("far_from_roof", 200)
     assert kinds(one_kernel(180, "mystery"), work) == []
+    assert kinds(one_kernel(200, "mystery"), work) == ["far_from_roof"], "four times the roof is very far"
     assert kinds(one_kernel(250, "mystery"), work, None) == [], "no number without ceilings"
 
 
