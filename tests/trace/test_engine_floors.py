@@ -110,6 +110,29 @@ def test_a_slice_reads_no_more_than_it_gives() -> None:
     assert (found.work.read_bytes, found.work.written_bytes) == (40, 40)
 
 
+def test_a_layer_with_one_unknown_tensor_is_left_out() -> None:
+    known = layer("float16")
+    open_axis = replace(known, outputs=(LayerTensor("y", None, "float16"),))
+    nameless = replace(known, inputs=(LayerTensor("x", (M, K), ""),))
+    assert engine_work([open_axis], [model_node()]) == engine_work([nameless]) == []
+
+
+def test_constants_among_the_inputs_are_counted_once() -> None:
+    """TensorRT's compiler lists a layer's constants as inputs."""
+    listed = layer("float16", weights=False)
+    listed = replace(listed, inputs=(*listed.inputs, LayerTensor("w", (K, N), "float16")))
+    (found,) = engine_work([listed], [model_node()])
+    assert found.work.total_bytes == 2 * BYTES
+
+
+def test_layers_of_one_node_run_one_after_the_other() -> None:
+    """A product that is computed in parts: each part reads and writes, and the operations are those of one."""
+    parts = [layer("float16", "part 1", onnx=(GEMM,)), layer("float16", "part 2", onnx=(GEMM,))]
+    (found,) = engine_work(parts, [model_node()])
+    assert (found.node, found.model_nodes) == (GEMM, (GEMM,))
+    assert (found.work.flops, found.work.total_bytes) == (FLOPS, 2 * 2 * BYTES)
+
+
 def test_reformats_and_layers_without_types_have_no_floor() -> None:
     names = EngineLayer("fc2")
     moved = replace(layer("float16"), kind="Reformat", name="Reformatting CopyNode for Input Tensor 0 to fc1")
