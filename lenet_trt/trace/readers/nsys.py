@@ -19,9 +19,9 @@ from lenet_trt.trace.readers.database import Database
 from lenet_trt.trace.readers.nsys_rows import (
     ALWAYS,
     EVENTS,
+    GpuWork,
     RecordedCall,
     Rows,
-    GpuWork,
     is_export,
     process_of,
     thread_of,
@@ -197,7 +197,7 @@ class _Reading:
             notes.append("Several processes are in the trace, on one axis of time.")
         devices = self._rows.devices()
         if len(devices) > 1:
-            notes.append(f"GpuWork of {len(devices)} GPUs is in the trace; their streams are not told apart.")
+            notes.append(f"Work of {len(devices)} GPUs is in the trace; their streams are not told apart.")
         moments = [moment for start, end in spans for moment in (start, end)] or [0]
         overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:

@@ -60,7 +60,7 @@ class RecordedCall:
 
 @dataclass(frozen=True)
 class GpuWork:
-    """GpuWork of the GPU; process and correlation name the call that asked for it (of a graph's work, its launch)."""
+    """Work of the GPU; process and correlation name the call that asked for it (of a graph's work, its launch)."""
 
     activity: Activity
     process: int
