@@ -48,11 +48,11 @@ class TensorRt:
         _load_plugins(flavor, path, sidecar, library)
         self._log = error_log(trt)
         runtime = trt.Runtime(self._log)
-        with reporting():
-            engine = runtime.deserialize_cuda_engine(data)
+        self._runtime, self._trt, self._data = runtime, trt, data
+        engine = self._deserialized()
         if engine is None:
             raise LenetTrtError(f"{flavor.product} does not load {path}: {self._said()}")
-        self._runtime, self._engine, self._trt = runtime, engine, trt
+        self._engine, self._shares_profiles, self._prepared = engine, flavor.can.shares_profiles, False
         self._config, self._cache = _runtime_config(flavor, engine, data)
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         found = [(engine.get_tensor_mode(name), _port(trt, engine, name, sidecar)) for name in names]
@@ -63,7 +63,7 @@ class TensorRt:
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> EngineCall:
         """Make an execution context for these addresses, and run it once: what TensorRT compiles late is then there."""
-        engine = self._engine
+        engine = self._engine_for_a_context()
         context = (
             engine.create_execution_context() if self._config is None else engine.create_execution_context(self._config)
         )
@@ -84,13 +84,22 @@ class TensorRt:
                 raise LenetTrtError(f"the shape of {port.name} depends on the data, which is not supported here")
             outputs.append(own_array(shape, port.dtype))
             context.set_tensor_address(port.name, outputs[-1].pointer)
-        call = EngineCall(context, tuple(outputs), self._log)
+        call = EngineCall(engine, context, tuple(outputs), self._log)
         stream = Stream()
         call(stream.handle)
         stream.synchronize()
         if self._cache is not None:
             self._cache.save()
         return call
+
+    def _deserialized(self) -> Any:
+        with reporting():
+            return self._runtime.deserialize_cuda_engine(self._data)
+
+    def _engine_for_a_context(self) -> Any:
+        """The engine, or one more of it: before TensorRT 10 only one context of an engine can use its profile."""
+        first, self._prepared = not self._prepared, True
+        return self._engine if first or self._shares_profiles else self._deserialized()
 
     def layer_times(self, call: EngineCall) -> list[tuple[str, float]]:
         """A list to which each later run of the call adds its layers and their milliseconds, in order."""
@@ -109,11 +118,11 @@ class TensorRt:
 
 
 class EngineCall:
-    """An execution context with its addresses set."""
+    """An execution context with its addresses set; its engine lives as long as it does."""
 
-    def __init__(self, context: Any, outputs: tuple[DeviceArray, ...], log: Any) -> None:
+    def __init__(self, engine: Any, context: Any, outputs: tuple[DeviceArray, ...], log: Any) -> None:
         self.outputs = outputs
-        self._context = context
+        self._engine, self._context = engine, context
         self._log = log
 
     def __call__(self, stream: int) -> None:

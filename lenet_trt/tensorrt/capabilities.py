@@ -44,7 +44,8 @@ class Capabilities:
     ``creator_list``: what its registry calls the list of all plugin creators. ``program_option``: the option by which
     ``trtexec`` opens a plugin library.
 
-    ``runtime_cache``: what the engine compiles when it first runs can be kept.
+    ``runtime_cache``: what the engine compiles when it first runs can be kept. ``shares_profiles``: several execution
+    contexts of one engine may use the same optimization profile.
     """
 
     builds_without_gpu: bool = False
@@ -69,6 +70,7 @@ class Capabilities:
     creator_list: str = "plugin_creator_list"
     program_option: str = "--plugins"
     runtime_cache: bool = False
+    shares_profiles: bool = False
 
 
 def _types(**lowest_sm: int) -> Mapping[str, int]:
@@ -91,6 +93,7 @@ _10_0 = replace(
     library_entry="getCreators",
     library_layer="PLUGIN_V3",
     creator_list="all_creators",
+    shares_profiles=True,
 )
 _10_1 = replace(_10_0, python_plugins=True)  # the first parser that imports IPluginV3
 _10_5 = replace(_10_1, oldest_sm=75)

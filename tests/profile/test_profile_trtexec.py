@@ -222,7 +222,7 @@ def test_an_engine_for_another_program_is_not_run(fake: Fake, engine: Path, tmp_
     with pytest.raises(LenetTrtError, match=r"was built by rtx, and .* is trtexec 10\.13\.3: give"):
         trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
     vouch(engine, plugins=[{"kernel": "lenet5", "route": "python"}])
-    with pytest.raises(LenetTrtError, match=r"plugins that need Python \(lenet5\)"):
+    with pytest.raises(LenetTrtError, match=r"its plugins need Python \(lenet5\)"):
         trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
 
 
