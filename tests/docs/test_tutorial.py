@@ -6,46 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from documents import ROOT
+from documents import TutorialStep as Step
+from documents import tutorial
 from lenet_trt.cuda.gpus import gpus
-
-PAGE = ROOT / "docs" / "write-a-plugin.md"
-# A file is a code block after a line that names it; commands are the lines after a prompt in a console block.
-STEP = re.compile(
-    r"^`(?P<path>[\w./-]+)`:\n\n```\w+\n(?P<text>.*?)^```|^```console(?P<gpu> gpu)?\n(?P<commands>.*?)^```",
-    re.MULTILINE | re.DOTALL,
-)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A file to write (``path``), or a command to type."""
-
-    text: str
-    path: str = ""
-    gpu: bool = False
-
-
-def steps() -> Iterator[Step]:
-    for match in STEP.finditer(PAGE.read_text(encoding="utf-8")):
-        if match["path"]:
-            yield Step(match["text"], path=match["path"])
-        else:
-            lines = [line for line in match["commands"].splitlines() if line.startswith("$ ")]
-            yield from (Step(line.removeprefix("$ "), gpu=bool(match["gpu"])) for line in lines)
 
 
 def follow(folder: Path, wanted: Callable[[Step], bool]) -> dict[str, str]:
     """Write every file and type the commands that are wanted, in order; return what each command printed."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     printed = {}
-    for step in steps():
+    for step in tutorial():
         if step.path:
             (folder / step.path).parent.mkdir(parents=True, exist_ok=True)
             (folder / step.path).write_text(step.text, encoding="utf-8")
@@ -78,7 +53,7 @@ def test_every_step_that_needs_a_gpu(tmp_path: Path) -> None:
         pytest.skip(f"needs a CUDA GPU: {gpus().problem}")
     pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[gpu]'")
     printed = follow(tmp_path, lambda step: step.gpu or step.text.startswith("lenet-trt check"))
-    assert len(printed) == 3
+    assert len(printed) == 4
     assert re.search(r"values +passed", printed["lenet-trt check hard_swish"])
     assert "nothing found" in printed["lenet-trt check hard_swish --sanitize"]
     assert printed["python activate.py"].startswith("right, on ")
