@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,15 @@ RECORD = "kernels.json"
 _LONG_CONDITION = 60
 
 
+def records_folder() -> Path | None:
+    """Where the records are; None in an installed copy, which has none."""
+    folder = plugins_dir().parent / RESULTS
+    return folder if folder.is_dir() else None
+
+
 def describe(kernel: Kernel) -> dict[str, Any]:
-    """All that a listing tells of a kernel."""
+    """All that a listing tells of a kernel; ``measured`` is None where no records are installed."""
+    records = records_folder()
     return {
         "name": kernel.name,
         "version": kernel.version,
@@ -44,7 +51,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
             for variant in kernel.variants
         ],
         "folder": str(kernel.source_dir),
-        "measured": measurements(kernel.name, plugins_dir().parent / RESULTS),
+        "measured": None if records is None else measurements(kernel.name, records),
     }
 
 
@@ -65,7 +72,8 @@ def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these kernels (all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="these kernels alone, and when each variant runs")
+    parser.add_argument("--measured", action="store_true", help="list every time that was measured")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -76,25 +84,42 @@ def command(arguments: argparse.Namespace) -> int:
     if unknown:
         raise LenetTrtError(f"there is no kernel {unknown[0]!r}; known are {', '.join(known)}")
     listed = [describe(known[name]) for name in arguments.names or known]
-    print(json.dumps(listed, indent=2) if arguments.json else "\n\n".join(map(_text, listed)))
+    if arguments.json:
+        print(json.dumps(listed, indent=2))
+        return 0
+    print("\n\n".join(_text(entry, bool(arguments.names), arguments.measured) for entry in listed))
+    if not arguments.names:
+        print("\n`lenet-trt plugins NAME` says when each variant runs.")
     return 0
 
 
-def _text(entry: Mapping[str, Any]) -> str:
+def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
     oldest = min(variant["min_sm"] for variant in entry["variants"])
     lines = [
         f"{entry['name']} (version {entry['version']})",
         f"  replaces  {entry['replaces']}",
-        f"  types     {', '.join(entry['types'])}",
-        f"  targets   sm_{oldest} and newer",
+        f"  runs in   {', '.join(entry['types'])}, on sm_{oldest} and newer",
     ]
-    if entry["requires"]:
-        lines.append(f"  requires  {entry['requires']}")
-    lines += [f"  variant   {_variant_text(variant)}" for variant in entry["variants"]]
-    lines += [f"  measured  {_measured_text(row)}" for row in entry["measured"]]
+    if variants:
+        lines += [f"  requires  {entry['requires']}"] if entry["requires"] else []
+        lines += [f"  variant   {_variant_text(variant)}" for variant in entry["variants"]]
+    else:
+        lines.append(f"  variants  {', '.join(variant['name'] for variant in entry['variants'])}")
     if not entry["measured"]:
-        lines.append(f"  measured  no record of it in {RESULTS}")
+        lines.append(f"  measured  {'no' if entry['measured'] == [] else 'the records are not installed'}")
+    elif measured:
+        lines += [f"  measured  {_measured_text(row)}" for row in entry["measured"]]
+    else:
+        lines += [f"  measured  {text}" for text in _summaries(entry["measured"])]
     return "\n".join(lines)
+
+
+def _summaries(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The least and the largest gain on each GPU."""
+    for gpu in dict.fromkeys(row["gpu"] for row in rows):
+        found = [row["peer_us"] / row["us"] for row in rows if row["gpu"] == gpu]
+        told = f"{min(found):.2f}x to {max(found):.2f}x as fast as the best peer"
+        yield f"{told}, {len(found)} workloads on {gpu} (--measured)"
 
 
 def _variant_text(variant: Mapping[str, Any]) -> str:

@@ -12,15 +12,48 @@ from lenet_trt.bench.record import Row, as_json
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
-from lenet_trt.plugins.__main__ import measurements
+from lenet_trt.plugins.__main__ import measurements, records_folder
 
 
-def test_every_kernel_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kernel_is_listed_on_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plugins"]) == 0
     printed = capsys.readouterr().out
     for name, kernel in registry.kernels().items():
         assert f"{name} (version {kernel.version})\n  replaces  {kernel.doc}\n" in printed
-    assert "targets   sm_75 and newer" in printed
+    assert "on sm_75 and newer" in printed
+    assert len(printed.splitlines()) <= 6 * len(registry.kernels()) + 1
+
+
+def test_one_kernel_is_listed_with_its_variants(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "lenet5"]) == 0
+    printed = capsys.readouterr().out
+    assert "  variant   cluster8: a cluster of 8 blocks an image, for few images (sm_90 and newer; " in printed
+    assert "preferred where n <= 12)" in printed
+    assert len([line for line in printed.splitlines() if line.startswith("  variant ")]) == len(
+        registry.kernel("lenet5").variants
+    )
+
+
+def test_what_was_measured_is_summed_up_or_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "batched_matvec"]) == 0
+    assert capsys.readouterr().out.count("  measured  ") == 1
+    assert main(["plugins", "batched_matvec", "--measured"]) == 0
+    listed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  measured  ")]
+    folder = records_folder()
+    assert folder is not None
+    assert len(listed) == len(measurements("batched_matvec", folder)) > 1
+
+
+def test_an_installed_copy_says_that_it_has_no_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lenet_trt.plugins.__main__.plugins_dir", lambda: tmp_path / "lenet_trt" / "plugins")
+    assert main(["plugins", "maxpool2"]) == 0
+    printed = capsys.readouterr().out
+    assert "  measured  the records are not installed" in printed
+    assert "docs/results" not in printed
+    assert main(["plugins", "maxpool2", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["measured"] is None
 
 
 def test_json_tells_what_the_declaration_says(capsys: pytest.CaptureFixture[str]) -> None:
