@@ -13,8 +13,8 @@ outer, broadcast, inner, rows, k = axes("outer broadcast inner rows k")
 THREADS = 256
 # A block goes on until all rows are done, so any grid is right; this much of `a` keeps each busy for one round.
 BLOCK_BYTES = 16 * 1024
-# A block of the bulk copies: so many groups of lanes, four rows each. Measured for long streams alone, in which few
-# blocks lie across two outer indices.
+# A block of the bulk copies has BULK_GROUPS groups of lanes, four rows each. It was measured for long streams alone, in
+# which few blocks lie across two outer indices.
 BULK_THREADS, BULK_GROUPS = 128, 16
 BULK_ROWS = 4 * BULK_GROUPS
 BULK_LEAST_ROWS = 65_536

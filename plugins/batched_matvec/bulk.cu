@@ -21,7 +21,7 @@ constexpr int kRowsPerBlock = kGroups * kRows;
 static_assert(sizeof(T) == 2 && kLength == 64, "measured for these rows alone; other types and lengths go to kernel.cu");
 ASSERT_LAUNCH(batched_matvec_bulk, kThreads, 0);
 
-// Begins the copy of so many bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. Called by one thread.
+// Begins to copy `bytes` bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. One thread calls it.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

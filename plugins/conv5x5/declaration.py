@@ -18,7 +18,7 @@ FFMA_FILTERS = 10
 MMA_WARPS = 3
 WGMMA_WARPS = 4
 WGMMA_IMAGES = 4
-# Blocks stay and take one piece after another; so many a multiprocessor were the fastest on an H200.
+# Blocks stay and take one piece after another; these numbers a multiprocessor were the fastest on an H200.
 FFMA_BLOCKS = 8
 SPLIT_BLOCKS = 4
 WGMMA_BLOCKS = 3

@@ -1,4 +1,4 @@
-"""What ``conv5x5_bias`` takes the place of: an unpadded 5x5 convolution, with the activation after it or without."""
+"""The nodes that ``conv5x5_bias`` replaces: an unpadded 5x5 convolution, with the activation after it or without."""
 
 from __future__ import annotations
 

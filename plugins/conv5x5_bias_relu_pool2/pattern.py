@@ -1,4 +1,4 @@
-"""What ``conv5x5_bias_relu_pool2`` takes the place of: unpadded 5x5 convolution, ReLU and 2x2 max-pooling."""
+"""The nodes that ``conv5x5_bias_relu_pool2`` replaces: unpadded 5x5 convolution, ReLU and 2x2 max-pooling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``dense_bias_relu`` takes the place of: a dense layer, with the ReLU after it or without."""
+"""The nodes that ``dense_bias_relu`` replaces: a dense layer, with the ReLU after it or without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``lenet5`` takes the place of: the whole network, with the casts around it where it computes in 16 bits."""
+"""The nodes that ``lenet5`` replaces: the whole network, with the casts around it where it computes in 16 bits."""
 
 from __future__ import annotations
 

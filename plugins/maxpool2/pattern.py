@@ -1,4 +1,4 @@
-"""What ``maxpool2`` takes the place of: max-pooling over 2x2 windows side by side."""
+"""The nodes that ``maxpool2`` replaces: max-pooling over 2x2 windows side by side."""
 
 from __future__ import annotations
 
