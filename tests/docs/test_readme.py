@@ -37,5 +37,6 @@ def test_every_command_works(page: Path, tmp_path: Path) -> None:
 
 def test_every_file_that_is_linked_is_there() -> None:
     for page in [README, *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
-        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
