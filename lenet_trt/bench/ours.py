@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -12,8 +13,9 @@ from lenet_trt.cuda.driver import current_context
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
-from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types, Variant
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
 def types_of(kernel: Kernel, **variables: str) -> Types:
@@ -37,10 +39,9 @@ def bind(
 
 def work_of(bound: Bound) -> Work:
     """Bytes and operations of a call, from the declaration."""
-    element = {dtype: torch.empty(0, dtype=getattr(torch, dtype)).element_size() for dtype in _dtypes(bound)}
-    read = sum(_elements(s) * element[d] for s, d in zip(bound.input_shapes, bound.input_dtypes, strict=True))
-    written = sum(_elements(s) * element[d] for s, d in zip(bound.output_shapes, bound.output_dtypes, strict=True))
-    return Work(read, written, bound.flops)
+    return Work(
+        _bytes(bound.input_shapes, bound.input_dtypes), _bytes(bound.output_shapes, bound.output_dtypes), bound.flops
+    )
 
 
 def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]) -> list[Contender]:
@@ -94,9 +95,5 @@ def _placed(bound: Bound, weights: Mapping[str, torch.Tensor]) -> dict[str, torc
     return {name: torch.from_numpy(array).cuda() for name, array in packed.items()}
 
 
-def _dtypes(bound: Bound) -> set[str]:
-    return {*bound.input_dtypes, *bound.output_dtypes}
-
-
-def _elements(shape: Sequence[int]) -> int:
-    return int(torch.Size(shape).numel())
+def _bytes(shapes: Sequence[Shape], dtypes: Sequence[str]) -> int:
+    return sum(math.prod(shape) * ELEMENT_TYPES[dtype].size_bytes for shape, dtype in zip(shapes, dtypes, strict=True))

@@ -16,7 +16,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
-from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 _OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
@@ -71,7 +71,7 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         inputs.append(helper.make_tensor_value_info(tensor.name, kind, shape))
     outputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype)), [None] * len(shape))
+        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number, [None] * len(shape))
         for name, dtype, shape in zip(results, bound.output_dtypes, bound.output_shapes, strict=True)
     ]
     graph = helper.make_graph(op.nodes, "pattern", inputs, outputs, weights)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.shapes import Tensor
 
 
@@ -56,15 +57,8 @@ class Operations:
 Counter: TypeAlias = Callable[[OperatorCall], int]
 
 # Tensor cores take products in these types; a float's product may be split for them (see ``Ceilings.rate``).
-_PRODUCT_ARITHMETIC = {
-    "float32": "split",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "int8": "int8",
-    "uint8": "int8",
-    "float8_e4m3fn": "fp8",
-}
-_OTHER_ARITHMETIC = {"float16": "fp16_fma", "bfloat16": "bf16_fma", "float64": "fp64"}
+_PRODUCT_ARITHMETIC = {"fp32": "split", "fp16": "fp16", "bf16": "bf16", "int8": "int8", "fp8": "fp8"}
+_OTHER_ARITHMETIC = {"fp16": "fp16_fma", "bf16": "bf16_fma", "fp64": "fp64"}
 
 # Those of products that tensor cores may take.
 TENSOR_ARITHMETIC = frozenset(_PRODUCT_ARITHMETIC.values())
@@ -151,8 +145,9 @@ def operations(call: OperatorCall) -> Operations:
 
 def arithmetic_of(dtype: str, product: bool) -> Arithmetic:
     """The arithmetic of an operator on elements of this type; products may use tensor cores."""
-    plain = _OTHER_ARITHMETIC.get(dtype, "fp32")
-    return _PRODUCT_ARITHMETIC.get(dtype, plain) if product else plain
+    kind = ELEMENT_TYPES[dtype].arithmetic if dtype in ELEMENT_TYPES else ""
+    plain = _OTHER_ARITHMETIC.get(kind, "fp32")
+    return _PRODUCT_ARITHMETIC.get(kind, plain) if product else plain
 
 
 def _matmul(call: OperatorCall) -> int:

@@ -16,11 +16,10 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic, Work
 from lenet_trt.floors.operators import OperatorCall, is_view, operations, reads, shapes_text
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.plugin_nodes import recorded
 from lenet_trt.onnx_model.profiles import Shape
 from lenet_trt.onnx_model.shapes import Known, Tensor, bound_plugin, known, node_name
-
-_PLUGIN_ARITHMETIC = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
@@ -143,8 +142,8 @@ class ModelWork:
         bound = bound_plugin(node, inputs)
         read = {self._root(name): tensor.bytes for name, tensor in zip(node.input, inputs, strict=True)}
         written = {name: tensor.bytes for name, tensor in zip(node.output, outputs, strict=True)}
-        dtypes = [each for each in bound.input_dtypes if each in _PLUGIN_ARITHMETIC]
-        arithmetic = _PLUGIN_ARITHMETIC[dtypes[0]] if dtypes else "split"
+        kinds = [ELEMENT_TYPES[each].arithmetic for each in bound.input_dtypes]
+        arithmetic = next((kind for kind in kinds if kind in ("fp16", "bf16", "fp8")), "split")
         call = OperatorCall(
             node.op_type, [t for t, d in zip(inputs, bound.kernel.inputs, strict=True) if not d.weight], outputs
         )

@@ -6,7 +6,7 @@ This is the only place that derives axes from shapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -48,6 +48,12 @@ class Specialized:
         sizes = {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in self.types.variables.items()}
         return {**dict(self.static_axes), **sizes}
 
+    @property
+    def quantized(self) -> bool:
+        """Whether an input or output is of a type that QuantizeLinear gives."""
+        dtypes = self.types.of((*self.kernel.inputs, *self.kernel.outputs))
+        return any(ELEMENT_TYPES[dtype].quantized for dtype in dtypes)
+
     def launch(self, variant: Variant) -> Launch:
         """The variant's launch in terms of the runtime axes alone."""
         return variant.launch.substitute(self.known_sizes)
@@ -76,11 +82,11 @@ class Bound:
 
     @property
     def input_dtypes(self) -> tuple[str, ...]:
-        return tuple(self.types.resolve(t.dtype) for t in self.kernel.inputs)
+        return self.types.of(self.kernel.inputs)
 
     @property
     def output_dtypes(self) -> tuple[str, ...]:
-        return tuple(self.types.resolve(t.dtype) for t in self.kernel.outputs)
+        return self.types.of(self.kernel.outputs)
 
     @property
     def empty(self) -> bool:
@@ -164,7 +170,7 @@ def specialize(
         _require(kernel, axes)
     return Specialized(
         kernel,
-        _types(kernel, input_dtypes),
+        types_of_call(kernel, input_dtypes),
         tuple((name, axes[name]) for name in kernel.static_axes),
         _attributes(kernel, attributes),
     )
@@ -189,6 +195,26 @@ def bind(
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
     outputs = tuple(_evaluate_shape(kernel, tensor, axes) for tensor in kernel.outputs)
     return Bound(specialized, axes, shapes, outputs)
+
+
+def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
+    """The declared types that inputs of these element types have.
+
+    Raises:
+        LenetTrtError: none has; says which are declared.
+    """
+    seen = tuple(str(dtype) for dtype in input_dtypes)
+    if len(seen) == len(kernel.inputs):
+        for types in types_beginning(kernel, seen):
+            return types
+    offered = "; ".join(f"{types.name}: {', '.join(types.of(kernel.inputs))}" for types in kernel.types)
+    raise LenetTrtError(f"{kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
+
+
+def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
+    """The declared types in which the first inputs (and then outputs) have these element types."""
+    tensors = (*kernel.inputs, *kernel.outputs)[: len(dtypes)]
+    return (types for types in kernel.types if types.of(tensors) == tuple(dtypes))
 
 
 def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
@@ -244,17 +270,6 @@ def _require(kernel: Kernel, axes: Mapping[str, int]) -> None:
     if not kernel.requires.evaluate(axes):
         seen = ", ".join(f"{name} = {axes[name]}" for name in sorted(kernel.requires.axes))
         raise LenetTrtError(f"{kernel.name} wants {kernel.requires}, and {seen}")
-
-
-def _types(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
-    seen = [str(dtype) for dtype in input_dtypes]
-    for types in kernel.types:
-        if seen == [types.resolve(tensor.dtype) for tensor in kernel.inputs]:
-            return types
-    offered = "; ".join(
-        f"{types.name}: " + ", ".join(types.resolve(tensor.dtype) for tensor in kernel.inputs) for types in kernel.types
-    )
-    raise LenetTrtError(f"{kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
 
 
 def _attributes(kernel: Kernel, given: Mapping[str, AttributeValue]) -> tuple[tuple[str, AttributeValue], ...]:

@@ -82,6 +82,10 @@ class Types:
         """The element type that a tensor's ``dtype`` stands for."""
         return self.variables.get(dtype, dtype)
 
+    def of(self, tensors: Iterable[Tensor]) -> tuple[str, ...]:
+        """The element types of several tensors."""
+        return tuple(self.resolve(tensor.dtype) for tensor in tensors)
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -251,7 +255,7 @@ class Kernel:
     ) -> Bound:
         """The call that these axis values stand for: what ``bind`` gives for the shapes they make."""
         shapes = [tuple(as_dim(d).evaluate(axes) for d in t.shape) for t in self.inputs]
-        return self.bind(shapes, [types.resolve(t.dtype) for t in self.inputs], attributes)
+        return self.bind(shapes, types.of(self.inputs), attributes)
 
 
 Item = TypeVar("Item", Types, Variant)
@@ -301,12 +305,13 @@ def _problems(kernel: Kernel) -> Iterator[str]:
 def _type_problems(kernel: Kernel) -> Iterator[str]:
     if not kernel.types:
         yield "types is empty"
+    storable = [name for name, element in ELEMENT_TYPES.items() if element.in_kernels]
     for types in kernel.types:
         if set(types.variables) != set(kernel.types[0].variables):
             yield f"types {types.name} and {kernel.types[0].name} name different variables"
         for tensor in (*kernel.inputs, *kernel.outputs):
-            if types.resolve(tensor.dtype) not in ELEMENT_TYPES:
-                known = ", ".join(ELEMENT_TYPES)
+            if types.resolve(tensor.dtype) not in storable:
+                known = ", ".join(storable)
                 yield f"{tensor.name} has dtype {tensor.dtype}, which is none of {known}"
         if not any(v.supports(OLDEST_SM, types) and v.takes_any_size for v in kernel.variants):
             yield (

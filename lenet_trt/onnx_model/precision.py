@@ -17,18 +17,13 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 _BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
 
 NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_KINDS = {
-    TensorProto.FLOAT: "fp32",
-    TensorProto.FLOAT16: "fp16",
-    TensorProto.BFLOAT16: "bf16",
-    TensorProto.DOUBLE: "fp64",
-    TensorProto.INT8: "int8",
-    TensorProto.FLOAT8E4M3FN: "fp8",
-}
+# Without uint8: pixels are of that type, and nothing computes in it.
+_KINDS = {e.onnx_number: e.arithmetic for e in ELEMENT_TYPES.values() if e.arithmetic and e.name != "uint8"}
 
 
 def kinds_of(model: ModelProto) -> frozenset[str]:

@@ -20,7 +20,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import AttributeValue, Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
-from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.profiles import Shape, axes_of
 
 # Values of more elements are no shapes; their data is not needed to know what is computed with them.
@@ -261,7 +261,7 @@ def _infer_plugins(model: ModelProto, tensors: Mapping[str, Tensor]) -> bool:
             continue
         bound = bound_plugin(node, [tensors[name] for name in node.input])
         for name, shape, dtype in zip(node.output, bound.output_shapes, bound.output_dtypes, strict=True):
-            elem_type = helper.np_dtype_to_tensor_dtype(numpy_dtype(dtype))
+            elem_type = ELEMENT_TYPES[dtype].onnx_number
             declared = [value for value in (*model.graph.value_info, *model.graph.output) if value.name == name]
             for value in declared or [model.graph.value_info.add()]:
                 value.CopyFrom(helper.make_tensor_value_info(name, elem_type, list(shape)))

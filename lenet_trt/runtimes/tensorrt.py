@@ -18,12 +18,12 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, sha256_bytes, write_atomic
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
+from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.engine import error_log
 from lenet_trt.tensorrt.find_library import library_of
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.failures import reporting
-from lenet_trt.tensorrt.routes.python import DATA_TYPES
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import flavor_of, obstacle
 
@@ -221,7 +221,7 @@ def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
     if engine.get_tensor_location(name) != trt.TensorLocation.DEVICE:
         raise LenetTrtError(f"{name} is a shape that the engine takes from the host, which is not supported here")
     kind = engine.get_tensor_dtype(name)
-    dtypes = {getattr(trt.DataType, theirs, None): ours for ours, theirs in DATA_TYPES.items()}
+    dtypes = {theirs: ours for ours, theirs in data_types(trt).items()}
     if kind not in dtypes:
         raise LenetTrtError(f"{name} is of type {kind}, which is not known here")
     declared = sidecar.tensors.get(name, {}).get("shape") if sidecar is not None else None

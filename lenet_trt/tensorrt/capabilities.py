@@ -14,6 +14,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
 class LocalFunctions(Enum):
@@ -73,16 +74,16 @@ class Capabilities:
     shares_profiles: bool = False
 
 
-def _types(**lowest_sm: int) -> Mapping[str, int]:
-    return MappingProxyType(lowest_sm)
-
+# The types that networks have had from TensorRT 10 on; bf16 and fp8 need a GPU whose tensor cores take them.
+_LATER = {each.arithmetic: each.lowest_sm for each in map(ELEMENT_TYPES.__getitem__, ("bfloat16", "float8_e4m3fn"))}
+_TYPES = MappingProxyType({"fp32": 0, "fp16": 0, "int8": 0, **_LATER})
 
 _8_5 = Capabilities()
 _8_6 = replace(_8_5, optimization_level=True, loads_libraries=True, program_option="--staticPlugins")
 _10_0 = replace(
     _8_6,
     oldest_sm=70,
-    lowest_sm=_types(fp32=0, fp16=0, int8=0, bf16=80, fp8=89),
+    lowest_sm=_TYPES,
     strongly_typed=True,
     explicit_batch_flag=False,
     progress_monitor=True,
@@ -104,7 +105,7 @@ _10_15 = replace(_10_9, opset=24)
 _RTX_1_7 = replace(
     _10_15,
     builds_without_gpu=True,
-    lowest_sm=_types(fp32=0, fp16=0, int8=0, bf16=80, fp8=89),
+    lowest_sm=_TYPES,
     fp32_gemm_sm=80,
     timing_cache=False,
     ptx_plugins=False,

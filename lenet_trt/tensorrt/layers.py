@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 # The first that is found in what a tensor's format says; "Half" and "Float" are words of versions 8 to 10.
 _DATA_TYPES = (
@@ -29,7 +30,7 @@ _DATA_TYPES = (
     (r"int64", "int64"),
     (r"bool", "bool"),
 )
-_BITS = {"float4_e2m1fn": 4, "int4": 4, "float16": 16, "bfloat16": 16, "float32": 32, "int32": 32, "int64": 64}
+_BITS = {"float4_e2m1fn": 4, "int4": 4, **{name: 8 * each.size_bytes for name, each in ELEMENT_TYPES.items()}}
 _ONNX = re.compile(r"\[ONNX Layer: (.*?)\](?=[\x1e\x1f\s,]*(?:\[ONNX Layer: |$))", re.DOTALL)
 _PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.pattern import Pattern
 
-# onnx.TensorProto's numbers; importing onnx for them would slow down those who only list kernels.
-_FLOAT, _FLOAT16 = 1, 10
+_FLOAT = ELEMENT_TYPES["float32"].onnx_number
+_FLOAT16 = ELEMENT_TYPES["float16"].onnx_number
 
 
 def network(

@@ -1,42 +1,72 @@
-"""The element types of kernels: one size and one name each, whoever asks."""
+"""The table of element types says of each what NumPy, ONNX, torch, TensorRT and the CUDA compiler say."""
 
 from __future__ import annotations
 
+import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+import torch
 
-from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
-from lenet_trt.onnx_model.shapes import Tensor
-from lenet_trt.tensorrt.layers import bytes_of
+from lenet_trt.cuda.compile import cuda_include_dir
+from lenet_trt.cuda.nvrtc import ask, bindings
+from lenet_trt.kernel.types import ELEMENT_TYPES, ElementType, numpy_dtype
 
-ONNX_TYPES = {
-    "float32": TensorProto.FLOAT,
-    "float16": TensorProto.FLOAT16,
-    "bfloat16": TensorProto.BFLOAT16,
-    "int32": TensorProto.INT32,
-    "int8": TensorProto.INT8,
-    "uint8": TensorProto.UINT8,
-}
-# Source: the CUDA C++ Programming Guide, for types and their sizes.
-CUDA = {
-    "float32": ("float", 4),
-    "float16": ("__half", 2),
-    "bfloat16": ("__nv_bfloat16", 2),
-    "int32": ("int", 4),
-    "int8": ("signed char", 1),
-    "uint8": ("unsigned char", 1),
-}
+ALL = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=lambda element: element.name)
 
 
-def test_each_type_has_the_name_and_the_size_that_cuda_gives_it() -> None:
-    assert {name: (kind.cuda_name, kind.size_bytes) for name, kind in ELEMENT_TYPES.items()} == CUDA
+@ALL
+def test_numpy_torch_and_onnx_know_it_by_its_name_and_size(element: ElementType) -> None:
+    dtype = numpy_dtype(element.name)
+    assert dtype.name == element.name
+    assert dtype.itemsize == element.size_bytes
+    assert onnx.helper.np_dtype_to_tensor_dtype(dtype) == element.onnx_number
+    assert np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element.onnx_number)) == dtype
+    assert getattr(torch, element.name).itemsize == element.size_bytes
 
 
-@pytest.mark.parametrize("name", ELEMENT_TYPES)
-def test_numpy_onnx_and_engine_layers_agree_on_the_size(name: str) -> None:
-    size = ELEMENT_TYPES[name].size_bytes
-    assert numpy_dtype(name).name == name
-    assert numpy_dtype(name).itemsize == size
-    assert Tensor((3, 5), ONNX_TYPES[name]).bytes == 15 * size
-    assert Tensor((3, 5), ONNX_TYPES[name]).dtype == name
-    assert bytes_of(15, name) == 15 * size
+@ALL
+def test_tensorrt_has_it_under_that_name(element: ElementType) -> None:
+    trt = pytest.importorskip("tensorrt_rtx")
+    if element.tensorrt_name is None:
+        assert element.name == "float64"  # TensorRT has no double
+        return
+    member = getattr(trt.DataType, element.tensorrt_name)
+    assert member.itemsize == element.size_bytes
+
+
+def test_only_two_types_have_another_name_in_tensorrt_plugin() -> None:
+    assert ELEMENT_TYPES["float32"].tensorrt_plugin_name == "FP32"
+    assert ELEMENT_TYPES["float16"].tensorrt_plugin_name == "FP16"
+    same = [each for each in ELEMENT_TYPES.values() if each.tensorrt_plugin_name == each.tensorrt_name]
+    assert len(same) == len(ELEMENT_TYPES) - 3  # these two, and float64
+
+
+def test_kinds_of_arithmetic_are_told_apart() -> None:
+    kinds = {name: each.arithmetic for name, each in ELEMENT_TYPES.items() if each.arithmetic}
+    assert kinds == {
+        "float32": "fp32",
+        "float16": "fp16",
+        "bfloat16": "bf16",
+        "float8_e4m3fn": "fp8",
+        "float64": "fp64",
+        "int8": "int8",
+        "uint8": "int8",
+    }
+    assert {name for name, each in ELEMENT_TYPES.items() if each.quantized} == {"float8_e4m3fn", "int8", "uint8"}
+    assert {name: each.lowest_sm for name, each in ELEMENT_TYPES.items() if each.lowest_sm != 75} == {
+        "bfloat16": 80,
+        "float8_e4m3fn": 89,
+    }
+
+
+@ALL
+def test_the_cuda_compiler_gives_it_that_size(element: ElementType) -> None:
+    nvrtc = bindings()
+    assert element.cuda_name is not None
+    header = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h", "__nv_fp8_e4m3": "cuda_fp8.h"}
+    include = f"#include <{header[element.cuda_name]}>\n" if element.cuda_name in header else ""
+    text = f'{include}static_assert(sizeof({element.cuda_name}) == {element.size_bytes}, "size");'
+    program = ask(nvrtc.nvrtcCreateProgram(text.encode(), b"size.cu", 0, [], []))
+    (status,) = nvrtc.nvrtcCompileProgram(program, 1, [f"--include-path={cuda_include_dir()}".encode()])
+    nvrtc.nvrtcDestroyProgram(program)
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS

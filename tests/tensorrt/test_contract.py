@@ -16,6 +16,7 @@ import tensorrt_stubs
 PACKAGE = Path(__file__).parents[2] / "lenet_trt"
 SCRIPT = Path(tensorrt_names.__file__)
 EVERY = [
+    PACKAGE / "tensorrt" / "data_types.py",
     PACKAGE / "tensorrt" / "flavors.py",
     PACKAGE / "tensorrt" / "engine.py",
     PACKAGE / "runtimes" / "tensorrt.py",

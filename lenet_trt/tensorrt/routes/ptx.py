@@ -23,26 +23,18 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.cuda.compile import architectures, compile_variant
 from lenet_trt.cuda.driver import Context, current_context
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, types_of_call
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.tensorrt.data_types import data_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from lenet_trt.tensorrt.flavors import Flavor
 
-# What tensorrt.plugin calls the types that it does not call by their name in trt.DataType.
-_TYPE_NAMES = {
-    "float32": "FP32",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "int8": "INT8",
-    "uint8": "UINT8",
-    "int32": "INT32",
-}
-_DATA_TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BF16"}
 # tensorrt.plugin gives every plugin this version, so a node with another one would not find it.
 _VERSION = "1"
 
@@ -142,9 +134,7 @@ class _Described:
         self.kernel = kernel
         self._plugin = plugin
         self._gpu = gpu
-        self._data_types = {
-            element: getattr(trt.DataType, _DATA_TYPES.get(element, name)) for element, name in _TYPE_NAMES.items()
-        }
+        self._data_types = data_types(trt)
         self._elements = {data_type: element for element, data_type in self._data_types.items()}
         tensor, one = plugin.TensorDesc, len(kernel.outputs) == 1
         outputs = tuple.__class_getitem__((tensor,) * len(kernel.outputs))
@@ -159,12 +149,12 @@ class _Described:
     def _register(self, *given: Any, **attributes: Any) -> Any:
         """Describe the outputs: shapes as expressions of the inputs' sizes, types by those of the inputs."""
         inputs = given[: len(self.kernel.inputs)]
-        elements = self._types(inputs)
+        types = types_of_call(self.kernel, self._dtypes(inputs))
         algebra = self._algebra(inputs, self._plugin.ShapeExpr)
         outputs = tuple(
             self._plugin.from_shape_expr(
                 tuple(as_dim(size).fold(algebra) for size in tensor.shape),
-                self._data_types[elements.get(tensor.dtype, tensor.dtype)],
+                self._data_types[types.resolve(tensor.dtype)],
             )
             for tensor in self.kernel.outputs
         )
@@ -191,8 +181,8 @@ class _Described:
             for index, variant in enumerate(self.kernel.variants, 1)
             if variant.supports(self._gpu.sm, specialized.types) and _fits(variant.when, axes, specialized)
         ]
-        resolved = [specialized.types.resolve(t.dtype) for t in (*self.kernel.inputs, *self.kernel.outputs)]
-        types = ", ".join(_TYPE_NAMES[element] for element in resolved)
+        resolved = specialized.types.of((*self.kernel.inputs, *self.kernel.outputs))
+        types = ", ".join(ELEMENT_TYPES[element].tensorrt_plugin_name for element in resolved)
         return [self._plugin.AutoTuneCombination(types, "LINEAR", tactics)]
 
     def _aot_impl(self, *given: Any) -> Any:
@@ -220,25 +210,16 @@ class _Described:
                 return variant
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._gpu.sm}")
 
-    def _types(self, inputs: Sequence[Any]) -> Mapping[str, str]:
-        """The type variables' values for these inputs."""
-        seen = [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
-        for types in self.kernel.types:
-            if seen == [types.resolve(tensor.dtype) for tensor in self.kernel.inputs]:
-                return types.variables
-        offered = "; ".join(
-            ", ".join(types.resolve(t.dtype) for t in self.kernel.inputs) for types in self.kernel.types
-        )
-        raise LenetTrtError(f"{self.kernel.name} has inputs of types {', '.join(seen)}; it is declared for {offered}")
+    def _dtypes(self, inputs: Sequence[Any]) -> list[str]:
+        return [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
 
     def _specialized(self, inputs: Sequence[Any], numbers: Sequence[int]) -> Specialized:
         shapes = [tuple(_constant(size) for size in entry.shape_expr) for entry in inputs]
-        dtypes = [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
         attributes = {
             attribute.name: next(c for c in attribute.choices if attribute.macro_value(c) == int(number))
             for attribute, number in zip(self.kernel.attributes, numbers, strict=True)
         }
-        return self.kernel.specialize(shapes, dtypes, attributes)
+        return self.kernel.specialize(shapes, self._dtypes(inputs), attributes)
 
     def _axis_values(self, shapes: Sequence[Shape], specialized: Specialized) -> dict[str, int]:
         values = dict(specialized.known_sizes)

@@ -21,11 +21,12 @@ import numpy as np
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.bind import UNKNOWN, Shape, types_beginning, types_of_call
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
+from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.routes.failures import remembered
 
 if TYPE_CHECKING:
@@ -34,17 +35,6 @@ if TYPE_CHECKING:
     from lenet_trt.kernel.declaration import Attribute, AttributeValue, Kernel
     from lenet_trt.tensorrt.flavors import Flavor
 
-# Element types by the names that TensorRT's DataType gives them.
-DATA_TYPES = {
-    "float32": "FLOAT",
-    "float16": "HALF",
-    "bfloat16": "BF16",
-    "int8": "INT8",
-    "uint8": "UINT8",
-    "int32": "INT32",
-    "int64": "INT64",
-    "bool": "BOOL",
-}
 # Calls prepared for so many different shapes are kept in each execution context.
 _KEPT_LAUNCHERS = 64
 
@@ -133,10 +123,8 @@ def register_creators(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
 def _classes(trt: Any) -> tuple[type, type]:
     """The creator and the plugin, derived from that flavor's interfaces."""
     bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
-    element_types = {
-        getattr(trt.DataType, name): element for element, name in DATA_TYPES.items() if hasattr(trt.DataType, name)
-    }
-    data_types = {element: data_type for data_type, element in element_types.items()}
+    known_types = data_types(trt)
+    element_types = {kind: element for element, kind in known_types.items()}
 
     class KernelPlugin(*bases):  # type: ignore[misc]
         """A declared kernel with its attributes chosen."""
@@ -164,15 +152,8 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         @remembered
         def get_output_data_types(self, input_types: Sequence[Any]) -> list[Any]:
-            seen = [element_types.get(kind, str(kind)) for kind in input_types]
-            for types in self.kernel.types:
-                if seen == [types.resolve(tensor.dtype) for tensor in self.kernel.inputs]:
-                    return [data_types[types.resolve(t.dtype)] for t in self.kernel.outputs]
-            offered = "; ".join(
-                f"{types.name}: {', '.join(types.resolve(t.dtype) for t in self.kernel.inputs)}"
-                for types in self.kernel.types
-            )
-            raise LenetTrtError(f"its inputs have types {', '.join(seen)}; it is declared for {offered}")
+            types = types_of_call(self.kernel, [element_types.get(kind, str(kind)) for kind in input_types])
+            return [known_types[dtype] for dtype in types.of(self.kernel.outputs)]
 
         @remembered
         def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:
@@ -189,9 +170,8 @@ def _classes(trt: Any) -> tuple[type, type]:
         def supports_format_combination(self, position: int, tensors: Any, num_inputs: int) -> bool:
             if tensors[position].desc.format != trt.TensorFormat.LINEAR:
                 return False
-            seen = [element_types.get(tensors[i].desc.type) for i in range(position + 1)]
-            declared = (*self.kernel.inputs, *self.kernel.outputs)[: position + 1]
-            return any(seen == [types.resolve(tensor.dtype) for tensor in declared] for types in self.kernel.types)
+            seen = [element_types.get(tensors[i].desc.type, "") for i in range(position + 1)]
+            return any(types_beginning(self.kernel, seen))
 
         @remembered
         def configure_plugin(self, inputs: Any, outputs: Any) -> None:
