@@ -15,6 +15,7 @@ from lenet_trt.fuse.cut import Uses, title
 from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
+from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, Graph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.declaration import Kernel
@@ -67,7 +68,7 @@ def find_places(
             key = (match.kernel.name, match.origins)
             titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
             try:
-                places.setdefault(key, _place(graph, uses, match, ranks[match.kernel.name], titles))
+                places.setdefault(key, _place(model, graph, uses, match, ranks[match.kernel.name], titles))
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
     return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
@@ -116,7 +117,7 @@ def functions_for(
     return functions, usable, refused
 
 
-def _place(graph: Graph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]) -> Place:
+def _place(model: onnx.ModelProto, graph: Graph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]) -> Place:
     kernel = match.kernel
     values = {tensor.name: match.values[tensor.name] for tensor in kernel.plain_inputs}
     computed = [
@@ -125,9 +126,15 @@ def _place(graph: Graph, uses: Uses, match: Match, rank: int, titles: tuple[str,
         if tensor.weight and values[tensor.name] not in graph.constants
     ]
     if computed:
+        quantized = quantization_around(model, graph, match, None)
+        if quantized:
+            raise _UnusableError(quantized)
         raise _UnusableError(f"{computed[0]} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
+    quantized = quantization_around(model, graph, match, specialized)
+    if quantized:
+        raise _UnusableError(quantized)
     read = [value.name for value in inputs if value.name is not None and value.array is None]
     obstacle = uses.obstacle(match.origins, read, match.outputs)
     if obstacle:
