@@ -54,7 +54,7 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
-    op = NodeBuilder("value_")
+    op = NodeBuilder("value_", _OPSET)
     parameters = list(inspect.signature(pattern.graph).parameters)[1:]
     result = pattern.graph(op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]

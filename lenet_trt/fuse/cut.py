@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from lenet_trt.fuse.working_copy import names_captured
+from lenet_trt.fuse.working_copy import initializers_listed_as_inputs, names_captured
 from lenet_trt.kernel.pattern import DOMAIN
 
 # Model-local functions exist from this version of the format on.
@@ -105,6 +105,10 @@ def replaced(
     graph.node.extend(nodes)
     graph.initializer.extend(initializers)
     _remove_unused(graph, uses)
+    weights = initializers_listed_as_inputs(model)  # in the version of the result, they could be overridden
+    inputs = [value for value in graph.input if value.name not in weights]
+    del graph.input[:]
+    graph.input.extend(inputs)
     names = {function.name for function in functions}
     kept = [f for f in model.functions if f.domain != DOMAIN or f.name not in names]
     del copy.functions[:]

@@ -50,9 +50,16 @@ def _whose_batch(graph: Graph, name: str) -> str | None:
         return node.inputs[0]
     if node.is_op("Cast", "Unsqueeze", "Squeeze", "Reshape"):
         return _whose_batch(graph, node.inputs[0])
-    if node.is_op("Gather", "Slice"):  # by indices or from starts, of which the first counts
-        first = graph.constants.get(node.inputs[1])
-        backwards = len(node.inputs) > 4 and node.is_op("Slice")  # steps are given
-        if first is not None and first.size and int(first.flat[0]) == 0 and not backwards:
-            return _whose_batch(graph, node.inputs[0])
+    if node.is_op("Gather", "Slice") and _first_taken(graph, node) == 0:
+        return _whose_batch(graph, node.inputs[0])
     return None
+
+
+def _first_taken(graph: Graph, node: Node) -> int | None:
+    """The index of the first element that a ``Gather`` or ``Slice`` takes, where it is a constant."""
+    if "starts" in node.attributes:  # Slice before opset 10
+        return int(node.attributes["starts"][0])
+    if len(node.inputs) > 4:  # steps are given: it may go backwards
+        return None
+    indices = graph.constants.get(node.inputs[1])  # of a Gather; the starts of a Slice
+    return int(indices.flat[0]) if indices is not None and indices.size else None

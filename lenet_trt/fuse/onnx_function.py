@@ -15,11 +15,18 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 
+# From this opset on, a Constant can be of other types than floats.
+_CONSTANT_OF_ANY_TYPE = 9
+# From this opset on, a Constant can be an attribute of the function.
+_CONSTANT_OF_ATTRIBUTE = 12
+# Before it, an attribute becomes an axis of a tensor; NumPy 1, with which onnx.reference computes, has 32.
+_LARGEST_AXIS = 31
 # What every plugin node carries so that TensorRT's parser finds the creator.
 PARSER_ATTRIBUTES = ("plugin_version", "plugin_namespace")
 
@@ -27,9 +34,10 @@ PARSER_ATTRIBUTES = ("plugin_version", "plugin_namespace")
 class NodeBuilder:
     """Makes ONNX nodes by calling their operators: ``op.Transpose(w, perm=[1, 0])`` adds one and names its output."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, opset: int) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self._prefix = prefix
+        self._opset = opset
 
     def ints(self, *values: int) -> str:
         """A constant int64 vector, as operators take shapes and indexes."""
@@ -37,11 +45,22 @@ class NodeBuilder:
 
     def constant(self, value: np.ndarray) -> str:
         """A constant tensor."""
+        if self._opset < _CONSTANT_OF_ANY_TYPE and value.dtype.kind != "f":
+            return str(
+                self.Cast(self.constant(value.astype(np.float64)), to=helper.np_dtype_to_tensor_dtype(value.dtype))
+            )
         return str(self.Constant(value=numpy_helper.from_array(np.asarray(value, order="C"))))
 
     def fresh(self) -> str:
         """A new value name."""
         return f"{self._prefix}{len(self.nodes)}"
+
+    def referring(self, op_type: str, inputs: Sequence[str], name: str, attribute: str) -> str:
+        """A node of which an integer attribute is one of the function's."""
+        node = helper.make_node(op_type, inputs, [self.fresh()])
+        node.attribute.add(name=name, ref_attr_name=attribute, type=onnx.AttributeProto.INT)
+        self.nodes.append(node)
+        return str(node.output[0])
 
     def __getattr__(self, op_type: str) -> Any:
         if not op_type[:1].isupper():
@@ -58,8 +77,12 @@ class NodeBuilder:
 def onnx_function(
     kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int
 ) -> onnx.FunctionProto:
-    """Build the function from a body for each combination of attributes (see ``attribute_numbers``)."""
-    nodes = next(iter(bodies.values())) if len(bodies) == 1 else _choice(kernel, bodies)
+    """Build the function from a body for each combination of attributes (see ``attribute_numbers``).
+
+    Raises:
+        LenetTrtError: the opset is too old to choose by these attributes.
+    """
+    nodes = next(iter(bodies.values())) if len(bodies) == 1 else _choice(kernel, bodies, opset)
     return helper.make_function(
         DOMAIN,
         kernel.name,
@@ -79,28 +102,29 @@ def attribute_numbers(kernel: Kernel, match: Match) -> tuple[int, ...]:
     )
 
 
-def unpacked(kernel: Kernel, shapes: Mapping[str, Sequence[int]]) -> tuple[list[onnx.NodeProto], dict[str, str]]:
+def unpacked(
+    kernel: Kernel, shapes: Mapping[str, Sequence[int]], opset: int
+) -> tuple[list[onnx.NodeProto], dict[str, str]]:
     """The nodes that undo the packing, and the value that holds each plain weight."""
     if kernel.packing is None:
         return [], {}
-    op = NodeBuilder("unpacked_")
+    op = NodeBuilder("unpacked_", opset)
     weights = {tensor.name: tensor.name for tensor in kernel.inputs if tensor.weight}
     values = kernel.packing.unpack(op, weights, {name: tuple(s) for name, s in shapes.items()})
     return op.nodes, dict(values)
 
 
-def body_of(match: Match, shapes: Mapping[str, Sequence[int]]) -> list[onnx.NodeProto]:
+def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> list[onnx.NodeProto]:
     """The nodes that compute a match from the kernel's inputs; ``shapes``: the plain weights' shapes by name."""
     kernel = match.kernel
-    nodes, plain = unpacked(kernel, shapes)
+    nodes, plain = unpacked(kernel, shapes, opset)
+    constants = NodeBuilder("constant_", opset)
     names = {value: plain.get(name, name) for name, value in match.values.items()}
     names |= {value: tensor.name for value, tensor in zip(match.outputs, kernel.outputs, strict=True)}
     for node in match.nodes:
         for name in node.inputs:
             if name and name not in names:  # a constant inside the pattern, such as an exponent
-                names[name] = f"constant_{len(names)}"
-                tensor = numpy_helper.from_array(match.constants[name])
-                nodes.append(helper.make_node("Constant", [], [names[name]], value=tensor))
+                names[name] = constants.constant(match.constants[name])
         for name in node.outputs:
             names.setdefault(name, f"value_{len(names)}")
         proto = helper.make_node(
@@ -111,22 +135,22 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]]) -> list[onnx.Node
         )
         proto.attribute.extend(attribute_protos(node))
         nodes.append(proto)
-    return nodes
+    return [*constants.nodes, *nodes]
 
 
-def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]]) -> list[onnx.NodeProto]:
+def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:
     """Nested ``If`` on the attributes; the last body needs no test."""
     outputs = [tensor.name for tensor in kernel.outputs]
+    modern = opset >= _CONSTANT_OF_ATTRIBUTE
+    if not modern:
+        _check_axes(kernel, bodies, opset)
     (*tested, (_, otherwise)) = bodies.items()
     for depth, (key, body) in enumerate(reversed(tested)):
-        op = NodeBuilder(f"choice_{depth}_")
+        op = NodeBuilder(f"choice_{depth}_", opset)
         condition = ""
-        for attribute, number in zip(kernel.attributes, key, strict=True):
-            value = op.fresh()
-            constant = helper.make_node("Constant", [], [value])
-            constant.attribute.add(name="value_int", ref_attr_name=attribute.name, type=onnx.AttributeProto.INT)
-            op.nodes.append(constant)
-            equal = op.Equal(value, op.Constant(value_int=number))
+        for index, (attribute, number) in enumerate(zip(kernel.attributes, key, strict=True)):
+            largest = max(other[index] for other in bodies)
+            equal = _is(op, attribute.name, number) if modern else _is_in_old_opset(op, attribute.name, number, largest)
             condition = op.And(condition, equal) if condition else equal
         branches = {
             "then_branch": _branch("then", body, outputs, depth),
@@ -134,6 +158,29 @@ def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto
         }
         otherwise = [*op.nodes, helper.make_node("If", [condition], outputs, **branches)]
     return otherwise
+
+
+def _is(op: NodeBuilder, attribute: str, number: int) -> str:
+    """Whether an attribute of the function is that number."""
+    return str(op.Equal(op.referring("Constant", (), "value_int", attribute), op.Constant(value_int=number)))
+
+
+def _is_in_old_opset(op: NodeBuilder, attribute: str, number: int, largest: int) -> str:
+    """The same where no Constant takes an attribute: as the axis of a Concat, it decides which size becomes 2."""
+    one = op.constant(np.zeros((1,) * (largest + 1), dtype=np.float32))
+    sizes = op.Shape(op.referring("Concat", (one, one), "axis", attribute))
+    two = op.constant(np.array(2, dtype=np.int64))
+    return str(op.Equal(op.Gather(sizes, op.constant(np.array(number, dtype=np.int64)), axis=0), two))
+
+
+def _check_axes(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int) -> None:
+    for key in bodies:
+        for attribute, number in zip(kernel.attributes, key, strict=True):
+            if not 0 <= number <= _LARGEST_AXIS:
+                raise LenetTrtError(
+                    f"its {attribute.name} is {number}, and in opset {opset} a function can tell numbers from 0 to "
+                    f"{_LARGEST_AXIS} apart: convert the model to opset {_CONSTANT_OF_ATTRIBUTE} or newer"
+                )
 
 
 def _branch(which: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], depth: int) -> onnx.GraphProto:

@@ -102,12 +102,16 @@ def functions_for(
         bodies: dict[tuple[int, ...], list[onnx.NodeProto]] = {}
         group = []
         for place in (place for place in places if place.kernel is kernel):
-            body = body_of(place.match, place.plain_shapes)
+            body = body_of(place.match, place.plain_shapes, opset)
             if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
                 group.append(place)
             else:
                 refused.append((place, "its other places in this file have weights packed in another way"))
-        function = onnx_function(kernel, bodies, opset)
+        try:
+            function = onnx_function(kernel, bodies, opset)
+        except LenetTrtError as error:
+            refused += [(place, str(error)) for place in group]
+            continue
         if present.get(kernel.name, function) == function:
             functions.append(function)
             usable += group
@@ -198,7 +202,7 @@ def _check_packing(kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[s
     Raises:
         LenetTrtError: the weights do not come back; the kernel's declaration is wrong.
     """
-    nodes, names = unpacked(kernel, {name: array.shape for name, array in plain.items()})
+    nodes, names = unpacked(kernel, {name: array.shape for name, array in plain.items()}, opset)
     make = helper.make_tensor_value_info
     inputs = [make(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in packed.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in names.values()]

@@ -51,12 +51,11 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     places, refused = find_places(model, kernels)
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
-    if plugins != "auto":
-        _demand(model, kernels, places, taken, refusals)
-    if not taken:
-        return Fused(model, (), refusals)
     result, replacements, left = assembled(model, taken, places)
-    return Fused(result, tuple(replacements), (*refusals, *left))
+    fused = Fused(result, tuple(replacements), (*refusals, *left))
+    if plugins != "auto":
+        _demand(fused, kernels, places, taken)
+    return fused
 
 
 def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
@@ -84,27 +83,22 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
     return list(chosen.values())
 
 
-def _demand(
-    model: onnx.ModelProto,
-    kernels: Sequence[Kernel],
-    places: Sequence[Place],
-    taken: Sequence[Place],
-    refusals: Sequence[Refusal],
-) -> None:
+def _demand(fused: Fused, kernels: Sequence[Kernel], places: Sequence[Place], taken: Sequence[Place]) -> None:
     """Fail when a kernel that was asked for by name has no place, now or from an earlier run."""
-    present = {*(place.kernel.name for place in taken), *plugin_nodes(model).values()}
+    present = set(plugin_nodes(fused.model).values())
     for kernel in kernels:
         if kernel.name in present:
             continue
         reasons = [
             f"at {', '.join(refusal.replaced)}: {refusal.reason}"
-            for refusal in refusals
+            for refusal in fused.refusals
             if refusal.kernel == kernel.name
         ]
         rivals = sorted(
             {
                 winner.kernel.name
                 for winner in taken
+                if winner.kernel is not kernel
                 for place in places
                 if place.kernel is kernel and place.match.origins & winner.match.origins
             }

@@ -18,6 +18,8 @@ from lenet_trt.errors import LenetTrtError
 
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = "tuple[int | str | None, ...]"
+# From this version of the format on, an initializer need not be an input; one that is can be overridden.
+_INITIALIZERS_ALONE_IR_VERSION = 4
 # The domain of nodes that tools are not to look into.
 _OPAQUE = "opaque"
 # Tools that read the normal form get the values of constants up to this size: shapes, indexes, exponents.
@@ -54,17 +56,18 @@ class Graph:
     def __init__(self, model: onnx.ModelProto) -> None:
         self.opsets = {_domain(entry.domain): entry.version for entry in model.opset_import}
         graph = model.graph
-        self.inputs = [value.name for value in graph.input]
+        weights = initializers_listed_as_inputs(model)
+        inputs = [value for value in graph.input if value.name not in weights]
+        self.inputs = [value.name for value in inputs]
+        defaults = set(self.inputs)  # an input's initializer is a default, not a constant
         self.outputs = [value.name for value in graph.output]
         self.constants: dict[str, Array] = {
-            tensor.name: numpy_helper.to_array(tensor)
-            for tensor in graph.initializer
-            if tensor.name not in self.inputs  # an input's initializer is a default, not a constant
+            tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer if tensor.name not in defaults
         }
         self.file_constants = frozenset(self.constants) | {
             node.output[0] for node in graph.node if node.op_type == "Constant" and not node.domain
         }
-        self._boundary = (list(graph.input), list(graph.output))
+        self._boundary = (inputs, list(graph.output))
         self._types = _value_types(model)
         self._slots: list[Node | None] = []
         self._producers: dict[str, Node] = {}
@@ -154,7 +157,7 @@ class Graph:
 
     def to_model(self) -> onnx.ModelProto:
         """The working copy as a model, for tools: nodes are named by slot; large constants are inputs, and nodes with
-        subgraphs are opaque.
+        subgraphs are opaque. What other nodes than ONNX's own give is declared, since no tool can infer it.
         """
         inputs, outputs = self._boundary
         large, small = [], []
@@ -164,8 +167,14 @@ class Graph:
                 large.append(helper.make_tensor_value_info(name, kind, value.shape))
             else:
                 small.append(numpy_helper.from_array(value, name))
+        nodes = self.nodes
+        foreign = [name for node in nodes if node.domain or node.captured for name in node.outputs]
+        known = [_value_info(name, *self._types[name]) for name in foreign if name in self._types]
+        graph = helper.make_graph(
+            [_proto(node) for node in nodes], "normal form", [*inputs, *large], outputs, small, value_info=known
+        )
         return helper.make_model(
-            helper.make_graph([_proto(node) for node in self.nodes], "normal form", [*inputs, *large], outputs, small),
+            graph,
             opset_imports=[helper.make_opsetid(*entry) for entry in {**self.opsets, _OPAQUE: 1}.items()],
         )
 
@@ -184,6 +193,16 @@ class Graph:
             self._consumers.setdefault(name, []).append(node)
 
 
+def initializers_listed_as_inputs(model: onnx.ModelProto) -> frozenset[str]:
+    """The constants that are inputs only because the file's version of the format wants every initializer there.
+
+    TensorRT and ONNX Runtime let nobody override those.
+    """
+    if model.ir_version >= _INITIALIZERS_ALONE_IR_VERSION:
+        return frozenset()
+    return frozenset(tensor.name for tensor in model.graph.initializer)
+
+
 def _node(proto: onnx.NodeProto, index: int) -> Node:
     attributes = {entry.name: _plain(entry) if entry.type in _PLAIN else entry for entry in proto.attribute}
     return Node(
@@ -195,6 +214,10 @@ def _node(proto: onnx.NodeProto, index: int) -> Node:
         domain=_domain(proto.domain),
         captured=frozenset(names_captured(proto)),
     )
+
+
+def _value_info(name: str, kind: int | None, shape: Shape | None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind or onnx.TensorProto.UNDEFINED, shape)
 
 
 def _domain(name: str) -> str:
