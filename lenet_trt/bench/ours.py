@@ -15,6 +15,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types, Variant
+from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
@@ -91,7 +92,8 @@ def _placed(bound: Bound, weights: Mapping[str, torch.Tensor]) -> dict[str, torc
     dtypes = {t.name: getattr(torch, bound.types.resolve(t.dtype)) for t in (*kernel.inputs, *kernel.plain_inputs)}
     if kernel.packing is None:
         return {name: tensor.to("cuda", dtypes[name]).contiguous() for name, tensor in weights.items()}
-    packed = kernel.packing.pack({name: w.cpu().to(dtypes[name]).numpy() for name, w in weights.items()})
+    plain = {name: w.cpu().to(dtypes[name]).numpy() for name, w in weights.items()}
+    packed = call_declared(kernel.name, "pack", kernel.packing.pack, plain)
     return {name: torch.from_numpy(array).cuda() for name, array in packed.items()}
 
 

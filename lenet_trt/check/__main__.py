@@ -20,9 +20,9 @@ from lenet_trt.child import child_environment
 from lenet_trt.cuda.compile import architectures, compile_variant, sm_of
 from lenet_trt.cuda.driver import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.bind import Bound, Specialized
 from lenet_trt.kernel.declaration import OLDEST_SM, Kernel, Variant
-from lenet_trt.kernel.examples import bounds, cases
+from lenet_trt.kernel.examples import SEED, bounds, cases, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.registry import kernel as kernel_named
 
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -179,8 +179,27 @@ def _check_examples(kernel: Kernel) -> Outcome:
         for types in variant.types or [types.name for types in kernel.types]:
             if (variant.name, types) not in seen:
                 failures.append((f"{variant.name} {types}", "no example fits it"))
+    failures += [("reference", problem) for problem in _reference_problems(kernel)]
     detail = f"{len(kernel.examples)} examples reach {len(seen)} of the variants and types"
     return Outcome(kernel.name, "examples", "failed" if failures else "passed", detail, tuple(failures))
+
+
+def _reference_problems(kernel: Kernel) -> Iterable[str]:
+    """Try reference and packing on the smallest example, with every choice of attributes; what goes wrong."""
+    smallest: dict[tuple[tuple[str, object], ...], Bound] = {}
+    for bound in bounds(kernel):
+        least = smallest.setdefault(bound.specialized.attributes, bound)
+        if bound.flops < least.flops:
+            smallest[bound.specialized.attributes] = bound
+    problems = []
+    for bound in smallest.values():
+        plain = plain_inputs(bound, np.random.default_rng(SEED))
+        for computed in (kernel_inputs, expected_outputs):
+            try:
+                computed(bound, plain)
+            except LenetTrtError as error:
+                problems.append(str(error))
+    return dict.fromkeys(problems)
 
 
 def _check_patterns(kernel: Kernel) -> Outcome:

@@ -15,6 +15,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
+from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
@@ -32,11 +33,18 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
     """
     for bound in kernel_bounds:
         patterns = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
-        found = [model for model in (pattern_model(bound, pattern) for pattern in patterns) if model is not None]
+        try:
+            found = [model for model in (pattern_model(bound, pattern) for pattern in patterns) if model is not None]
+        except LenetTrtError as error:
+            yield str(error)
+            continue
         if patterns and not found:
             yield f"no pattern is valid ONNX for the types {bound.types.name}"
         for model in found:
-            problem = _problem(bound, model)
+            try:
+                problem = _problem(bound, model)
+            except LenetTrtError as error:
+                problem = str(error)
             if problem:
                 axes = ", ".join(f"{name}={value}" for name, value in {**bound.axes, **bound.attributes}.items())
                 yield f"{bound.types.name} {axes}: {problem}"
@@ -51,13 +59,18 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
     """The ONNX model that a pattern describes, with the sizes of a call and random weights; the batch is symbolic.
 
     None when the pattern is not valid ONNX for these types.
+
+    Raises:
+        LenetTrtError: the pattern raises, or gives no values.
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
     op = NodeBuilder("value_", _OPSET)
     parameters = list(inspect.signature(pattern.graph).parameters)[1:]
-    result = pattern.graph(op, *parameters)
+    result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
+    if not all(isinstance(name, str) for name in results):
+        raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")
     batch = next((axis.name for axis in kernel.axes if not axis.static), None)
     inputs, weights = [], []
     for tensor, array in zip(kernel.plain_inputs, plain, strict=True):
@@ -86,10 +99,7 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
 
 def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
     kernel = bound.kernel
-    try:
-        fused = fuse(model, [kernel])
-    except LenetTrtError as error:
-        return str(error)
+    fused = fuse(model, [kernel])
     nodes = [node for node in fused.model.graph.node if node.domain == DOMAIN]
     if len(nodes) != 1:
         return f"{len(nodes)} plugin nodes take its place, not 1"

@@ -19,6 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN
 
 # From this opset on, a Constant can be of other types than floats.
@@ -110,7 +111,8 @@ def unpacked(
         return [], {}
     op = NodeBuilder("unpacked_", opset)
     weights = {tensor.name: tensor.name for tensor in kernel.inputs if tensor.weight}
-    values = kernel.packing.unpack(op, weights, {name: tuple(s) for name, s in shapes.items()})
+    sizes = {name: tuple(shape) for name, shape in shapes.items()}
+    values = call_declared(kernel.name, "unpack", kernel.packing.unpack, op, weights, sizes)
     return op.nodes, dict(values)
 
 

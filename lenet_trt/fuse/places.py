@@ -19,6 +19,7 @@ from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, Graph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views
 
 # fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
@@ -155,7 +156,8 @@ def _kernel_inputs(
     packed: dict[str, Array] = {}
     if kernel.packing is not None:
         plain = {t.name: graph.constants[values[t.name]] for t in kernel.packing.plain}
-        packed = {name: np.asarray(array) for name, array in kernel.packing.pack(plain).items()}
+        given = call_declared(kernel.name, "pack", kernel.packing.pack, plain)
+        packed = {name: np.asarray(array) for name, array in given.items()}
         _check_packing(kernel, plain, packed, graph.opsets.get("", 1))
     inputs, dtypes = [], []
     shapes: dict[str, Shape] = {}
@@ -190,7 +192,7 @@ def _kernel_inputs(
 def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:
     if match.pattern.views is None:
         return None
-    views = match.pattern.views(shapes)
+    views = call_declared(match.kernel.name, "views", match.pattern.views, shapes)
     if isinstance(views, str):
         raise _UnusableError(views)
     return views

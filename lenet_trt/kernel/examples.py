@@ -12,6 +12,7 @@ import numpy as np
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.types import numpy_dtype
 
 SEED = 20
@@ -84,7 +85,8 @@ def kernel_inputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]
     kernel = bound.kernel
     by_name = {tensor.name: array for tensor, array in zip(kernel.plain_inputs, plain, strict=True)}
     if kernel.packing is not None:
-        by_name.update(kernel.packing.pack({tensor.name: by_name[tensor.name] for tensor in kernel.packing.plain}))
+        weights = {tensor.name: by_name[tensor.name] for tensor in kernel.packing.plain}
+        by_name.update(call_declared(kernel.name, "pack", kernel.packing.pack, weights))
     arrays = []
     for tensor, shape, dtype in zip(kernel.inputs, bound.input_shapes, bound.input_dtypes, strict=True):
         array = by_name.get(tensor.name)
@@ -99,11 +101,11 @@ def expected_outputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarr
     """Compute the outputs in float64 from the very values that the kernel gets.
 
     Raises:
-        LenetTrtError: the reference's results do not have the declared shapes.
+        LenetTrtError: the reference raises, or its results do not have the declared shapes.
     """
     exact = [array.astype(np.float64) if _is_float(array) else array for array in plain]
     with np.errstate(all="ignore"):
-        result = bound.kernel.reference(*exact, **bound.attributes)
+        result = call_declared(bound.kernel.name, "the reference", bound.kernel.reference, *exact, **bound.attributes)
     outputs = list(result) if isinstance(result, tuple) else [result]
     shapes = tuple(np.shape(output) for output in outputs)
     if shapes != bound.output_shapes:
