@@ -6,6 +6,7 @@ This module is the sole owner of the geometry. The torch network, the exporter a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TypeAlias
 
 Shape: TypeAlias = tuple[int, ...]
@@ -88,10 +89,7 @@ class Flatten:
     name: str
 
     def output_shape(self, shape: Shape) -> Shape:
-        size = 1
-        for dim in shape:
-            size *= dim
-        return (size,)
+        return (prod(shape),)
 
 
 Layer: TypeAlias = Conv | Linear | Relu | MaxPool | Flatten
@@ -132,3 +130,13 @@ def parameter_shapes() -> dict[str, Shape]:
             shapes[f"{layer.name}.weight"] = layer.weight_shape
             shapes[f"{layer.name}.bias"] = layer.bias_shape
     return shapes
+
+
+def flops_per_image() -> int:
+    """The operations of one image: a multiplication and an addition for each weight at each place where it is used."""
+    shapes, total = layer_shapes(), 0
+    for layer in LENET5:
+        if isinstance(layer, (Conv, Linear)):
+            places = prod(shapes[layer.name][1:])  # of the window; one for a linear layer
+            total += 2 * prod(layer.weight_shape) * places
+    return total

@@ -14,6 +14,7 @@ from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import Buffer, Graph, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import load_function, prepare
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.export.weights import load_weights
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Variant
@@ -21,8 +22,6 @@ from lenet_trt.kernel.registry import kernel
 
 if TYPE_CHECKING:
     import torch
-
-CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -249,7 +248,7 @@ def images(batch: int, sets: int, seed: int = 0) -> list[NDArray[np.float32]]:
     Shapes: each [batch, 1, 28, 28].
     """
     random = np.random.default_rng(seed)
-    return [random.random((batch, 1, 28, 28), dtype=np.float32) for _ in range(sets)]
+    return [random.random((batch, *IMAGE_SHAPE), dtype=np.float32) for _ in range(sets)]
 
 
 def exact(batch: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.onnx_model.profiles import Shape, axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
 
@@ -74,9 +75,9 @@ def is_digit_classifier(model: ModelProto) -> bool:
     (axes,) = inputs.values() if len(inputs) == 1 else ((),)
     return (
         len(outputs) == 1
-        and axes[1:] == (1, 28, 28)
+        and axes[1:] == IMAGE_SHAPE
         and isinstance(axes[0], str)
-        and outputs[0][1:] == (10,)
+        and outputs[0][1:] == (CLASSES,)
         and model.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
     )
 

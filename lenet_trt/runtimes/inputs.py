@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import UsageError
+from lenet_trt.export.geometry import IMAGE_SHAPE
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.onnx_model.profiles import Axes, Shape
@@ -17,7 +18,6 @@ from lenet_trt.onnx_model.profiles import Axes, Shape
 _SEED = 0
 # TensorRT counts along an axis in 32 bits; a longer number is a slip of the keyboard.
 _LARGEST_SIZE = 2**31 - 1
-_MNIST = (1, 28, 28)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def arrays_for(ports: Sequence[Port], shapes: dict[str, Shape]) -> list[NDArray[
 
 def _array(port: Port, shape: Shape, random: np.random.Generator) -> NDArray[Any]:
     kind = numpy_dtype(port.dtype)
-    if len(shape) == len(_MNIST) + 1 and shape[1:] == _MNIST and port.takes_images():
+    if shape[1:] == IMAGE_SHAPE and port.takes_images():
         from lenet_trt.export.mnist import network_input, test_set
 
         images, _ = test_set()

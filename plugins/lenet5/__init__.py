@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
+from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE, flops_per_image, parameter_shapes
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
 from ..conv5x5.declaration import convolve
@@ -28,19 +29,7 @@ FEATURES = 33 * UNIT  # of an image that waits for the linear layers
 SPLIT = "float accuracy from fp16 tensor cores, for many images"
 TENSOR_CORES = "fp16 tensor cores, for many images"
 
-WEIGHTS = {
-    "conv1_weight": (6, 1, 5, 5),
-    "conv1_bias": (6,),
-    "conv2_weight": (16, 6, 5, 5),
-    "conv2_bias": (16,),
-    "fc1_weight": (120, 256),
-    "fc1_bias": (120,),
-    "fc2_weight": (84, 120),
-    "fc2_bias": (84,),
-    "fc3_weight": (10, 84),
-    "fc3_bias": (10,),
-}
-FLOPS_PER_IMAGE = 563_280
+WEIGHTS = {name.replace(".", "_"): shape for name, shape in parameter_shapes().items()}
 
 
 def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
@@ -119,10 +108,10 @@ KERNEL = Kernel(
     doc="LeNet-5: two of Conv, Relu, MaxPool, then three Gemm with Relu between",
     axes=(Axis("n", "images"),),
     inputs=(
-        Tensor("x", (n, 1, 28, 28), "TX", "images"),
+        Tensor("x", (n, *IMAGE_SHAPE), "TX", "images"),
         *(Tensor(name, shape, "T", "as torch stores it", weight=True) for name, shape in WEIGHTS.items()),
     ),
-    outputs=(Tensor("y", (n, 10), "TY", "logits"),),
+    outputs=(Tensor("y", (n, CLASSES), "TY", "logits"),),
     types=(
         Types("fp32", {"TX": "float32", "T": "float32", "TY": "float32"}, tolerance=5e-6),
         Types("fp16", {"TX": "float16", "T": "float16", "TY": "float16"}, tolerance=2e-3),
@@ -155,6 +144,6 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     reference=reference,
     examples=({"n": 1}, {"n": 5}, {"n": 33}, {"n": 101}, {"n": 259}, {"n": 1024}, {"n": 4099}),
-    flops=FLOPS_PER_IMAGE * n,
+    flops=flops_per_image() * n,
     source_dir=Path(__file__).parent,
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper, parser
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import flops_per_image
 from lenet_trt.floors.floor import Work
 from lenet_trt.floors.operators import PRODUCTS
 from lenet_trt.floors.work import NodeWork, network_of, work_of
@@ -21,8 +22,6 @@ from lenet_trt.onnx_model.profiles import inputs_of
 from lenet_trt.onnx_model.read import load_lenet5
 from lenet_trt.onnx_model.shapes import Tensor
 from networks import Network, model_of, networks
-
-LENET5_FLOPS = 563_280
 
 
 def model(text: str, weights: Mapping[str, np.ndarray] | None = None) -> onnx.ModelProto:
@@ -176,14 +175,14 @@ def test_functions_are_counted_as_what_they_stand_for() -> None:
 
 def test_lenet5(lenet5: onnx.ModelProto) -> None:
     for n in (1, 33):
-        assert sum(entry.work.flops for entry in work_of(lenet5, {"n": n})) == n * LENET5_FLOPS
+        assert sum(entry.work.flops for entry in work_of(lenet5, {"n": n})) == n * flops_per_image()
 
 
 def test_a_plugin_is_counted_as_fused(lenet5: onnx.ModelProto) -> None:
     plain = network_of(lenet5, {"n": 32})
     (plugin,) = (entry for entry in work_of(fuse(lenet5, ["lenet5"]).model, {"n": 32}) if entry.op == "lenet5")
     apart = [entry.work for entry in plain.nodes]
-    assert plugin.work.flops == sum(work.flops for work in apart) == 32 * LENET5_FLOPS
+    assert plugin.work.flops == sum(work.flops for work in apart) == 32 * flops_per_image()
     assert plugin.work.total_bytes < sum(work.total_bytes for work in apart) / 5
     assert plugin.replaces == tuple(entry.node for entry in plain.nodes)
     together = plain.fused([entry.node for entry in plain.nodes], "all", "fused")
@@ -207,7 +206,7 @@ def test_plugins_whose_shapes_nobody_declares_are_known_by_their_kernels(lenet5:
     del fused.functions[:]
     del fused.graph.value_info[:]
     assert work_of(fused, {"n": 7}) == declared
-    assert sum(entry.work.flops for entry in declared) == 7 * LENET5_FLOPS
+    assert sum(entry.work.flops for entry in declared) == 7 * flops_per_image()
 
 
 def test_fused_nodes_hand_on_what_nobody_else_needs() -> None:

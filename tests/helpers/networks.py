@@ -10,6 +10,8 @@ import onnx
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
+from lenet_trt.export import geometry
+
 FLATTENINGS = ("flatten", "constant", "zero", "gather", "slice", "shape_part", "tf2onnx")
 DENSES = ("gemm", "gemm_plain", "matmul_add", "add_matmul")
 
@@ -44,7 +46,14 @@ class Network:
     seed: int = 0
 
 
-LENET5 = Network(1, 28, 28, ((6, "Relu", True), (16, "Relu", True)), ((120, True), (84, True), (10, False)))
+_DENSES = [layer.out_features for layer in geometry.LENET5 if isinstance(layer, geometry.Linear)]
+LENET5 = Network(
+    *geometry.IMAGE_SHAPE,
+    convolutions=tuple(
+        (conv.out_channels, "Relu", True) for conv in geometry.LENET5 if isinstance(conv, geometry.Conv)
+    ),
+    denses=tuple((out, out != _DENSES[-1]) for out in _DENSES),
+)
 
 dialects = st.builds(
     Dialect,

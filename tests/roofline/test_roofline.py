@@ -15,6 +15,7 @@ from lenet_trt.cli import main
 from lenet_trt.cuda import gpus as gpu
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.geometry import flops_per_image
 from lenet_trt.floors import ceilings
 from lenet_trt.floors.ceilings import datasheet
 from lenet_trt.floors.work import ModelWork, network_of
@@ -91,7 +92,7 @@ def test_each_node_is_held_against_the_roof_that_bounds_it(lenet5: onnx.ModelPro
     assert found.needed_us == pytest.approx(sum(point.needed_us for point in found.points))
     one = found.as_one
     assert one.bound == "arithmetic"  # 563 kFLOP for 3 KB an image
-    assert one.needed_us == pytest.approx(10_000 * 563_280 / 82.6e12 * 1e6)
+    assert one.needed_us == pytest.approx(10_000 * flops_per_image() / 82.6e12 * 1e6)
     assert one.needed_us < found.needed_us / 5
 
 
@@ -109,7 +110,7 @@ def test_nodes_that_are_smaller_than_a_launch_are_counted(lenet5: onnx.ModelProt
 def test_floats_may_be_held_to_another_arithmetic(lenet5: onnx.ModelProto) -> None:
     network = network_of(lenet5, {"n": 10_000})
     needed = {floats: roofline(network, H200, floats=floats).as_one.needed_us for floats in ("fp32", "split", "tf32")}
-    work = 10_000 * 563_280 * 1e6
+    work = 10_000 * flops_per_image() * 1e6
     assert needed["fp32"] == pytest.approx(work / 67e12)
     assert needed["split"] == pytest.approx(3 * work / 989.5e12)
     assert needed["tf32"] == pytest.approx(work / 494.5e12)
