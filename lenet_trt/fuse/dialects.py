@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.fuse.flattening import is_flatten
-from lenet_trt.fuse.working_copy import Array, Graph, Node, count
+from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
@@ -22,7 +22,7 @@ _FOLD_LIMIT_BYTES = 1 << 30
 _TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
-def constants(graph: Graph, node: Node) -> None:
+def constants(graph: WorkingGraph, node: WorkingNode) -> None:
     """Turn ``Constant`` nodes, and rearrangements of constants, into constants."""
     if node.is_op("Constant"):
         value = _constant_value(node)
@@ -36,7 +36,7 @@ def constants(graph: Graph, node: Node) -> None:
             graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
 
 
-def no_ops(graph: Graph, node: Node) -> None:
+def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
     """Take out ``Identity``, and ``Dropout`` outside training."""
     if node.is_op("Dropout"):
         training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
@@ -52,7 +52,7 @@ def no_ops(graph: Graph, node: Node) -> None:
     graph.remove(node)
 
 
-def defaults(graph: Graph, node: Node) -> None:
+def defaults(graph: WorkingGraph, node: WorkingNode) -> None:
     """Drop the attributes that have the value which the operator gives them by itself."""
     if node.domain or not onnx.defs.has(node.op_type):
         return
@@ -65,7 +65,7 @@ def defaults(graph: Graph, node: Node) -> None:
                 del node.attributes[name]
 
 
-def flattening(graph: Graph, node: Node) -> None:
+def flattening(graph: WorkingGraph, node: WorkingNode) -> None:
     """``Reshape`` to [batch, everything else], by constants or computed from ``Shape``, is ``Flatten``."""
     if node.is_op("Flatten"):
         axis = node.attributes.get("axis", 1)
@@ -76,7 +76,7 @@ def flattening(graph: Graph, node: Node) -> None:
         _put(graph, [node], node.slot, "Flatten", node.inputs[:1], node.outputs, {})
 
 
-def convolution(graph: Graph, node: Node) -> None:
+def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
     """Write a ``Conv``'s window in one way, take in a bias that is added afterwards, else give it zeros."""
     if not node.is_op("Conv"):
         return
@@ -93,7 +93,7 @@ def convolution(graph: Graph, node: Node) -> None:
     _with_bias(graph, node, node.inputs[1], attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
 
 
-def dense(graph: Graph, node: Node) -> None:
+def dense(graph: WorkingGraph, node: WorkingNode) -> None:
     """``Gemm`` in either layout and ``MatMul`` (+ ``Add``) become ``Gemm(x, w, b, transB=1)``."""
     weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     if weight is None or weight.ndim != 2:
@@ -114,7 +114,7 @@ def dense(graph: Graph, node: Node) -> None:
     _with_bias(graph, node, name, {"transB": 1}, out, [(), (1,), (1, 1), (1, out)])
 
 
-def max_pooling(graph: Graph, node: Node) -> None:
+def max_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
     """Write a ``MaxPool``'s window in one way and forget the layout of indices that nobody reads."""
     if not node.is_op("MaxPool") or _any_read(graph, node.outputs[1:]):
         return
@@ -127,7 +127,7 @@ def max_pooling(graph: Graph, node: Node) -> None:
     node.outputs = node.outputs[:1]
 
 
-def activation_before_pooling(graph: Graph, node: Node) -> None:
+def activation_before_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
     """``MaxPool`` then ``Relu`` or ``Tanh`` is the same the other way round: both are monotone."""
     if not node.is_op("Relu", "Tanh"):
         return
@@ -135,12 +135,12 @@ def activation_before_pooling(graph: Graph, node: Node) -> None:
     if pool is None or not pool.is_op("MaxPool") or graph.only_consumer(pool.outputs[0]) is None:
         return
     between = f"{node.outputs[0]}.before_pooling"
-    first = Node(node.op_type, list(pool.inputs), [between], node.attributes, node.origins)
-    second = Node("MaxPool", [between], list(node.outputs), pool.attributes, pool.origins)
+    first = WorkingNode(node.op_type, list(pool.inputs), [between], node.attributes, node.origins)
+    second = WorkingNode("MaxPool", [between], list(node.outputs), pool.attributes, pool.origins)
     graph.replace([pool, node], [(pool.slot, first), (node.slot, second)])
 
 
-def channels_last_flattening(graph: Graph, node: Node) -> None:
+def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
     """``Transpose`` to channels-last, ``Flatten``, ``Gemm``: the transpose moves into the weight."""
     if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
         return
@@ -165,14 +165,14 @@ def channels_last_flattening(graph: Graph, node: Node) -> None:
     _put(graph, [node], node.slot, "Gemm", [flattened, name, node.inputs[2]], node.outputs, node.attributes)
 
 
-Rule: TypeAlias = Callable[[Graph, Node], None]
+Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
 CLEANINGS: tuple[Rule, ...] = (constants, no_ops, defaults, flattening)
 LAYERS: tuple[Rule, ...] = (convolution, dense, max_pooling)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)
 
 
-def _constant_value(node: Node) -> Array | None:
+def _constant_value(node: WorkingNode) -> Array | None:
     for name, value in node.attributes.items():
         if isinstance(value, onnx.AttributeProto) and name == "value":
             return numpy_helper.to_array(value.t)
@@ -183,7 +183,7 @@ def _constant_value(node: Node) -> Array | None:
     return None  # sparse and string constants stay nodes
 
 
-def _evaluate(graph: Graph, node: Node, values: list[Array | None]) -> Array:
+def _evaluate(graph: WorkingGraph, node: WorkingNode, values: list[Array | None]) -> Array:
     names = [f"input{index}" for index in range(len(values))]
     proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
     make = helper.make_tensor_value_info
@@ -201,7 +201,7 @@ def _evaluate(graph: Graph, node: Node, values: list[Array | None]) -> Array:
     return np.asarray(result)
 
 
-def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | None:
+def _window(graph: WorkingGraph, node: WorkingNode, kernel: list[int]) -> dict[str, Any] | None:
     """kernel_shape, and strides, pads and dilations where they are not the default.
 
     None when the padding depends on a size that is not known.
@@ -231,7 +231,12 @@ def _window(graph: Graph, node: Node, kernel: list[int]) -> dict[str, Any] | Non
 
 
 def _with_bias(
-    graph: Graph, node: Node, weight: str, attributes: dict[str, Any], size: int, shapes: list[tuple[int, ...]]
+    graph: WorkingGraph,
+    node: WorkingNode,
+    weight: str,
+    attributes: dict[str, Any],
+    size: int,
+    shapes: list[tuple[int, ...]],
 ) -> None:
     """Rewrite a layer as op(x, weight, bias); the bias is its own, or a constant that is added to it, or zeros.
 
@@ -259,8 +264,8 @@ def _with_bias(
 
 
 def _put(
-    graph: Graph,
-    old: list[Node],
+    graph: WorkingGraph,
+    old: list[WorkingNode],
     slot: int,
     op_type: str,
     inputs: list[str],
@@ -269,13 +274,13 @@ def _put(
 ) -> None:
     """Put one node in the place of several."""
     origins = frozenset().union(*(node.origins for node in old))
-    node = Node(op_type, list(inputs), list(outputs), attributes, origins)
+    node = WorkingNode(op_type, list(inputs), list(outputs), attributes, origins)
     graph.replace(old, [(slot, node)])
 
 
-def _only(graph: Graph, node: Node) -> bool:
+def _only(graph: WorkingGraph, node: WorkingNode) -> bool:
     return graph.only_consumer(node.outputs[0]) is not None
 
 
-def _any_read(graph: Graph, names: list[str]) -> bool:
+def _any_read(graph: WorkingGraph, names: list[str]) -> bool:
     return any(name in graph.outputs or graph.consumers(name) for name in names)

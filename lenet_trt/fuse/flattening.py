@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lenet_trt.fuse.working_copy import Graph, Node, count
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 
 
-def is_flatten(graph: Graph, node: Node) -> bool:
+def is_flatten(graph: WorkingGraph, node: WorkingNode) -> bool:
     """Whether a ``Reshape`` gives [batch, all the rest] whatever the batch is."""
     shape = graph.shape(node.inputs[0])
     if shape is None or len(shape) < 2:
@@ -22,7 +22,7 @@ def is_flatten(graph: Graph, node: Node) -> bool:
     return (keeps_batch and second in (-1, features)) or (first == -1 and second == features)
 
 
-def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool:
+def _is_computed_flatten(graph: WorkingGraph, node: WorkingNode, features: int | None) -> bool:
     """Whether the target is [batch, rest], computed: the batch by Shape and the like, the rest a constant."""
     concat = graph.producer(node.inputs[1])
     while concat is not None and concat.is_op("Cast"):
@@ -41,7 +41,7 @@ def _is_computed_flatten(graph: Graph, node: Node, features: int | None) -> bool
     return source == node.inputs[0] or bool(mine and theirs and mine[0] is not None and mine[0] == theirs[0])
 
 
-def _whose_batch(graph: Graph, name: str) -> str | None:
+def _whose_batch(graph: WorkingGraph, name: str) -> str | None:
     """The value whose dimension 0 is the first element of ``name``, if it was computed from a Shape."""
     node = graph.producer(name)
     if node is None or node.attributes.get("start", 0) != 0:
@@ -55,7 +55,7 @@ def _whose_batch(graph: Graph, name: str) -> str | None:
     return None
 
 
-def _first_taken(graph: Graph, node: Node) -> int | None:
+def _first_taken(graph: WorkingGraph, node: WorkingNode) -> int | None:
     """The index of the first element that a ``Gather`` or ``Slice`` takes, where it is a constant."""
     if "starts" in node.attributes:  # Slice before opset 10
         return int(node.attributes["starts"][0])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fuse.working_copy import Array, Graph, Node
+from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import Pattern
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Match:
 
     kernel: Kernel
     pattern: Pattern
-    nodes: tuple[Node, ...]
+    nodes: tuple[WorkingNode, ...]
     values: Mapping[str, str]
     outputs: tuple[str, ...]
     attributes: Mapping[str, AttributeValue]
@@ -34,7 +34,7 @@ class Match:
         return frozenset().union(*(node.origins for node in self.nodes))
 
 
-def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
+def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
     """Find every place where one of the kernels could be used; places may overlap.
 
     Raises:
@@ -55,7 +55,7 @@ def find(graph: Graph, kernels: Iterable[Kernel]) -> list[Match]:
     return matches
 
 
-def _match(graph: Graph, kernel: Kernel, pattern: Pattern, nodes: list[Node], found: Any) -> Match:
+def _match(graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[WorkingNode], found: Any) -> Match:
     unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
     if unused:
         raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")

@@ -24,14 +24,14 @@ from collections.abc import Callable, Iterable
 import onnx
 
 from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
-from lenet_trt.fuse.working_copy import Graph, Node
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
-def normal_forms(model: onnx.ModelProto) -> list[Graph]:
+def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
     """Make the working copy and rewrite it into the one dialect; if layers changed places, also one where none did."""
     forms = []
     for _ in range(2):
-        graph = Graph(model)
+        graph = WorkingGraph(model)
         _rewrite(graph, CLEANINGS)
         graph.infer_types()
         _rewrite(graph, LAYERS)
@@ -42,7 +42,7 @@ def normal_forms(model: onnx.ModelProto) -> list[Graph]:
     return [plain] if reordered.nodes == before else [reordered, plain]
 
 
-def _rewrite(graph: Graph, rules: Iterable[Callable[[Graph, Node], None]]) -> None:
+def _rewrite(graph: WorkingGraph, rules: Iterable[Callable[[WorkingGraph, WorkingNode], None]]) -> None:
     for rule in rules:
         for node in graph.nodes:
             if graph.holds(node):  # no earlier step of this rule took it

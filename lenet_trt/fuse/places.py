@@ -16,7 +16,7 @@ from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
-from lenet_trt.fuse.working_copy import Array, Graph
+from lenet_trt.fuse.working_copy import Array, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
@@ -122,7 +122,9 @@ def functions_for(
     return functions, usable, refused
 
 
-def _place(model: onnx.ModelProto, graph: Graph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]) -> Place:
+def _place(
+    model: onnx.ModelProto, graph: WorkingGraph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]
+) -> Place:
     kernel = match.kernel
     values = {tensor.name: match.values[tensor.name] for tensor in kernel.plain_inputs}
     computed = [
@@ -149,7 +151,7 @@ def _place(model: onnx.ModelProto, graph: Graph, uses: Uses, match: Match, rank:
 
 
 def _kernel_inputs(
-    graph: Graph, match: Match, values: Mapping[str, str]
+    graph: WorkingGraph, match: Match, values: Mapping[str, str]
 ) -> tuple[tuple[Input, ...], list[Shape], list[str], tuple[Shape | None, ...]]:
     """The plugin node's inputs, their shapes and types, and in which shapes the file has its outputs."""
     kernel = match.kernel

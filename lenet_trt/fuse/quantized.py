@@ -12,7 +12,7 @@ import onnx
 
 from lenet_trt.fuse.cut import title
 from lenet_trt.fuse.match import Match
-from lenet_trt.fuse.working_copy import Graph, Node
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.kernel.bind import Specialized
 
 # TensorRT moves quantization across these, since they compute the same before it and after it.
@@ -30,7 +30,7 @@ _MOVED_ACROSS = (
 
 
 def quantization_around(
-    model: onnx.ModelProto, graph: Graph, match: Match, specialized: Specialized | None
+    model: onnx.ModelProto, graph: WorkingGraph, match: Match, specialized: Specialized | None
 ) -> str | None:
     """Say why a plugin may not stand there, or None if it may: the call's own types are quantized, or nothing else is.
 
@@ -54,7 +54,7 @@ def quantization_around(
     )
 
 
-def _dequantized(graph: Graph, values: Iterable[str]) -> tuple[str, Node] | None:
+def _dequantized(graph: WorkingGraph, values: Iterable[str]) -> tuple[str, WorkingNode] | None:
     """The first of the values that comes from a DequantizeLinear, and that node."""
     for value in values:
         node = graph.producer(value)
@@ -65,7 +65,7 @@ def _dequantized(graph: Graph, values: Iterable[str]) -> tuple[str, Node] | None
     return None
 
 
-def _quantized(graph: Graph, match: Match) -> tuple[str, Node] | None:
+def _quantized(graph: WorkingGraph, match: Match) -> tuple[str, WorkingNode] | None:
     """The first output that goes to a QuantizeLinear, and that node."""
     for value in match.outputs:
         for node in _readers(graph, value):
@@ -74,7 +74,7 @@ def _quantized(graph: Graph, match: Match) -> tuple[str, Node] | None:
     return None
 
 
-def _readers(graph: Graph, value: str) -> Iterator[Node]:
+def _readers(graph: WorkingGraph, value: str) -> Iterator[WorkingNode]:
     """The nodes that read a value, and those that read it moved."""
     for node in graph.consumers(value):
         if node.inputs[:1] != [value]:

@@ -28,7 +28,7 @@ _PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT
 
 
 @dataclass(eq=False)
-class Node:
+class WorkingNode:
     """One operation, and the indexes of the nodes of the file that it stands for."""
 
     op_type: str
@@ -50,7 +50,7 @@ class Node:
         return self.domain == "" and self.op_type in op_types
 
 
-class Graph:
+class WorkingGraph:
     """The working copy: nodes in execution order, constants, and what is known of each value."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
@@ -69,31 +69,31 @@ class Graph:
         }
         self._boundary = (inputs, list(graph.output))
         self._types = _value_types(model)
-        self._slots: list[Node | None] = []
-        self._producers: dict[str, Node] = {}
-        self._consumers: dict[str, list[Node]] = {}
+        self._slots: list[WorkingNode | None] = []
+        self._producers: dict[str, WorkingNode] = {}
+        self._consumers: dict[str, list[WorkingNode]] = {}
         for index, proto in enumerate(graph.node):
             self._slots.append(None)
             self._place(_node(proto, index), index)
 
     @property
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[WorkingNode]:
         """The nodes that are left, in execution order."""
         return [node for node in self._slots if node is not None]
 
-    def holds(self, node: Node) -> bool:
+    def holds(self, node: WorkingNode) -> bool:
         """Whether the node is still there."""
         return self._slots[node.slot] is node
 
-    def producer(self, name: str) -> Node | None:
+    def producer(self, name: str) -> WorkingNode | None:
         """The node that computes a value, or None for inputs and constants."""
         return self._producers.get(name)
 
-    def consumers(self, name: str) -> list[Node]:
+    def consumers(self, name: str) -> list[WorkingNode]:
         """The nodes that read a value, once for each time they do."""
         return self._consumers.get(name, [])
 
-    def only_consumer(self, name: str) -> Node | None:
+    def only_consumer(self, name: str) -> WorkingNode | None:
         """The one node that reads a value which nothing else needs, the graph's outputs included."""
         consumers = self.consumers(name)
         return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
@@ -126,7 +126,7 @@ class Graph:
         self.constants[name] = value
         return name
 
-    def remove(self, node: Node) -> None:
+    def remove(self, node: WorkingNode) -> None:
         """Take a node out; the caller sees to those who read what it computed."""
         self._slots[node.slot] = None
         for name in node.outputs:
@@ -134,7 +134,7 @@ class Graph:
         for name in node.uses:
             self._consumers[name].remove(node)
 
-    def replace(self, old: Iterable[Node], new: Iterable[tuple[int, Node]]) -> None:
+    def replace(self, old: Iterable[WorkingNode], new: Iterable[tuple[int, WorkingNode]]) -> None:
         """Put nodes in the places (slots) of others."""
         for node in old:
             self.remove(node)
@@ -184,7 +184,7 @@ class Graph:
             known_kind, known_shape = self._types.get(name, (None, None))
             self._types[name] = (kind or known_kind, shape if shape is not None else known_shape)
 
-    def _place(self, node: Node, slot: int) -> None:
+    def _place(self, node: WorkingNode, slot: int) -> None:
         node.slot = slot
         self._slots[slot] = node
         for name in node.outputs:
@@ -203,9 +203,9 @@ def initializers_listed_as_inputs(model: onnx.ModelProto) -> frozenset[str]:
     return frozenset(tensor.name for tensor in model.graph.initializer)
 
 
-def _node(proto: onnx.NodeProto, index: int) -> Node:
+def _node(proto: onnx.NodeProto, index: int) -> WorkingNode:
     attributes = {entry.name: _plain(entry) if entry.type in _PLAIN else entry for entry in proto.attribute}
-    return Node(
+    return WorkingNode(
         op_type=proto.op_type,
         inputs=list(proto.input),
         outputs=list(proto.output),
@@ -224,7 +224,7 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name  # ONNX's own domain has two names
 
 
-def _proto(node: Node) -> onnx.NodeProto:
+def _proto(node: WorkingNode) -> onnx.NodeProto:
     opaque = bool(node.captured)
     proto = helper.make_node(
         "Opaque" if opaque else node.op_type,
@@ -238,7 +238,7 @@ def _proto(node: Node) -> onnx.NodeProto:
     return proto
 
 
-def attribute_protos(node: Node) -> list[onnx.AttributeProto]:
+def attribute_protos(node: WorkingNode) -> list[onnx.AttributeProto]:
     """A node's attributes as ONNX stores them."""
     return [
         value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
