@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic
 from lenet_trt.kernel.types import ELEMENT_TYPES
-from lenet_trt.onnx_model.shapes import Tensor
+from lenet_trt.onnx_model.shapes import KnownTensor
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class OperatorCall:
     """One node with its tensors; None is an input or output that is left out."""
 
     op: str
-    inputs: Sequence[Tensor | None]
-    outputs: Sequence[Tensor | None]
+    inputs: Sequence[KnownTensor | None]
+    outputs: Sequence[KnownTensor | None]
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
-    def given(self, index: int) -> Tensor:
+    def given(self, index: int) -> KnownTensor:
         """An input that has to be there."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None:
@@ -37,7 +37,7 @@ class OperatorCall:
         return tensor
 
     @property
-    def out(self) -> Tensor:
+    def out(self) -> KnownTensor:
         """The first output."""
         tensor = next((output for output in self.outputs if output is not None), None)
         if tensor is None:
@@ -56,7 +56,7 @@ class Operations:
 
 Counter: TypeAlias = Callable[[OperatorCall], int]
 
-# Tensor cores take products in these types; a float's product may be split for them (see ``Ceilings.rate``).
+# KnownTensor cores take products in these types; a float's product may be split for them (see ``Ceilings.rate``).
 _PRODUCT_ARITHMETIC = {"fp32": "split", "fp16": "fp16", "bf16": "bf16", "int8": "int8", "fp8": "fp8"}
 _OTHER_ARITHMETIC = {"fp16": "fp16_fma", "bf16": "bf16_fma", "fp64": "fp64"}
 
@@ -220,7 +220,7 @@ PRODUCTS = frozenset(_PRODUCTS)
 def shapes_text(call: OperatorCall) -> str:
     """The shapes of what is read and given: ``8x1x28x28, 6x1x5x5 -> 8x6x24x24``."""
 
-    def one(tensor: Tensor | None) -> str:
+    def one(tensor: KnownTensor | None) -> str:
         return "" if tensor is None else "x".join(map(str, tensor.shape)) or "1"
 
     hidden = PARAMETERS.get(call.op, frozenset())

@@ -19,7 +19,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.plugin_nodes import recorded
 from lenet_trt.onnx_model.profiles import Shape
-from lenet_trt.onnx_model.shapes import Known, Tensor, bound_plugin, known, node_name
+from lenet_trt.onnx_model.shapes import Known, KnownTensor, bound_plugin, known, node_name
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,9 @@ class ModelWork:
         summary = NodeWork(name, node.op_type, work, done.arithmetic, text, (), done.estimated, weights)
         return _Cost(summary, read, written)
 
-    def _plugin(self, node: NodeProto, model: Known, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> _Cost:
+    def _plugin(
+        self, node: NodeProto, model: Known, inputs: Sequence[KnownTensor], outputs: Sequence[KnownTensor]
+    ) -> _Cost:
         bound = bound_plugin(node, inputs)
         read = {self._root(name): tensor.bytes for name, tensor in zip(node.input, inputs, strict=True)}
         written = {name: tensor.bytes for name, tensor in zip(node.output, outputs, strict=True)}

@@ -33,7 +33,7 @@ _HALF_BYTE = frozenset({TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E
 
 
 @dataclass(frozen=True)
-class Tensor:
+class KnownTensor:
     """A tensor's shape and its element type as ONNX numbers it."""
 
     shape: Shape
@@ -67,7 +67,7 @@ class Known:
     """
 
     nodes: tuple[NodeProto, ...]
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, KnownTensor]
     constants: frozenset[str]
     values: Mapping[str, np.ndarray]
     outputs: tuple[str, ...]
@@ -97,7 +97,7 @@ def node_name(node: NodeProto) -> str:
     return str(node.name or node.output[0])
 
 
-def bound_plugin(node: NodeProto, inputs: Sequence[Tensor]) -> Bound:
+def bound_plugin(node: NodeProto, inputs: Sequence[KnownTensor]) -> Bound:
     """The call that a plugin node makes.
 
     Raises:
@@ -167,29 +167,31 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
             )
 
 
-def _inferred(model: ModelProto, values: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+def _inferred(model: ModelProto, values: Mapping[str, np.ndarray]) -> dict[str, KnownTensor]:
     try:
         graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except (onnx.shape_inference.InferenceError, DecodeError, ValueError) as error:
         raise LenetTrtError(f"the model's shapes do not fit together: {' '.join(str(error).split())}") from error
-    tensors = {tensor.name: Tensor(tuple(tensor.dims), tensor.data_type) for tensor in graph.initializer}
+    tensors = {tensor.name: KnownTensor(tuple(tensor.dims), tensor.data_type) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         found = _tensor(value)
         if found is not None:
             tensors[value.name] = found
     for name, array in values.items():
-        tensors.setdefault(name, Tensor(array.shape, helper.np_dtype_to_tensor_dtype(array.dtype)))
+        tensors.setdefault(name, KnownTensor(array.shape, helper.np_dtype_to_tensor_dtype(array.dtype)))
     return tensors
 
 
-def _tensor(value: ValueInfoProto) -> Tensor | None:
+def _tensor(value: ValueInfoProto) -> KnownTensor | None:
     kind = value.type.tensor_type
     if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
         return None
-    return Tensor(tuple(dim.dim_value for dim in kind.shape.dim), kind.elem_type)
+    return KnownTensor(tuple(dim.dim_value for dim in kind.shape.dim), kind.elem_type)
 
 
-def _fold(model: ModelProto, tensors: Mapping[str, Tensor], values: dict[str, np.ndarray], constants: set[str]) -> bool:
+def _fold(
+    model: ModelProto, tensors: Mapping[str, KnownTensor], values: dict[str, np.ndarray], constants: set[str]
+) -> bool:
     """Find more constants, and evaluate the small ones; whether any value is new."""
     new = False
     for node in model.graph.node:
@@ -211,7 +213,7 @@ def _fold(model: ModelProto, tensors: Mapping[str, Tensor], values: dict[str, np
 
 
 def _evaluated(
-    model: ModelProto, node: NodeProto, tensors: Mapping[str, Tensor], values: Mapping[str, np.ndarray]
+    model: ModelProto, node: NodeProto, tensors: Mapping[str, KnownTensor], values: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray] | None:
     """The values that a node gives, where they can be known and are small."""
     if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or _has_graph(node):
@@ -252,7 +254,7 @@ def _has_graph(node: NodeProto) -> bool:
     return any(entry.HasField("g") or entry.graphs for entry in node.attribute)
 
 
-def _infer_plugins(model: ModelProto, tensors: Mapping[str, Tensor]) -> bool:
+def _infer_plugins(model: ModelProto, tensors: Mapping[str, KnownTensor]) -> bool:
     """Say what plugin nodes give, where that is not known and their inputs are; whether anything is new."""
     new = False
     for node in model.graph.node:

@@ -20,7 +20,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.registry import kernels
 from lenet_trt.onnx_model.profiles import inputs_of
 from lenet_trt.onnx_model.read import load_lenet5
-from lenet_trt.onnx_model.shapes import Tensor
+from lenet_trt.onnx_model.shapes import KnownTensor
 from networks import Network, model_of, networks
 
 
@@ -268,6 +268,6 @@ def test_types_have_their_sizes() -> None:
     for name, size in (("bfloat16", 2), ("double", 8), ("int8", 1)):
         found = only(f"({name}[10] x) => ({name}[10] z) {{ z = Abs(x) }}")
         assert found.work.read_bytes == 10 * size
-    assert Tensor((5,), TensorProto.INT4).bytes == 3  # two to a byte
-    assert Tensor((), TensorProto.FLOAT).bytes == 4
-    assert Tensor((0, 7), TensorProto.FLOAT).bytes == 0
+    assert KnownTensor((5,), TensorProto.INT4).bytes == 3  # two to a byte
+    assert KnownTensor((), TensorProto.FLOAT).bytes == 4
+    assert KnownTensor((0, 7), TensorProto.FLOAT).bytes == 0
