@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 
-Place: TypeAlias = Literal["CPU", "GPU"]
+Processor: TypeAlias = Literal["CPU", "GPU"]
 Precision: TypeAlias = Literal["fp32", "fp16"]
 
 # relative error of the logits, in norm, that a right implementation stays below.
@@ -108,7 +108,7 @@ class Backend:
 
     name: str
     what: str
-    place: Place
+    place: Processor
     open: Callable[[], Session]
     precision: Precision = "fp32"
     host_too: bool = False
