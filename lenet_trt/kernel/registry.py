@@ -25,7 +25,7 @@ def kernels() -> Mapping[str, Kernel]:
     Raises:
         LenetTrtError: two folders have one name, or a folder's declaration cannot be loaded.
     """
-    return {name: load(folder) for name, folder in sorted(_folders().items())}
+    return {name: load_kernel(folder) for name, folder in sorted(_folders().items())}
 
 
 def kernel(name: str) -> Kernel:
@@ -44,7 +44,7 @@ def kernel(name: str) -> Kernel:
             f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}. "
             f"Kernels of your own are found in the folders that ${ENVIRONMENT} names."
         )
-    return load(folders[name])
+    return load_kernel(folders[name])
 
 
 @cache
@@ -97,7 +97,7 @@ def part(name: str, what: str) -> ModuleType | None:
 
 
 @cache
-def load(folder: Path) -> Kernel:
+def load_kernel(folder: Path) -> Kernel:
     """Load the kernel that a folder declares.
 
     Raises:

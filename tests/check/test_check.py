@@ -32,7 +32,7 @@ NAME = "matmul_act_rowsum"
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test kernel in a folder that a test may change."""
     monkeypatch.setenv("LENET_TRT_PLUGINS", str(tmp_path))
-    registry.load.cache_clear()
+    registry.load_kernel.cache_clear()
     return Path(shutil.copytree(KERNELS / NAME, tmp_path / NAME))
 
 

@@ -33,7 +33,7 @@ def test_a_reference_that_raises_is_a_failure_and_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LENET_TRT_PLUGINS", str(tmp_path))
-    registry.load.cache_clear()
+    registry.load_kernel.cache_clear()
     declaration = Path(shutil.copytree(KERNELS / NAME, tmp_path / NAME)) / "__init__.py"
     declaration.write_text(declaration.read_text().replace("y = x @ w\n", "y = x @ w.T\n"))
     assert main(["check", NAME, "--only", "examples"]) == 1

@@ -31,7 +31,7 @@ def broken(tmp_path: Path) -> Broken:
         text = source.read_text()
         assert old in text
         source.write_text(text.replace(old, new))
-        kernel = registry.load(folder)
+        kernel = registry.load_kernel(folder)
         found = cases(kernel, current_context().sm)
         return next(c for c in found if c.variant.name == "plain" and c.bound.axes["n"] == 5)
 

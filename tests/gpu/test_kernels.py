@@ -17,7 +17,7 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import Case, cases
 
 # Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
-EXERCISE = registry.load(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
+EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
 KERNELS = [*registry.kernels().values(), EXERCISE]
 
 

@@ -19,7 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import Case, cases
 
-EXERCISE = registry.load(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
+EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
 
 
 def case(rows: int = 5) -> Case:
