@@ -94,13 +94,13 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _draw(path: Path, traced: Path | None, output: Path | None) -> int:
     from lenet_trt.draw.graph_svg import graph_svg
-    from lenet_trt.trace.timeline import load
+    from lenet_trt.trace.timeline import load_timeline
 
     if path.suffix != ".onnx":
         raise UsageError(f"--svg draws ONNX files, and {path.name} is none: give the model that it was built from")
     model = load_model(path)
     target = output or path.with_suffix(".svg")
-    write_atomic(target, graph_svg(model, load(traced) if traced else None, path.name).encode("utf-8"))
+    write_atomic(target, graph_svg(model, load_timeline(traced) if traced else None, path.name).encode("utf-8"))
     print(f"graph  {target}")
     return 0
 

@@ -19,7 +19,7 @@ from lenet_trt.profile.replay import read_parts, with_nodes
 from lenet_trt.profile.request import FAILURE, REPLAY, REQUEST, TIMELINE, RecorderError, TraceRequest, raise_failure
 from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.timeline import Timeline, load
+from lenet_trt.trace.timeline import Timeline, load_timeline
 
 _SHOWN_LINES = 8
 _NOTABLY_SLOWER = 1.5
@@ -86,7 +86,7 @@ def _alone(program: Sequence[str], folder: Path) -> Timeline:
         raise LenetTrtError(
             f"the program that runs the network ended with {done.returncode}: {'; '.join(lines[-_SHOWN_LINES:])}"
         )
-    return load(folder / TIMELINE)
+    return load_timeline(folder / TIMELINE)
 
 
 def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Timeline:
@@ -123,4 +123,4 @@ def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Ti
 
 def _told(folder: Path) -> Timeline | None:
     path = folder / TIMELINE
-    return load(path) if path.is_file() else None
+    return load_timeline(path) if path.is_file() else None

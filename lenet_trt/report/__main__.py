@@ -14,7 +14,7 @@ from lenet_trt.files import write_atomic
 from lenet_trt.report.content import Content, headline
 from lenet_trt.report.stage import ceilings_of, content_of, read_json
 from lenet_trt.runtimes.inputs import sizes_from_text
-from lenet_trt.trace.timeline import Timeline, load
+from lenet_trt.trace.timeline import Timeline, load_timeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,14 +46,14 @@ def command(arguments: argparse.Namespace) -> int:
 
     if arguments.before_model and not arguments.before:
         raise UsageError("--before-model is the model of another timeline: give that with --before as well")
-    timeline = _with_sizes(load(arguments.timeline), arguments.sizes)
+    timeline = _with_sizes(load_timeline(arguments.timeline), arguments.sizes)
     ceilings, problem = ceilings_of(timeline, arguments.datasheet, arguments.ceilings)
     content = content_of(
         timeline,
         model=arguments.model,
         folder=arguments.timeline.parent,
         ceilings=ceilings,
-        before=None if arguments.before is None else _with_sizes(load(arguments.before), arguments.sizes),
+        before=None if arguments.before is None else _with_sizes(load_timeline(arguments.before), arguments.sizes),
         before_model=arguments.before_model,
         before_folder=arguments.before.parent if arguments.before else Path(),
         optimized=None

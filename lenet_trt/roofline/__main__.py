@@ -85,10 +85,10 @@ def command(arguments: argparse.Namespace) -> int:
 def _timeline(arguments: argparse.Namespace) -> Timeline | None:
     if arguments.timeline is None:
         return None
-    from lenet_trt.trace.timeline import load
+    from lenet_trt.trace.timeline import load_timeline
     from lenet_trt.trace.traced_model import warning
 
-    timeline = load(arguments.timeline)
+    timeline = load_timeline(arguments.timeline)
     if said := warning(timeline, arguments.model):
         print(said, file=sys.stderr)
     return timeline

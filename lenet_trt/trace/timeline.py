@@ -125,7 +125,7 @@ def save(timeline: Timeline, path: Path) -> None:
     write_atomic(path, (text + "\n").encode())
 
 
-def load(path: Path) -> Timeline:
+def load_timeline(path: Path) -> Timeline:
     """Read a timeline.
 
     Raises:

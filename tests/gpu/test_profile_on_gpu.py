@@ -19,7 +19,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.profile import nsys
 from lenet_trt.profile.request import RecorderError
 from lenet_trt.profile.stage import profile_model
-from lenet_trt.trace.timeline import Timeline, load
+from lenet_trt.trace.timeline import Timeline, load_timeline
 
 ITERATIONS = 5
 
@@ -145,7 +145,7 @@ def test_the_report_is_kept_and_knows_the_nodes_by_itself(
     again = tmp_path / "again.json"
     assert main(["profile", "--from", facts["report"], "-o", str(again)]) == 0
     assert "lenet5" in capsys.readouterr().out
-    ours, theirs = load(Path(facts["timeline"])), load(again)
+    ours, theirs = load_timeline(Path(facts["timeline"])), load_timeline(again)
     assert per_iteration(ours) == per_iteration(theirs)
 
 

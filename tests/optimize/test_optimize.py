@@ -130,7 +130,7 @@ def test_the_traces_stay_for_the_report(run: Path, capsys: pytest.CaptureFixture
     folder = run / "matmul.optimized"
     record = json.loads((folder / "optimize.json").read_text())
     (seen,) = record["batches"][-1]["observed"]
-    trace = timeline.load(folder / seen["timeline"])
+    trace = timeline.load_timeline(folder / seen["timeline"])
     assert ledger(trace).end_to_end_us == pytest.approx(seen["end_to_end_us"])
     assert not (folder / "tried").exists()
 

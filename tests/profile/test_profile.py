@@ -19,7 +19,7 @@ from lenet_trt.files import sha256_file
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.profile.ort import named
 from lenet_trt.profile.stage import profile_model
-from lenet_trt.trace.timeline import Activity, Iteration, Timeline, load, save
+from lenet_trt.trace.timeline import Activity, Iteration, Timeline, load_timeline, save
 from nsys_file import NsysFile
 
 NODES = [node.name for node in onnx.load(SHIPPED).graph.node]
@@ -150,7 +150,7 @@ def test_the_verb_prints_tables_and_writes_the_timeline(tmp_path: Path, capsys: 
     ]
     assert main(command) == 0
     printed = capsys.readouterr().out
-    timeline = load(tmp_path / "timeline.json")
+    timeline = load_timeline(tmp_path / "timeline.json")
     assert timeline.command == f"lenet-trt {' '.join(command)}"
     assert str(tmp_path / "timeline.json") in printed.splitlines()
     assert "lenet5.onnx (n=4) on ONNX Runtime" in printed
@@ -182,7 +182,7 @@ def test_the_verb_reads_a_trace_made_elsewhere(tmp_path: Path, capsys: pytest.Ca
     printed = capsys.readouterr().out
     assert "their_kernel" in printed
     assert "an inference, traced:    89.0 us" in printed
-    timeline = load(output)
+    timeline = load_timeline(output)
     assert timeline.model == os.path.relpath(SHIPPED, tmp_path)
     assert [(a.name, a.node, a.us) for a in timeline.activities] == [("their_kernel", "conv", 5.0)]
 
@@ -191,7 +191,7 @@ def test_the_verb_takes_a_timeline_back(tmp_path: Path) -> None:
     given = Timeline("x", iterations=(Iteration(0, 0, 5),), activities=(Activity("kernel", "k", 1, 2, iteration=0),))
     save(given, tmp_path / "a.json")
     assert main(["profile", "--from", str(tmp_path / "a.json"), "-o", str(tmp_path / "b.json")]) == 0
-    assert load(tmp_path / "b.json").activities == given.activities
+    assert load_timeline(tmp_path / "b.json").activities == given.activities
 
 
 @pytest.mark.parametrize(

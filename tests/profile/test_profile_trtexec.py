@@ -15,7 +15,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.trtexec import Run, Trtexec
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, sidecar_path
-from lenet_trt.trace.timeline import load
+from lenet_trt.trace.timeline import load_timeline
 from trtexec_files import CASK_10, profile, times
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -234,7 +234,7 @@ def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.Captu
     printed = capsys.readouterr().out
     assert "net.engine on" in printed
     assert printed.splitlines()[-2:] == [str(output), str(tmp_path / "t" / "timeline")]
-    timeline = load(output)
+    timeline = load_timeline(output)
     assert timeline.source == "trtexec 11.4.0"
     assert timeline.model == "../net.engine"
     assert timeline.runtime == "tensorrt"
@@ -256,7 +256,7 @@ def test_the_shell_recipe_gives_the_same_flags(banner: str, fake: Fake, engine: 
     assert given["iterations"] == "3"
     files = done.stdout.splitlines()[-3:]
     assert main(["profile", "--from", *files, "-o", str(tmp_path / "t.json")]) == 0
-    assert load(tmp_path / "t.json").unprofiled_us == pytest.approx(500)
+    assert load_timeline(tmp_path / "t.json").unprofiled_us == pytest.approx(500)
 
 
 def test_a_tool_says_what_it_is() -> None:

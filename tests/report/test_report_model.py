@@ -11,7 +11,7 @@ import pytest
 
 from lenet_trt.cli import main
 from lenet_trt.export.lenet5 import SHIPPED
-from lenet_trt.trace.timeline import load, save
+from lenet_trt.trace.timeline import load_timeline, save
 from nsys_file import NsysFile
 from reported import traced
 
@@ -51,7 +51,7 @@ def test_the_report_finds_the_model_of_a_timeline_in_another_folder(
     monkeypatch.chdir(folders)
     source = trace_file(folders)
     assert main(["profile", "dir/x.onnx", "--from", str(source), "-o", "out/t.json"]) == 0
-    timeline = load(folders / "out" / "t.json")
+    timeline = load_timeline(folders / "out" / "t.json")
     assert timeline.model == "../dir/x.onnx"
     assert reported(Path("out/t.json"))["missing"] == {}
     monkeypatch.chdir(folders / "out")

@@ -18,7 +18,7 @@ from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.engine import traced_work, with_layers
 from lenet_trt.trace.ledger import ledger
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.timeline import Timeline, load, save
+from lenet_trt.trace.timeline import Timeline, load_timeline, save
 from nsys_file import NsysFile
 from traced import CEILINGS, call, kernel, node, repeated
 from trtexec_files import profile
@@ -175,7 +175,7 @@ def test_a_report_of_trtexecs_exports_alone_has_floors(tmp_path: Path) -> None:
     assert content.missing == {}
     assert [(point.node, point.bytes) for point in content.roofline()] == [(GEMM, 2 * BYTES)]
     save(trace, tmp_path / "t.json")
-    assert load(tmp_path / "t.json") == trace
+    assert load_timeline(tmp_path / "t.json") == trace
 
 
 def test_layer_information_beside_a_trace_of_nsys_names_nodes_and_types(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, load, save
+from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, load_timeline, save
 
 TIMES = st.floats(min_value=-1e9, max_value=1e12)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -64,7 +64,7 @@ TIMELINES = st.builds(
 def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, timeline: Timeline) -> None:
     path = tmp_path_factory.mktemp("timeline") / "timeline.json"
     save(timeline, path)
-    assert load(path) == timeline
+    assert load_timeline(path) == timeline
     assert [entry.name for entry in path.parent.iterdir()] == ["timeline.json"]
 
 
@@ -108,7 +108,7 @@ def test_what_is_no_timeline_is_refused(tmp_path: Path, change: dict[str, Any], 
     path = tmp_path / "t.json"
     path.write_text(json.dumps({**example(), **change}))
     with pytest.raises(LenetTrtError, match=said):
-        load(path)
+        load_timeline(path)
 
 
 def test_a_part_that_is_missing_is_refused(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_part_that_is_missing_is_refused(tmp_path: Path) -> None:
         del data[key]
         path.write_text(json.dumps(data))
         with pytest.raises(LenetTrtError, match="is no timeline"):
-            load(path)
+            load_timeline(path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, True, None])
@@ -128,7 +128,7 @@ def test_times_are_finite_numbers(tmp_path: Path, value: Any) -> None:
     path = tmp_path / "t.json"
     path.write_text(json.dumps(data))
     with pytest.raises(LenetTrtError, match="end_us is"):
-        load(path)
+        load_timeline(path)
 
 
 def test_files_that_are_not_whole(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_files_that_are_not_whole(tmp_path: Path) -> None:
     for size in (0, 1, len(text) // 2, len(text) - 1):
         path.write_text(text[:size])
         with pytest.raises(LenetTrtError, match=r"t\.json is not JSON"):
-            load(path)
+            load_timeline(path)
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(LenetTrtError, match=r"is not JSON"):
-        load(path)
+        load_timeline(path)
     with pytest.raises(LenetTrtError, match="cannot be read: No such file"):
-        load(tmp_path / "missing.json")
+        load_timeline(tmp_path / "missing.json")
     path.write_text("[]")
     with pytest.raises(LenetTrtError, match="its schema: None"):
-        load(path)
+        load_timeline(path)

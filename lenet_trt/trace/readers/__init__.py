@@ -13,7 +13,7 @@ from lenet_trt.trace.engine import with_layers
 from lenet_trt.trace.readers import nsys, trtexec, trtexec_exports
 from lenet_trt.trace.readers.database import MAGIC
 from lenet_trt.trace.readers.nsys_tool import exported
-from lenet_trt.trace.timeline import Timeline, load
+from lenet_trt.trace.timeline import Timeline, load_timeline
 
 WANTED = (
     "wanted a report of Nsight Systems (.nsys-rep, or its .sqlite export), a file of trtexec (--exportProfile, "
@@ -62,7 +62,7 @@ def _one(path: Path) -> Timeline:
     if _is_json(start):
         text = _text(path)
         if _is_timeline(text):
-            return load(path)
+            return load_timeline(path)
         return _exports([path])
     raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
 

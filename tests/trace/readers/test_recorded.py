@@ -13,7 +13,7 @@ import pytest
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.tables import TimeTable, tables
-from lenet_trt.trace.timeline import Timeline, load, save
+from lenet_trt.trace.timeline import Timeline, load_timeline, save
 
 HERE = Path(__file__).parents[2] / "traces"
 TRACES = sorted(HERE.glob("*.sqlite.gz"))
@@ -53,7 +53,7 @@ def test_every_trace_is_small_named_in_the_readme_and_read_in_order(path: Path, 
     assert starts == sorted(starts)
     assert all(entry.us > 0 for entry in (*timeline.activities, *timeline.api_calls))
     save(timeline, tmp_path / "timeline.json")
-    assert load(tmp_path / "timeline.json") == timeline
+    assert load_timeline(tmp_path / "timeline.json") == timeline
 
 
 def statistics() -> dict[str, tuple[int, int, int, int]]:

@@ -13,7 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.layers import LayerTensor
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.readers.trtexec_exports import read
-from lenet_trt.trace.timeline import Timeline, load, save
+from lenet_trt.trace.timeline import Timeline, load_timeline, save
 from trtexec_files import CASK_10, NAMES_ONLY, PLUGIN_11, profile, times
 
 LAYERS = [
@@ -156,7 +156,7 @@ def test_a_timeline_of_it_can_be_written_and_read(tmp_path: Path) -> None:
         *made(tmp_path, times=times(RUNS), profile=profile(LAYERS), layers=CASK_10), model="m.onnx"
     )
     save(timeline, tmp_path / "timeline.json")
-    assert load(tmp_path / "timeline.json") == timeline
+    assert load_timeline(tmp_path / "timeline.json") == timeline
     assert timeline.model == "m.onnx"
 
 
