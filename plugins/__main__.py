@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.bench.gains import gains
-from lenet_trt.bench.record import load
+from lenet_trt.bench.record import load_record
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
 from lenet_trt.kernel.registry import kernels, plugins_dir
@@ -65,7 +65,7 @@ def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
     """
     rows: list[dict[str, Any]] = []
     for path in sorted(folder.glob(f"*/{RECORD}")):
-        found = gains(load(path))
+        found = gains(load_record(path))
         rows += [{**row, "record": f"{path.parent.name}/{path.name}"} for row in found if row["kernel"] == name]
     return rows
 

@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Measure the suites one after the other."""
-    from lenet_trt.bench.record import load
+    from lenet_trt.bench.record import load_record
     from lenet_trt.bench.suite import STOPPED, Options
 
     batches = batches_of(arguments.batch)
@@ -73,7 +73,7 @@ def command(arguments: argparse.Namespace) -> int:
         _make(arguments.output)
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
     compared = _old_records(arguments.compare, names)
-    old = {name: load(path) for name, path in compared.items()}
+    old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
         raise UsageError(f"--only is for engines, kernels and ladder, and {deaf[0]} is measured as well")
     if len(names) > 1:

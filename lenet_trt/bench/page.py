@@ -15,7 +15,7 @@ from pathlib import Path
 from lenet_trt.bench.gains import Measured, display_name, workloads
 from lenet_trt.bench.goals import GPU_OF_GOALS, HOST_US, RUNTIME_US, Goal, Where, goals, quotations
 from lenet_trt.bench.prose import METHOD, TEXTS
-from lenet_trt.bench.record import Record, Row, load
+from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.suites import SUITES, notes, suite
 from lenet_trt.bench.tables import duration, markdown, quoted, standard_columns, warnings
 from lenet_trt.draw.charts import render
@@ -38,7 +38,7 @@ def read(folder: Path) -> dict[str, Record]:
     Raises:
         LenetTrtError: there is none, one is damaged, or they are from different machines.
     """
-    found = {name: load(folder / f"{name}.json") for name in ORDER if (folder / f"{name}.json").is_file()}
+    found = {name: load_record(folder / f"{name}.json") for name in ORDER if (folder / f"{name}.json").is_file()}
     if not found:
         raise LenetTrtError(f"{folder} has no record of {', '.join(ORDER)}: lenet-trt bench all -o {folder}")
     machines = {str(record.gpu or record.environment.get("cpu")) for record in found.values()}

@@ -112,7 +112,7 @@ def as_json(record: Record) -> str:
     return "{\n" + "".join(lines) + ' "rows": [' + (f"\n{rows}\n " if rows else "") + "]\n}\n"
 
 
-def load(path: Path) -> Record:
+def load_record(path: Path) -> Record:
     """Read a record.
 
     Raises:

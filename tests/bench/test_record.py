@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bench_data import record, stats
 from lenet_trt.bench.compare import compare
-from lenet_trt.bench.record import KEPT_SAMPLES, SCHEMA, Record, Row, as_json, load, parse
+from lenet_trt.bench.record import KEPT_SAMPLES, SCHEMA, Record, Row, as_json, load_record, parse
 from lenet_trt.bench.tables import duration, markdown, standard_columns, table, to_csv, warnings
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -50,8 +50,8 @@ def test_a_row_is_a_line(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(as_json(SMALL))
     assert len([line for line in path.read_text().splitlines() if '"backend"' in line]) == len(SMALL.rows)
-    assert load(path).find("ours", batch=1) is not None
-    assert load(path).find("ours", batch=2) is None
+    assert load_record(path).find("ours", batch=1) is not None
+    assert load_record(path).find("ours", batch=2) is None
 
 
 def test_single_timings_are_kept_while_they_are_few() -> None:
@@ -88,7 +88,7 @@ def test_what_is_no_record_is_refused(content: str, said: str, tmp_path: Path) -
     path = tmp_path / "odd.json"
     path.write_text(content)
     with pytest.raises(LenetTrtError, match=said) as error:
-        load(path)
+        load_record(path)
     assert str(path) in str(error.value)
 
 
@@ -107,10 +107,10 @@ def test_no_damage_ends_in_anything_but_an_error_that_says_so(data: st.DataObjec
 
 def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LenetTrtError, match="cannot be read"):
-        load(tmp_path / "none.json")
+        load_record(tmp_path / "none.json")
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(LenetTrtError, match="cannot be read"):
-        load(tmp_path / "b.json")
+        load_record(tmp_path / "b.json")
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}])

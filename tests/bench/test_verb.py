@@ -15,7 +15,7 @@ import pytest
 import bench_data
 from documents import ROOT, commands, fenced
 from lenet_trt.bench import __main__ as bench
-from lenet_trt.bench.record import as_json, load
+from lenet_trt.bench.record import as_json, load_record
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
 
@@ -42,7 +42,7 @@ def test_with_a_folder_record_csv_and_picture_are_written(capsys: pytest.Capture
     written = [folder / f"sorting.{suffix}" for suffix in ("json", "csv", "svg")]
     assert sorted(folder.iterdir()) == sorted(written), "and nothing else"
     assert capsys.readouterr().out.splitlines()[-3:] == [str(path) for path in written]
-    record = load(written[0])
+    record = load_record(written[0])
     assert {row.case["n"] for row in record.rows} == {10, 20, 30}
     assert record.command == "lenet-trt bench sorting --quick --batch 10 20 30"
     assert record.environment["cpu"]
@@ -91,13 +91,13 @@ def test_a_record_of_another_machine_is_refused_but_the_measured_is_kept(
     path.write_text(as_json(bench_data.record(suite="sorting")))
     assert main(["bench", "sorting", "--quick", "--compare", str(path), "-o", str(tmp_path / "new")]) == 2
     assert "times of two machines" in capsys.readouterr().err
-    assert load(tmp_path / "new" / "sorting.json").rows
+    assert load_record(tmp_path / "new" / "sorting.json").rows
 
 
 def test_an_interruption_keeps_what_was_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sizes = ["50", str(10**6 + 1), "60"]  # the suite is interrupted after the second
     assert main(["bench", "sorting", "--quick", "--batch", *sizes, "-o", str(tmp_path)]) == bench.INTERRUPTED
-    record = load(tmp_path / "sorting.json")
+    record = load_record(tmp_path / "sorting.json")
     assert record.interrupted
     assert [row.case["n"] for row in record.timed] == [50, 50, 10**6 + 1, 10**6 + 1]
     assert "rows are missing" in capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_failure_keeps_what_was_measured(
 ) -> None:
     monkeypatch.setattr(bench_data, "max", lambda values: 1 // (len(values) - 60), raising=False)
     assert main(["bench", "sorting", "--quick", "--batch", "50", "60", "70", "-o", str(tmp_path)]) == 1
-    record = load(tmp_path / "sorting.json")
+    record = load_record(tmp_path / "sorting.json")
     assert {row.case["n"] for row in record.timed} == {50}
     assert record.interrupted
     said = capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_several_suites_are_measured_in_processes_of_their_own(
     assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--commit", "abc", "-o", str(old)]) == 0
     assert capfd.readouterr().out.splitlines()[-1] == str(old / "ladder.csv")
     for name in ("kernels", "ladder"):
-        record = load(old / f"{name}.json")
+        record = load_record(old / f"{name}.json")
         assert record.command == f"lenet-trt bench {name} --quick --only maxpool"
         assert record.commit == "abc"
     (old / "ladder.json").unlink()
@@ -146,13 +146,13 @@ def test_on_ctrl_c_a_suite_keeps_what_it_has_and_no_other_begins(tmp_path: Path)
     os.killpg(running.pid, signal.SIGINT)
     running.communicate(timeout=60)
     assert running.returncode == bench.INTERRUPTED
-    assert load(tmp_path / "sweep.json").interrupted
+    assert load_record(tmp_path / "sweep.json").interrupted
     assert not (tmp_path / "10k.json").exists()
 
 
 def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -> None:
     assert main(["bench", "sorting", "--quick", "--commit", "abc123", "--batch", "9", "-o", str(tmp_path)]) == 0
-    record = load(tmp_path / "sorting.json")
+    record = load_record(tmp_path / "sorting.json")
     assert record.commit == "abc123"
     assert record.command == "lenet-trt bench sorting --quick --batch 9"
 
@@ -160,7 +160,7 @@ def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -
 @pytest.mark.parametrize("sizes", [["10", "20"], ["10,20"], ["10,", "20"], ["10,20", "10"]])
 def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> None:
     assert main(["bench", "sorting", "--quick", "--batch", *sizes, "-o", str(tmp_path)]) == 0
-    assert {row.case["n"] for row in load(tmp_path / "sorting.json").rows} == {10, 20}
+    assert {row.case["n"] for row in load_record(tmp_path / "sorting.json").rows} == {10, 20}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_kernels_without_a_gpu_are_rows_that_say_so(tmp_path: Path) -> None:
     from lenet_trt.kernel.registry import kernels
 
     assert main(["bench", "kernels", "-o", str(tmp_path)]) == 0
-    rows = load(tmp_path / "kernels.json").rows
+    rows = load_record(tmp_path / "kernels.json").rows
     assert {row.case["workload"] for row in rows} == set(kernels())
     assert all("needs a CUDA GPU" in (row.why or "") for row in rows)
     assert not (tmp_path / "kernels.svg").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from lenet_trt.bench import page
 from lenet_trt.bench.gains import gains, workloads
-from lenet_trt.bench.record import Record, load
+from lenet_trt.bench.record import Record, load_record
 from lenet_trt.bench.suite import Options
 from lenet_trt.bench.suites import SUITES
 from lenet_trt.cuda.timing import TimingPlan
@@ -83,7 +83,7 @@ def test_every_answer_is_right(records: dict[str, Record]) -> None:
     ],
 )
 def test_the_readmes_figures_are_those_of_the_record(workload: str, label: str) -> None:
-    measured = next(each for each in workloads(load(RECORDS / "kernels.json")) if each.name == workload)
+    measured = next(each for each in workloads(load_record(RECORDS / "kernels.json")) if each.name == workload)
     ours, peer = measured.product, measured.best_peer
     assert ours is not None
     assert ours.stats is not None
