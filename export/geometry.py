@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-Shape: TypeAlias = tuple[int, ...]
+LayerShape: TypeAlias = tuple[int, ...]
 
 INPUT = "images"
 OUTPUT = "logits"
@@ -28,14 +28,14 @@ class Conv:
     kernel: int
 
     @property
-    def weight_shape(self) -> Shape:
+    def weight_shape(self) -> LayerShape:
         return (self.out_channels, self.in_channels, self.kernel, self.kernel)
 
     @property
-    def bias_shape(self) -> Shape:
+    def bias_shape(self) -> LayerShape:
         return (self.out_channels,)
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: LayerShape) -> LayerShape:
         _, height, width = shape
         return (self.out_channels, height - self.kernel + 1, width - self.kernel + 1)
 
@@ -49,14 +49,14 @@ class Linear:
     out_features: int
 
     @property
-    def weight_shape(self) -> Shape:
+    def weight_shape(self) -> LayerShape:
         return (self.out_features, self.in_features)
 
     @property
-    def bias_shape(self) -> Shape:
+    def bias_shape(self) -> LayerShape:
         return (self.out_features,)
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: LayerShape) -> LayerShape:
         return (self.out_features,)
 
 
@@ -66,7 +66,7 @@ class Relu:
 
     name: str
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: LayerShape) -> LayerShape:
         return shape
 
 
@@ -77,7 +77,7 @@ class MaxPool:
     name: str
     window: int
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: LayerShape) -> LayerShape:
         channels, height, width = shape
         return (channels, height // self.window, width // self.window)
 
@@ -88,13 +88,13 @@ class Flatten:
 
     name: str
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: LayerShape) -> LayerShape:
         return (prod(shape),)
 
 
 Layer: TypeAlias = Conv | Linear | Relu | MaxPool | Flatten
 
-IMAGE_SHAPE: Shape = (1, 28, 28)
+IMAGE_SHAPE: LayerShape = (1, 28, 28)
 
 LENET5: tuple[Layer, ...] = (
     Conv("conv1", 1, 6, 5),
@@ -112,9 +112,9 @@ LENET5: tuple[Layer, ...] = (
 )
 
 
-def layer_shapes() -> dict[str, Shape]:
+def layer_shapes() -> dict[str, LayerShape]:
     """The shape that each layer puts out, by layer name, without the batch axis."""
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, LayerShape] = {}
     shape = IMAGE_SHAPE
     for layer in LENET5:
         shape = layer.output_shape(shape)
@@ -122,9 +122,9 @@ def layer_shapes() -> dict[str, Shape]:
     return shapes
 
 
-def parameter_shapes() -> dict[str, Shape]:
+def parameter_shapes() -> dict[str, LayerShape]:
     """The trained tensors and their shapes, by torch name (`conv1.weight`, `conv1.bias`, ...)."""
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, LayerShape] = {}
     for layer in LENET5:
         if isinstance(layer, (Conv, Linear)):
             shapes[f"{layer.name}.weight"] = layer.weight_shape

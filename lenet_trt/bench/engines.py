@@ -21,8 +21,8 @@ from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart, Series
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.onnx_model.profiles import Shape
 from lenet_trt.profile.trtexec import Trtexec, find
 
 TAKES_ONLY = True

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_text
 
 _SHOWN_LINES = 4

@@ -14,7 +14,8 @@ from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
-from lenet_trt.onnx_model.profiles import Shape, axes_of, inputs_of
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
 
 _SEED = 20

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lenet_trt.errors import UsageError
-from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.routes import ROUTES

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from lenet_trt.errors import LenetTrtError
 
 Array: TypeAlias = NDArray[Any]
-Shape: TypeAlias = "tuple[int | str | None, ...]"
+PartialShape: TypeAlias = "tuple[int | str | None, ...]"
 # From this version of the format on, an initializer need not be an input; one that is can be overridden.
 _INITIALIZERS_ALONE_IR_VERSION = 4
 # The domain of nodes that tools are not to look into.
@@ -98,7 +98,7 @@ class WorkingGraph:
         consumers = self.consumers(name)
         return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
 
-    def shape(self, name: str) -> Shape | None:
+    def shape(self, name: str) -> PartialShape | None:
         """A value's shape as far as it is known: numbers, names of symbolic sizes, None."""
         if name in self.constants:
             return tuple(int(size) for size in self.constants[name].shape)
@@ -216,7 +216,7 @@ def _node(proto: onnx.NodeProto, index: int) -> WorkingNode:
     )
 
 
-def _value_info(name: str, kind: int | None, shape: Shape | None) -> onnx.ValueInfoProto:
+def _value_info(name: str, kind: int | None, shape: PartialShape | None) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, kind or onnx.TensorProto.UNDEFINED, shape)
 
 
@@ -267,7 +267,7 @@ def names_captured(node: onnx.NodeProto) -> Iterator[str]:
             yield from (value.name for value in graph.output if value.name not in inner)
 
 
-def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, Shape | None]]:
+def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, PartialShape | None]]:
     try:
         graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     except onnx.shape_inference.InferenceError as error:

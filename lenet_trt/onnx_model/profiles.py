@@ -10,8 +10,8 @@ from typing import TypeAlias
 from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.errors import UsageError
+from lenet_trt.kernel.bind import Shape
 
-Shape: TypeAlias = tuple[int, ...]
 Axes: TypeAlias = tuple[int | str, ...]
 
 DEFAULT_BATCH = "1:64:16384"

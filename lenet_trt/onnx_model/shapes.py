@@ -16,12 +16,12 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import AttributeValue, Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import ELEMENT_TYPES
-from lenet_trt.onnx_model.profiles import Shape, axes_of
+from lenet_trt.onnx_model.profiles import axes_of
 
 # Values of more elements are no shapes; their data is not needed to know what is computed with them.
 LARGEST_VALUE = 4096

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.kernel.bind import Shape
 
 # "own" is the runtime's own profiler: ONNX Runtime's, or TensorRT's IProfiler; "none" only times.
 RECORDERS = ("auto", "nsys", "cupti", "own")

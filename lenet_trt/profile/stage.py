@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
-from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, TraceRequest
 from lenet_trt.profile.session import traced
 from lenet_trt.runtimes.table import candidates

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.tensorrt.find_library import library_of
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar

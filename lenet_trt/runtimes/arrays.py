@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from lenet_trt.cuda.driver import Buffer, ask, driver
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.types import numpy_dtype
-
-Shape: TypeAlias = tuple[int, ...]
-
 
 ONE_CONTEXT = (
     "use the GPU's primary context everywhere (PyCUDA: import pycuda.autoprimaryctx, not pycuda.autoinit) and one GPU"

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.runtimes.arrays import DeviceArray, RawStream, Shape, own_array
+from lenet_trt.runtimes.arrays import DeviceArray, RawStream, own_array
 
 
 @dataclass(frozen=True)
