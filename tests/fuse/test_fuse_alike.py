@@ -161,3 +161,44 @@ def test_a_pool_met_after_one_that_was_replaced_shares_its_function() -> None:
     assert used(twice) == ["maxpool2", "maxpool2"]
     assert [function.name for function in twice.functions] == ["maxpool2"]
     assert_same(more, twice, 2, 2, 16, 16)
+
+
+@pytest.mark.parametrize("spy", ["", "turned", "flat"])
+def test_a_transposed_flattening_that_something_else_reads_is_kept(spy: str) -> None:
+    """The transpose moves into the weight only where nothing else sees the values in that order."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[0, 2, 3, 1]),
+        helper.make_node("Flatten", ["turned"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["y"], transB=1),
+    ]
+    if spy:
+        nodes.append(helper.make_node("Flatten", [spy], ["seen"]))
+        nodes.append(helper.make_node("Gemm", ["seen", "w", "b"], ["z"], transB=1))
+    model = model_of(nodes, ("n", 2, 3, 4), {"w": floats(5, 24), "b": floats(5)}, 2, "y z" if spy else "y")
+    fused = fuse(model).model
+    assert "dense_bias_relu" in used(fused)
+    assert_same(model, fused, 3, 2, 3, 4)
+    moved = any("channels_first" in name for graph in normal_forms(model) for name in graph.constants)
+    assert moved is (not spy)
+
+
+@pytest.mark.parametrize("perm", [[0, 3, 1, 2], [0, 1, 3, 2], [0, 2, 1, 3]])
+def test_another_transposition_before_flattening_is_kept(perm: list[int]) -> None:
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=perm),
+        helper.make_node("Flatten", ["turned"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["y"], transB=1),
+    ]
+    model = model_of(nodes, ("n", 2, 3, 4), {"w": floats(5, 24), "b": floats(5)}, 2)
+    assert "Transpose" in [node.op_type for node in normal_forms(model)[0].nodes]
+    assert_same(model, fuse(model).model, 3, 2, 3, 4)
+
+
+def test_every_default_is_dropped_and_nothing_else() -> None:
+    nodes = [
+        helper.make_node("LeakyRelu", ["x"], ["a"], alpha=0.5),
+        helper.make_node("Softmax", ["a"], ["s"], axis=-1),
+        helper.make_node("Elu", ["s"], ["y"], alpha=1.0),
+    ]
+    (form,) = normal_forms(model_of(nodes, ("n", 4), {}, 2))
+    assert [node.attributes for node in form.nodes] == [{"alpha": 0.5}, {}, {}]
