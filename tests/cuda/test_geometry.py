@@ -14,7 +14,9 @@ from lenet_trt.kernel import Kernel, Launch, Variant, registry
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.examples import cases
 
-OWN = [registry.load(path.parent) for path in sorted((Path(__file__).parents[1] / "kernels").glob("*/__init__.py"))]
+OWN = [
+    registry.load_kernel(path.parent) for path in sorted((Path(__file__).parents[1] / "kernels").glob("*/__init__.py"))
+]
 
 
 def more_threads(launch: Launch) -> Launch:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import types_beginning, types_of_call
 from lenet_trt.kernel.declaration import Attribute, Axis, Kernel, Launch, Packing, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes, ceil_div, size_of
 
@@ -219,3 +220,24 @@ def test_packed_weights_change_only_the_plain_inputs() -> None:
     kernel = declare(packing=Packing((plain,), dict, lambda op, s: s))
     assert [tensor.name for tensor in kernel.plain_inputs] == ["x", "w"]
     assert [tensor.name for tensor in declare().plain_inputs] == ["x", "s"]
+
+
+def test_an_output_may_be_empty_but_not_smaller() -> None:
+    kernel = declare(outputs=(Tensor("y", (n, c - 3), "T", "what is left"),))
+    bound = kernel.bind([(2, 3), (3,)], ["float32", "float32"])
+    assert bound.output_shapes == ((2, 0),)
+    assert bound.empty
+    with pytest.raises(LenetTrtError, match=r"y would have shape \[2, -1\]; the input is too small"):
+        kernel.bind([(2, 2), (2,)], ["float32", "float32"])
+
+
+def test_types_are_resolved_from_the_inputs_alone_or_from_a_beginning() -> None:
+    kernel = declare()
+    assert types_of_call(kernel, ["float16", "float32"]).name == "fp16"
+    assert [types.name for types in types_beginning(kernel, [])] == ["fp32", "fp16"]
+    assert [types.name for types in types_beginning(kernel, ["float16"])] == ["fp16"]
+    assert [types.name for types in types_beginning(kernel, ["float16", "float32", "float16"])] == ["fp16"]
+    assert not list(types_beginning(kernel, ["float16", "float32", "float32"]))
+    for wrong in (["float16"], ["float16", "float16"], ["float16", "float32", "float16"]):
+        with pytest.raises(LenetTrtError, match="it is declared for fp32: float32, float32; fp16: float16, float32"):
+            types_of_call(kernel, wrong)
