@@ -13,6 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import types_beginning, types_of_call
 from lenet_trt.kernel.declaration import Attribute, Axis, Kernel, Launch, Packing, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes, ceil_div, size_of
+from lenet_trt.kernel.examples import kernel_inputs, plain_inputs, relative_error
 
 n, c, h = axes("n c h")
 HERE = Path(__file__).parent
@@ -241,3 +242,40 @@ def test_types_are_resolved_from_the_inputs_alone_or_from_a_beginning() -> None:
     for wrong in (["float16"], ["float16", "float16"], ["float16", "float32", "float16"]):
         with pytest.raises(LenetTrtError, match="it is declared for fp32: float32, float32; fp16: float16, float32"):
             types_of_call(kernel, wrong)
+
+
+@pytest.mark.parametrize(
+    ("sm", "kib"),
+    [
+        (75, 64),
+        (80, 163),
+        (86, 99),
+        (87, 163),
+        (89, 99),
+        (90, 227),
+        (100, 227),
+        (103, 227),
+        (120, 99),
+        (121, 99),
+        (999, 99),
+    ],
+)
+def test_a_variant_runs_where_a_block_may_have_its_shared_memory(sm: int, kib: int) -> None:
+    kernel = declare()
+    for size, runs in ((kib * 1024, True), (kib * 1024 + 1, False)):
+        variant = replace(PORTABLE, launch=replace(LAUNCH, shared_bytes=size))
+        assert variant.supports(sm, kernel.types[0]) is runs
+
+
+def test_a_pack_that_leaves_a_weight_out_is_named() -> None:
+    packing = Packing((Tensor("w", (c,), "float32", "", weight=True),), lambda weights: {}, lambda op, s: s)
+    kernel = declare(packing=packing)
+    bound = kernel.bind([(2, 3), (3,)], ["float32", "float32"])
+    with pytest.raises(LenetTrtError, match=r"pack gives nothing for s, not \[3\] float32"):
+        kernel_inputs(bound, plain_inputs(bound, np.random.default_rng(0)))
+
+
+def test_the_error_against_zeros() -> None:
+    zeros = np.zeros(3, np.float32)
+    assert relative_error(zeros, zeros.astype(np.float64)) == 0.0
+    assert relative_error(np.array([0, 1e-30, 0], np.float32), zeros.astype(np.float64)) == np.inf
