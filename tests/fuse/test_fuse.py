@@ -237,6 +237,11 @@ def test_matmul_with_a_column_is_folded_to_five_dimensions(a, x, fits: bool) -> 
     assert_same(fused, model, *values)
     if fits:
         assert run(fused, *values)[0].shape == run(model, *values)[0].shape
+        # The function computes a product of any rank; the kernel itself gets five dimensions.
+        inferred = onnx.shape_inference.infer_shapes(fused, data_prop=True).graph
+        ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in [*inferred.input, *inferred.value_info]}
+        (plugin,) = (node for node in inferred.node if node.domain == DOMAIN)
+        assert [ranks[name] for name in plugin.input] == [5, 5]
 
 
 def test_convolutions_that_only_look_alike_are_left() -> None:
