@@ -15,6 +15,7 @@ from lenet_trt.export.cases import ACTIVATIONS, MATMUL_DIMS, ConvCase, MatMulCas
 from lenet_trt.export.lenet5 import lenet5_onnx
 from lenet_trt.export.weights import WEIGHTS
 from lenet_trt.files import sha256_file
+from lenet_trt.options import whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     matmul.add_argument("--dynamic", action="store_true", help="make d0 a dynamic axis, n")
 
     conv = _add_model(models, "conv", "a convolution layer on images [batch,1,28,28], with seeded weights", _conv)
-    conv.add_argument("--batch", type=int, default=10_000, help="images (default: 10000)")
+    conv.add_argument("--batch", type=whole(), default=10_000, help="images (default: 10000)")
     conv.add_argument("--dynamic", action="store_true", help="make the batch a dynamic axis, n")
-    conv.add_argument("--filters", type=int, default=50, help="output channels (default: 50)")
-    conv.add_argument("--kernel", type=int, default=5, help="height and width (default: 5)")
+    conv.add_argument("--filters", type=whole(), default=50, help="output channels (default: 50)")
+    conv.add_argument("--kernel", type=whole(), default=5, help="height and width (default: 5)")
     conv.add_argument("--activation", choices=list(ACTIVATIONS), default="none", help="after it (default: none)")
     conv.add_argument("--pool", action="store_true", help="add a 2x2 max-pool")
-    conv.add_argument("--seed", type=int, default=0, help="of the weights (default: 0)")
+    conv.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the weights (default: 0)")
 
 
 def command(args: argparse.Namespace) -> int:
@@ -93,10 +94,7 @@ def _conv(args: argparse.Namespace, path: Path) -> dict[str, Any]:
 
 
 def _dims(text: str) -> tuple[int, ...]:
-    try:
-        dims = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        dims = ()
+    dims = tuple(map(whole(), text.split(",")))
     if len(dims) != len(MATMUL_DIMS):
         raise argparse.ArgumentTypeError(f"{text!r} is not five numbers with commas between them")
     return dims

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from lenet_trt import __version__
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 
 # verb -> summary; lenet_trt/VERB/__main__.py has add_arguments() and command()
 VERBS = {
@@ -56,11 +57,17 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit status: 0, 1 (failed), 2 (bad usage) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stderr is None:  # closed: what is said there goes nowhere, and no other file gets its number
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    if sys.stdout is None:
+        print("lenet-trt: error: standard output is closed: let it go to a file, or to /dev/null", file=sys.stderr)
+        return 1
     if not arguments or arguments[0] not in VERBS:
         return _top_level(arguments)
     if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal's encoding lacks is shown escaped
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        _check_none_is_empty(arguments)
         parsed = parser_for(arguments[0]).parse_args(arguments[1:])
         parsed.command_line = ["lenet-trt", *arguments]
         status = parsed.command(parsed)
@@ -72,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"lenet-trt {arguments[0]}: interrupted; nothing was changed", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        print(f"lenet-trt {arguments[0]}: error: there is not enough memory: {error or 'none left'}", file=sys.stderr)
+        return 1
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         _drop_output()
         return 1
@@ -80,6 +90,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lenet-trt {arguments[0]}: error: {about}{error.strerror or error}", file=sys.stderr)
         _drop_output()
         return 1
+
+
+def _check_none_is_empty(arguments: Sequence[str]) -> None:
+    """Refuse an empty name or value, such as a shell makes of an unset variable: as a path it would be this folder."""
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        if not argument or re.fullmatch(r"--[\w-]+=", argument):
+            place = argument or f"the argument after {before}"
+            raise UsageError(f"{place} is empty: give it a value, or leave it out")
 
 
 def _drop_output() -> None:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lenet_trt.batches import add_batches, batches_of
 from lenet_trt.bench.suites import SUITES, notes, suite
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
+from lenet_trt.options import add_batches, batches_of
 
 if TYPE_CHECKING:
     from lenet_trt.bench.record import Record

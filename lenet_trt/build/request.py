@@ -9,6 +9,8 @@ from pathlib import Path
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
+from lenet_trt.options import number, whole
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.routes import ROUTES
@@ -16,6 +18,7 @@ from lenet_trt.tensorrt.routes import ROUTES
 PRECISIONS = ("fp32", "fp16", "bf16")
 ENGINES = Path("engines")
 MAX_DROP_POINTS = 0.2
+MOST_WORKSPACE_MIB = 1 << 24  # 16 TiB, more than any GPU has
 
 
 @dataclass(frozen=True)
@@ -114,17 +117,17 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     for option in ("--minShapes", "--optShapes", "--maxShapes"):
         shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
     builder = parser.add_argument_group("TensorRT's builder")
+    builder.add_argument("--optimization-level", type=whole(0, 5), metavar="0..5", help="effort of the search")
     builder.add_argument(
-        "--optimization-level", type=int, choices=range(6), metavar="0..5", help="effort of the search"
+        "--workspace", type=whole(1, MOST_WORKSPACE_MIB), metavar="MIB", help="bound on scratch memory, MiB"
     )
-    builder.add_argument("--workspace", type=int, metavar="MIB", help="bound on scratch memory, MiB")
     builder.add_argument("--timing-cache", type=Path, metavar="FILE", help="read and updated (full TensorRT alone)")
     builder.add_argument(
         "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what an inspector can tell of a layer"
     )
     parser.add_argument(
         "--max-drop",
-        type=float,
+        type=number(0, 100),
         default=MAX_DROP_POINTS,
         metavar="POINTS",
         help="percentage points of accuracy that a lower precision may cost",
@@ -143,8 +146,6 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         missing = ", ".join(f"--{name}" for name in texts if name not in given)
         raise UsageError(f"--{given[0]} needs {missing} too")
     shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
-    if arguments.workspace is not None and arguments.workspace < 1:
-        raise UsageError(f"--workspace {arguments.workspace}: wanted a positive number of MiB")
     return BuildRequest(
         onnx=arguments.model,
         precision=arguments.precision,

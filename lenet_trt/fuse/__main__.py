@@ -51,8 +51,8 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.sm and not arguments.embed:
         raise UsageError("--sm says for which GPUs kernels are embedded: add --embed, or leave it out")
     source: Path = arguments.model
-    output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     model = load_model(source)
+    output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     fused = fuse(model, arguments.plugins)
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
     embedded = _embedded(fused.model, arguments.sm) if arguments.embed else None

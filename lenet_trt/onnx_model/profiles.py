@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,6 +12,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.options import read_whole
 
 Axes: TypeAlias = tuple[int | str, ...]
 
@@ -45,10 +47,13 @@ def parse_batch(text: str) -> tuple[int, int, int]:
         UsageError: not numbers, not positive, or not in order.
     """
     parts = text.split(":")
-    if len(parts) not in (1, 3) or not all(part.isdecimal() for part in parts):
+    if len(parts) not in (1, 3):
         raise UsageError(f"--batch {text}: wanted MIN:OPT:MAX, such as 1:64:1024, or one number")
-    low, usual, high = (int(part) for part in (parts * 3 if len(parts) == 1 else parts))
-    if not 1 <= low <= usual <= high:
+    try:
+        low, usual, high = (read_whole(part) for part in (parts * 3 if len(parts) == 1 else parts))
+    except ArgumentTypeError as error:
+        raise UsageError(f"--batch {text}: {error}; wanted MIN:OPT:MAX, such as 1:64:1024, or one number") from None
+    if not low <= usual <= high:
         raise UsageError(f"--batch {text}: wanted 1 <= MIN <= OPT <= MAX")
     return low, usual, high
 
@@ -61,10 +66,13 @@ def parse_shapes(option: str, text: str) -> dict[str, Shape]:
     """
     shapes = {}
     for part in text.split(","):
-        match = re.fullmatch(r"(.+):(\d+(?:x\d+)*)", part.strip())
+        match = re.fullmatch(r"(.+):([0-9]+(?:x[0-9]+)*)", part.strip())
         if not match:
             raise UsageError(f"{option} {part}: wanted NAME:1x3x28x28, several separated by commas")
-        shapes[match[1]] = tuple(int(size) for size in match[2].split("x"))
+        try:
+            shapes[match[1]] = tuple(read_whole(size) for size in match[2].split("x"))
+        except ArgumentTypeError as error:
+            raise UsageError(f"{option} {part}: {error}") from None
     return shapes
 
 

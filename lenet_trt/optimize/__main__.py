@@ -12,9 +12,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.batches import add_batches, batches_of
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.options import add_batches, batches_of, number
 from lenet_trt.profile.request import RECORDERS
 from lenet_trt.runtimes.table import CHOICES, engines_alone
 
@@ -33,10 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try: all that fit, or these"
     )
     parser.add_argument(
-        "--tolerance", type=float, metavar="E", help="relative error that outputs may have (default: 1e-5 in fp32)"
+        "--tolerance", type=number(0), metavar="E", help="relative error that outputs may have (default: 1e-5 in fp32)"
     )
     parser.add_argument(
-        "--max-drop", type=float, default=MAX_DROP_POINTS, metavar="POINTS", help="accuracy that may be lost"
+        "--max-drop",
+        type=number(0, 100),
+        default=MAX_DROP_POINTS,
+        metavar="POINTS",
+        help="accuracy that may be lost",
     )
     parser.add_argument("--images", nargs="+", default=[], metavar="FILE", help="labelled images, as run takes them")
     parser.add_argument("--labels", metavar="FILE", help="the images' classes")
@@ -116,8 +120,6 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     if asked is not None and not dynamic:
         raise UsageError(f"--batch {' '.join(arguments.batch)}: the model's shapes are fixed; leave it out")
     batches = tuple(sorted(asked or (1,))) if dynamic else ()
-    if arguments.tolerance is not None and not 0 <= arguments.tolerance < float("inf"):
-        raise UsageError(f"--tolerance {arguments.tolerance}: wanted a number >= 0, such as 1e-5")
     if arguments.plugins == "none":
         raise UsageError("--plugins none: there is nothing to try then; leave it out")
     if arguments.labels and not arguments.images:

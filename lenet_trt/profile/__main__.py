@@ -13,6 +13,7 @@ from pathlib import Path
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import UsageError
 from lenet_trt.onnx_model.profiles import parse_shapes
+from lenet_trt.options import whole
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
@@ -62,13 +63,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="who traces: nsys, CUPTI in process, or the runtime's own profiler (times of nodes alone)",
     )
     parser.add_argument(
-        "--batch", type=int, metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
+        "--batch", type=whole(), metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
     )
     parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
     parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
-    parser.add_argument("--iterations", type=int, default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace")
     parser.add_argument(
-        "--warmup", type=int, default=DEFAULT_WARMUP, metavar="K", help="inferences before anything counts"
+        "--iterations", type=whole(), default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace"
+    )
+    parser.add_argument(
+        "--warmup", type=whole(0), default=DEFAULT_WARMUP, metavar="K", help="inferences before anything counts"
     )
     parser.add_argument(
         "--transfers", action="store_true", help="copy inputs to the GPU and results back in each inference"
@@ -91,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Trace, write the timeline and print its tables."""
     output = _output(arguments.output)
-    if arguments.model is not None and output == sidecar_path(arguments.model):
+    if arguments.model is not None and output == sidecar_path(_existing(arguments.model)):
         raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     before = report.stat().st_mtime_ns if report.is_file() else None
@@ -134,7 +137,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Time
         return timeline if model is None else _of_model(timeline, _existing(model))
     if model is None:
         raise UsageError("give MODEL, or a trace that was made elsewhere with --from TRACE")
-    shapes = parse_shapes("--shapes", arguments.shapes) if arguments.shapes else {}
+    shapes = {} if arguments.shapes is None else parse_shapes("--shapes", arguments.shapes)
     sizes = sizes_from_text(arguments.sizes)
     if arguments.trtexec or arguments.trtexec_path:
         if arguments.batch is not None or sizes:

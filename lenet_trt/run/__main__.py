@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.options import whole
 from lenet_trt.run.classify import classify, image_size
 from lenet_trt.run.images import Batch, batches
 from lenet_trt.run.predictions import Csv, Json, Score, Table, predictions
@@ -37,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; auto says what it took")
     parser.add_argument("--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or a number a line")
     parser.add_argument(
-        "--batch", type=int, metavar="N", help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)"
+        "--batch",
+        type=whole(),
+        metavar="N",
+        help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)",
     )
     parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
     add_library_argument(parser)
@@ -51,8 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Classify the images, or measure how fast that goes."""
-    if arguments.batch is not None and arguments.batch < 1:
-        raise UsageError(f"--batch {arguments.batch}: wanted at least 1")
     network = load(arguments.model, arguments.runtime, trust=arguments.trust, library=arguments.library)
     try:
         size = image_size(network)

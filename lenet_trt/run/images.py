@@ -131,6 +131,8 @@ def _opened(source: str) -> Iterator[BinaryIO]:
     """Open a file, or standard input copied to where it can be read from the start again."""
     try:
         if source == STANDARD_INPUT:
+            if sys.stdin is None:
+                raise LenetTrtError("standard input is closed; wanted images there: name files, or pipe them in")
             with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
                 count = 0
                 while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):

@@ -16,8 +16,10 @@ from typing import Any
 
 from lenet_trt import __version__
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.options import whole
 
 SUFFIX = ".safetensors"
+MOST_EPOCHS = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("lenet5.safetensors"),
         help="where the weights go; a record of how they were made goes beside them, as .json",
     )
-    parser.add_argument("--epochs", type=int, default=20, help="passes over the training images")
-    parser.add_argument("--seed", type=int, default=0, help="fixes everything that is random")
+    parser.add_argument("--epochs", type=whole(1, MOST_EPOCHS), default=20, help="passes over the training images")
+    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="fixes everything that is random")
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
@@ -92,10 +94,6 @@ def command(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    if args.epochs < 1:
-        raise UsageError(f"--epochs is {args.epochs}; wanted at least 1")
-    if not 0 <= args.seed < 2**63:
-        raise UsageError(f"--seed is {args.seed}; wanted a number from 0 to 2**63 - 1")
     if args.output.suffix != SUFFIX:
         raise UsageError(f"-o is {args.output}; wanted a file name that ends in {SUFFIX}")
     if args.output.is_dir():
