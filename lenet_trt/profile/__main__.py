@@ -94,7 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Trace, write the timeline and print its tables."""
     output = _output(arguments.output)
-    if arguments.model is not None and output == sidecar_path(_existing(arguments.model)):
+    model: Path | None = arguments.model
+    if model is not None and model.name and output == sidecar_path(model):  # "." has no name
         raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     before = report.stat().st_mtime_ns if report.is_file() else None

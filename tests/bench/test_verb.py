@@ -167,8 +167,8 @@ def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> 
     ("arguments", "said"),
     [
         (["kernels", "sorting", "--only", "conv"], "--only is for engines, kernels and ladder, and sorting"),
-        (["sorting", "--batch", "0"], "--batch 0: wanted numbers >= 1, such as 1 32 1024 or 1,32,1024"),
-        (["sorting", "--batch", "1", "many"], "--batch 1 many: wanted numbers >= 1"),
+        (["sorting", "--batch", "0"], "--batch 0: '0' is not a whole number from 1 to"),
+        (["sorting", "--batch", "1", "many"], "wanted sizes such as 1 32 1024 or 1,32,1024"),
         (["sorting", "--png"], "name a folder with -o"),
         (["sorting", "kernels", "--compare", "old.json"], "2 suites are measured: name a folder"),
         (["sorting", "--compare", "."], "has no sorting.json"),

@@ -16,17 +16,9 @@ from lenet_trt.files import sha256_file
 Writer = Callable[[mnist.Split, mnist.Split], Path]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--epochs", "0"], "--epochs is 0; wanted at least 1"),
-        (["--seed", "-1"], "--seed is -1"),
-        (["-o", "weights.onnx"], "wanted a file name that ends in .safetensors"),
-    ],
-)
-def test_usage_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_weights_are_written_under_their_usual_ending_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "-o", "weights.onnx"]) == 2
+    assert "wanted a file name that ends in .safetensors" in capsys.readouterr().err
 
 
 class TestWithTorch:

@@ -178,7 +178,6 @@ def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.Captur
         (["--batch", "4", "8"], "--batch 4 8: the model's shapes are fixed"),
         (["--plugins", "none"], "nothing to try"),
         (["--plugins", "nonsense"], "no kernel 'nonsense'"),
-        (["--tolerance", "-1"], "wanted a number >= 0"),
         (["--labels", "x"], "needs --images"),
     ],
 )

@@ -186,7 +186,6 @@ def test_what_is_no_classifier_of_grey_images(lenet5: Path, tmp_path: Path, caps
     conv_onnx(tmp_path / "conv.onnx", ConvCase(batch=None, filters=2))
     assert main(["run", str(tmp_path / "conv.onnx")]) == 1
     assert "it is no classifier" in capsys.readouterr().err
-    assert main(["run", str(lenet5), "--batch", "0"]) == 2
     with pytest.raises(UsageError, match="is no engine: build one"):
         load(lenet5, "tensorrt")
     with pytest.raises(UsageError, match="wanted one of auto, tensorrt, graph"):
