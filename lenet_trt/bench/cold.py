@@ -33,6 +33,7 @@ from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.examples import relative_error
+from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA
 
 BATCH = 1
 # So many of each count: a round of all takes half a minute on a GPU.
@@ -173,7 +174,7 @@ def obstacle(backend: str, given: Given) -> str | None:
     if backend == "ort-cuda":
         from lenet_trt.runtimes.ort import has_cuda
 
-        return None if has_cuda() else "ONNX Runtime here has no CUDA provider: pip install onnxruntime-gpu"
+        return None if has_cuda() else f"ONNX Runtime here has no CUDA provider: {INSTALL_CUDA}"
     return _no_engine(given) if backend == "tensorrt" else None
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
 
@@ -36,7 +36,7 @@ class Evaluation:
     correct_before: int | None = None
     total: int | None = None
     difference: float | None = None
-    method: str = f"ONNX Runtime {onnxruntime.__version__} on the CPU, on the ONNX that the engine is built from"
+    method: str = f"ONNX Runtime {onnx_runtime().__version__} on the CPU, on the ONNX that the engine is built from"
     problem: str | None = None
 
     @property

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
 from lenet_trt.options import number, whole
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions

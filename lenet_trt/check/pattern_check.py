@@ -18,6 +18,7 @@ from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
 _OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
@@ -115,7 +116,7 @@ def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
 
 
 def _difference(bound: Bound, model: onnx.ModelProto, tolerance: float) -> str | None:
-    import onnxruntime
+    onnxruntime = onnx_runtime()
 
     plain = plain_inputs(bound, np.random.default_rng(SEED))
     options = onnxruntime.SessionOptions()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from lenet_trt.cuda.nvrtc import INSTALL
 from lenet_trt.errors import LenetTrtError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def driver() -> Any:
 
         (status,) = bindings.cuInit(0)
     except ImportError as error:
-        raise LenetTrtError(f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings") from error
+        raise LenetTrtError(f"cuda-bindings cannot be imported ({error}): {INSTALL}") from error
     except RuntimeError as error:  # libcuda.so.1 is not there
         raise LenetTrtError("a CUDA GPU is needed, and there is no NVIDIA driver on this machine") from error
     if int(status) != 0:

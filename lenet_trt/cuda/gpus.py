@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from lenet_trt.cuda.nvrtc import INSTALL
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -38,7 +40,7 @@ def gpus() -> Gpus:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        return Gpus((), None, f"cuda-bindings cannot be imported ({error}): pip install cuda-bindings")
+        return Gpus((), None, f"cuda-bindings cannot be imported ({error}): {INSTALL}")
     try:
         (status,) = driver.cuInit(0)
     except RuntimeError:  # cuda-bindings looks for libcuda.so.1 when it is first asked

@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +21,10 @@ from typing import Any
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
 
-INSTALL = "pip install 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'"
+# CUDA's packages come with lenet-trt on x86-64 alone: JetPack 6 brings CUDA 12, which those of CUDA 13 do not fit.
+INSTALL = "pip install 'lenet-trt[cuda13]'"
+if platform.machine() == "aarch64":
+    INSTALL += " where the driver is for CUDA 13; on a Jetson with JetPack 6, pip install 'lenet-trt[jetpack6]'"
 # Where cuda-bindings looks for it, besides where the dynamic linker does. Source: cuda.pathfinder 1.9.
 _IN_PACKAGES = ("cu13/lib", "cuda_nvrtc/lib")
 _IN_TOOLKITS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
@@ -96,9 +100,8 @@ def bindings() -> Any:
 
         nvrtc.nvrtcVersion()  # loads the library
     except (ImportError, RuntimeError) as error:
-        raise LenetTrtError(
-            f"NVRTC, the compiler, cannot be used ({error}): pip install cuda-bindings; {INSTALL}"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise LenetTrtError(f"NVRTC, the compiler, cannot be used ({reason}): {INSTALL}") from error
     return nvrtc
 
 

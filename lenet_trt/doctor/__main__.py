@@ -15,17 +15,18 @@ from pathlib import Path
 
 from lenet_trt import __version__
 from lenet_trt.cuda.gpus import gpus, sm_text
+from lenet_trt.cuda.nvrtc import INSTALL as CUDA_INSTALL
+from lenet_trt.cuda.nvrtc import bindings
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.onnx_model import onnx_runtime
 from lenet_trt.tensorrt.flavors import INSTALL, PRODUCTS, Flavor, installed, select
 
 # Distributions that are asked for by name, and the extra that brings each.
 _PACKAGES = {
     "onnx": None,
-    "onnxruntime": None,
-    "onnxruntime-gpu": "gpu",
-    "torch": "export",
-    "cuda-bindings": None,
-    "nvidia-cuda-nvrtc": None,
+    "torch": "gpu",
+    "cuda-bindings": "cuda13",
+    "nvidia-cuda-nvrtc": "cuda13",
     "cupti-python": "profile",
     "nvtx": "profile",
     "pycuda": "pycuda",
@@ -67,6 +68,7 @@ def examine() -> list[Symptom]:
         ),
         *_gpu_findings(flavors),
         *(_flavor_finding(name, found) for name, found in flavors.items()),
+        _onnx_runtime(),
         *(_package(name, extra) for name, extra in _PACKAGES.items()),
         *(_tool(name, source) for name, source in _TOOLS.items()),
         *_abilities(flavors),
@@ -112,6 +114,22 @@ def _package(name: str, extra: str | None) -> Symptom:
         return Symptom("package", name, False, "not installed", fix)
 
 
+def _onnx_runtime() -> Symptom:
+    """Say which ONNX Runtime is here: for the CPU, for the GPU too, none, or two that have overwritten each other."""
+    found = onnx_runtime.packages()
+    name = onnx_runtime.CPU_PACKAGE
+    if len(found) > 1:
+        both = " and ".join(f"{package} {version}" for package, version in found.items())
+        fix = f"keep one: {onnx_runtime.INSTALL_CUDA}"
+        return Symptom("package", name, False, f"{both} have overwritten each other's files", fix)
+    if not found:
+        return Symptom("package", name, False, "not installed", onnx_runtime.INSTALL)
+    ((package, version),) = found.items()
+    if package == name and gpus().devices:
+        return Symptom("package", name, True, f"{version}, CPU alone", f"for the GPU: {onnx_runtime.INSTALL_CUDA}")
+    return Symptom("package", name, True, f"{version}, {'CPU alone' if package == name else package}")
+
+
 def _tool(name: str, source: str) -> Symptom:
     path = shutil.which(name) or next(map(str, _elsewhere(name)), None)
     if path is None:
@@ -148,15 +166,20 @@ def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
     checks: list[tuple[str, bool, str]] = [
         ("build engines", rtx or (full and bool(devices)), INSTALL["rtx"]),
         ("run engines", runnable, "a GPU that an installed flavor takes"),
-        (
-            "compile kernels",
-            _package("nvidia-cuda-nvrtc", None).ok,
-            "pip install nvidia-cuda-nvrtc",
-        ),
+        ("compile kernels", _compiles(), CUDA_INSTALL),
         ("run kernels", bool(devices), "an NVIDIA GPU and its driver"),
         ("train and export", _package("torch", "export").ok, "pip install 'lenet-trt[export]'"),
     ]
     return [Symptom("here", name, ok, "yes" if ok else "no", None if ok else fix) for name, ok, fix in checks]
+
+
+def _compiles() -> bool:
+    """Whether NVRTC loads, from a package or from a CUDA toolkit."""
+    try:
+        bindings()
+    except LenetTrtError:
+        return False
+    return True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

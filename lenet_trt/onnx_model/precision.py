@@ -18,6 +18,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
 _BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
 
@@ -52,6 +53,7 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
     """
     if precision == "fp32":
         return model
+    onnx_runtime()
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     try:

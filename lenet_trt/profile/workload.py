@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 from numpy.typing import NDArray
 
 from lenet_trt.cuda.driver import ask, driver
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.profile import ort, ranges
 from lenet_trt.profile.inference import Inference, OnDevice, median_us, on_host
 from lenet_trt.profile.replay import write_parts
@@ -155,7 +155,7 @@ def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArra
     infer = on_host(profiled, arrays)
     for _ in range(request.warmup + request.iterations):
         infer()
-    source = f"ONNX Runtime {onnxruntime.__version__}"
+    source = f"ONNX Runtime {onnx_runtime().__version__}"
     found = ort.timeline(profiled.end_profile(), model, source, request.iterations)
     if request.transfers:
         found = replace(found, notes=(*found.notes, "On the CPU nothing is transferred: --transfers changes nothing."))

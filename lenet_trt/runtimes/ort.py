@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.inliner
-import onnxruntime
 from numpy.typing import NDArray
 from onnx import ModelProto
 
 from lenet_trt.cuda.driver import Stream, ask, driver, freed_with
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA, onnx_runtime
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import emulated, kinds_of
 from lenet_trt.runtimes.arrays import DeviceArray
+
+onnxruntime = onnx_runtime()
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
@@ -102,10 +104,7 @@ class OrtCuda:
 
     def __init__(self, model: ModelProto, *, cuda_graph: bool = False) -> None:
         if not has_cuda():
-            raise LenetTrtError(
-                f"ONNX Runtime {onnxruntime.__version__} here has no CUDA provider: pip install onnxruntime-gpu in an "
-                "environment without onnxruntime"
-            )
+            raise LenetTrtError(f"ONNX Runtime {onnxruntime.__version__} here has no CUDA provider: {INSTALL_CUDA}")
         self.inputs, self.outputs = ports(model)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL

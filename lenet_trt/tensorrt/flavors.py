@@ -14,6 +14,7 @@ import ctypes
 import importlib
 import importlib.util
 import os
+import platform
 import re
 import sys
 import tempfile
@@ -31,6 +32,12 @@ from lenet_trt.tensorrt.capabilities import Capabilities, capabilities
 
 PACKAGES = {"rtx": "tensorrt_rtx", "tensorrt": "tensorrt"}
 INSTALL = {"rtx": "pip install tensorrt-rtx", "tensorrt": "pip install 'lenet-trt[tensorrt]'"}
+if platform.machine() == "aarch64":
+    INSTALL = {
+        "rtx": "there is none for aarch64, take --flavor tensorrt",
+        "tensorrt": f"{INSTALL['tensorrt']}; on a Jetson it comes with JetPack, for environments made by "
+        "python3 -m venv --system-site-packages",
+    }
 PRODUCTS = {"rtx": "TensorRT-RTX", "tensorrt": "TensorRT"}
 
 _AMPERE = 80

@@ -236,7 +236,10 @@ def test_an_engine_that_nobody_vouches_for_is_not_touched(engine: Path, tmp_path
 
 @pytest.mark.skipif(has_cuda(), reason="ONNX Runtime has its CUDA provider")
 def test_onnx_runtime_without_its_cuda_provider_says_what_to_install(lenet5: Path) -> None:
-    with pytest.raises(LenetTrtError, match="has no CUDA provider: pip install onnxruntime-gpu"):
+    with pytest.raises(
+        LenetTrtError,
+        match="has no CUDA provider: pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu",
+    ):
         OrtCuda(onnx.load(lenet5))
 
 
