@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import shlex
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.onnx_model.read import described_tensors, load_model
+from lenet_trt.tensorrt.plan_header import read_header
 from lenet_trt.tensorrt.sidecar import read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import engine_rows, table, tensor_text
 from lenet_trt.tensorrt.vouch import vouched
@@ -49,9 +52,14 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
 def inspect_engine(path: Path) -> dict[str, Any]:
     """Describe an engine by its sidecar, after checking that it is the engine that the sidecar speaks of.
 
+    Of an engine without a sidecar, made elsewhere, only its first bytes are read.
+
     Raises:
-        LenetTrtError: the engine or its sidecar is missing or damaged, or they do not belong together.
+        LenetTrtError: the engine is missing, the sidecar is damaged, or they do not belong together.
     """
+    if path.is_file() and not sidecar_path(path).exists():
+        header = read_header(path)
+        return {"file": str(path), "size_bytes": path.stat().st_size, "sha256": sha256_file(path), **asdict(header)}
     return asdict(vouched(path))
 
 
@@ -84,7 +92,7 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--timeline and -o are of the picture: give --svg as well")
     if path.suffix != ".onnx":
         found = inspect_engine(path)
-        text = table([*engine_rows(path, read_sidecar(sidecar_path(path))), ("content", "as its sidecar says")])
+        text = table(_unknown_rows(found) if "tag" in found else _engine_rows(path))
     else:
         found = inspect_onnx(path)
         text = table(_onnx_rows(path, found))
@@ -103,6 +111,22 @@ def _draw(path: Path, traced: Path | None, output: Path | None) -> int:
     write_atomic(target, graph_svg(model, load_timeline(traced) if traced else None, path.name).encode("utf-8"))
     print(f"graph  {target}")
     return 0
+
+
+def _engine_rows(path: Path) -> list[tuple[str, str]]:
+    return [*engine_rows(path, read_sidecar(sidecar_path(path))), ("content", "as its sidecar says")]
+
+
+def _unknown_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Say of an engine that was made elsewhere what its first bytes tell."""
+    version = found["version"] or "of a version that the header does not tell"
+    return [
+        ("engine", f"{found['file']}  ({found['size_bytes']:,} bytes)"),
+        ("sha256", found["sha256"]),
+        ("built by", f"{found['product']} {version} (the tag {found['tag']} in its first bytes)"),
+        ("sidecar", "none: targets, tensors and plugins would be known after deserializing, which can run its code"),
+        ("next", f"lenet-trt run {shlex.quote(found['file'])} --trust   # where you trust who made it"),
+    ]
 
 
 def _onnx_rows(path: Path, found: dict[str, Any]) -> list[tuple[str, str]]:

@@ -14,7 +14,8 @@ from lenet_trt.onnx_model.read import dtype_of
 IMAGE_DTYPE = "uint8"
 
 
-_IMAGE_RANK = 4
+_IMAGE_RANK, _CLASSES_RANK = 4, 2
+_IMAGE_CHANNELS = (1, 3)
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,19 @@ class Port:
                 f"{self.name} has shape {list(shape)}; wanted {wanted}"
                 + (": add a batch axis, x[None]" if missing else "")
             )
+
+
+def image_axes(inputs: Sequence[Port]) -> tuple[int, int | str, int | str] | None:
+    """The channels (1 is grey, 3 is RGB), height and width of the images that a network takes; None for another one."""
+    if len(inputs) != 1 or not inputs[0].takes_images():
+        return None
+    _, channels, height, width = inputs[0].axes
+    return (channels, height, width) if channels in _IMAGE_CHANNELS and isinstance(channels, int) else None
+
+
+def classifies_images(inputs: Sequence[Port], outputs: Sequence[Port]) -> bool:
+    """Whether images go in and one number for each class comes out."""
+    return image_axes(inputs) is not None and bool(outputs) and len(outputs[0].axes) == _CLASSES_RANK
 
 
 def ports(model: onnx.ModelProto) -> tuple[tuple[Port, ...], tuple[Port, ...]]:

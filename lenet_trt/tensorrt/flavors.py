@@ -43,6 +43,8 @@ PRODUCTS = {"rtx": "TensorRT-RTX", "tensorrt": "TensorRT"}
 _AMPERE = 80
 # The types that not every release has.
 _LATER_TYPES = frozenset({"bf16", "fp8"})
+# Where a plan of TensorRT-RTX 1.7 without named targets runs; a test compares it with what the package says.
+RTX_PORTABLE_SMS = ("8.0", "8.6", "8.9", "12.0", "12.1")
 
 
 @dataclass(frozen=True)

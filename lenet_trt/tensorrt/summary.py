@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lenet_trt.onnx_model.ports import Port, classifies_images
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
-from lenet_trt.tensorrt.flavors import PRODUCTS
+from lenet_trt.tensorrt.flavors import PRODUCTS, RTX_PORTABLE_SMS
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, sidecar_path
 
@@ -54,7 +55,10 @@ def runs_on(inputs: Mapping[str, Any]) -> str:
         return f"{inputs['gpu']}, where it was built"
     if inputs["targets"]:
         return f"GPUs of compute capability {', '.join(inputs['targets'])}"
-    return "GPUs of compute capability 8.0 and later (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5)"
+    return (
+        f"GPUs of compute capability {', '.join(RTX_PORTABLE_SMS)} (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5; "
+        "others, such as 9.0, need --flavor tensorrt)"
+    )
 
 
 def tensor_text(name: str, tensor: Mapping[str, Any]) -> str:
@@ -89,10 +93,8 @@ def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -
         for name, tensor in sidecar.tensors.items()
         if "profile" in tensor
     )
-    run = f"lenet-trt run {file}"
     library = library or (None if sidecar.library is None else Path(sidecar.library.name))
-    if library is not None and library != DEFAULT_LIBRARY:
-        run += f" --library {shlex.quote(str(library))}"
+    run = _run_command(engine, sidecar, None if library == DEFAULT_LIBRARY else library)
     if any(recorded_route(entry["route"]).program_obstacle() is not None for entry in sidecar.plugins):
         return [run, "load it from Python, with its plugins registered first: docs/plugins.md"]
     inputs = sidecar.inputs
@@ -103,6 +105,19 @@ def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -
     if shapes:
         words.append(f"--shapes={shapes}")
     return [run, f"{' '.join(words)}   # on one of those GPUs"]
+
+
+def _run_command(engine: Path, sidecar: Sidecar, library: Path | None) -> str:
+    """What runs the engine: the verb, or Python where the network takes no images that the verb could read."""
+    found: dict[str, list[Port]] = {"input": [], "output": []}
+    for name, tensor in sidecar.tensors.items():
+        found[tensor["io"]].append(Port(name, tensor["dtype"], tuple(tensor["shape"])))
+    if classifies_images(found["input"], found["output"]):
+        option = "" if library is None else f" --library {shlex.quote(str(library))}"
+        return f"lenet-trt run {shlex.quote(str(engine))}{option}"
+    where = "" if library is None else f", library={str(library)!r}"
+    program = f"from lenet_trt.run import load; print(load({str(engine)!r}{where}).inputs)"
+    return f"python -c {shlex.quote(program)}"
 
 
 def program_option(flavor: str, version: str, library: Path) -> str:
