@@ -16,6 +16,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import floor_us
 from lenet_trt.floors.work import ModelWork, network_of
+from lenet_trt.images.classify import classify
+from lenet_trt.images.form import form_of
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.optimize import gate, timed
@@ -23,7 +25,6 @@ from lenet_trt.optimize.records import Accuracy, Observation, ObservedRow
 from lenet_trt.optimize.settings import Settings
 from lenet_trt.optimize.space import Plan, Space
 from lenet_trt.profile.stage import profile_model
-from lenet_trt.run.classify import classify, image_size
 from lenet_trt.run.predictions import Score
 from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
 from lenet_trt.runtimes.load import load
@@ -179,15 +180,15 @@ class Bench:
         return given or is_digit_classifier(self._space.model)
 
     def _score(self, plan: Plan, batch: int | None) -> Score:
-        from lenet_trt.run.images import batches
+        from lenet_trt.images.batches import batches
 
         if (plan.key, batch) not in self._scores:
             score = Score()
             with self._loaded(plan, batch) as network:
                 fixed = network.inputs[0].axes[0]
                 count = fixed if isinstance(fixed, int) else batch or 1
-                for each in batches(list(self._settings.images), image_size(network), count, self._settings.labels):
-                    score.add(each.labels, classify(network, each))
+                for each in batches(list(self._settings.images), form_of(network.inputs), count, self._settings.labels):
+                    score.add(each.labels, classify(network, each.pixels))
             self._scores[plan.key, batch] = score
         return self._scores[plan.key, batch]
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.images.batches import Batch, batches, read_names
+from lenet_trt.images.classify import classify
+from lenet_trt.images.form import Form, Scaling, add_image_arguments, image_options
 from lenet_trt.options import whole
-from lenet_trt.run.classify import classify, image_size
-from lenet_trt.run.images import Batch, batches
-from lenet_trt.run.predictions import Csv, Json, Score, Table, predictions
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.table import CHOICES
+from lenet_trt.run.predictions import DEFAULT_TOP, SHOWN_CLASSES, Classes, Csv, Json, Score, Table, predictions
 from lenet_trt.tensorrt.find_library import add_library_argument
 
 if TYPE_CHECKING:
-    from lenet_trt.run.image_files import Size
     from lenet_trt.runtimes.network import Network
 
 DEFAULT_BATCH = 256
@@ -43,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)",
     )
+    parser.add_argument("--names", metavar="FILE", help="text with the names of the network's classes, one a line")
+    parser.add_argument(
+        "--top",
+        type=whole(),
+        metavar="K",
+        help=f"list the K best classes of each image (default: all; of more than {SHOWN_CLASSES}, {DEFAULT_TOP})",
+    )
+    add_image_arguments(parser)
     parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
     add_library_argument(parser)
     parser.add_argument(
@@ -57,26 +65,35 @@ def command(arguments: argparse.Namespace) -> int:
     """Classify the images, or measure how fast that goes."""
     network = load(arguments.model, arguments.runtime, trust=arguments.trust, library=arguments.library)
     try:
-        size = image_size(network)
+        given = image_options(arguments)
+        form = given.form(network.inputs)
         facts = {"model": str(arguments.model), "runtime": f"{network.runtime}: {network.where}", "why": network.reason}
         if arguments.throughput:
-            _throughput(network, arguments, size, facts)
+            if not given.scaling.plain:
+                raise UsageError("--throughput sends pixels as bytes: leave out --normalize, --mean and --std")
+            _throughput(network, arguments, form, facts)
         else:
             fixed = network.inputs[0].axes[0]
             batch = fixed if isinstance(fixed, int) else arguments.batch or DEFAULT_BATCH
-            _print(network, batches(arguments.images, size, batch, arguments.labels), arguments, facts)
+            found = batches(arguments.images, form, batch, arguments.labels)
+            _print(network, found, arguments, facts, given.scaling)
     finally:
         network.close()
     return 0
 
 
-def _print(network: Network, found: Iterator[Batch], arguments: argparse.Namespace, facts: dict[str, str]) -> None:
+def _print(
+    network: Network, found: Iterator[Batch], arguments: argparse.Namespace, facts: dict[str, str], scaling: Scaling
+) -> None:
+    classes = Classes(read_names(arguments.names) if arguments.names else (), arguments.top)
     # Of the test set, of which nobody named an image, people want the sum.
-    form = Json() if arguments.json else Csv() if arguments.csv else Table(summary_alone=not arguments.images)
-    score = Score()
+    table = Table(summary_alone=not arguments.images, classes=classes)
+    form = Json(classes) if arguments.json else Csv(classes) if arguments.csv else table
+    score = Score(arguments.top or DEFAULT_TOP)
     begun = False
     for batch in found:
-        shares = classify(network, batch)
+        shares = classify(network, batch.pixels, scaling)
+        classes.check(shares.shape[1])
         score.add(batch.labels, shares)
         if not begun:
             _say(form.begin(facts))
@@ -92,10 +109,10 @@ def _say(text: str) -> None:
         print(text)
 
 
-def _throughput(network: Network, arguments: argparse.Namespace, size: Size, facts: dict[str, str]) -> None:
+def _throughput(network: Network, arguments: argparse.Namespace, form: Form, facts: dict[str, str]) -> None:
     from lenet_trt.run.throughput import measure, pixels_of
 
-    measured = measure(network, pixels_of(arguments.images, size), arguments.batch)
+    measured = measure(network, pixels_of(arguments.images, form), arguments.batch)
     if arguments.json:
         print(json.dumps({**facts, **measured.as_dict()}, indent=2))
     elif arguments.csv:

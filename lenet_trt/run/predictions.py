@@ -13,33 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.run.images import UNKNOWN
+from lenet_trt.images.batches import UNKNOWN
 
-_SUM_TOLERANCE = 1e-3
 # A table for people shows so many images, and a confusion matrix of at most so many classes.
 SHOWN_IMAGES = 20
 SHOWN_CLASSES = 20
+_TABLE_TOP = 2  # the class, and the next best
+# Of more classes than that the most probable ones are listed, so many of each image.
+DEFAULT_TOP = 5
 
 
-def probabilities(output: NDArray[Any], images: int) -> NDArray[np.float64]:
-    """Class probabilities from a network's output; logits go through softmax, probabilities stay as they are.
+@dataclass(frozen=True)
+class Classes:
+    """How classes are shown: by ``names`` where they have some, ``top`` of each image (None: all of few)."""
 
-    Shapes: output [n, classes] -> [n, classes].
+    names: tuple[str, ...] = ()
+    top: int | None = None
 
-    Raises:
-        LenetTrtError: the output has another shape, so the network is no classifier.
-    """
-    if output.ndim != 2 or len(output) != images or output.shape[1] < 1:
-        raise LenetTrtError(
-            f"the network's output has shape {list(output.shape)} for {images} images; wanted [{images}, classes]: "
-            "it is no classifier. In Python, lenet_trt.run.load(path)(x) runs any network"
-        )
-    values = output.astype(np.float64)
-    with np.errstate(all="ignore"):
-        if (values >= 0).all() and np.allclose(values.sum(axis=1), 1, rtol=0, atol=_SUM_TOLERANCE):
-            return values
-        grown = np.exp(values - values.max(axis=1, keepdims=True))
-        return np.asarray(grown / grown.sum(axis=1, keepdims=True))
+    def shown(self, classes: int) -> int | None:
+        """How many of an image's classes are listed; None for all of them."""
+        return DEFAULT_TOP if self.top is None and classes > SHOWN_CLASSES else self.top
+
+    def name(self, index: int) -> str:
+        """A class's number and name."""
+        return f"{index} {self.names[index]}" if self.names else f"{index}"
+
+    def check(self, classes: int) -> None:
+        """Refuse names for another network.
+
+        Raises:
+            LenetTrtError: there are more names, or fewer.
+        """
+        if self.names and len(self.names) != classes:
+            raise LenetTrtError(f"there are {len(self.names)} class names, and the network has {classes} classes")
 
 
 @dataclass(frozen=True)
@@ -56,16 +62,34 @@ class Prediction:
         """That of the class."""
         return float("nan") if self.predicted is None else self.probabilities[self.predicted]
 
-    def as_dict(self) -> dict[str, Any]:
+    def best(self, count: int) -> list[int]:
+        """The most probable classes, the first one first; none where the network gave NaN."""
+        if self.predicted is None:
+            return []
+        return sorted(range(len(self.probabilities)), key=lambda index: -self.probabilities[index])[:count]
+
+    def as_dict(self, classes: Classes) -> dict[str, Any]:
         """Plain values, for JSON (which has no NaN: null)."""
         found = self.predicted is not None
-        return {
+        values: dict[str, Any] = {
             "image": self.image,
             **({} if self.label is None else {"label": self.label}),
             "class": self.predicted,
+            **({"name": classes.names[self.predicted]} if classes.names and self.predicted is not None else {}),
             "probability": round(self.probability, 6) if found else None,
-            "probabilities": [round(value, 6) if found else None for value in self.probabilities],
         }
+        top = classes.shown(len(self.probabilities))
+        if top is None:
+            return {**values, "probabilities": [round(value, 6) if found else None for value in self.probabilities]}
+        listed = [
+            {
+                "class": index,
+                **({"name": classes.names[index]} if classes.names else {}),
+                "probability": round(self.probabilities[index], 6),
+            }
+            for index in self.best(top)
+        ]
+        return {**values, "top": listed}
 
 
 def predictions(names: Sequence[str], labels: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Prediction]:
@@ -79,8 +103,13 @@ def predictions(names: Sequence[str], labels: NDArray[np.int64], shares: NDArray
 
 @dataclass
 class Score:
-    """Right answers, counted while images pass: ``confusion[label][class]``; NaN counts as wrong, in no column."""
+    """Right answers, counted while images pass: ``confusion[label][class]``; NaN counts as wrong, in no column.
 
+    ``among_top`` counts the images of which the label is one of the ``top`` most probable classes.
+    """
+
+    top: int = DEFAULT_TOP
+    among_top: int = 0
     images: int = 0
     labelled: int = 0
     correct: int = 0
@@ -105,6 +134,8 @@ class Score:
         best = shares.argmax(axis=1)
         self.labelled += int(known.sum())
         self.correct += int((best == labels)[sound].sum())
+        of_labels = shares[sound, labels[sound]]
+        self.among_top += int(((shares[sound] > of_labels[:, None]).sum(axis=1) < self.top).sum())
         pairs, counts = np.unique(np.stack([labels[sound], best[sound]]), axis=1, return_counts=True)
         for label, predicted, count in zip(*pairs, counts, strict=True):
             self.confusion[label][predicted] += int(count)
@@ -113,13 +144,19 @@ class Score:
         """Plain values, for JSON."""
         if not self.labelled:
             return {"count": self.images}
-        return {
+        values = {
             "count": self.images,
             "labelled": self.labelled,
             "correct": self.correct,
             "accuracy": self.correct / self.labelled,
-            "confusion": self.confusion,
         }
+        if self._few_classes:
+            return {**values, "confusion": self.confusion}
+        return {**values, f"top{self.top}_accuracy": self.among_top / self.labelled}
+
+    @property
+    def _few_classes(self) -> bool:
+        return len(self.confusion) <= SHOWN_CLASSES
 
     def text(self) -> str:
         """Accuracy and confusion matrix for people; empty without labels."""
@@ -127,7 +164,10 @@ class Score:
             return ""
         share = 100 * self.correct / self.labelled
         lines = [f"accuracy {share:.2f}% ({self.correct:,} of {self.labelled:,} right)"]
-        if len(self.confusion) <= SHOWN_CLASSES:
+        if not self._few_classes:
+            among = 100 * self.among_top / self.labelled
+            lines.append(f"top-{self.top} accuracy {among:.2f}% ({self.among_top:,} of {self.labelled:,})")
+        else:
             width = max(len(f"{count}") for row in self.confusion for count in row) + 1
             width = max(width, 3)
             lines += ["", "label \\ class " + "".join(f"{index:>{width}}" for index in range(len(self.confusion)))]
@@ -141,7 +181,8 @@ class Score:
 class Table:
     """Lines for people: the first images, and how many more there are."""
 
-    def __init__(self, summary_alone: bool) -> None:
+    def __init__(self, summary_alone: bool, classes: Classes) -> None:
+        self._classes = classes
         self._left = 0 if summary_alone else SHOWN_IMAGES
         self._more = 0
         self._summary_alone = summary_alone
@@ -159,14 +200,14 @@ class Table:
         self._more += len(rest)
         return "\n".join(map(self._row, shown))
 
-    @staticmethod
-    def _row(entry: Prediction) -> str:
+    def _row(self, entry: Prediction) -> str:
         if entry.predicted is None:
             return f"{'none':>5}  {'NaN':>11}  {'':<12}  {entry.image}"
-        order = sorted(range(len(entry.probabilities)), key=lambda index: -entry.probabilities[index])
-        second = f"{order[1]} ({entry.probabilities[order[1]]:.4f})" if len(order) > 1 else ""
-        wrong = "" if entry.label in (None, entry.predicted) else f"  (label {entry.label})"
-        return f"{entry.predicted:>5}  {entry.probability:>11.4f}  {second:<12}  {entry.image}{wrong}"
+        name = self._classes.name
+        top = self._classes.shown(len(entry.probabilities)) or _TABLE_TOP
+        others = ", ".join(f"{name(index)} ({entry.probabilities[index]:.4f})" for index in entry.best(top)[1:])
+        wrong = "" if entry.label in (None, entry.predicted) else f"  (label {name(entry.label or 0)})"
+        return f"{name(entry.predicted):>5}  {entry.probability:>11.4f}  {others:<12}  {entry.image}{wrong}"
 
     def end(self, score: Score) -> str:
         """How many were not shown, and how right it was."""
@@ -177,6 +218,9 @@ class Table:
 
 class Csv:
     """A line for each image."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
 
     def begin(self, facts: dict[str, str]) -> str:
         """Nothing: the columns are known with the first batch."""
@@ -189,13 +233,20 @@ class Csv:
         writer = csv.writer(text, lineterminator="\n")
         if not self._started and found:
             self._started = True
-            heads = [f"p{index}" for index in range(len(found[0].probabilities))]
+            count = len(found[0].probabilities)
+            self._top = self._classes.shown(count)
+            heads = [f"p{index}" for index in range(count)]
+            if self._top is not None:
+                heads = [head for rank in range(1, min(self._top, count) + 1) for head in (f"class{rank}", f"p{rank}")]
             writer.writerow(["image", "label", "class", "probability", *heads])
         for entry in found:
             label = "" if entry.label is None else entry.label
             best = "" if entry.predicted is None else entry.predicted
-            shares = [f"{value:.6f}" for value in (entry.probability, *entry.probabilities)]
-            writer.writerow([entry.image, label, best, *shares])
+            listed = [f"{value:.6f}" for value in entry.probabilities]
+            if self._top is not None:
+                tops = entry.best(self._top)
+                listed = [text for index in tops for text in (str(index), f"{entry.probabilities[index]:.6f}")]
+            writer.writerow([entry.image, label, best, f"{entry.probability:.6f}", *listed])
         return text.getvalue().removesuffix("\n")
 
     def end(self, score: Score) -> str:
@@ -206,6 +257,9 @@ class Csv:
 class Json:
     """One object, written while images pass: what was loaded, the images, and how right it was."""
 
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+
     def begin(self, facts: dict[str, str]) -> str:
         """Everything before the images."""
         self._held = ""
@@ -213,7 +267,7 @@ class Json:
 
     def rows(self, found: Sequence[Prediction]) -> str:
         """The images of a batch."""
-        lines = [f"    {json.dumps(entry.as_dict())}" for entry in found]
+        lines = [f"    {json.dumps(entry.as_dict(self._classes))}" for entry in found]
         ready = ",\n".join(filter(None, (self._held, *lines[:-1])))
         self._held = lines[-1] if lines else self._held  # whether a comma follows is not known yet
         return f"{ready}," if ready else ""

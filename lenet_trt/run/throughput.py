@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from lenet_trt.cuda.driver import Pinned, Stream, ask, driver
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.images.batches import batches
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.run.images import batches
 from lenet_trt.runtimes.arrays import own_array
 from lenet_trt.runtimes.network import Network, scaled
 
 if TYPE_CHECKING:
-    from lenet_trt.run.image_files import Size
+    from lenet_trt.images.form import Form
     from lenet_trt.runtimes.protocol import DeviceRuntime
 
 DEFAULT_BATCH = 2048
@@ -84,21 +84,21 @@ class Measured:
         return lines
 
 
-def pixels_of(sources: Sequence[str], size: Size) -> NDArray[np.uint8]:
+def pixels_of(sources: Sequence[str], form: Form) -> NDArray[np.uint8]:
     """All images of the sources at once.
 
-    Shapes: [n, 1, height, width].
+    Shapes: [n, channels, height, width].
     """
-    found = [batch.pixels for batch in batches(sources, size, 1 << 16)]
+    found = [batch.pixels for batch in batches(sources, form, 1 << 16)]
     if not found:
         raise LenetTrtError(f"{' '.join(sources)} holds no images")
-    return np.concatenate(found)[:, None]
+    return np.concatenate(found)
 
 
 def measure(network: Network, pixels: NDArray[np.uint8], batch: int | None = None) -> Measured:
-    """Measure a network that takes grey images; ``batch`` None is what it is made for, else ``DEFAULT_BATCH``.
+    """Measure a network that takes images; ``batch`` None is what it is made for, else ``DEFAULT_BATCH``.
 
-    Shapes: pixels [n, 1, height, width].
+    Shapes: pixels [n, channels, height, width].
 
     Raises:
         UsageError: the network takes another batch.
@@ -200,7 +200,7 @@ class _Pipeline:
 def _chunks(pixels: NDArray[Any], batch: int, least: int) -> NDArray[Any]:
     """The images again and again, in whole batches.
 
-    Shapes: [chunks, batch, 1, height, width].
+    Shapes: [chunks, batch, channels, height, width].
     """
     wanted = max(least * batch, -(-min(_LEAST_BYTES, 8 * pixels.nbytes) // pixels[0].nbytes), len(pixels))
     count = -(-wanted // batch)

@@ -26,8 +26,9 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export.cases import ConvCase, conv_onnx
 from lenet_trt.export.mnist import network_input, test_set
 from lenet_trt.fuse.stage import fuse
-from lenet_trt.run.images import UNKNOWN
-from lenet_trt.run.predictions import Score, predictions, probabilities
+from lenet_trt.images.batches import UNKNOWN
+from lenet_trt.images.classify import probabilities
+from lenet_trt.run.predictions import Classes, Score, predictions
 from lenet_trt.runtimes.arrays import DeviceArray, raw_stream
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.ort import OrtCpu, OrtCuda, _BoundCall, has_cuda
@@ -285,11 +286,11 @@ def test_throughput_on_the_cpu_says_what_it_is(lenet5: Path, capsys: pytest.Capt
 
 
 def test_nan_is_no_class_and_wrong() -> None:
-    shares = probabilities(np.array([[0, 5, 0], [np.nan, 1, 2], [0.2, 0.2, 0.6]], np.float32), 3)
+    shares = probabilities(np.array([[0, 5, 0], [np.nan, 1, 2], [0.2, 0.2, 0.6]], np.float32))
     labels = np.array([1, 1, UNKNOWN])
     first, second, third = predictions(["a", "b", "c"], labels, shares)
     assert (first.predicted, second.predicted, third.predicted, third.label) == (1, None, 2, None)
-    assert json.loads(json.dumps(second.as_dict(), allow_nan=False))["probability"] is None
+    assert json.loads(json.dumps(second.as_dict(Classes()), allow_nan=False))["probability"] is None
     score = Score()
     score.add(labels, shares)
     assert (score.images, score.labelled, score.correct) == (3, 2, 1)
@@ -300,8 +301,8 @@ def test_nan_is_no_class_and_wrong() -> None:
 
 def test_probabilities_stay_as_they_are() -> None:
     given = np.array([[0.25, 0.75], [1, 0]])
-    assert np.array_equal(probabilities(given, 2), given)
-    large = probabilities(np.array([[1000.0, 999.0]]), 1)
+    assert np.array_equal(probabilities(given), given)
+    large = probabilities(np.array([[1000.0, 999.0]]))
     assert large[0, 0] == pytest.approx(1 / (1 + np.exp(-1)))
 
 

@@ -26,8 +26,9 @@ from PIL import Image
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.idx import idx_bytes
-from lenet_trt.run.image_files import read_labels, read_pixels
-from lenet_trt.run.images import batches
+from lenet_trt.images.batches import batches
+from lenet_trt.images.files import read_labels, read_pixels
+from lenet_trt.images.form import Form
 
 SIZE = (4, 5)
 
@@ -36,7 +37,7 @@ relaxed = settings(max_examples=150, deadline=None)
 
 
 def read(data: bytes, size: tuple[int, int] = SIZE) -> np.ndarray:
-    return read_pixels(io.BytesIO(data), "file", size)
+    return read_pixels(io.BytesIO(data), "file", Form(1, *size))[:, 0]
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -311,7 +312,7 @@ def test_a_folder_of_a_million_entries(crowded: tuple[Path, int]) -> None:
     folder, count = crowded
     tracemalloc.start()
     begin = time.perf_counter()
-    found = batches([str(folder)], SIZE, 100)
+    found = batches([str(folder)], Form(1, *SIZE), 100)
     seen = list(itertools.islice(found, 3))
     seconds = time.perf_counter() - begin
     peak = tracemalloc.get_traced_memory()[1]

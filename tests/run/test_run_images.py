@@ -21,11 +21,13 @@ from PIL import Image
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.idx import idx_bytes
-from lenet_trt.run import images as images_module
-from lenet_trt.run.image_files import read_labels, read_pixels
-from lenet_trt.run.images import UNKNOWN, batches
+from lenet_trt.images import batches as images_module
+from lenet_trt.images.batches import UNKNOWN, batches
+from lenet_trt.images.files import read_labels, read_pixels
+from lenet_trt.images.form import Form
 
 SIZE = (28, 28)
+FORM = Form(1, *SIZE)
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, *SIZE), dtype=np.uint8)
 
 
@@ -48,7 +50,7 @@ def npz(**arrays: np.ndarray) -> bytes:
 
 
 def read(data: bytes) -> np.ndarray:
-    return read_pixels(io.BytesIO(data), "file", SIZE)
+    return read_pixels(io.BytesIO(data), "file", FORM)[:, 0]
 
 
 GOOD: dict[str, Callable[[], bytes]] = {
@@ -208,35 +210,35 @@ def write(folder: Path, name: str, data: bytes) -> str:
 def test_the_idx_pair_beside_gives_the_labels(tmp_path: Path) -> None:
     labels = np.array([5, 0, 4, 1, 9], np.uint8)
     source = write(tmp_path, "some-images-idx3-ubyte.gz", gzip.compress(idx_bytes(PIXELS)))
-    (batch,) = batches([source], SIZE, 10)
+    (batch,) = batches([source], FORM, 10)
     assert batch.labels.tolist() == [UNKNOWN] * 5
     write(tmp_path, "some-labels-idx1-ubyte.gz", gzip.compress(idx_bytes(labels)))
-    first, second = batches([source], SIZE, 3)
+    first, second = batches([source], FORM, 3)
     assert [*first.labels, *second.labels] == [5, 0, 4, 1, 9]
     assert second.names == [f"{source}[3]", f"{source}[4]"]
     write(tmp_path, "some-labels-idx1-ubyte.gz", idx_bytes(labels[:4]))
     with pytest.raises(LenetTrtError, match=r"has 5 images and .* 4 labels"):
-        list(batches([source], SIZE, 10))
+        list(batches([source], FORM, 10))
 
 
 def test_one_labels_file_for_several_sources(tmp_path: Path) -> None:
     sources = [write(tmp_path, "a.npy", npy(PIXELS)), write(tmp_path, "b.png", picture(PIXELS[0]))]
     labels = write(tmp_path, "labels.txt", b"".join(b"%d\n" % value for value in range(6)))
-    found = list(batches(sources, SIZE, 4, labels))
+    found = list(batches(sources, FORM, 4, labels))
     assert [value for batch in found for value in batch.labels.tolist()] == [0, 1, 2, 3, 4, 5]
-    assert np.array_equal(np.concatenate([batch.pixels for batch in found]), [*PIXELS, PIXELS[0]])
+    assert np.array_equal(np.concatenate([batch.pixels[:, 0] for batch in found]), [*PIXELS, PIXELS[0]])
     for text, told in (("0\n" * 5, "more images than that"), ("0\n" * 7, "has 7 labels, and there are 6 images")):
         Path(labels).write_text(text)
         with pytest.raises(LenetTrtError, match=told):
-            list(batches(sources, SIZE, 4, labels))
+            list(batches(sources, FORM, 4, labels))
 
 
 def test_without_images_it_is_the_test_set() -> None:
-    found = list(batches([], SIZE, 4096))
+    found = list(batches([], FORM, 4096))
     assert [len(batch.names) for batch in found] == [4096, 4096, 1808]
     assert min(batch.labels.min() for batch in found) == 0
-    with pytest.raises(LenetTrtError, match="takes 32x32 pixels"):
-        list(batches([], (32, 32), 4096))
+    with pytest.raises(LenetTrtError, match="MNIST.s images have another form"):
+        list(batches([], Form(1, 32, 32), 4096))
 
 
 def test_a_folder_with_very_many_entries_is_streamed_in_order(tmp_path: Path) -> None:
@@ -251,14 +253,14 @@ def test_a_folder_with_very_many_entries_is_streamed_in_order(tmp_path: Path) ->
         os.symlink(files[index % 5], folder / f"{index:06}.png")
     (folder / "notes.txt").write_text("not a picture")
     tracemalloc.start()
-    found = batches([str(folder)], SIZE, 250)
+    found = batches([str(folder)], FORM, 250)
     seen = list(itertools.islice(found, 8))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200 * count  # bytes: the names, and nothing for each picture
     names = [Path(name).name for batch in seen for name in batch.names]
     assert names == [f"{index:06}.png" for index in range(2000)]
-    assert np.array_equal(np.concatenate([batch.pixels for batch in seen]), np.tile(PIXELS, (400, 1, 1)))
+    assert np.array_equal(np.concatenate([batch.pixels[:, 0] for batch in seen]), np.tile(PIXELS, (400, 1, 1)))
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
@@ -268,7 +270,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         (str(tmp_path), "has no pictures; wanted files that end in .png"),
     ):
         with pytest.raises(LenetTrtError, match=told):
-            list(batches([source], SIZE, 4))
+            list(batches([source], FORM, 4))
 
 
 def test_standard_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,10 +279,10 @@ def test_standard_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             self.buffer = io.BytesIO(data)
 
     monkeypatch.setattr("sys.stdin", Input(idx_bytes(PIXELS)))
-    (batch,) = batches(["-"], SIZE, 10)
+    (batch,) = batches(["-"], FORM, 10)
     assert batch.names[1] == "-[1]"
-    assert np.array_equal(batch.pixels, PIXELS)
+    assert np.array_equal(batch.pixels[:, 0], PIXELS)
     monkeypatch.setattr(images_module, "MAX_BYTES", 1000)
     monkeypatch.setattr("sys.stdin", Input(idx_bytes(PIXELS)))
     with pytest.raises(LenetTrtError, match="standard input goes on after 1000 bytes"):
-        list(batches(["-"], SIZE, 10))
+        list(batches(["-"], FORM, 10))

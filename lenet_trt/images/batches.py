@@ -15,19 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.run.image_files import MAX_BYTES, PICTURE_SUFFIXES, Size, read_labels, read_pixels
+from lenet_trt.images.files import MAX_BYTES, PICTURE_SUFFIXES, read_labels, read_pixels
+from lenet_trt.images.form import Form
 
 STANDARD_INPUT = "-"
 UNKNOWN = -1
 _SPOOL_BYTES = 1 << 24
 _CHUNK_BYTES = 1 << 20
+_MOST_NAMES_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Some images: what they are called, their grey pixels and their classes.
+    """Some images: what they are called, their pixels and their classes.
 
-    Shapes: pixels [n, height, width] uint8, labels [n] int64 (``UNKNOWN`` where nobody says).
+    Shapes: pixels [n, channels, height, width] uint8, labels [n] int64 (``UNKNOWN`` where nobody says).
     """
 
     source: str
@@ -61,8 +63,8 @@ class Batch:
     labels: NDArray[np.int64]
 
 
-def batches(sources: Sequence[str], size: Size, batch: int, labels: str | None = None) -> Iterator[Batch]:
-    """Read images of ``size`` = (height, width) in order, at most ``batch`` at a time.
+def batches(sources: Sequence[str], form: Form, batch: int, labels: str | None = None) -> Iterator[Batch]:
+    """Read images of a ``form`` in order, at most ``batch`` at a time.
 
     ``sources`` are files (IDX, PNG, JPEG, .npy, .npz), folders of pictures and "-" (standard input); none means the
     MNIST test set that ships with the package, with its labels. ``labels`` is a file with the classes of all images;
@@ -71,37 +73,55 @@ def batches(sources: Sequence[str], size: Size, batch: int, labels: str | None =
     Raises:
         LenetTrtError: something cannot be read or is not what the network takes, or labels and images do not match.
     """
-    found = _from(sources, size)
+    found = _from(sources, form)
     if labels is not None:
         with _opened(labels) as file:
             found = _labelled(found, read_labels(file, labels), labels)
     return _regrouped(found, batch)
 
 
-def _from(sources: Sequence[str], size: Size) -> Iterator[Images]:
+def read_names(path: str) -> tuple[str, ...]:
+    """Read the names of classes, one a line.
+
+    Raises:
+        LenetTrtError: the file cannot be read, is no text, or has an empty line.
+    """
+    with _opened(path) as file:
+        data = file.read(_MOST_NAMES_BYTES + 1)
+    try:
+        names = tuple(line.strip() for line in data.decode("utf-8").splitlines())
+    except UnicodeDecodeError as error:
+        raise LenetTrtError(f"{path} is no UTF-8 text ({error.reason}); wanted one class name a line") from error
+    if len(data) > _MOST_NAMES_BYTES or not names or not all(names):
+        raise LenetTrtError(f"{path} is empty, too long, or has an empty line; wanted one class name a line")
+    return names
+
+
+def _from(sources: Sequence[str], form: Form) -> Iterator[Images]:
     if not sources:
-        yield _mnist(size)
+        yield _mnist(form)
     for source in sources:
         if source != STANDARD_INPUT and Path(source).is_dir():
             for picture in _pictures(Path(source)):
-                yield from _file(str(picture), size)
+                yield from _file(str(picture), form)
         else:
-            yield from _file(source, size)
+            yield from _file(source, form)
 
 
-def _mnist(size: Size) -> Images:
+def _mnist(form: Form) -> Images:
     from lenet_trt.export.mnist import test_set
 
     pixels, labels = test_set()
-    if pixels.shape[1:] != size:
-        raise UsageError(f"the network takes {size[1]}x{size[0]} pixels, and MNIST's images have others: name some")
+    pixels = pixels[:, None]
+    if pixels.shape[1:] != form.shape:
+        raise UsageError(f"the network takes {form}, and MNIST's images have another form: name some")
     return Images("mnist", 0, pixels, labels.astype(np.int64))
 
 
-def _file(source: str, size: Size) -> Iterator[Images]:
+def _file(source: str, form: Form) -> Iterator[Images]:
     with _opened(source) as file:
         name = "standard input" if source == STANDARD_INPUT else source
-        pixels = read_pixels(file, name, size)
+        pixels = read_pixels(file, name, form)
     labels = np.full(len(pixels), UNKNOWN, np.int64)
     pair = Path(source).with_name(Path(source).name.replace("images", "labels").replace("idx3", "idx1"))
     if source != STANDARD_INPUT and str(pair) != str(Path(source)) and pair.is_file():

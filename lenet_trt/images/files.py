@@ -7,41 +7,42 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.idx import DEFAULT_MAX_BYTES, DTYPES, GZIP_MAGIC, read_idx_from
-
-Size: TypeAlias = tuple[int, int]
+from lenet_trt.images.form import Form
 
 MAX_BYTES = DEFAULT_MAX_BYTES
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _FORMATS = "IDX (plain or gzip), PNG, JPEG, NumPy .npy or .npz"
 _MAX_NPY_HEADER = 1 << 16
 _CHUNK_BYTES = 1 << 20
+_PIXEL_BYTES = 4  # of a decoded picture, with transparency
 # Grey pixels with more than 8 bits, as Pillow names them.
 _WIDE_MODES = ("I", "I;16", "I;16B", "I;16L")
 
 
-def read_pixels(file: BinaryIO, name: str, size: Size) -> NDArray[np.uint8]:
+def read_pixels(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
     """Read the images of one open file that can seek; ``name`` is what messages call it.
 
-    Shapes: [n, height, width] uint8, grey, 0 to 255 as the file has them (light on dark stays light on dark).
+    Shapes: [n, channels, height, width] uint8, 0 to 255 as the file has them (light on dark stays light on dark).
 
     Raises:
-        LenetTrtError: the file is damaged, of no known format, or its images are not ``size`` = (height, width).
+        LenetTrtError: the file is damaged, of no known format, or its images are not of that ``form``.
         OSError: it cannot be read.
     """
     kind = _kind(file, name)
     if kind == "idx":
-        return read_idx_from(file, name, (None, *size))
+        axes = form.shape[1:] if form.channels == 1 else form.shape
+        return read_idx_from(file, name, (None, *axes)).reshape(-1, *form.shape)
     if kind == "picture":
-        return _picture(file, name, size)[None]
+        return _picture(file, name, form).reshape(1, *form.shape)
     array = _npy(file, name) if kind == "npy" else _npz(file, name, "images")
-    return _checked_images(array, name, size)
+    return _checked_images(array, name, form)
 
 
 def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
@@ -85,25 +86,35 @@ def _kind(file: BinaryIO, name: str, otherwise: str | None = None) -> str:
     raise LenetTrtError(f"{name} {seen}; wanted {_FORMATS}")
 
 
-def _picture(file: BinaryIO, name: str, size: Size) -> NDArray[np.uint8]:
-    from PIL import Image
+def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
+    """Read one picture.
 
-    height, width = size
+    Shapes: [channels, height, width], or [height, width] where it is grey.
+    """
+    from PIL import Image, ImageOps
+
+    size = (form.width, form.height)
     with _damage_told(name, "picture"):
         image: Image.Image = Image.open(file, formats=("PNG", "JPEG"))
-        if image.size != (width, height):  # before anything of that size is decoded
+        if image.size != size and not form.resize:  # before anything of that size is decoded
             raise LenetTrtError(
-                f"{name} is {image.size[0]}x{image.size[1]} pixels; the network takes {width}x{height}: "
-                "cut the digit out and scale it to that size"
+                f"{name} is {image.size[0]}x{image.size[1]} pixels; the network takes {size[0]}x{size[1]}: "
+                "cut out what is to be classified and scale it to that size, or add --resize"
             )
+        if image.size[0] * image.size[1] * _PIXEL_BYTES > MAX_BYTES:
+            raise LenetTrtError(f"{name} is {image.size[0]}x{image.size[1]} pixels, more than {MAX_BYTES} bytes hold")
         image.load()
         if image.mode in _WIDE_MODES:
-            return (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+            image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
         if "A" in image.getbands() or "transparency" in image.info:
             image = image.convert("RGBA")
             if np.asarray(image)[..., 3].min() < 255:
                 raise LenetTrtError(f"{name} has transparent pixels: flatten it onto the background that is meant")
-        return np.array(image.convert("L"), dtype=np.uint8)
+        image = image.convert("L" if form.channels == 1 else "RGB")
+        if image.size != size:
+            image = ImageOps.fit(image, size, Image.Resampling.BILINEAR)
+        array = np.array(image, dtype=np.uint8)
+        return array if form.channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
 def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
@@ -144,17 +155,21 @@ def _npy(file: Any, name: str) -> NDArray[Any]:
         return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
 
 
-def _checked_images(array: NDArray[Any], name: str, size: Size) -> NDArray[np.uint8]:
-    height, width = size
-    shape = array.shape
-    if shape == size:
+def _checked_images(array: NDArray[Any], name: str, form: Form) -> NDArray[np.uint8]:
+    """Bring the axes in order, and refuse what has others.
+
+    Shapes: [n, channels, height, width].
+    """
+    seen = array.shape
+    channels, *size = form.shape
+    if channels == 1 and list(seen[-2:]) == size and len(seen) in (2, 3):
+        array = array.reshape(-1, *form.shape)
+    elif channels > 1 and len(seen) == 3:  # one image
         array = array[None]
-    elif len(shape) == 4 and 1 in (shape[1], shape[3]):
-        array = array[:, 0] if shape[1] == 1 else array[..., 0]
-    if array.shape[1:] != size or array.ndim != 3:
-        raise LenetTrtError(
-            f"{name} has shape {list(shape)}; wanted grey images [n, {height}, {width}] (or with a channel axis of 1)"
-        )
+    if array.ndim == 4 and array.shape[1:] != form.shape and array.shape[1:] == (*size, channels):
+        array = array.transpose(0, 3, 1, 2)
+    if array.shape[1:] != form.shape:
+        raise LenetTrtError(f"{name} has shape {list(seen)}; wanted {form}")
     if array.dtype != np.uint8:
         raise LenetTrtError(
             f"{name} holds {array.dtype}; wanted uint8 pixels, 0 to 255"

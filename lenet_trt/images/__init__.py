@@ -1,0 +1,1 @@
+"""Images from files into a network that classifies them: what it takes, the readers, and class probabilities."""
