@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
+from lenet_trt.build.labelled import LabelledImages, judge
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.kernel.bind import Shape
@@ -27,8 +28,9 @@ _IS_MNIST = 0.5
 class Evaluation:
     """What ONNX Runtime found.
 
-    ``correct`` of ``total`` labelled MNIST test images for the model built from, ``correct_before`` for the model given
-    (None when it is no MNIST classifier). ``difference`` is the relative error of the outputs against the model given,
+    ``correct`` of ``total`` labelled images for the model built from, ``correct_before`` for the model given (None
+    where there are none and it is no MNIST classifier). ``data`` says which images, ``data_sha256`` is theirs where
+    they are the user's. ``difference`` is the relative error of the outputs against the model given,
     in norm, over those images or over random inputs. ``problem`` says why nothing was measured.
     """
 
@@ -38,6 +40,8 @@ class Evaluation:
     difference: float | None = None
     method: str = f"ONNX Runtime {onnx_runtime().__version__} on the CPU, on the ONNX that the engine is built from"
     problem: str | None = None
+    data: str = "MNIST test images"
+    data_sha256: str | None = None
 
     @property
     def drop_points(self) -> float:
@@ -51,11 +55,20 @@ class Evaluation:
         return asdict(self)
 
 
-def evaluate(model: ModelProto, before: ModelProto, shapes: Mapping[str, Shape]) -> Evaluation:
+def evaluate(
+    model: ModelProto, before: ModelProto, shapes: Mapping[str, Shape], images: LabelledImages | None = None
+) -> Evaluation:
     """Compare ``model`` with ``before``, of which it is a converted or fused version.
 
-    ``shapes`` are the input shapes for random inputs, used where the model is no classifier of MNIST's digits.
+    ``images`` are what both are judged by. Without them a classifier of MNIST's digits is judged by its test set, and
+    others by random inputs of ``shapes``.
+
+    Raises:
+        LenetTrtError: the images cannot be read, or are not for this model.
     """
+    if images is not None:
+        found = judge(model, before, images)
+        return Evaluation(**asdict(found), data=str(images), data_sha256=images.sha256())
     try:
         if is_digit_classifier(before):
             evaluation = _on_mnist(model, before)

@@ -6,7 +6,9 @@ import argparse
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lenet_trt.build.labelled import LabelledImages
 from lenet_trt.errors import UsageError
+from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
 from lenet_trt.options import number, whole
@@ -32,6 +34,7 @@ class BuildRequest:
     ``library``: the plugin library, for the route of that name; None is the one in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``max_drop``: how many percentage points of accuracy the conversion may cost.
+    ``images``: labelled images that this is measured with; None is MNIST's test set, for classifiers of its digits.
     """
 
     onnx: Path | None = None
@@ -47,6 +50,7 @@ class BuildRequest:
     output: Path | None = None
     force: bool = False
     max_drop: float = MAX_DROP_POINTS
+    images: LabelledImages | None = None
 
     @property
     def default_name(self) -> str:
@@ -129,8 +133,13 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0, 100),
         default=MAX_DROP_POINTS,
         metavar="POINTS",
-        help="percentage points of accuracy that a lower precision may cost",
+        help="percentage points of accuracy that a lower precision or plugins may cost",
     )
+    parser.add_argument(
+        "--images", nargs="+", metavar="FILE", help="labelled images to measure it with, as run takes them"
+    )
+    parser.add_argument("--labels", metavar="FILE", help="the images' classes")
+    add_image_arguments(parser)
 
 
 def request_from(arguments: argparse.Namespace) -> BuildRequest:
@@ -145,6 +154,11 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         missing = ", ".join(f"--{name}" for name in texts if name not in given)
         raise UsageError(f"--{given[0]} needs {missing} too")
     shapes = tuple(parse_shapes(f"--{name}", text) for name, text in texts.items()) if given else None
+    if arguments.labels is not None and arguments.images is None:
+        raise UsageError("--labels needs --images")
+    options = image_options(arguments)
+    if arguments.images is None and options != ImageOptions():
+        raise UsageError("--normalize, --mean, --std, --size and --resize say how images are read: they need --images")
     return BuildRequest(
         onnx=arguments.model,
         precision=arguments.precision,
@@ -165,4 +179,5 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         output=arguments.output,
         force=arguments.force,
         max_drop=arguments.max_drop,
+        images=None if arguments.images is None else LabelledImages(tuple(arguments.images), arguments.labels, options),
     )

@@ -72,7 +72,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
     flavor.check_types(frozenset({request.precision or "fp32"}), targets, has_fp32_gemm=False)
     inputs = _inputs(request, flavor, targets, route)
     with exclusive(engine):
-        if not request.force and (old := _same_as_before(engine, inputs)) is not None:
+        data = None if request.images is None else request.images.sha256()
+        if not request.force and (old := _same_as_before(engine, inputs, data)) is not None:
+            _gate(Evaluation(**old.evaluation), request)
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         if OPERATOR in plugin_nodes(original).values():
@@ -86,7 +88,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         kernels = list(plugin_nodes(model).values())
         library = library_for_build(request.library) if kernels and route.needs_library else None
         profiles = profile_for(inputs_of(model), request.batch, request.shapes)
-        evaluation = evaluate(model, original, {name: profile.opt for name, profile in profiles.items()})
+        evaluation = evaluate(
+            model, original, {name: profile.opt for name, profile in profiles.items()}, request.images
+        )
         _gate(evaluation, request)
         serialized = model.SerializeToString()
         plan = engine_from_onnx(
@@ -142,13 +146,15 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route
     }
 
 
-def _same_as_before(engine: Path, inputs: dict[str, Any]) -> Sidecar | None:
-    """The sidecar on disk, when it was made from equal inputs and its engine is still whole."""
+def _same_as_before(engine: Path, inputs: dict[str, Any], data: str | None) -> Sidecar | None:
+    """The sidecar on disk, when it was made from equal inputs, judged by these images, and its engine is whole."""
     try:
         sidecar = read_sidecar(sidecar_path(engine))
     except LenetTrtError:
         return None
-    return sidecar if sidecar.inputs == inputs and sidecar.mismatch(engine.parent) is None else None
+    judged = data is None or sidecar.evaluation.get("data_sha256") == data
+    same = judged and sidecar.inputs == inputs and sidecar.mismatch(engine.parent) is None
+    return sidecar if same else None
 
 
 def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
@@ -186,9 +192,9 @@ def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
 def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
     if evaluation.drop_points > request.max_drop:
         raise LenetTrtError(
-            f"{request.precision} costs {evaluation.drop_points:.2f} points of accuracy ({evaluation.correct_before} "
-            f"-> {evaluation.correct} of {evaluation.total} right), more than the {request.max_drop:g} allowed; "
-            f"nothing was written. Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
+            f"{request.precision or '--plugins'} costs {evaluation.drop_points:.2f} points of accuracy "
+            f"({evaluation.correct_before} -> {evaluation.correct} of {evaluation.total} right), "
+            f"more than the {request.max_drop:g} allowed; nothing was written. Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
             "or keep a higher precision"
         )
 

@@ -78,7 +78,7 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
     if evaluation["correct"] is None:
         return f"{difference} ({evaluation['method']}; random inputs)"
     share = 100 * evaluation["correct"] / evaluation["total"]
-    text = f"{share:.2f}% of {evaluation['total']:,} MNIST test images"
+    text = f"{share:.2f}% of {evaluation['total']:,} {evaluation.get('data', 'MNIST test images')}"
     if evaluation["difference"]:
         before = 100 * evaluation["correct_before"] / evaluation["total"]
         text += f" ({before:.2f}% before conversion; {difference})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,33 @@ class _Writer:
                 other = self.constant(bias)
                 value = self.add("Add", *((value, other) if kind == "matmul_add" else (other, value)))
         return self.add("Relu", self.between(value)) if relu else value
+
+
+# A linear classifier of small RGB images, of more classes than a table shows.
+SHAPE = (3, 6, 4)
+CLASSES = 30
+WEIGHT = np.random.default_rng(2).standard_normal((int(np.prod(SHAPE)), CLASSES)).astype(np.float32)
+
+
+def colour_model(path: Path, shape: tuple[int | str, ...] = ("n", *SHAPE), weight: np.ndarray = WEIGHT) -> Path:
+    """A linear classifier of RGB images."""
+    flat = len(weight)
+    nodes = [
+        helper.make_node("Reshape", ["images", "shape"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["logits"]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array([-1, flat]), "shape"),
+        numpy_helper.from_array(weight, "weight"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "colours",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [shape[0], CLASSES])],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+    return path

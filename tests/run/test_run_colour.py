@@ -8,9 +8,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from lenet_trt.cli import main
@@ -18,35 +16,9 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.images.batches import batches
 from lenet_trt.images.form import NORMALIZATIONS, Form, Scaling, form_of
 from lenet_trt.onnx_model.ports import Port
+from networks import CLASSES, SHAPE, WEIGHT, colour_model
 
-SHAPE = (3, 6, 4)
-CLASSES = 30
 COLOURS = np.random.default_rng(1).integers(0, 256, (5, *SHAPE), dtype=np.uint8)
-WEIGHT = np.random.default_rng(2).standard_normal((int(np.prod(SHAPE)), CLASSES)).astype(np.float32)
-
-
-def colour_model(path: Path, shape: tuple[int | str, ...] = ("n", *SHAPE)) -> Path:
-    """A linear classifier of RGB images."""
-    flat = len(WEIGHT)
-    nodes = [
-        helper.make_node("Reshape", ["images", "shape"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "weight"], ["logits"]),
-    ]
-    constants = [
-        numpy_helper.from_array(np.array([-1, flat]), "shape"),
-        numpy_helper.from_array(WEIGHT, "weight"),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "colours",
-        [helper.make_tensor_value_info("images", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [shape[0], CLASSES])],
-        constants,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, path)
-    return path
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ def test_without_images_it_is_the_test_set() -> None:
     found = list(batches([], FORM, 4096))
     assert [len(batch.names) for batch in found] == [4096, 4096, 1808]
     assert min(batch.labels.min() for batch in found) == 0
-    with pytest.raises(LenetTrtError, match="MNIST.s images have another form"):
+    with pytest.raises(LenetTrtError, match="images have another form"):
         list(batches([], Form(1, 32, 32), 4096))
 
 

@@ -1,0 +1,105 @@
+"""Labelled images of the user's that a converted or fused model is judged by."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from onnx import ModelProto
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import sha256_file
+from lenet_trt.images.batches import STANDARD_INPUT, UNKNOWN, batches
+from lenet_trt.images.classify import output_for
+from lenet_trt.images.files import PICTURE_SUFFIXES
+from lenet_trt.images.form import ImageOptions
+from lenet_trt.runtimes.network import Network
+from lenet_trt.runtimes.ort import OrtCpu
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Files of images as ``run`` takes them, the file with their classes, and how pixels become the network's input."""
+
+    sources: tuple[str, ...]
+    labels: str | None = None
+    options: ImageOptions = field(default_factory=ImageOptions)
+
+    def __str__(self) -> str:
+        """How reports call them."""
+        return f"images of {', '.join(self.sources)}"
+
+    def sha256(self) -> str:
+        """Hash the content of all files, and what is done to the pixels.
+
+        Raises:
+            LenetTrtError: a file is not there.
+        """
+        digest = hashlib.sha256(f"{self.options!r}\n".encode())
+        for path in self._files():
+            if not path.is_file():
+                raise LenetTrtError(f"{path} does not exist, or is not a file; wanted labelled images")
+            digest.update(f"{sha256_file(path)}\n".encode())
+        return digest.hexdigest()
+
+    def _files(self) -> Iterator[Path]:
+        if STANDARD_INPUT in (*self.sources, self.labels):
+            raise UsageError("--images -: the images are read twice, which standard input cannot be: name files")
+        for source in self.sources:
+            path = Path(source)
+            if path.is_dir():
+                yield from sorted(each for each in path.iterdir() if each.name.lower().endswith(PICTURE_SUFFIXES))
+            else:
+                yield path
+        if self.labels is not None:
+            yield Path(self.labels)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Right answers of the model and of the one before, of ``total`` labelled images; the relative error in norm."""
+
+    correct: int
+    correct_before: int
+    total: int
+    difference: float
+
+
+def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judged:
+    """Let ONNX Runtime classify labelled images by both models.
+
+    Raises:
+        UsageError: the model takes no images, or nobody says what the images show.
+        LenetTrtError: something cannot be read or run, or a label is no class of the model.
+    """
+    old = Network(OrtCpu(before), "the model given")
+    new = old if model is before else Network(OrtCpu(model), "the model built from")
+    form, scaling = images.options.form(old.inputs), images.options.scaling
+    fixed = old.inputs[0].axes[0]
+    correct = correct_before = total = 0
+    error = norm = 0.0
+    for batch in batches(images.sources, form, fixed if isinstance(fixed, int) else _BATCH, images.labels):
+        wanted = output_for(old, batch.pixels, scaling).astype(np.float64)
+        found = wanted if new is old else output_for(new, batch.pixels, scaling).astype(np.float64)
+        known = batch.labels != UNKNOWN
+        if batch.labels.max() >= wanted.shape[1]:
+            raise LenetTrtError(f"there is a label {batch.labels.max()}; the model has {wanted.shape[1]} classes")
+        total += int(known.sum())
+        correct_before += _right(wanted, batch.labels, known)
+        correct += _right(found, batch.labels, known)
+        error += float(np.square(found - wanted).sum())
+        norm += float(np.square(wanted).sum())
+    if not total:
+        raise UsageError(f"nobody says what the {images} show: name their classes with --labels")
+    return Judged(correct, correct_before, total, math.sqrt(error) / (math.sqrt(norm) or 1.0))
+
+
+def _right(outputs: np.ndarray, labels: np.ndarray, known: np.ndarray) -> int:
+    """Count right answers; where the model gave NaN it has none."""
+    return int(((outputs.argmax(axis=1) == labels) & known & ~np.isnan(outputs).any(axis=1)).sum())
