@@ -194,7 +194,8 @@ def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
         raise LenetTrtError(
             f"{request.precision or '--plugins'} costs {evaluation.drop_points:.2f} points of accuracy "
             f"({evaluation.correct_before} -> {evaluation.correct} of {evaluation.total} right), "
-            f"more than the {request.max_drop:g} allowed; nothing was written. Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
+            f"more than the {request.max_drop:g} allowed; nothing was written. "
+            f"Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
             "or keep a higher precision"
         )
 

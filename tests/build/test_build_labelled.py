@@ -95,7 +95,7 @@ def _close_labels(model: Path) -> int:
     """Write labels that the model gets all right, of images that bfloat16 gets some of wrong; how many."""
     from lenet_trt.onnx_model.precision import convert
 
-    images = np.random.default_rng(3).integers(120, 136, (2000, *SHAPE), dtype=np.uint8)
+    images = np.random.default_rng(3).integers(0, 256, (2000, *SHAPE), dtype=np.uint8)
     np.save("colours.npy", images)
     np.save("close.npy", (images.reshape(len(images), -1).astype(np.float64) @ WEIGHT).argmax(axis=1))
     before = load_model(model)
