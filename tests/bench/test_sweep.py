@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
@@ -23,9 +22,11 @@ from lenet_trt.bench.crossovers import crossovers, of_pair
 from lenet_trt.bench.leads import leaders, sentences, where_faster
 from lenet_trt.bench.record import Record, Row, as_json, parse
 from lenet_trt.bench.suite import Options
+from lenet_trt.cuda import timing
 from lenet_trt.cuda.gpus import Gpus
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.draw.charts import render
+from own_clock import OwnClock, own_clock
 
 BATCHES = [1 << power for power in range(15)]
 
@@ -257,9 +258,9 @@ def test_where_it_is_faster_is_true(a: dict[int, Stats], b: dict[int, Stats]) ->
 class Sleeping(OrtCpuSession):
     """So many seconds for a call and for each image; the first call of each batch takes ``first`` more."""
 
-    def __init__(self, fixed: float, each: float, first: float = 0) -> None:
+    def __init__(self, clock: OwnClock, fixed: float, each: float, first: float = 0) -> None:
         super().__init__()
-        self.fixed, self.each, self.first = fixed, each, first
+        self.clock, self.fixed, self.each, self.first = clock, fixed, each, first
 
     def prepare(self, images):
         ready, session = super().prepare(images), self
@@ -267,16 +268,17 @@ class Sleeping(OrtCpuSession):
 
         class Waiting(type(ready)):
             def __call__(self) -> None:
-                time.sleep(session.fixed + session.each * len(images) + (left.pop() if left else 0))
+                session.clock.sleep(session.fixed + session.each * len(images) + (left.pop() if left else 0))
                 inner(self)
 
         ready.__class__ = Waiting
         return ready
 
 
-def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], session: Callable[[], Sleeping]) -> Record:
+def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], *waits: float) -> Record:
     monkeypatch.setattr(sweep, "QUICK_BATCHES", batches)
-    return sweep.measured(Options(quick=True), [Backend("slow", "", "CPU", session), backend("ONNX Runtime CPU")])
+    slow = partial(Sleeping, own_clock(monkeypatch, timing, measure), *waits)
+    return sweep.measured(Options(quick=True), [Backend("slow", "", "CPU", slow), backend("ONNX Runtime CPU")])
 
 
 @pytest.mark.parametrize(
@@ -291,7 +293,7 @@ def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], session: Ca
 def test_what_would_take_too_long_is_left_out(
     monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], why: str
 ) -> None:
-    found = swept(monkeypatch, batches, partial(Sleeping, 0, 0.01))
+    found = swept(monkeypatch, batches, 0, 0.01)
     assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [*batches[:-1]]
     left = found.find("slow", batch=batches[-1])
     assert re.fullmatch(why, str(left.why))
@@ -300,7 +302,7 @@ def test_what_would_take_too_long_is_left_out(
 
 def test_a_small_batch_does_not_condemn_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     # 0.02 s for one image would be 1.3 s for 64 if each took as long, and is 0.02 s.
-    found = swept(monkeypatch, (1, 64), partial(Sleeping, 0.02, 0))
+    found = swept(monkeypatch, (1, 64), 0.02, 0)
     assert [row.case["batch"] for row in found.timed if row.backend == "slow"] == [1, 64]
 
 
@@ -312,7 +314,7 @@ def test_what_is_made_ready_for_few_batches_says_for_which(monkeypatch: pytest.M
 
 
 def test_a_slow_first_call_does_not_condemn_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = swept(monkeypatch, (1,), partial(Sleeping, 0, 0, first=0.5))
+    found = swept(monkeypatch, (1,), 0, 0, 0.5)
     assert found.find("slow", batch=1).stats is not None
 
 

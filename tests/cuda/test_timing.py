@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain, repeat
 
 import pytest
 
+from lenet_trt.cuda import timing
 from lenet_trt.cuda.timing import TimingPlan, time_on_host_in_turns
+from own_clock import OwnClock, own_clock
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> OwnClock:
+    return own_clock(monkeypatch, timing)
 
 
 def test_a_plan_says_how_many_timings_it_makes() -> None:
@@ -17,11 +23,11 @@ def test_a_plan_says_how_many_timings_it_makes() -> None:
     assert TimingPlan().timings >= 50, "medians of fewer are not what the page promises"
 
 
-def test_twice_the_wait_takes_twice_as_long() -> None:
-    calls = {"once": lambda: time.sleep(0.004), "twice": lambda: time.sleep(0.008)}
+def test_twice_the_wait_takes_twice_as_long(clock: OwnClock) -> None:
+    calls = {"once": lambda: clock.sleep(0.004), "twice": lambda: clock.sleep(0.008)}
     result = time_on_host_in_turns(calls, TimingPlan(rounds=4, burst=4))
     assert result["once"].count == 16
-    assert result["twice"].median_us / result["once"].median_us == pytest.approx(2, rel=0.25)
+    assert result["twice"].median_us / result["once"].median_us == pytest.approx(2, rel=0.001)
     assert result["once"].low_us >= 4000
 
 
@@ -33,10 +39,10 @@ def test_contenders_take_turns_and_each_round_begins_with_another() -> None:
     assert timed == "aabbcc" + "bbccaa" + "ccaabb"
 
 
-def test_what_becomes_faster_is_warmed_up_until_it_no_longer_does() -> None:
+def test_what_becomes_faster_is_warmed_up_until_it_no_longer_does(clock: OwnClock) -> None:
     def becoming_faster() -> Callable[[], None]:
         waits = chain([0.03, 0.03, 0.016, 0.008, 0.004], repeat(0.002))
-        return lambda: time.sleep(next(waits))
+        return lambda: clock.sleep(next(waits))
 
     plan = TimingPlan(rounds=3, warmup=0, burst=1, settle=20, tolerance=0.3)
     warm = time_on_host_in_turns({"x": becoming_faster()}, plan)["x"]
@@ -48,9 +54,9 @@ def test_what_becomes_faster_is_warmed_up_until_it_no_longer_does() -> None:
     assert not cold.settled, "without a warm-up nobody knows"
 
 
-def test_a_slow_contender_takes_few_turns_and_the_others_all() -> None:
+def test_a_slow_contender_takes_few_turns_and_the_others_all(clock: OwnClock) -> None:
     plan = TimingPlan(rounds=8, warmup=2, burst=4, settle=2, budget_s=0.3)
-    result = time_on_host_in_turns({"slow": lambda: time.sleep(0.15), "fast": lambda: None}, plan)
+    result = time_on_host_in_turns({"slow": lambda: clock.sleep(0.15), "fast": lambda: None}, plan)
     assert 3 <= result["slow"].count <= 4, "a call a turn, until the budget is used"
     assert result["fast"].count == plan.timings
 

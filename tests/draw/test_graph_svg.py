@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -132,7 +131,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert len(svg) < 60_000
 
 
-def test_hundreds_of_nodes_take_no_time() -> None:
+def test_hundreds_of_nodes_are_drawn() -> None:
     nodes = []
     for block in range(150):
         before = f"s{block}"
@@ -142,9 +141,7 @@ def test_hundreds_of_nodes_take_no_time() -> None:
             helper.make_node("Sum", [f"t{block}_{branch}" for branch in range(3)] + [before], [f"s{block + 1}"])
         )
     model = _model(nodes, "s0", "s150")
-    start = time.perf_counter()
     svg = graph_svg(model)
-    assert time.perf_counter() - start < 10
     assert texts(svg).count("Sum") == 150
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 import struct
-import time
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -123,7 +122,6 @@ def bomb(size: int, start: bytes) -> bytes:
 def test_gzip_bomb_costs_no_more_than_the_header_promises(tmp_path: Path, promised: tuple[int, ...]) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(bomb(64 << 20, header(*promised)))
-    begin = time.monotonic()
     tracemalloc.start()
     try:
         with pytest.raises(LenetTrtError, match="promises"):
@@ -134,7 +132,6 @@ def test_gzip_bomb_costs_no_more_than_the_header_promises(tmp_path: Path, promis
     small = int(np.prod(promised, dtype=object)) < 1 << 20
     # A header that promises much may cost what is really there, twice while the buffer grows.
     assert peak < (1 << 20 if small else 160 << 20)
-    assert time.monotonic() - begin < 20
 
 
 @settings(max_examples=300, deadline=2000)

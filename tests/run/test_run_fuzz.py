@@ -311,14 +311,10 @@ def crowded(tmp_path: Path) -> Iterator[tuple[Path, int]]:
 def test_a_folder_of_a_million_entries(crowded: tuple[Path, int]) -> None:
     folder, count = crowded
     tracemalloc.start()
-    begin = time.perf_counter()
     found = batches([str(folder)], Form(1, *SIZE), 100)
     seen = list(itertools.islice(found, 3))
-    seconds = time.perf_counter() - begin
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    print(f"{count:,} entries: first {3 * 100} pictures after {seconds:.1f} s, {peak / 2**20:.0f} MiB")
     names = sorted(f"{index * 7919 % MILLION:07}.png" for index in range(count))
     assert [Path(name).name for batch in seen for name in batch.names] == names[:300]
-    assert seconds < 30 * count / MILLION + 5
     assert peak < 200 * count  # bytes: the names, and nothing for each picture
