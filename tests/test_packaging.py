@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,7 @@ def test_every_extra_is_in_the_readme() -> None:
 # Refuses to import what a machine of another kind does not have.
 WITHOUT = """
 import sys
+import zipfile
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
@@ -144,3 +147,54 @@ def test_doctor_sees_two_onnx_runtimes_that_overwrote_each_other(tmp_path: Path)
     assert not found["ok"]
     assert "onnxruntime-gpu 1.22.0 have overwritten each other" in found["found"]
     assert "pip uninstall -y onnxruntime onnxruntime-gpu && pip install onnxruntime-gpu" in found["fix"]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The package as pip installs it, in a folder of its own, without what it depends on."""
+    pytest.importorskip("setuptools", reason="building a wheel without the network takes setuptools")
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    for name in ("lenet_trt", "export", "plugins", "pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, source)
+    program = f"import setuptools.build_meta; setuptools.build_meta.build_wheel({str(target)!r})"
+    subprocess.run([sys.executable, "-c", program], cwd=source, check=True, capture_output=True)
+    (wheel,) = target.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(target)
+    return target
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [["plugins"], ["check", "maxpool2", "--only", "compile", "--targets", "sm_75"], ["build", "--fp32"]],
+    ids=" ".join,
+)
+def test_the_installed_package_works_from_any_folder(arguments: list[str], installed: Path, tmp_path: Path) -> None:
+    # In front of everything, so that no editable installation is found.
+    program = (
+        f"import sys; sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]; "
+        f"sys.path.insert(0, {str(installed)!r}); from lenet_trt.cli import main; import lenet_trt; "
+        f"assert lenet_trt.__file__.startswith({str(installed)!r}); raise SystemExit(main(sys.argv[1:]))"
+    )
+    words = [sys.executable, "-c", program, *arguments]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    if arguments == ["plugins"]:
+        assert "the records are in docs/results of the repository" in answer.stdout
+
+
+def test_every_file_of_the_package_is_in_the_wheel(installed: Path) -> None:
+    homes = {"lenet_trt": installed / "lenet_trt", "export": installed / "lenet_trt/export"}
+    homes["plugins"] = installed / "lenet_trt/plugins"
+    missing = [
+        path.relative_to(ROOT)
+        for name, home in homes.items()
+        for path in sorted((ROOT / name).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and not (home / path.relative_to(ROOT / name)).is_file()
+    ]
+    assert not missing

@@ -10,7 +10,7 @@ from lenet_trt.build.labelled import LabelledImages
 from lenet_trt.errors import UsageError
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, Shape, parse_shapes
+from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
 from lenet_trt.options import number, whole
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument

@@ -14,9 +14,9 @@ from lenet_trt.images.batches import Batch, batches, read_names
 from lenet_trt.images.classify import classify
 from lenet_trt.images.form import Form, Scaling, add_image_arguments, image_options
 from lenet_trt.options import whole
+from lenet_trt.run.predictions import DEFAULT_TOP, SHOWN_CLASSES, Classes, Csv, Json, Score, Table, predictions
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.table import CHOICES
-from lenet_trt.run.predictions import DEFAULT_TOP, SHOWN_CLASSES, Classes, Csv, Json, Score, Table, predictions
 from lenet_trt.tensorrt.find_library import add_library_argument
 
 if TYPE_CHECKING:

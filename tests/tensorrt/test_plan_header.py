@@ -10,6 +10,7 @@ import pytest
 
 from lenet_trt.cli import main
 from lenet_trt.onnx_model.profiles import profile_for
+from lenet_trt.onnx_model.read import load_model
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.flavors import RTX_PORTABLE_SMS, installed, select
 from lenet_trt.tensorrt.plan_header import read_header
@@ -22,7 +23,7 @@ def test_a_plan_of_tensorrt_rtx_tells_its_version(lenet5: Path, tmp_path: Path) 
     flavor = select("rtx")
     profiles = profile_for({"images": ("n", 1, 28, 28)}, "1")
     path = tmp_path / "other.engine"
-    path.write_bytes(engine_from_onnx(lenet5.read_bytes(), flavor, profiles=profiles))
+    path.write_bytes(engine_from_onnx(load_model(lenet5), flavor, profiles=profiles))
     found = read_header(path)
     assert (found.product, found.version) == ("TensorRT-RTX", flavor.version)
 
