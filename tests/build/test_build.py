@@ -149,6 +149,7 @@ def _build_in(folder: str, model: str, batch: str) -> bool:
     return build(BuildRequest(onnx=Path(model), output=Path(folder) / "m.engine", batch=batch)).reused
 
 
+@pytest.mark.slow
 def test_builds_at_once_do_not_harm_each_other(tmp_path: Path, lenet5: Path) -> None:
     jobs = [(str(tmp_path), str(lenet5), batch) for batch in ("1:2:4", "1:2:8") * 2]
     with multiprocessing.get_context("spawn").Pool(4) as pool:

@@ -21,6 +21,7 @@ def test_the_quick_start_is_two_blocks() -> None:
     assert "python -m pytest" in second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [README, ROOT / "docs" / "plugins.md", ROOT / "docs" / "run.md"], ids=lambda page: page.name
 )

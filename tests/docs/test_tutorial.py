@@ -34,6 +34,7 @@ def follow(folder: Path, wanted: Callable[[Step], bool]) -> dict[str, str]:
     return printed
 
 
+@pytest.mark.slow
 def test_every_step_that_needs_no_gpu(tmp_path: Path) -> None:
     printed = follow(tmp_path, lambda step: not step.gpu)
     assert "replaces  y = HardSwish(x)" in printed["lenet-trt plugins hard_swish"]

@@ -308,6 +308,7 @@ def crowded(tmp_path: Path) -> Iterator[tuple[Path, int]]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_million_entries(crowded: tuple[Path, int]) -> None:
     folder, count = crowded
     tracemalloc.start()

@@ -241,6 +241,7 @@ def test_without_images_it_is_the_test_set() -> None:
         list(batches([], Form(1, 32, 32), 4096))
 
 
+@pytest.mark.slow
 def test_a_folder_with_very_many_entries_is_streamed_in_order(tmp_path: Path) -> None:
     """Links to a few pictures: most of the entries are never opened here, and none of them twice."""
     folder = tmp_path / "many"
