@@ -44,7 +44,7 @@ _AMPERE = 80
 # The types that not every release has.
 _LATER_TYPES = frozenset({"bf16", "fp8"})
 # Where a plan of TensorRT-RTX 1.7 without named targets runs; a test compares it with what the package says.
-RTX_PORTABLE_SMS = ("8.0", "8.6", "8.9", "12.0", "12.1")
+RTX_PORTABLE_SMS = (80, 86, 89, 120, 121)
 
 
 @dataclass(frozen=True)

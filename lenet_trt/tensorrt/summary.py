@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lenet_trt.cuda.gpus import sm_text
 from lenet_trt.onnx_model.ports import Port, classifies_images
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
@@ -56,7 +57,7 @@ def runs_on(inputs: Mapping[str, Any]) -> str:
     if inputs["targets"]:
         return f"GPUs of compute capability {', '.join(inputs['targets'])}"
     return (
-        f"GPUs of compute capability {', '.join(RTX_PORTABLE_SMS)} (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5; "
+        f"GPUs of compute capability {', '.join(map(sm_text, RTX_PORTABLE_SMS))} (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5; "
         "others, such as 9.0, need --flavor tensorrt)"
     )
 
