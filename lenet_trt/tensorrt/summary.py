@@ -57,8 +57,8 @@ def runs_on(inputs: Mapping[str, Any]) -> str:
     if inputs["targets"]:
         return f"GPUs of compute capability {', '.join(inputs['targets'])}"
     return (
-        f"GPUs of compute capability {', '.join(map(sm_text, RTX_PORTABLE_SMS))} (GeForce RTX 30, 40, 50; RTX 20 needs --sm 7.5; "
-        "others, such as 9.0, need --flavor tensorrt)"
+        f"GPUs of compute capability {', '.join(map(sm_text, RTX_PORTABLE_SMS))} (GeForce RTX 30, 40, 50; "
+        "RTX 20 needs --sm 7.5; others, such as 9.0, need --flavor tensorrt)"
     )
 
 
