@@ -13,9 +13,11 @@ from typing import Any
 from lenet_trt.errors import UsageError
 from lenet_trt.export.cases import ACTIVATIONS, MATMUL_DIMS, ConvCase, MatMulCase, conv_onnx, matmul_onnx
 from lenet_trt.export.lenet5 import lenet5_onnx
+from lenet_trt.export.onnx_file import made_by_export
 from lenet_trt.export.weights import WEIGHTS
 from lenet_trt.files import sha256_file
 from lenet_trt.options import whole
+from lenet_trt.overwrite import add_overwrite, guard
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,6 +61,7 @@ def command(args: argparse.Namespace) -> int:
     path = args.output or Path(f"{args.model}.onnx")
     if path.is_dir():
         raise UsageError(f"-o is {path}, a folder; wanted a file name in it")
+    guard({path: made_by_export}, [getattr(args, "weights", None)], args.overwrite)
     about: dict[str, Any] = args.write(args, path)
     if args.json:
         print(json.dumps({"written": [str(path)], "model": args.model, **about}, indent=2))
@@ -108,6 +111,7 @@ def _add_model(
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"where it goes (default: {name}.onnx)")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
+    add_overwrite(parser)
     parser.set_defaults(write=write)
     return parser
 

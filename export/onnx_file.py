@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import onnx
+from google.protobuf.message import DecodeError
 
 from lenet_trt.errors import LenetTrtError
 
 # Opset 18 is what torch's exporter writes natively since 2.5, and every TensorRT 10 and 11 reads.
 OPSET = 18
 IR_VERSION = 10
+PRODUCER = "lenet_trt"
+# How this package's later stages begin the names of what they record in a model.
+_RECORDED = f"{PRODUCER}."
 
 
 def checked(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -30,8 +36,18 @@ def checked(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def model_bytes(model: onnx.ModelProto) -> bytes:
     """Serialize `model` with this package as its producer; equal models give equal bytes."""
-    model.producer_name = "lenet_trt"
+    model.producer_name = PRODUCER
     # No version: a new release of this package, or of torch, does not change what the graph says.
     model.producer_version = ""
     data: bytes = model.SerializeToString(deterministic=True)
     return data
+
+
+def made_by_export(path: Path) -> bool:
+    """Whether a file is a model that this package exported, and that no later stage has changed."""
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except (OSError, DecodeError):
+        return False
+    changed = any(entry.key.startswith(_RECORDED) for entry in model.metadata_props)
+    return model.producer_name == PRODUCER and not changed

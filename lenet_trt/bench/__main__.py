@@ -15,6 +15,7 @@ from lenet_trt.bench.suites import SUITES, notes, suite
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.options import add_batches, batches_of
+from lenet_trt.overwrite import add_overwrite, beside, guard, says
 
 if TYPE_CHECKING:
     from lenet_trt.bench.record import Record
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
     )
+    add_overwrite(parser)
     parser.add_argument("--png", action="store_true", help="with -o: pictures as PNG instead of SVG")
     parser.add_argument("--json", action="store_true", help="print the records as JSON, one after the other")
     parser.add_argument(
@@ -72,6 +74,8 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         _make(arguments.output)
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
+    if arguments.output is not None:
+        _guard(arguments, names)
     compared = _old_records(arguments.compare, names)
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
@@ -104,6 +108,16 @@ def _make(folder: Path) -> None:
         raise UsageError(f"-o {folder}: that folder cannot be written")
 
 
+def _guard(arguments: argparse.Namespace, names: Sequence[str]) -> None:
+    """Refuse to replace what is no record of a suite, or no table and picture beside one."""
+    mark = says('"format": "lenet-trt bench"')
+    for name in names:
+        record = arguments.output / f"{name}.json"
+        form = "png" if arguments.png else "svg"
+        others = {arguments.output / f"{name}.{suffix}": beside(record, mark) for suffix in ("csv", form)}
+        guard({record: mark, **others}, [], arguments.overwrite)
+
+
 def _asked_for(arguments: argparse.Namespace) -> list[str]:
     """The options that decide what is measured; what is done with the figures is left out."""
     words = ["--quick"] if arguments.quick else []
@@ -126,7 +140,7 @@ def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: M
         ("--library", arguments.library),
     ):
         common += [option, str(value)] if value is not None else []
-    common += [f"--{flag}" for flag in ("png", "json") if getattr(arguments, flag)]
+    common += [f"--{flag}" for flag in ("png", "json", "overwrite") if getattr(arguments, flag)]
     safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []
     status = 0
     for name in names:

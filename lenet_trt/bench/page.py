@@ -18,9 +18,10 @@ from lenet_trt.bench.prose import METHOD, TEXTS
 from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.suites import SUITES, notes, suite
 from lenet_trt.bench.tables import duration, markdown, quoted, standard_columns, warnings
-from lenet_trt.draw.charts import render
+from lenet_trt.draw.charts import MARK, render
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
+from lenet_trt.overwrite import add_overwrite, guard, says
 
 # As a page tells them: first what a reader came for.
 ORDER = ("10k", "sweep", "kernels", "ladder", "cold", "occupancy")
@@ -57,6 +58,10 @@ def pictures(records: Records) -> dict[str, bytes]:
     return made
 
 
+# How the page says what made it.
+PAGE_MARK = "The page, its pictures and every figure in it are made from the records; edit none by hand."
+
+
 def picture_of(name: str) -> str:
     """The file that a suite's picture is in."""
     return PICTURES.get(name, f"bench_{name}.svg")
@@ -72,8 +77,7 @@ def page(records: Records, drawn: Sequence[str], folder: str, command: str, imag
     lines = [
         f"# Measured on one {first.gpu or first.environment.get('cpu')}",
         "",
-        f"{_which(records)} of `lenet-trt bench`. The page, its pictures and every figure in it are made from the "
-        "records; edit none by hand.",
+        f"{_which(records)} of `lenet-trt bench`. {PAGE_MARK}",
         "",
         "```console gpu",
         *(f"$ {typed} -o {folder}" for typed in _commands(records)),
@@ -281,12 +285,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="where lenet-trt bench -o put its records")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE.md", help="the page (default: DIR/README.md)")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="the pictures' folder (default: the page's)")
+    add_overwrite(parser)
     chosen = parser.parse_args(arguments)
     output = chosen.output or chosen.folder / "README.md"
-    words = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else arguments
+    words = [word for word in given if word != "--overwrite"]  # it says nothing of what the page is
     command = shlex.join(["python", "-m", "lenet_trt.bench.page", *words])
     try:
-        for path, content in files(chosen.folder, output, chosen.pictures or output.parent, command).items():
+        made = files(chosen.folder, output, chosen.pictures or output.parent, command)
+        guard({path: says(PAGE_MARK if path == output else MARK) for path in made}, [], chosen.overwrite)
+        for path, content in made.items():
             write_atomic(path, content)
             print(path)
     except LenetTrtError as error:

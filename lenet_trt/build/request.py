@@ -12,6 +12,7 @@ from lenet_trt.images.form import ImageOptions, add_image_arguments, image_optio
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
 from lenet_trt.options import number, whole
+from lenet_trt.overwrite import add_overwrite
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.routes import ROUTES
@@ -33,6 +34,7 @@ class BuildRequest:
     ``plugin_route``: how they get in ("ptx", "python", "library"); None is the flavor's usual way.
     ``library``: the plugin library, for the route of that name; None is the one in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
+    ``force``: build even where the engine on disk is made from the same. ``overwrite``: replace files of others.
     ``max_drop``: how many percentage points of accuracy the conversion may cost.
     ``images``: labelled images that this is measured with; None is MNIST's test set, for classifiers of its digits.
     """
@@ -49,6 +51,7 @@ class BuildRequest:
     options: BuildOptions = field(default_factory=BuildOptions)
     output: Path | None = None
     force: bool = False
+    overwrite: bool = False
     max_drop: float = MAX_DROP_POINTS
     images: LabelledImages | None = None
 
@@ -105,6 +108,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, metavar="FILE", help="the engine's file (default: engines/, named after the model)"
     )
     parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
+    add_overwrite(parser)
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
     )
@@ -178,6 +182,7 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         ),
         output=arguments.output,
         force=arguments.force,
+        overwrite=arguments.overwrite,
         max_drop=arguments.max_drop,
         images=None if arguments.images is None else LabelledImages(tuple(arguments.images), arguments.labels, options),
     )

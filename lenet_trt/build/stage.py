@@ -20,20 +20,21 @@ from lenet_trt.build.request import BuildRequest
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.gpus import first_gpu, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import atomic_path, exclusive, sha256_file
+from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
-from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet5, load_model
+from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet5, load_model, model_files
+from lenet_trt.overwrite import beside, guard, says
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.embed import OPERATOR
 from lenet_trt.tensorrt.routes import chosen_route
 from lenet_trt.tensorrt.routes.protocol import Route
-from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar, sidecar_path
+from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, model_path, read_sidecar, sidecar_path
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         raise UsageError(f"-o {engine}: that is the name of a model; name the engine .engine")
     if engine.is_dir():
         raise UsageError(f"-o {engine}: that is a folder; name a file in it, such as {engine / request.default_name}")
+    if is_special(engine):
+        raise UsageError(f"-o {engine}: that is a device or a FIFO; an engine is a file, with its sidecar beside it")
     if request.batch is not None:
         parse_batch(request.batch)
     flavor = select(request.flavor)
@@ -73,6 +76,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
     inputs = _inputs(request, flavor, targets, route)
     with exclusive(engine):
         data = None if request.images is None else request.images.sha256()
+        _guard(engine, request)
         if not request.force and (old := _same_as_before(engine, inputs, data)) is not None:
             _gate(Evaluation(**old.evaluation), request)
             return Built(engine, old, reused=True)
@@ -106,7 +110,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         )
         sidecar = Sidecar(
             engine=FileRecord.of(engine.name, plan),
-            onnx=FileRecord.of(f"{engine.name}.onnx", serialized),
+            onnx=FileRecord.of(model_path(engine).name, serialized),
             inputs=inputs,
             origin=origin,
             plugins=_plugin_records(model, route.name),
@@ -117,6 +121,17 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         )
         _write(engine, sidecar, plan, serialized)
     return Built(engine, sidecar, reused=False)
+
+
+def _guard(engine: Path, request: BuildRequest) -> None:
+    """Refuse to replace what is no engine of ours: one of ours, even a damaged one, has a sidecar beside it."""
+    sidecar = sidecar_path(engine)
+    mark = says('"engine": {', '"sha256": "')
+    outputs = {sidecar: mark, engine: beside(sidecar, mark), model_path(engine): beside(sidecar, mark)}
+    model = [] if request.onnx is None else model_files(request.onnx)
+    guard(outputs, [*model, request.options.timing_cache, request.library], request.overwrite)
+    if request.options.timing_cache is not None:  # written too; what is there is checked by TensorRT, which reads it
+        guard({request.options.timing_cache: lambda _: True}, model, request.overwrite)
 
 
 def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route: Route) -> dict[str, Any]:
@@ -153,7 +168,7 @@ def _same_as_before(engine: Path, inputs: dict[str, Any], data: str | None) -> S
     except LenetTrtError:
         return None
     judged = data is None or sidecar.evaluation.get("data_sha256") == data
-    same = judged and sidecar.inputs == inputs and sidecar.mismatch(engine.parent) is None
+    same = judged and sidecar.inputs == inputs and sidecar.mismatch(engine) is None
     return sidecar if same else None
 
 
@@ -215,7 +230,7 @@ def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:
     with ExitStack() as stack:
         for path, content in (
             (sidecar_path(engine), sidecar.to_json().encode()),
-            (engine.with_name(sidecar.onnx.name), model),
+            (model_path(engine), model),
             (engine, plan),
         ):
             stack.enter_context(atomic_path(path)).write_bytes(content)

@@ -13,6 +13,8 @@ from lenet_trt.draw.text import share_text, short, time_text
 from lenet_trt.onnx_model.shapes import node_name
 from lenet_trt.trace.timeline import Timeline
 
+# How a picture says what made it.
+MARK = "<!-- a graph of lenet-trt -->"
 _MARGIN, _FOOT = 24, 34
 _LINE, _PAD, _LETTER = 18.0, 14.0, 7.3
 _LONGEST_LABEL = 44
@@ -96,6 +98,7 @@ def graph_svg(model: ModelProto, timeline: Timeline | None = None, title: str = 
     return str(
         element(
             "svg",
+            Markup(MARK),
             element("title", f"{name}: graph"),
             element("desc", said),
             Markup(f"<style>:root {{ color-scheme: light dark; }}{_STYLE}</style>"),

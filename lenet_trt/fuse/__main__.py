@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import filecmp
 import json
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.fuse.stage import fuse
-from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.plugin_nodes import made_by_fuse, plugin_nodes
+from lenet_trt.overwrite import Mark, add_overwrite, guard
 
 if TYPE_CHECKING:
     import onnx
@@ -41,23 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X.Y",
         help="with --embed: compute capability of a GPU that runs it, such as 8.6; repeatable (default: the GPU here)",
     )
+    add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
-    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.onnx_model.read import load_model, model_files
 
     if arguments.sm and not arguments.embed:
         raise UsageError("--sm says for which GPUs kernels are embedded: add --embed, or leave it out")
     source: Path = arguments.model
     model = load_model(source)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
+    copy = output.with_suffix(".trt.onnx")
+    # Where no kernel fits, the output is a copy of the model.
+    outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or filecmp.cmp(path, source, shallow=False)}
+    guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins)
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
     embedded = _embedded(fused.model, arguments.sm) if arguments.embed else None
     write_atomic(output, data)
-    copy = output.with_suffix(".trt.onnx")
     if embedded is not None:
         write_atomic(copy, embedded)
     if arguments.json:

@@ -18,7 +18,8 @@ from onnx import ModelProto, TensorProto
 from lenet_trt.errors import UsageError
 from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.onnx_model.precision import kinds_of
-from lenet_trt.onnx_model.read import described_tensors, load_model
+from lenet_trt.onnx_model.read import described_tensors, load_model, model_files
+from lenet_trt.overwrite import add_overwrite, guard, says
 from lenet_trt.tensorrt.plan_header import read_header
 from lenet_trt.tensorrt.sidecar import read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import engine_rows, table, tensor_text
@@ -81,13 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--svg", action="store_true", help="draw the graph of an ONNX file")
     parser.add_argument("--timeline", type=Path, metavar="T.json", help="with --svg: the time that each node took")
     parser.add_argument("-o", "--output", type=Path, metavar="GRAPH.svg", help="with --svg; default: beside the model")
+    add_overwrite(parser)
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Print what is in the file."""
     path: Path = arguments.file
     if arguments.svg:
-        return _draw(path, arguments.timeline, arguments.output)
+        return _draw(path, arguments.timeline, arguments.output, arguments.overwrite)
     if arguments.timeline or arguments.output:
         raise UsageError("--timeline and -o are of the picture: give --svg as well")
     if path.suffix != ".onnx":
@@ -100,14 +102,15 @@ def command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _draw(path: Path, traced: Path | None, output: Path | None) -> int:
-    from lenet_trt.draw.graph_svg import graph_svg
+def _draw(path: Path, traced: Path | None, output: Path | None, overwrite: bool) -> int:
+    from lenet_trt.draw.graph_svg import MARK, graph_svg
     from lenet_trt.trace.timeline import load_timeline
 
     if path.suffix != ".onnx":
         raise UsageError(f"--svg draws ONNX files, and {path.name} is none: give the model that it was built from")
     model = load_model(path)
     target = output or path.with_suffix(".svg")
+    guard({target: says(MARK)}, [*model_files(path), traced], overwrite)
     write_atomic(target, graph_svg(model, load_timeline(traced) if traced else None, path.name).encode("utf-8"))
     print(f"graph  {target}")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
@@ -66,3 +67,15 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
     from lenet_trt.kernel.pattern import DOMAIN
 
     return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
+
+
+def made_by_fuse(path: Path) -> bool:
+    """Whether a file is a model that ``fuse`` has put plugin nodes into."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        model = onnx.load(path, format="protobuf", load_external_data=False)
+    except (OSError, DecodeError):
+        return False
+    return any(entry.key == METADATA_KEY for entry in model.metadata_props)

@@ -83,6 +83,29 @@ def fingerprint(path: Path | None) -> str:
     return sha256_bytes("\n".join(hashes).encode())
 
 
+def model_files(path: Path) -> list[Path]:
+    """The file of a model and the files beside it that hold its weights.
+
+    Raises:
+        LenetTrtError: the file cannot be read, or is not ONNX.
+    """
+    return [path, *(path.parent / location for location in _weight_files(_structure(path)))]
+
+
+def _structure(path: Path) -> ModelProto:
+    """The model without the weights that lie outside its file."""
+    try:
+        return onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
+    except FileNotFoundError:
+        raise LenetTrtError(f"{path} does not exist") from None
+    except IsADirectoryError:
+        raise LenetTrtError(f"{path} is a folder; wanted an ONNX file") from None
+    except OSError as error:
+        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
+    except DecodeError as error:
+        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+
+
 def _weight_files(model: ModelProto) -> list[str]:
     """The files beside the model that hold weights of it, as it names them."""
     tensors = (tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL)

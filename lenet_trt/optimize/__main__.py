@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.options import add_batches, batches_of, number
+from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
 from lenet_trt.runtimes.table import CHOICES, engines_alone
 
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes (default: MODEL.optimized)")
+    add_overwrite(parser)
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
     parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; tensorrt builds engines")
     parser.add_argument(
@@ -71,6 +73,7 @@ def command(arguments: argparse.Namespace) -> int:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: that is a file; name a folder")
     model = load_model(path)
+    _guard(folder, arguments.overwrite)
     settings = settings_from(arguments, model)
     space = Space(model, settings.plugins)
     about = _about(path, arguments, settings, space)
@@ -103,6 +106,25 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join([*headline(record), *map(str, paths)]))
     return 0
+
+
+def _guard(folder: Path, overwrite: bool) -> None:
+    """Refuse a folder with other things in it: models that were tried are deleted in it, and records replaced.
+
+    Raises:
+        LenetTrtError: the folder is not empty, and no earlier run wrote in it.
+    """
+    from lenet_trt.optimize import written
+    from lenet_trt.optimize.bench import TIMELINES, TRIED
+
+    if overwrite or not folder.is_dir() or {path.name for path in folder.iterdir()} <= {TRIED, TIMELINES}:
+        return
+    if has_keys("schema", "key", "steps")(folder / written.STATE):
+        return
+    if not has_keys("schema", "models", "chosen")(folder / written.RECORD):
+        raise LenetTrtError(
+            f"{folder} has other things in it than what optimize writes: name a new folder with -o, or say --overwrite"
+        )
 
 
 def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import UsageError
+from lenet_trt.files import is_special
 from lenet_trt.onnx_model.profiles import parse_shapes
 from lenet_trt.options import whole
+from lenet_trt.overwrite import Mark, add_overwrite, beside, guard, has_keys, json_object
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
@@ -88,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help=f"the timeline, or a folder for it (default: {DEFAULT_OUTPUT}); nsys' report is kept beside it",
     )
+    add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print the tables as JSON")
 
 
@@ -98,8 +101,10 @@ def command(arguments: argparse.Namespace) -> int:
     if model is not None and model.name and output == sidecar_path(model):  # "." has no name
         raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
     report = output.with_suffix(_REPORT_SUFFIX)
+    _guard(arguments, output, report)
     before = report.stat().st_mtime_ns if report.is_file() else None
-    timeline = replace(_timeline(arguments, output, report), command=shlex.join(arguments.command_line))
+    timeline = _timeline(arguments, output, None if is_special(output) else report)
+    timeline = replace(timeline, command=shlex.join(arguments.command_line))
     if arguments.model is not None:
         timeline = of_model(timeline, arguments.model, output.parent)
     save(timeline, output)
@@ -119,9 +124,29 @@ def command(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _guard(arguments: argparse.Namespace, output: Path, report: Path) -> None:
+    """Refuse to replace what is not of an earlier run; what lies beside the timeline is known by the timeline."""
+    timeline = has_keys("schema", "source", "iterations", "activities")
+    outputs: dict[Path, Mark] = {output: timeline}
+    if arguments.trtexec or arguments.trtexec_path:
+        if is_special(output):
+            raise UsageError(f"-o {output}: trtexec leaves its exports beside the timeline: name a file")
+        outputs |= {path: beside(output, timeline) for path in trtexec.export_paths(_exports(output)).values()}
+    elif not arguments.traces:
+        outputs[report] = beside(output, _traced_here)
+    guard(outputs, [arguments.model, *(arguments.traces or ())], arguments.overwrite)
+
+
+def _traced_here(path: Path) -> bool:
+    """A timeline whose report lies beside it: one that was read of somebody's trace has none."""
+    return b"--from" not in bytes(json_object(path).get("command", b"--from"))
+
+
 def _output(path: Path | None) -> Path:
     if path is None:
         return Path(DEFAULT_OUTPUT)
+    if is_special(path):
+        return path
     return path if path.suffix == ".json" and not path.is_dir() else path / DEFAULT_OUTPUT
 
 
@@ -130,7 +155,7 @@ def _exports(output: Path) -> Path:
     return output.with_suffix("")
 
 
-def _timeline(arguments: argparse.Namespace, output: Path, report: Path) -> Timeline:
+def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) -> Timeline:
     model: Path | None = arguments.model
     if arguments.traces:
         first, *more = arguments.traces

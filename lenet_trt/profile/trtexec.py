@@ -126,7 +126,7 @@ def command(tool: Trtexec, run: Run) -> list[str]:
     flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
     flags += network_alone(tool, transfers=run.transfers)
     flags += loading(tool, run.library)
-    flags += [f"{option}={path}" for option, path in _exports(run).items()]
+    flags += [f"{option}={path}" for option, path in export_paths(run.exports).items()]
     return [tool.path, *(f"--{flag}" for flag in flags)]
 
 
@@ -151,9 +151,9 @@ def network_alone(tool: Trtexec, *, transfers: bool = False) -> list[str]:
     return asked if transfers else [*asked, "noDataTransfers"]
 
 
-def _exports(run: Run) -> dict[str, Path]:
+def export_paths(folder: Path) -> dict[str, Path]:
     names = {"exportProfile": "profile.json", "exportLayerInfo": "layers.json", "exportTimes": "times.json"}
-    return {option: run.exports / name for option, name in names.items()}
+    return {option: folder / name for option, name in names.items()}
 
 
 def traced(run: Run, tool: Trtexec) -> Timeline:
@@ -164,20 +164,20 @@ def traced(run: Run, tool: Trtexec) -> Timeline:
     """
     run = _checked(run, tool)
     run.exports.mkdir(parents=True, exist_ok=True)
-    for path in _exports(run).values():
+    for path in export_paths(run.exports).values():
         path.unlink(missing_ok=True)
     line = command(tool, run)
     try:
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
         raise LenetTrtError(f"{tool.path} does not start: {error}") from error
-    missing = [path for path in _exports(run).values() if not path.is_file()]
+    missing = [path for path in export_paths(run.exports).values() if not path.is_file()]
     if done.returncode != 0 or missing:
         wanted = f"; it left no {missing[0].name}" if missing and done.returncode == 0 else ""
         raise LenetTrtError(
             f"{tool} failed (exit {done.returncode}{wanted}): {_told(done.stdout) or 'it said nothing'}"
         )
-    found = timeline_from(*_exports(run).values())
+    found = timeline_from(*export_paths(run.exports).values())
     return replace(
         found,
         source=str(tool),

@@ -37,6 +37,7 @@ from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 from lenet_trt.runtimes.tensorrt import EngineCall, TensorRt
+from lenet_trt.tensorrt.sidecar import model_path
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 
 # The first inferences that a tracer sees take longer: it makes room for what it records.
@@ -166,9 +167,7 @@ def _onnx_file(path: Path) -> Path:
     """The model that ONNX Runtime runs: for an engine the one that it was built from, as ``load`` found it."""
     if path.suffix == ".onnx":
         return path
-    from lenet_trt.tensorrt.vouch import vouched
-
-    return path.with_name(vouched(path).onnx.name)
+    return model_path(path)
 
 
 def _environment(network: Network, shapes: dict[str, tuple[int, ...]]) -> dict[str, object]:

@@ -11,7 +11,10 @@ from pathlib import Path
 
 from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
+from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, headline
+from lenet_trt.report.document import MARK
+from lenet_trt.report.page import GENERATOR
 from lenet_trt.report.stage import ceilings_of, content_of, read_json
 from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.trace.timeline import Timeline, load_timeline
@@ -35,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
     )
+    add_overwrite(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON, and write no page unless -o is given")
     form.add_argument("--markdown", action="store_true", help="print Markdown, and write no page unless -o is given")
@@ -46,7 +50,12 @@ def command(arguments: argparse.Namespace) -> int:
 
     if arguments.before_model and not arguments.before:
         raise UsageError("--before-model is the model of another timeline: give that with --before as well")
+    output: Path | None = arguments.output
+    if output is None and not (arguments.json or arguments.markdown):
+        output = Path("report.html")
     timeline = _with_sizes(load_timeline(arguments.timeline), arguments.sizes)
+    if output is not None:
+        guard({output: _made_by_report}, _inputs(arguments, timeline), arguments.overwrite)
     ceilings, problem = ceilings_of(timeline, arguments.datasheet, arguments.ceilings)
     content = content_of(
         timeline,
@@ -64,9 +73,6 @@ def command(arguments: argparse.Namespace) -> int:
         commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
         missing={"roofline": problem} if problem else {},
     )
-    output: Path | None = arguments.output
-    if output is None and not (arguments.json or arguments.markdown):
-        output = Path("report.html")
     if output is not None:
         write_atomic(output, _rendered(content, output.suffix))
     if arguments.json:
@@ -79,6 +85,16 @@ def command(arguments: argparse.Namespace) -> int:
             print("\n".join(f"not known: {why}" for why in content.missing.values()))
         print(f"report  {output}")
     return 0
+
+
+def _inputs(arguments: argparse.Namespace, timeline: Timeline) -> list[Path | None]:
+    names = ("timeline", "model", "before", "before_model", "optimize", "ceilings")
+    return [*(getattr(arguments, name) for name in names), Path(timeline.model) if timeline.model else None]
+
+
+def _made_by_report(path: Path) -> bool:
+    """Any of the forms that a report has: a page, Markdown, JSON."""
+    return any(mark(path) for mark in (says(GENERATOR), says(MARK), has_keys("schema", "ledger", "findings", "tables")))
 
 
 def _with_sizes(timeline: Timeline, given: str) -> Timeline:

@@ -21,6 +21,8 @@ from lenet_trt.trace import tables as table_parts
 from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
 
+# How a document says who made it; nobody sees it where Markdown is shown.
+MARK = "<!-- made by lenet-trt report -->"
 # Rows of a table that people read in a pull request.
 _MOST_ROWS = 30
 
@@ -44,6 +46,7 @@ def document(content: Content) -> str:
         "## Environment and commands",
         *_environment(content),
     ]
+    parts[0] += f"\n\n{MARK}"
     return "\n\n".join(parts) + "\n"
 
 

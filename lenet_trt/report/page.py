@@ -20,6 +20,8 @@ from lenet_trt.report.optimized import optimized
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.timeline import Timeline
 
+# How a page says who made it.
+GENERATOR = 'name="generator" content="lenet-trt '
 # A table of more rows than these is no alternative to a picture.
 _MOST_LISTED = 400
 _LEGEND = {

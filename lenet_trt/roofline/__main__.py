@@ -12,6 +12,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
+from lenet_trt.overwrite import add_overwrite, guard, says
 
 if TYPE_CHECKING:
     import onnx
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--timeline", type=Path, metavar="FILE", help="what lenet-trt profile wrote: the times taken")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw it: .svg or .png")
+    add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -57,9 +59,13 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--refresh measures the GPU that is here, and --datasheet asks for stated figures: give one")
     if arguments.model.suffix != ".onnx":
         raise UsageError(f"{arguments.model}: wanted an ONNX file; of an engine, the one that it is made from")
-    from lenet_trt.onnx_model.read import load_model
+    from lenet_trt.onnx_model.read import load_model, model_files
 
     model = load_model(arguments.model)
+    if output is not None:
+        from lenet_trt.draw.charts import MARK
+
+        guard({output: says(MARK)}, [*model_files(arguments.model), arguments.timeline], arguments.overwrite)
     timeline = _timeline(arguments)
     shapes, sizes = _sizes(model, arguments, timeline)
     ceilings = _ceilings(arguments)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
 from lenet_trt.runtimes.table import Runtime, candidates
+from lenet_trt.tensorrt.sidecar import model_path
 
 if TYPE_CHECKING:
     from lenet_trt.runtimes.network import Network
@@ -71,7 +72,7 @@ def _from_engine(path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: b
 
 
 def _built_from(engine: Path, sidecar: Sidecar) -> Path:
-    onnx = engine.with_name(sidecar.onnx.name)
+    onnx = model_path(engine)
     if not onnx.is_file() or sha256_file(onnx) != sidecar.onnx.sha256:
         raise LenetTrtError(
             f"{engine} cannot run here, and {onnx}, which it was built from, is missing or was changed: "

@@ -59,9 +59,11 @@ class Sidecar:
         """The file's text."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
-    def mismatch(self, folder: Path) -> str | None:
-        """Say how the engine in ``folder`` differs from the one described here; None when it is that one."""
-        path = folder / self.engine.name
+    def mismatch(self, path: Path) -> str | None:
+        """Say how the engine at ``path`` differs from the one described here; None when it is that one.
+
+        The content decides and not the name: an engine that was renamed with its sidecar is still the same.
+        """
         if not path.exists():
             return f"{path} is missing"
         size = path.stat().st_size
@@ -75,6 +77,11 @@ class Sidecar:
 def sidecar_path(engine: Path) -> Path:
     """Where the sidecar of an engine lies: the same name with ``.json``."""
     return engine.with_suffix(".json")
+
+
+def model_path(engine: Path) -> Path:
+    """Where the model that an engine was built from lies: the engine's name with ``.onnx`` added."""
+    return engine.with_name(f"{engine.name}.onnx")
 
 
 def read_sidecar(path: Path) -> Sidecar:

@@ -13,7 +13,7 @@ from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 from lenet_trt.tensorrt.flavors import PRODUCTS, RTX_PORTABLE_SMS
 from lenet_trt.tensorrt.routes import recorded_route
-from lenet_trt.tensorrt.sidecar import Sidecar, sidecar_path
+from lenet_trt.tensorrt.sidecar import Sidecar, model_path, sidecar_path
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
@@ -28,7 +28,7 @@ def engine_rows(engine: Path, sidecar: Sidecar) -> list[tuple[str, str]]:
     rows = [
         ("engine", f"{engine}  ({sidecar.engine.size_bytes:,} bytes)"),
         ("sidecar", str(sidecar_path(engine))),
-        ("model", f"{engine.with_name(sidecar.onnx.name)}  from {sidecar.origin}"),
+        ("model", f"{model_path(engine)}  from {sidecar.origin}"),
         ("built by", f"{PRODUCTS[inputs['flavor']]} {inputs['flavor_version']}"),
         ("runs on", runs_on(inputs)),
         ("precision", _precision_text(inputs)),

@@ -22,9 +22,7 @@ def vouched(engine: Path) -> Sidecar:
     if not engine.is_file():
         raise LenetTrtError(f"{engine} does not exist, or is not a file")
     sidecar = read_sidecar(sidecar_path(engine))
-    if sidecar.engine.name != engine.name:
-        raise LenetTrtError(f"{sidecar_path(engine)} describes {sidecar.engine.name}, not {engine.name}")
-    if (difference := sidecar.mismatch(engine.parent)) is not None:
+    if (difference := sidecar.mismatch(engine)) is not None:
         raise LenetTrtError(f"{difference}: the engine was changed or replaced; build it again with --force")
     return sidecar
 

@@ -17,6 +17,7 @@ from typing import Any
 from lenet_trt import __version__
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.options import whole
+from lenet_trt.overwrite import add_overwrite, beside, guard, has_keys
 
 SUFFIX = ".safetensors"
 MOST_EPOCHS = 1_000_000
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("lenet5.safetensors"),
         help="where the weights go; a record of how they were made goes beside them, as .json",
     )
+    add_overwrite(parser)
     parser.add_argument("--epochs", type=whole(1, MOST_EPOCHS), default=20, help="passes over the training images")
     parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="fixes everything that is random")
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
@@ -94,10 +96,15 @@ def command(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
+    from lenet_trt.export.weights import record_path
+
     if args.output.suffix != SUFFIX:
         raise UsageError(f"-o is {args.output}; wanted a file name that ends in {SUFFIX}")
     if args.output.is_dir():
         raise UsageError(f"-o is {args.output}, a folder; wanted a file name in it")
+    record, mark = record_path(args.output), has_keys("weights", "sha256", "test_accuracy")
+    data = sorted(args.data.iterdir()) if args.data is not None and args.data.is_dir() else []
+    guard({args.output: beside(record, mark), record: mark}, data, args.overwrite)
     # Known before minutes of training rather than after.
     folder = args.output.parent
     if folder.exists() and not os.access(folder, os.W_OK):

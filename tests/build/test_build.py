@@ -155,7 +155,7 @@ def test_builds_at_once_do_not_harm_each_other(tmp_path: Path, lenet5: Path) -> 
     with multiprocessing.get_context("spawn").Pool(4) as pool:
         pool.starmap(_build_in, jobs)
     sidecar = read_sidecar(tmp_path / "m.json")
-    assert sidecar.mismatch(tmp_path) is None
+    assert sidecar.mismatch(tmp_path / "m.engine") is None
     assert set(files(tmp_path)) == {"m.engine", "m.engine.onnx", "m.json"}
 
 
@@ -232,7 +232,7 @@ def test_what_is_no_onnx_file_is_named(tmp_path: Path, content: bytes | None, to
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LenetTrtError, match=told):
-        build(BuildRequest(onnx=path, output=tmp_path / "m.engine"))
+        build(BuildRequest(onnx=path, output=tmp_path / "n.engine"))
 
 
 def test_weights_that_are_not_beside_the_model_are_named(tmp_path: Path, lenet5: Path) -> None:
