@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from lenet_trt.cuda.statistics import Stats as Stats
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.schema import Count, Duration, Real, Whole, checked, parsed
 
 FORMAT = "lenet-trt bench"
 SCHEMA = 2
+WANTED = "a record, as lenet-trt bench -o writes it"
+FIX = "measure again"
 # Single timings are kept where all rows together have at most so many; beyond that they would make the file large.
 KEPT_SAMPLES = 20_000
 
-Case: TypeAlias = Mapping[str, int | str]
+Case: TypeAlias = Mapping[str, Whole | str]
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,68 @@ class Row:
         return " ".join([self.backend, *(f"{name}={value}" for name, value in sorted(self.case.items()))])
 
 
+class Environment(TypedDict, total=False):
+    """What the code asks of the machine; a record says more of it."""
+
+    gpu: str | None
+    cpu: str
+    cpus: Count
+    sm: Count
+    multiprocessors: Count
+    l2_bytes: Count
+    driver: str | None
+    driver_cuda: str | None
+    nvrtc: str | None
+    python: str
+    packages: dict[str, str]
+
+
+class Plan(TypedDict, total=False):
+    """What the code asks of how often things were timed."""
+
+    rounds: Count
+    burst: Count
+
+
+class Clock(TypedDict, total=False):
+    """A sample of the GPU's clocks."""
+
+    sm_mhz: Duration
+
+
+class Details(TypedDict, total=False):
+    """What every suite may say."""
+
+    stopped: str
+    shared: str
+
+
+class Extra(TypedDict, total=False):
+    """What the code asks of a row's further figures, whichever suite it is of."""
+
+    accuracy: Real | None
+    error: Real | None
+    variant: str
+    step: bool
+    ours: bool
+    precision: str
+    place: str
+
+
+class _RowFacts(TypedDict, total=False):
+    extra: Extra
+
+
+class Facts(TypedDict):
+    """The parts of a record that are plain mappings, as far as the code asks for them."""
+
+    environment: Environment
+    plan: Plan
+    clocks: list[Clock]
+    details: Details
+    rows: list[_RowFacts]
+
+
 @dataclass(frozen=True)
 class Record:
     """What a suite measured, and with what.
@@ -66,11 +131,11 @@ class Record:
     commit: str | None
     environment: Mapping[str, Any]
     plan: Mapping[str, Any]
-    rows: Sequence[Row]
-    notes: Sequence[str] = ()
-    clocks: Sequence[Mapping[str, Any]] = ()
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    clocks: tuple[Mapping[str, Any], ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: Duration = 0.0
     interrupted: bool = False
 
     @property
@@ -131,53 +196,16 @@ def parse(text: str, name: str) -> Record:
     Raises:
         LenetTrtError: it is damaged, or has another schema.
     """
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise LenetTrtError(f"{name} is not JSON ({error}); wanted what lenet-trt bench -o writes") from error
+    data = parsed(text, name, wanted=WANTED, fix=FIX)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise LenetTrtError(f"{name} is no record of a benchmark; wanted what lenet-trt bench -o writes")
+        raise LenetTrtError(f"{name} is not {WANTED}: {FIX}")
     if data.get("schema") != SCHEMA:
-        raise LenetTrtError(f"{name} has schema {data.get('schema')}; this version reads {SCHEMA}: measure again")
-    try:
-        return _record(data)
-    except (KeyError, TypeError, ValueError, AttributeError, LenetTrtError) as error:
-        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-        raise LenetTrtError(f"{name} is a damaged record ({said}): measure again") from error
-
-
-def _record(data: Mapping[str, Any]) -> Record:
-    def of(name: str, kind: type | tuple[type, ...]) -> Any:
-        value = data[name]
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ValueError(f"{name} is {value!r:.60}")
-        return value
-
-    return Record(
-        suite=of("suite", str),
-        command=of("command", str),
-        date=of("date", str),
-        commit=of("commit", (str, type(None))),
-        environment=of("environment", dict),
-        plan=of("plan", dict),
-        rows=tuple(_row(values) for values in of("rows", list)),
-        notes=tuple(map(str, of("notes", list))),
-        clocks=tuple(map(dict, of("clocks", list))),
-        details=of("details", dict),
-        seconds=float(of("seconds", (int, float))),
-        interrupted=of("interrupted", bool),
-    )
-
-
-def _row(values: Mapping[str, Any]) -> Row:
-    stats = values.get("stats")
-    return Row(
-        backend=str(values["backend"]),
-        case=dict(values["case"]),
-        stats=None if stats is None else Stats.from_json(stats),
-        why=values.get("why"),
-        extra=dict(values.get("extra", {})),
-    )
+        raise LenetTrtError(f"{name} has schema {data.get('schema')!r:.60}; this version reads {SCHEMA}: {FIX}")
+    if missing := [entry.name for entry in fields(Record) if entry.name not in data]:
+        raise LenetTrtError(f"{name} is not {WANTED}: it has no {', '.join(missing)}: {FIX}")
+    found = checked(data, Record, name, wanted=WANTED, fix=FIX)
+    checked(data, Facts, name, wanted=WANTED, fix=FIX)
+    return found
 
 
 def _row_json(row: Row, samples: bool) -> dict[str, Any]:

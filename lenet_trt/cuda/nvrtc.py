@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
+from lenet_trt.schema import Count, read_json
 
 # CUDA's packages come with lenet-trt on x86-64 alone: JetPack 6 brings CUDA 12, which those of CUDA 13 do not fit.
 INSTALL = "pip install 'lenet-trt[cuda13]'"
@@ -129,11 +130,18 @@ def check(status: Any) -> None:
 @cache
 def _kept() -> Compiler | None:
     """What the installed one answered when it was asked, or None."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # never asked, gone, or the file is broken
-        kept = json.loads(_answers().read_text(encoding="utf-8"))
+    with contextlib.suppress(LenetTrtError, OSError):  # never asked, gone, or the file is broken
+        kept = read_json(_answers(), _Answers, wanted="what NVRTC answered", fix="it is asked again")
         if kept["architectures"] and kept["identity"] == identity(Path(kept["library"])):
-            return Compiler(kept["identity"], str(kept["version"]), tuple(int(sm) for sm in kept["architectures"]))
+            return Compiler(kept["identity"], kept["version"], kept["architectures"])
     return None
+
+
+class _Answers(TypedDict):
+    library: str
+    identity: str
+    version: str
+    architectures: tuple[Count, ...]
 
 
 def _answers() -> Path:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.schema import Count, Duration, checked
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -32,18 +33,18 @@ class Stats:
     they were made, where they are kept.
     """
 
-    median_us: float
-    low_us: float
-    high_us: float
-    p10_us: float
-    p90_us: float
-    min_us: float
-    max_us: float
-    count: int
-    outliers: int
-    warmups: int = 0
+    median_us: Duration
+    low_us: Duration
+    high_us: Duration
+    p10_us: Duration
+    p90_us: Duration
+    min_us: Duration
+    max_us: Duration
+    count: Count
+    outliers: Count
+    warmups: Count = 0
     settled: bool = True
-    samples_us: tuple[float, ...] = ()
+    samples_us: tuple[Duration, ...] = ()
 
     @property
     def spread(self) -> float:
@@ -72,17 +73,10 @@ class Stats:
         Raises:
             LenetTrtError: a figure is missing, unknown or no number.
         """
-        known = {field.name for field in fields(Stats)}
-        try:
-            if unknown := set(values) - known:
-                raise ValueError(f"unknown {', '.join(sorted(unknown))}")
-            made = Stats(**{**values, "samples_us": tuple(map(float, values.get("samples_us", ())))})
-            numbers = [float(getattr(made, name)) for name in known - {"samples_us"}]
-        except (TypeError, ValueError) as error:
-            raise LenetTrtError(f"{dict(values)!r:.200} are no timings ({error})") from error
-        if not all(math.isfinite(value) and value >= 0 for value in numbers):
-            raise LenetTrtError(f"{dict(values)!r:.200} are no timings: wanted finite numbers >= 0")
-        return made
+        said = f"{dict(values)!r:.200}"
+        if unknown := set(values) - {field.name for field in fields(Stats)}:
+            raise LenetTrtError(f"{said} are no timings (unknown {', '.join(sorted(unknown))})")
+        return checked(values, Stats, said, wanted="timings: finite numbers >= 0", fix="measure again")
 
 
 def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True) -> Stats:

@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, keep
 from lenet_trt.floors.floor import Ceilings
+from lenet_trt.schema import checked, read_json
 
 SCHEMA = 1
+_WANTED = "a GPU's ceilings, as lenet-trt roofline --json prints them"
+_FIX = "measure again with lenet-trt roofline --refresh"
 
 
 def measured_ceilings(refresh: bool = False) -> Ceilings:
@@ -35,8 +38,8 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     identity = _identity()
     path = _cache_path(identity)
     if not refresh:
-        with contextlib.suppress(OSError, LenetTrtError):  # not measured yet, or damaged
-            return _kept(path)
+        with contextlib.suppress(LenetTrtError):  # not measured yet, or damaged
+            return ceilings_in(path)
     from lenet_trt.floors.ceilings_kernels.measure import measure
 
     print(f"measuring what the {identity['gpu']} can do (once; some seconds)", file=sys.stderr, flush=True)
@@ -68,21 +71,36 @@ def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
     Raises:
         LenetTrtError: it is something else, or of another schema.
     """
-    try:
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']}, not {SCHEMA}")
-        return Ceilings(**{name: value for name, value in data.items() if name != "schema"})
-    except (KeyError, TypeError, ValueError) as error:
-        raise LenetTrtError(f"{path} holds no ceilings ({error}): measure again with --refresh") from error
+    if data.get("schema") != SCHEMA:
+        raise LenetTrtError(
+            f"{path} holds no ceilings of schema {SCHEMA} (its schema: {data.get('schema')!r:.60}): {_FIX}"
+        )
+    found = checked(data, Ceilings, str(path), wanted=_WANTED, fix=_FIX)
+    checked(found.details, Details, f"details in {path}", wanted="of ceilings", fix=_FIX)
+    if "fp32" not in found.flop_per_s:
+        raise LenetTrtError(f"{path} is not {_WANTED}: flop_per_s has no fp32: {_FIX}")
+    return found
 
 
-def _kept(path: Path) -> Ceilings:
-    text = path.read_bytes()
-    try:
-        data = json.loads(text)
-    except ValueError as error:  # not JSON, or not even text
-        raise LenetTrtError(f"{path} is not JSON ({error})") from error
-    return ceilings_from_json(data, path)
+def ceilings_in(path: Path) -> Ceilings:
+    """Ceilings from a file: what ``roofline --json`` printed, or what was kept of a measurement.
+
+    Raises:
+        LenetTrtError: it cannot be read, or holds none.
+    """
+    data = read_json(path, dict[str, Any], wanted=_WANTED, fix=_FIX)
+    inner = data.get("ceilings", data)
+    if not isinstance(inner, dict):
+        raise LenetTrtError(f"{path} is not {_WANTED}: ceilings is {inner!r:.60}: {_FIX}")
+    return ceilings_from_json({"schema": SCHEMA, **inner} if inner is not data else inner, path)
+
+
+class Details(TypedDict, total=False):
+    """What the code asks of a ceiling's details, which say more."""
+
+    document: str
+    notes: list[str]
+    origins: dict[str, str]
 
 
 def _identity() -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from lenet_trt.schema import Count, Duration, Rate
+
 # "fp32" are multiply-adds in float; "tf32", "fp16" and "bf16" tensor cores; "split" float accuracy from fp16 tensor
 # cores; "fp16_fma" and "bf16_fma" multiply-adds outside tensor cores.
 Arithmetic: TypeAlias = str
@@ -28,15 +30,15 @@ class Ceilings:
 
     gpu: str
     source: Literal["measured", "datasheet"]
-    read_bytes_per_s: float
-    write_bytes_per_s: float
-    copy_bytes_per_s: float
-    flop_per_s: Mapping[str, float]
-    launch_us: float
-    h2d_bytes_per_s: float | None = None
-    d2h_bytes_per_s: float | None = None
-    sm: int = 0
-    multiprocessors: int = 0
+    read_bytes_per_s: Rate
+    write_bytes_per_s: Rate
+    copy_bytes_per_s: Rate
+    flop_per_s: Mapping[str, Rate]
+    launch_us: Duration
+    h2d_bytes_per_s: Rate | None = None
+    d2h_bytes_per_s: Rate | None = None
+    sm: Count = 0
+    multiprocessors: Count = 0
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def rate(self, arithmetic: Arithmetic) -> float:

@@ -6,14 +6,28 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.schema import checked, parsed
 
 if TYPE_CHECKING:
     import onnx
 
 METADATA_KEY = "lenet_trt.fuse"
+
+
+_WANTED = "what fuse records"
+
+
+class _Named(TypedDict):
+    node: str
+
+
+class _Entry(_Named, total=False):
+    """What the code asks of an entry."""
+
+    types: str
+    replaced: list[str]
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ def record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
     entry = next((prop for prop in model.metadata_props if prop.key == METADATA_KEY), None)
     if entry is None:
         entry = model.metadata_props.add(key=METADATA_KEY, value="[]")
-    entry.value = json.dumps([*json.loads(entry.value), *map(asdict, records)])
+    entry.value = json.dumps([*recorded(model), *map(asdict, records)])
 
 
 def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
@@ -54,12 +68,10 @@ def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
     entries = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
     if not entries:
         return []
-    try:
-        return [dict(entry, node=entry["node"]) for entry in json.loads(entries[0])]
-    except (ValueError, TypeError, KeyError) as error:
-        raise LenetTrtError(
-            f"the model's metadata {METADATA_KEY} is damaged ({error}): fuse the model that it was made from again"
-        ) from error
+    name, fix = f"the model's metadata {METADATA_KEY}", "fuse the model that it was made from again"
+    data = parsed(entries[0], name, wanted=_WANTED, fix=fix)
+    checked(data, list[_Entry], name, wanted=_WANTED, fix=fix)
+    return list(data)
 
 
 def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
@@ -76,6 +88,6 @@ def made_by_fuse(path: Path) -> bool:
 
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
-    except (OSError, DecodeError):
+        return any(entry.key == METADATA_KEY for entry in model.metadata_props)
+    except (OSError, DecodeError, UnicodeDecodeError):
         return False
-    return any(entry.key == METADATA_KEY for entry in model.metadata_props)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.optimize.space import Plan
+from lenet_trt.schema import Count, Real, Us
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,8 @@ class ObservedRow:
 
     node: str | None
     nodes: tuple[str, ...]
-    cost_us: float
-    floor_us: float
+    cost_us: Us
+    floor_us: Us
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Observation:
     ``timeline`` names the trace's file in the output folder, for ``lenet-trt report``.
     """
 
-    end_to_end_us: float
+    end_to_end_us: Us
     rows: tuple[ObservedRow, ...]
     ledger: Mapping[str, Any] = field(default_factory=dict)
     findings: tuple[Mapping[str, Any], ...] = ()
@@ -39,12 +40,6 @@ class Observation:
         """Plain values, for JSON."""
         return asdict(self)
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Observation:
-        """Take what ``as_dict`` gave."""
-        rows = tuple(ObservedRow(**{**row, "nodes": tuple(row["nodes"])}) for row in data["rows"])
-        return Observation(**{**data, "rows": rows, "findings": tuple(data["findings"])})
-
 
 @dataclass(frozen=True)
 class Accuracy:
@@ -54,13 +49,17 @@ class Accuracy:
     """
 
     reference: str
-    error: float
-    plain_error: float | None
-    tolerance: float
-    correct: int | None = None
-    plain_correct: int | None = None
-    labelled: int | None = None
+    error: Real
+    plain_error: Real | None
+    tolerance: Real
+    correct: Count | None = None
+    plain_correct: Count | None = None
+    labelled: Count | None = None
     problem: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.labelled and None in (self.correct, self.plain_correct):
+            raise ValueError(f"{self.labelled} labelled images and no number of right answers")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.files import atomic_path
+from lenet_trt.optimize.record import SCHEMA
 from lenet_trt.optimize.result import Optimized
 from lenet_trt.optimize.space import Plan, Space
 from lenet_trt.tensorrt.sidecar import FileRecord
 
-SCHEMA = 1
 RECORD = "optimize.json"
 REPORT = "optimize.md"
 STATE = "state.json"

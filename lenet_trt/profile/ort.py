@@ -5,17 +5,17 @@ Source: the events that ONNX Runtime 1.31 writes (enable_profiling); their times
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import onnx
 import onnx.inliner
 from onnx import ModelProto, NodeProto
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.schema import Duration, checked, read_json
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline
 
 _RUN = "model_run"
@@ -86,24 +86,47 @@ def _copy(model: ModelProto) -> ModelProto:
     return copied
 
 
+@dataclass(frozen=True)
+class _Event:
+    """A line of the profile: when it began and how long it took, in microseconds."""
+
+    ts: Duration
+    dur: Duration
+
+
+class _Arguments(TypedDict):
+    op_name: str
+
+
+@dataclass(frozen=True)
+class _Layer(_Event):
+    name: str
+    args: _Arguments
+
+
 def timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline:
     """The last ``iterations`` runs of a profile.
 
     Raises:
         LenetTrtError: the file has fewer runs, or is not what ONNX Runtime writes.
     """
-    try:
-        events: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        runs = sorted((event for event in events if event.get("name") == _RUN), key=lambda event: event["ts"])
-        runs = runs[-iterations:]
-        if len(runs) < iterations:
-            raise LenetTrtError(f"{path} has {len(runs)} runs; wanted {iterations}: profile again")
-        zero = runs[0]["ts"]
-        spans = [(run["ts"] - zero, run["ts"] - zero + run["dur"]) for run in runs]
-        layers = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_NODE_SUFFIX)]
-        activities = tuple(_activities(layers, spans, zero, model))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LenetTrtError(f"{path} is no profile of ONNX Runtime ({error!r}): profile again") from error
+    wanted, fix = "a profile of ONNX Runtime", "profile again"
+    events = read_json(path, list[dict[str, Any]], wanted=wanted, fix=fix)
+    runs = checked(
+        [event for event in events if event.get("name") == _RUN], list[_Event], str(path), wanted=wanted, fix=fix
+    )
+    runs = sorted(runs, key=lambda event: event.ts)[-iterations:]
+    if len(runs) < iterations:
+        raise LenetTrtError(f"{path} has {len(runs)} runs; wanted {iterations}: profile again")
+    zero = runs[0].ts
+    spans = [(run.ts - zero, run.ts - zero + run.dur) for run in runs]
+    found = [event for event in events if event.get("cat") == "Node"]
+    layers = [
+        layer
+        for layer in checked(found, list[_Layer], str(path), wanted=wanted, fix=fix)
+        if layer.name.endswith(_NODE_SUFFIX)
+    ]
+    activities = tuple(_activities(layers, spans, zero, model))
     return Timeline(
         source,
         notes=(
@@ -116,19 +139,19 @@ def timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline
 
 
 def _activities(
-    events: Iterable[Mapping[str, Any]], spans: Sequence[tuple[int, int]], zero: int, model: Named
+    events: Iterable[_Layer], spans: Sequence[tuple[float, float]], zero: float, model: Named
 ) -> Iterator[Activity]:
-    for event in sorted(events, key=lambda event: event["ts"]):
-        begin = event["ts"] - zero
+    for event in sorted(events, key=lambda event: event.ts):
+        begin = event.ts - zero
         iteration = next((index for index, (start, end) in enumerate(spans) if start <= begin <= end), None)
         if iteration is None:
             continue
-        name, op_type = event["name"].removesuffix(_NODE_SUFFIX), event["args"]["op_name"]
+        name, op_type = event.name.removesuffix(_NODE_SUFFIX), event.args["op_name"]
         yield Activity(
             "layer",
             f"{op_type} {name}",
             float(begin),
-            float(begin + event["dur"]),
+            float(begin + event.dur),
             iteration=iteration,
             node=model.origin(name, op_type),
         )

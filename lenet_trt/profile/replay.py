@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from lenet_trt.runtimes.graph.replay_log import Part
+from lenet_trt.schema import read_json
 from lenet_trt.trace.timeline import Activity, Timeline
 
 # In the names of the calls that launch one, of the driver and of the runtime.
@@ -28,7 +29,7 @@ def read_parts(path: Path) -> list[Part]:
     """Read what ``write_parts`` wrote; none where there is no such file."""
     if not path.is_file():
         return []
-    return [Part(**part) for part in json.loads(path.read_text(encoding="utf-8"))]
+    return read_json(path, list[Part], wanted="what a replay consists of", fix="profile again")
 
 
 def with_nodes(timeline: Timeline, parts: Sequence[Part]) -> Timeline:

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.onnx_model.profiles import Shape
+from lenet_trt.schema import read_json
 
 # "own" is the runtime's own profiler: ONNX Runtime's, or TensorRT's IProfiler; "none" only times.
 RECORDERS = ("auto", "nsys", "cupti", "own")
@@ -21,6 +23,7 @@ REQUEST = "request.json"
 TIMELINE = "timeline.json"
 REPLAY = "replay.json"
 FAILURE = "failure.json"
+_FIX = "profile again"
 
 
 class RecorderError(LenetTrtError):
@@ -72,9 +75,12 @@ class TraceRequest:
 
 def read_request(path: Path) -> TraceRequest:
     """Read what ``write`` wrote."""
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    data["shapes"] = {name: tuple(shape) for name, shape in data["shapes"].items()}
-    return TraceRequest(**data)
+    return read_json(path, TraceRequest, wanted="a request of lenet-trt profile", fix=_FIX)
+
+
+class _Failure(TypedDict):
+    kind: str
+    message: str
 
 
 def write_failure(error: LenetTrtError, path: Path) -> None:
@@ -86,7 +92,7 @@ def write_failure(error: LenetTrtError, path: Path) -> None:
 def raise_failure(path: Path) -> None:
     """Raise what the child left, where it left something."""
     if path.is_file():
-        said = json.loads(path.read_text(encoding="utf-8"))
+        said = read_json(path, _Failure, wanted="an error of the program that is traced", fix=_FIX)
         raise _FAILURES.get(said["kind"], LenetTrtError)(said["message"])
 
 

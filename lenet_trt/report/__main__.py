@@ -15,7 +15,7 @@ from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, headline
 from lenet_trt.report.document import MARK
 from lenet_trt.report.page import GENERATOR
-from lenet_trt.report.stage import ceilings_of, content_of, read_json
+from lenet_trt.report.stage import ceilings_of, content_of
 from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.trace.timeline import Timeline, load_timeline
 
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Write the report, or print it."""
+    from lenet_trt.optimize.record import read_record
     from lenet_trt.report.document import document
 
     if arguments.before_model and not arguments.before:
@@ -65,9 +66,7 @@ def command(arguments: argparse.Namespace) -> int:
         before=None if arguments.before is None else _with_sizes(load_timeline(arguments.before), arguments.sizes),
         before_model=arguments.before_model,
         before_folder=arguments.before.parent if arguments.before else Path(),
-        optimized=None
-        if arguments.optimize is None
-        else read_json(arguments.optimize, "what lenet-trt optimize records"),
+        optimized=None if arguments.optimize is None else read_record(arguments.optimize),
         label=arguments.timeline.name,
         before_label=arguments.before.name if arguments.before else "",
         commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
@@ -94,6 +93,7 @@ def _inputs(arguments: argparse.Namespace, timeline: Timeline) -> list[Path | No
 
 def _made_by_report(path: Path) -> bool:
     """Any of the forms that a report has: a page, Markdown, JSON."""
+
     return any(mark(path) for mark in (says(GENERATOR), says(MARK), has_keys("schema", "ledger", "findings", "tables")))
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.errors import LenetTrtError
 from lenet_trt.report.content import Content, TracedRun
 from lenet_trt.trace.timeline import Timeline
 
@@ -128,13 +126,12 @@ def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None =
         LenetTrtError: the file holds no ceilings, or there is no such data sheet.
     """
     from lenet_trt.cuda.gpus import gpus
-    from lenet_trt.floors.ceilings import SCHEMA, ceilings_from_json, datasheet, measured_ceilings
+    from lenet_trt.floors.ceilings import ceilings_in, datasheet, measured_ceilings
 
     if name is not None:
         return datasheet(name), ""
     if file is not None:
-        data = read_json(file, "what lenet-trt roofline --json prints")
-        return ceilings_from_json({"schema": SCHEMA, **data["ceilings"]} if "ceilings" in data else data, file), ""
+        return ceilings_in(file), ""
     traced = timeline.environment.get("gpu")
     if not traced and timeline.environment.get("cpu"):
         return None, "the trace is of a CPU, and ceilings are of GPUs"
@@ -145,20 +142,3 @@ def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None =
     if traced and traced != found.gpu:
         return None, f"the trace is of {traced}, and the GPU here is {found.gpu}: {advice}"
     return found, ""
-
-
-def read_json(path: Path, wanted: str) -> dict[str, Any]:
-    """Read a JSON object from a file.
-
-    Raises:
-        LenetTrtError: the file cannot be read or holds no object; says what was wanted.
-    """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise LenetTrtError(f"{path} is not JSON ({error}); wanted {wanted}") from error
-    if not isinstance(found, dict):
-        raise LenetTrtError(f"{path} holds a {type(found).__name__}; wanted {wanted}")
-    return found

@@ -224,7 +224,8 @@ def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
     dtypes = {theirs: ours for ours, theirs in data_types(trt).items()}
     if kind not in dtypes:
         raise LenetTrtError(f"{name} is of type {kind}, which is not known here")
-    declared = sidecar.tensors.get(name, {}).get("shape") if sidecar is not None else None
-    names = declared or ["?"] * len(engine.get_tensor_shape(name))
+    declared = sidecar.tensors.get(name, {}).get("shape", []) if sidecar is not None else []
+    rank = len(engine.get_tensor_shape(name))
+    names = declared if len(declared) == rank else ["?"] * rank
     axes = tuple(names[axis] if size < 0 else int(size) for axis, size in enumerate(engine.get_tensor_shape(name)))
     return Port(name, dtypes[kind], axes)

@@ -15,6 +15,7 @@ from typing import Any
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.schema import Count
 
 # The first that is found in what a tensor's format says; "Half" and "Float" are words of versions 8 to 10.
 _DATA_TYPES = (
@@ -40,7 +41,7 @@ class LayerTensor:
     """A tensor that a layer reads or writes: ``shape`` None where it is not known, ``dtype`` "" likewise."""
 
     name: str
-    shape: tuple[int, ...] | None
+    shape: tuple[Count, ...] | None
     dtype: str
     stored: str = ""
 
@@ -70,7 +71,7 @@ class EngineLayer:
     inputs: tuple[LayerTensor, ...] = ()
     outputs: tuple[LayerTensor, ...] = ()
     weights: tuple[LayerTensor, ...] = ()
-    depth: int | None = None
+    depth: Count | None = None
 
     @property
     def node(self) -> str:
@@ -118,42 +119,6 @@ def layer_from_inspector(row: Any, where: str) -> EngineLayer:
         tuple(filter(None, (_weights(name, row.get(name)) for name in ("Weights", "Bias")))),
         _depth(row, inputs),
     )
-
-
-def layer_from_dict(row: Mapping[str, Any]) -> EngineLayer:
-    """Read what ``EngineLayer.as_dict`` wrote.
-
-    Raises:
-        ValueError: a field is missing or has another type.
-    """
-    depth = row["depth"]
-    if not (depth is None or _is_count(depth)):
-        raise ValueError(f"depth is {depth!r}")
-    return EngineLayer(
-        _text(row, "name"),
-        _text(row, "kind"),
-        _text(row, "tactic"),
-        tuple(_text({"onnx": name}, "onnx") for name in row["onnx"]),
-        tuple(map(_read_tensor, row["inputs"])),
-        tuple(map(_read_tensor, row["outputs"])),
-        tuple(map(_read_tensor, row["weights"])),
-        depth,
-    )
-
-
-def _read_tensor(row: Mapping[str, Any]) -> LayerTensor:
-    shape = row["shape"]
-    if shape is not None and not (isinstance(shape, (list, tuple)) and all(map(_is_count, shape))):
-        raise ValueError(f"shape is {shape!r}")
-    made = None if shape is None else tuple(shape)
-    return LayerTensor(_text(row, "name"), made, _text(row, "dtype"), _text(row, "stored"))
-
-
-def _text(row: Mapping[str, Any], key: str) -> str:
-    value = row[key]
-    if not isinstance(value, str):
-        raise ValueError(f"{key} is {value!r}")
-    return value
 
 
 def _tensor(row: Any) -> LayerTensor:

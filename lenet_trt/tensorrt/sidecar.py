@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
+from lenet_trt.schema import Count, Real, Whole, checked, json_value
 
 SCHEMA = 2  # 1 had no tf32 and other names of plugin routes
+_WANTED = "a sidecar, as lenet-trt build writes it"
+_FIX = "build the engine again, with --overwrite where the file is not a sidecar"
 
 
 @dataclass(frozen=True)
@@ -22,13 +25,72 @@ class FileRecord:
     """A file's name (it lies beside the sidecar), size and content hash."""
 
     name: str
-    size_bytes: int
+    size_bytes: Count
     sha256: str
 
     @classmethod
     def of(cls, name: str, content: bytes) -> FileRecord:
         """Describe a file that will be called ``name``."""
         return cls(name, len(content), sha256_bytes(content))
+
+
+class Inputs(TypedDict):
+    """What the code asks of a sidecar's inputs, which say more: all that two builds are compared by."""
+
+    flavor: Literal["rtx", "tensorrt"]
+    flavor_version: str
+    targets: list[str]
+    gpu: str | None
+    precision: str | None
+
+
+class PluginEntry(TypedDict):
+    """One plugin node: the kernel, what it replaced, and the route by which TensorRT gets it."""
+
+    node: str
+    kernel: str
+    types: str | None
+    replaced: list[str]
+    route: str
+    source_sha256: str
+
+
+class Shapes(TypedDict):
+    """The profile of an input."""
+
+    min: list[Whole]
+    opt: list[Whole]
+    max: list[Whole]
+
+
+class _TensorFacts(TypedDict):
+    io: Literal["input", "output"]
+    dtype: str
+    shape: list[Whole | str]
+
+
+class TensorEntry(_TensorFacts, total=False):
+    """An input or output of the engine; ``profile`` where it is dynamic."""
+
+    profile: Shapes
+
+
+class EvaluationEntry(TypedDict):
+    """What ONNX Runtime found, as ``build.evaluate.Evaluation`` has it."""
+
+    correct: Count | None
+    correct_before: Count | None
+    total: Count | None
+    difference: Real | None
+    method: str
+    problem: str | None
+
+
+class _Parts(TypedDict):
+    inputs: Inputs
+    plugins: list[PluginEntry]
+    tensors: dict[str, TensorEntry]
+    evaluation: EvaluationEntry
 
 
 @dataclass(frozen=True)
@@ -90,24 +152,22 @@ def read_sidecar(path: Path) -> Sidecar:
     Raises:
         LenetTrtError: missing, not JSON, of another schema, or with fields missing; says how to make it again.
     """
-    fix = "build the engine again with --force"
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         raise LenetTrtError(
-            f"{path} is missing, so nothing says what its engine is: {fix} (an ONNX model's name ends in .onnx)"
-        ) from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise LenetTrtError(f"{path} is not a readable sidecar ({error}): {fix}") from error
+            f"{path} is missing, so nothing says what its engine is: {_FIX} (an ONNX model's name ends in .onnx)"
+        )
+    data = json_value(path, wanted=_WANTED, fix=_FIX)
     seen = data.get("schema") if isinstance(data, dict) else None
     if seen != SCHEMA:
         raise LenetTrtError(
-            f"{path} has schema {seen!r} and this lenet-trt reads {SCHEMA}: {fix}, or use the version that wrote it"
+            f"{path} has schema {seen!r:.60}, not {SCHEMA}: {_FIX}, or use the version of lenet-trt that wrote it"
         )
-    try:
-        data["engine"], data["onnx"] = FileRecord(**data["engine"]), FileRecord(**data["onnx"])
-        if data.get("library") is not None:
-            data["library"] = FileRecord(**data["library"])
-        return Sidecar(**data)
-    except (KeyError, TypeError) as error:
-        raise LenetTrtError(f"{path} is damaged ({error}): {fix}") from error
+    checked(data, _Parts, str(path), wanted=_WANTED, fix=_FIX)
+    found = checked(data, Sidecar, str(path), wanted=_WANTED, fix=_FIX)
+    tested = found.evaluation
+    if tested["problem"] is None and (
+        tested["difference"] is None
+        or (tested["correct"] is not None and (tested["correct_before"] is None or not tested["total"]))
+    ):
+        raise LenetTrtError(f"{path} is not {_WANTED}: its evaluation lacks a figure and does not say why: {_FIX}")
+    return found

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.layers import floor_of, members
+from lenet_trt.schema import Us
 from lenet_trt.trace.accounting.inferences import inferences, middle_half, note_what_is_outside
 from lenet_trt.trace.accounting.names import REFORMAT_OPS, takes_narrow_types
 from lenet_trt.trace.accounting.slices import Slice, Slicer, on_grid
@@ -48,13 +49,13 @@ _TERM_OF_USE = {"copy": "copies_us", "gap": "launch_gaps_us", "host": "host_enqu
 class Terms:
     """Microseconds of one inference, none negative."""
 
-    floor_us: float = 0.0
-    inefficiency_us: float = 0.0
-    unjudged_us: float = 0.0
-    copies_us: float = 0.0
-    launch_gaps_us: float = 0.0
-    host_enqueue_us: float = 0.0
-    residual_us: float = 0.0
+    floor_us: Us = 0.0
+    inefficiency_us: Us = 0.0
+    unjudged_us: Us = 0.0
+    copies_us: Us = 0.0
+    launch_gaps_us: Us = 0.0
+    host_enqueue_us: Us = 0.0
+    residual_us: Us = 0.0
 
     def __add__(self, other: Terms) -> Terms:
         return Terms(**{entry.name: getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)})
@@ -96,8 +97,8 @@ class LedgerRow:
 class Inflation:
     """What the profiler added: the traced inference against the same one without a profiler."""
 
-    unprofiled_us: float
-    added_us: float
+    unprofiled_us: Us
+    added_us: Us
     share: float
 
 

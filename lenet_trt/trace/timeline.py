@@ -7,17 +7,18 @@ first iteration began; nodes are named as the network (ONNX file or engine) name
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypedDict
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
-from lenet_trt.tensorrt.layers import EngineLayer, layer_from_dict
+from lenet_trt.schema import Count, Us, Whole, checked, json_value
+from lenet_trt.tensorrt.layers import EngineLayer
 
 SCHEMA = 1
+WANTED = "a timeline, as lenet-trt profile writes it"
 # A "layer" is a time that a tool gave for a whole layer, without its kernels, as trtexec --exportProfile does.
 Kind = Literal["kernel", "memcpy", "memset", "layer"]
 
@@ -31,18 +32,18 @@ class Activity:
 
     kind: Kind
     name: str
-    start_us: float
-    end_us: float
-    stream: int = 0
-    iteration: int | None = None
+    start_us: Us
+    end_us: Us
+    stream: Whole = 0
+    iteration: Whole | None = None
     node: str | None = None
-    correlation: int | None = None
-    bytes: int | None = None
+    correlation: Whole | None = None
+    bytes: Count | None = None
     direction: str | None = None
-    grid: tuple[int, ...] | None = None
-    block: tuple[int, ...] | None = None
-    registers: int | None = None
-    shared_bytes: int | None = None
+    grid: tuple[Count, ...] | None = None
+    block: tuple[Count, ...] | None = None
+    registers: Count | None = None
+    shared_bytes: Count | None = None
 
     @property
     def us(self) -> float:
@@ -55,10 +56,10 @@ class ApiCall:
     """A call into the CUDA runtime or driver; ``correlation`` names the GPU work that it asked for."""
 
     name: str
-    start_us: float
-    end_us: float
-    thread: int = 0
-    correlation: int | None = None
+    start_us: Us
+    end_us: Us
+    thread: Whole = 0
+    correlation: Whole | None = None
 
     @property
     def us(self) -> float:
@@ -71,18 +72,18 @@ class HostRange:
     """A named range on the host (NVTX)."""
 
     name: str
-    start_us: float
-    end_us: float
-    thread: int = 0
+    start_us: Us
+    end_us: Us
+    thread: Whole = 0
 
 
 @dataclass(frozen=True)
 class Iteration:
     """One inference: from the host's first call for it until its last result is there."""
 
-    index: int
-    start_us: float
-    end_us: float
+    index: Whole
+    start_us: Us
+    end_us: Us
 
     @property
     def us(self) -> float:
@@ -104,9 +105,9 @@ class Timeline:
     model: str | None = None
     model_sha256: str | None = None
     runtime: str | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, Whole] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    unprofiled_us: float | None = None
+    unprofiled_us: Us | None = None
     command: str | None = None
     notes: tuple[str, ...] = ()
     iterations: tuple[Iteration, ...] = ()
@@ -116,7 +117,15 @@ class Timeline:
     layers: tuple[EngineLayer, ...] = ()
 
 
-_T = TypeVar("_T", Activity, ApiCall, HostRange, Iteration)
+class Environment(TypedDict, total=False):
+    """What the code asks of an environment; a timeline's may say more, in values of any kind."""
+
+    gpu: str | None
+    cpu: str | None
+    driver: str | None
+    where: str | None
+    sm: Count
+    compute_capability: str
 
 
 def save(timeline: Timeline, path: Path) -> None:
@@ -131,73 +140,16 @@ def load_timeline(path: Path) -> Timeline:
     Raises:
         LenetTrtError: the file cannot be read, is not JSON, or is no timeline of this schema.
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise LenetTrtError(f"{path} is not JSON ({error}); wanted what lenet-trt profile writes") from error
+    fix = "profile again"
+    data = json_value(path, wanted=WANTED, fix=fix)
     seen = data.get("schema") if isinstance(data, dict) else None
     if seen != SCHEMA:
-        raise LenetTrtError(f"{path} is no timeline of schema {SCHEMA} (its schema: {seen}): profile again")
-    del data["schema"]
-    try:
-        made = Timeline(
-            **{
-                **data,
-                "notes": tuple(data["notes"]),
-                "iterations": _all(Iteration, data["iterations"]),
-                "activities": _all(Activity, data["activities"]),
-                "api_calls": _all(ApiCall, data["api_calls"]),
-                "ranges": _all(HostRange, data["ranges"]),
-                "layers": tuple(map(layer_from_dict, data.get("layers", ()))),
-            }
-        )
-        for entry in fields(Timeline):
-            if str(entry.type) in _FITS or str(entry.type).endswith(" | None"):
-                _check(entry.name, str(entry.type), getattr(made, entry.name))
-        return made
-    except (KeyError, TypeError, ValueError) as error:
-        raise LenetTrtError(f"{path} is no timeline ({error}): profile again") from error
-
-
-def _all(kind: type[_T], rows: list[dict[str, Any]]) -> tuple[_T, ...]:
-    return tuple(_one(kind, row) for row in rows)
-
-
-def _one(kind: type[_T], row: dict[str, Any]) -> _T:
-    if not isinstance(row, dict):
-        raise ValueError(f"{row!r} is no {kind.__name__}")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    made = kind(**values)
-    for entry in fields(kind):
-        _check(entry.name, str(entry.type), getattr(made, entry.name))
+        raise LenetTrtError(f"{path} is no timeline of schema {SCHEMA} (its schema: {seen!r:.60}): {fix}")
+    names = {entry.name for entry in fields(Timeline)}
+    if missing := sorted(names - set(data) - {"layers"}):  # timelines of traces without them
+        raise LenetTrtError(f"{path} is not {WANTED}: it has no {', '.join(missing)}: {fix}")
+    if unknown := sorted(set(data) - names - {"schema"}):
+        raise LenetTrtError(f"{path} is not {WANTED}: nobody knows its {', '.join(unknown):.60}: {fix}")
+    made = checked(data, Timeline, str(path), wanted=WANTED, fix=fix)
+    checked(made.environment, Environment, f"the environment in {path}", wanted="a timeline's", fix=fix)
     return made
-
-
-def _check(name: str, wanted: str, value: Any) -> None:
-    """Refuse a value that is not of the type that its field is declared with."""
-    wanted, _, optional = wanted.partition(" | ")
-    if (optional and value is None) or _FITS[wanted](value):
-        return
-    raise ValueError(f"{name} is {value!r}")
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return (isinstance(value, float) and math.isfinite(value)) or _is_int(value)
-
-
-_FITS: Mapping[str, Callable[[Any], bool]] = {
-    "int": _is_int,
-    "float": _is_number,
-    "str": lambda value: isinstance(value, str),
-    "Kind": lambda value: value in get_args(Kind),
-    "tuple[int, ...]": lambda value: isinstance(value, tuple) and all(map(_is_int, value)),
-    "tuple[str, ...]": lambda value: isinstance(value, tuple) and all(isinstance(entry, str) for entry in value),
-    "Mapping[str, int]": lambda value: isinstance(value, dict) and all(map(_is_int, value.values())),
-    "Mapping[str, Any]": lambda value: isinstance(value, dict),
-}

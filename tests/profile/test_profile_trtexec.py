@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from lenet_trt.build.evaluate import Evaluation
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.profile import trtexec
@@ -102,9 +104,10 @@ def engine(tmp_path: Path) -> Path:
 
 
 def vouch(engine: Path, flavor: str = "tensorrt", plugins: list[dict[str, str]] | None = None) -> None:
-    inputs = {"flavor": flavor}
+    inputs = {"flavor": flavor, "flavor_version": "10.9.0", "targets": [], "gpu": None, "precision": None}
     record = FileRecord.of(engine.name, engine.read_bytes())
-    sidecar = Sidecar(record, record, inputs, "here", plugins or [], {}, {}, {})
+    rows = [{"node": "n", "types": None, "replaced": [], "source_sha256": "0", **row} for row in plugins or []]
+    sidecar = Sidecar(record, record, inputs, "here", rows, {}, asdict(Evaluation(problem="not asked for")), {})
     sidecar_path(engine).write_text(sidecar.to_json())
 
 
@@ -241,7 +244,7 @@ def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / "t" / "timeline" / "profile.json").is_file()
     assert main(["profile", str(engine), "--trtexec", "-o", str(sidecar_path(engine))]) == 2
     assert "sidecar" in capsys.readouterr().err
-    assert json.loads(sidecar_path(engine).read_text())["inputs"] == {"flavor": "tensorrt"}
+    assert json.loads(sidecar_path(engine).read_text())["inputs"]["flavor"] == "tensorrt"
 
 
 @pytest.mark.parametrize("banner", VERSIONS)

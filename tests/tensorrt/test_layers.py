@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor, data_type, layer_from_dict, layer_from_inspector
+from lenet_trt.schema import checked
+from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor, data_type, layer_from_inspector
 
 CONV: dict[str, Any] = {
     "Name": "conv1 + relu1",
@@ -89,7 +90,7 @@ def test_open_axes_and_missing_words_leave_a_tensor_unknown() -> None:
 def test_a_layer_survives_json() -> None:
     layer = layer_from_inspector({**CONV, "Metadata": "[ONNX Layer: conv1]\x1f[ONNX Layer: relu1]"}, "layers.json")
     assert layer.onnx == ("conv1", "relu1")
-    assert layer_from_dict(json.loads(json.dumps(layer.as_dict()))) == layer
+    assert checked(json.loads(json.dumps(layer.as_dict())), EngineLayer, "it", wanted="a layer", fix="") == layer
 
 
 @pytest.mark.parametrize(
@@ -104,4 +105,4 @@ def test_a_layer_survives_json() -> None:
 )
 def test_a_damaged_layer_is_refused(field: str, value: Any) -> None:
     with pytest.raises((ValueError, KeyError)):
-        layer_from_dict({**EngineLayer("x").as_dict(), field: value})
+        checked({**EngineLayer("x").as_dict(), field: value}, EngineLayer, "it", wanted="a layer", fix="")

@@ -17,7 +17,7 @@ from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Ti
 
 TIMES = st.floats(min_value=-1e9, max_value=1e12)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-COUNTS = st.none() | st.integers(0, 2**63)
+COUNTS = st.none() | st.integers(0, 2**63 - 1)
 SIZES = st.none() | st.tuples(*[st.integers(1, 2**31)] * 3)
 ACTIVITIES = st.builds(
     Activity,
@@ -91,17 +91,17 @@ def test_lengths_are_the_difference() -> None:
     [
         ({"schema": 2}, r"no timeline of schema 1 \(its schema: 2\)"),
         ({"schema": None}, r"its schema: None"),
-        ({"activities": [{"kind": "kernel"}]}, "is no timeline"),
+        ({"activities": [{"kind": "kernel"}]}, "is not a timeline"),
         ({"activities": [{"kind": "dance", "name": "k", "start_us": 1, "end_us": 2}]}, "kind is 'dance'"),
         ({"activities": [{"kind": "kernel", "name": "k", "start_us": "soon", "end_us": 2}]}, "start_us is 'soon'"),
-        ({"activities": 7}, "is no timeline"),
-        ({"iterations": [3]}, "is no timeline"),
+        ({"activities": 7}, "is not a timeline"),
+        ({"iterations": [3]}, "is not a timeline"),
         ({"unheard_of": 1}, "unheard_of"),
         ({"source": 5}, "source is 5"),
         ({"unprofiled_us": "fast"}, "unprofiled_us is 'fast'"),
         ({"sizes": {"n": "32"}}, "sizes is"),
         ({"environment": []}, "environment is"),
-        ({"notes": [1]}, "notes is"),
+        ({"notes": [1]}, r"notes\[0\] is 1"),
     ],
 )
 def test_what_is_no_timeline_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
@@ -117,7 +117,7 @@ def test_a_part_that_is_missing_is_refused(tmp_path: Path) -> None:
         data = example()
         del data[key]
         path.write_text(json.dumps(data))
-        with pytest.raises(LenetTrtError, match="is no timeline"):
+        with pytest.raises(LenetTrtError, match="is not a timeline"):
             load_timeline(path)
 
 
@@ -127,7 +127,7 @@ def test_times_are_finite_numbers(tmp_path: Path, value: Any) -> None:
     data["iterations"][0]["end_us"] = value
     path = tmp_path / "t.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(LenetTrtError, match="end_us is"):
+    with pytest.raises(LenetTrtError, match=r"end_us is|is not JSON"):
         load_timeline(path)
 
 

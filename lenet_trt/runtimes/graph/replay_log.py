@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lenet_trt.cuda.driver import ask, driver
+from lenet_trt.schema import Count
 
 if TYPE_CHECKING:
     from lenet_trt.runtimes.graph.torch_node import Node
@@ -27,7 +28,7 @@ class Part:
     """What one node put into a graph: how many of each kind; node None is what surrounds the nodes."""
 
     node: str | None
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, Count] = field(default_factory=dict)
 
     @property
     def total(self) -> int:

@@ -10,9 +10,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
+
+import msgspec
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.schema import Count, checked
 from lenet_trt.tensorrt.layers import EngineLayer, layer_from_inspector
 from lenet_trt.trace.readers.lenient_json import loads
 
@@ -22,6 +25,33 @@ Export = Literal["profile", "layers", "times"]
 _RAW_ENTRY = re.compile(r'\{ "name" : "(?P<name>.*?)", "timeMs" : (?P<numbers>[^{}]*)\}', re.DOTALL)
 _RAW_NUMBER = re.compile(r'"(\w+)" : (\S+?)(?=[\s,]|$)')
 _RAW_START = '{ "name" : "'
+
+
+_FIX = "export it again"
+# Milliseconds in thirty years.
+_MOST_MS = 1e12
+_Ms = Annotated[float, msgspec.Meta(ge=-_MOST_MS, le=_MOST_MS)]
+
+
+class _ProfileRow(TypedDict, total=False):
+    """An entry of --exportProfile: the number of runs, or a layer. A mean of no runs is not a number."""
+
+    count: Count
+    name: str
+    averageMs: float
+    medianMs: float
+
+
+class _TimesRow(TypedDict):
+    """An entry of --exportTimes."""
+
+    startH2dMs: _Ms
+    startComputeMs: _Ms
+    startEnqMs: _Ms
+    endEnqMs: _Ms
+    h2dMs: _Ms
+    computeMs: _Ms
+    d2hMs: _Ms
 
 
 @dataclass(frozen=True)
@@ -79,7 +109,7 @@ def read(text: str, name: str) -> tuple[Export, Exports] | None:
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         return None
     if data and "startComputeMs" in data[0]:
-        return "times", Exports(times=tuple(_inference(entry, name) for entry in data), dialect=_dialect(data[0]))
+        return "times", Exports(times=_inferences(data, name), dialect=_dialect(data[0]))
     if data and ("count" in data[0] or {"name", "averageMs"} <= set(data[0])):
         return "profile", _profile(data, name)
     return None
@@ -91,7 +121,7 @@ def _raw_profile(text: str, name: str) -> Exports:
     entries: list[dict[str, Any]] = []
     count = re.search(r'"count" : (\d+)', text[:4096])
     if count:
-        entries.append({"count": int(count[1])})
+        entries.append({"count": int(count[1][:18])})
     for found in _RAW_ENTRY.finditer(text):
         numbers = {key: _float(value, name) for key, value in _RAW_NUMBER.findall(f'"timeMs" : {found["numbers"]}')}
         entries.append({"name": found["name"], **numbers})
@@ -100,18 +130,21 @@ def _raw_profile(text: str, name: str) -> Exports:
     return _profile(entries, name)
 
 
-def _profile(entries: Sequence[Mapping[str, Any]], name: str) -> Exports:
-    runs = next((int(entry["count"]) for entry in entries if "count" in entry), 1)
+def _profile(entries: Sequence[Any], name: str) -> Exports:
+    rows = checked(list(entries), list[_ProfileRow], name, wanted="what --exportProfile writes", fix=_FIX)
+    runs = next((row["count"] for row in rows if "count" in row), 1)
     layers = []
-    for entry in entries:
-        if "name" not in entry:
+    for row in rows:
+        if "name" not in row:
             continue
-        value = entry.get("medianMs", entry.get("averageMs"))
-        if not isinstance(value, (int, float)):
-            raise LenetTrtError(f"{name}: layer {entry['name']} has no time (averageMs or medianMs); export it again")
+        value = row.get("medianMs", row.get("averageMs"))
+        if value is None:
+            raise LenetTrtError(f"{name}: layer {row['name']} has no time (averageMs or medianMs); export it again")
         if not math.isfinite(value):
-            raise LenetTrtError(f"{name}: layer {entry['name']} took {value} ms: no run was profiled; run it again")
-        layers.append(LayerTime(str(entry["name"]), float(value), "medianMs" in entry))
+            raise LenetTrtError(f"{name}: layer {row['name']} took {value} ms: no run was profiled; run it again")
+        if not 0 <= value <= _MOST_MS:
+            raise LenetTrtError(f"{name}: layer {row['name']} took {value} ms, which no layer takes; export it again")
+        layers.append(LayerTime(row["name"], value, "medianMs" in row))
     if not layers:
         raise LenetTrtError(f"{name} has no layers: run trtexec with --exportProfile and at least one --iterations")
     return Exports(profile=tuple(layers), runs=runs)
@@ -125,19 +158,20 @@ def _layers(data: Mapping[str, Any], name: str) -> Exports:
     return Exports(layers=tuple(layer_from_inspector(row, name) for row in rows), dialect=dialect)
 
 
-def _inference(row: Mapping[str, Any], name: str) -> Inference:
-    try:
-        return Inference(
-            start_ms=float(row["startH2dMs"]),
-            compute_start_ms=float(row["startComputeMs"]),
-            enqueue_start_ms=float(row["startEnqMs"]),
-            enqueue_ms=float(row["endEnqMs"]) - float(row["startEnqMs"]),
-            h2d_ms=float(row["h2dMs"]),
-            compute_ms=float(row["computeMs"]),
-            d2h_ms=float(row["d2hMs"]),
+def _inferences(rows: list[Any], name: str) -> tuple[Inference, ...]:
+    times = checked(rows, list[_TimesRow], name, wanted="what --exportTimes writes", fix=_FIX)
+    return tuple(
+        Inference(
+            start_ms=row["startH2dMs"],
+            compute_start_ms=row["startComputeMs"],
+            enqueue_start_ms=row["startEnqMs"],
+            enqueue_ms=row["endEnqMs"] - row["startEnqMs"],
+            h2d_ms=row["h2dMs"],
+            compute_ms=row["computeMs"],
+            d2h_ms=row["d2hMs"],
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise LenetTrtError(f"{name}: an inference lacks {error}; wanted what --exportTimes writes") from error
+        for row in times
+    )
 
 
 def _dialect(row: Mapping[str, Any]) -> str | None:

@@ -241,7 +241,7 @@ def test_an_entry_in_the_middle_that_is_damaged(tmp_path: Path) -> None:
         ('[\n  { "count" : 4 }\n]\n', "has no layers: run trtexec with --exportProfile"),
         ('{"Layers": []}', "has no layers"),
         ('{"Layers": [{"LayerType": "x"}]}', "a layer has no Name"),
-        ('[{"startComputeMs": 1, "h2dMs": 2}]', "an inference lacks 'startH2dMs'"),
+        ('[{"startComputeMs": 1, "h2dMs": 2}]', "missing required field `startH2dMs`"),
         ("[]", "no trace that is known here"),
         ('{"a": 1}', "no trace that is known here"),
         ("[1, 2]", "no trace that is known here"),
