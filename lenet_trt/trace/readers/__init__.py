@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tempfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,9 @@ _SUFFIXES = (".nsys-rep", ".qdrep")
 _REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
 # A JSON file of this size is no timeline and no export of trtexec; it would not fit into memory either.
 _LARGEST_JSON = 2 << 30
+# Traces shrink by a factor of 5 to 30; what grows by more than this was made to fill a disk.
+_MOST_TIMES = 100
+_SMALL_UNPACKED = 64 << 20
 
 
 def timeline_from(path: Path | str, *more: Path | str, model: str | None = None) -> Timeline:
@@ -106,11 +110,19 @@ def _unpacked(path: Path) -> Timeline:
     with tempfile.TemporaryDirectory(prefix="lenet-trt-trace-") as folder:
         inner = Path(folder) / path.name.removesuffix(".gz")
         try:
+            most = max(_SMALL_UNPACKED, _MOST_TIMES * path.stat().st_size)
             with gzip.open(path) as packed, open(inner, "wb") as file:
                 while block := packed.read(1 << 20):
+                    if file.tell() + len(block) > most:
+                        raise LenetTrtError(
+                            f"{path} grows to more than {most:,} bytes when it is unpacked, as no trace does: unpack "
+                            "it yourself (gunzip) where it is one, and give what comes out"
+                        )
                     file.write(block)
-        except (OSError, EOFError) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise LenetTrtError(f"{path} cannot be unpacked ({error}): it is damaged or was cut off") from error
+        if _start(inner).startswith(_GZIP):
+            raise LenetTrtError(f"{path} was compressed twice: unpack it once (gunzip) and give what comes out")
         try:
             return _one(inner)
         except LenetTrtError as error:

@@ -11,6 +11,11 @@ from lenet_trt.errors import LenetTrtError
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
+# SQLite takes some ten steps for a row of a table, and a row has at least some ten bytes; tables are read more than
+# once. A view that asks for more steps than this does not come from Nsight Systems.
+_STEPS_A_CALL = 10_000
+_FREE_STEPS = 5_000_000
+_STEPS_A_BYTE = 100
 # Columns that hold texts; all others that are read hold whole numbers.
 _TEXTS = frozenset({"name", "text", "value"})
 
@@ -28,6 +33,8 @@ class Database:
         try:
             self._connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
             self._connection.text_factory = _text
+            self._left = _FREE_STEPS + _STEPS_A_BYTE * path.stat().st_size
+            self._connection.set_progress_handler(self._spent, _STEPS_A_CALL)
             tables = self._connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
             self._tables = {str(name): self._read_columns(str(name)) for (name,) in tables}
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -91,8 +98,19 @@ class Database:
     def _rows(self, query: str, values: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
         try:
             yield from self._connection.execute(query, values)
+        except sqlite3.OperationalError as error:
+            if self._left >= 0:
+                raise self.damaged(str(error)) from error
+            raise LenetTrtError(
+                f"{self.path}: a table of it has more rows than a file of its size can hold: export the report again"
+            ) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self.damaged(str(error)) from error
+
+    def _spent(self) -> bool:
+        """Count SQLite's steps; True stops it: a view may ask for rows without end, which no table has."""
+        self._left -= _STEPS_A_CALL
+        return self._left < 0
 
     def _read_columns(self, table: str) -> frozenset[str]:
         return frozenset(str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})"))
