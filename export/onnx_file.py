@@ -47,7 +47,7 @@ def made_by_export(path: Path) -> bool:
     """Whether a file is a model that this package exported, and that no later stage has changed."""
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
-    except (OSError, DecodeError):
+        changed = any(str(entry.key).startswith(_RECORDED) for entry in model.metadata_props)
+        return model.producer_name == PRODUCER and not changed
+    except (OSError, DecodeError, UnicodeDecodeError):
         return False
-    changed = any(entry.key.startswith(_RECORDED) for entry in model.metadata_props)
-    return model.producer_name == PRODUCER and not changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,14 +12,16 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
 from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.external import Piece, external_pieces
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
+from lenet_trt.onnx_model.valid import check_texts, check_values
 
 
 def load_lenet5() -> tuple[ModelProto, str]:
@@ -37,24 +40,17 @@ def load_model(path: Path) -> ModelProto:
     Raises:
         LenetTrtError: not there, not ONNX, or not valid ONNX; says which and where.
     """
+    model = _structure(path)
+    external_pieces(model, path)
     try:
-        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
-        for location in _weight_files(model):
-            if not (path.parent / location).is_file():
-                raise LenetTrtError(f"{path} keeps weights in {location}, which is not there: put it beside the model")
         onnx.load_external_data_for_model(model, str(path.parent))
         # Operators of domains that ONNX does not know (plugins) pass; shapes that contradict do not.
         onnx.checker.check_model(model, full_check=True)
-    except FileNotFoundError as error:
-        raise LenetTrtError(f"{error.filename or path} does not exist") from None
-    except IsADirectoryError:
-        raise LenetTrtError(f"{path} is a folder; wanted an ONNX file") from None
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
-    except DecodeError as error:
-        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
         raise LenetTrtError(f"{path} is not valid ONNX: {' '.join(str(error).split())}") from error
+    check_values(model, path)
     if not model.graph.output:
         raise LenetTrtError(f"{path} has no outputs: it is no ONNX model, or an empty one")
     return model
@@ -72,15 +68,22 @@ def fingerprint(path: Path | None) -> str:
     if not path.is_file():
         raise LenetTrtError(f"{path} does not exist, or is not a file")
     hashes = [sha256_file(path)]
-    try:
-        model = onnx.load(path, format="protobuf", load_external_data=False)
-    except DecodeError as error:
-        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
-    for location in _weight_files(model):
-        if (path.parent / location).is_file():  # one that is missing is load_model's to report
-            hashes.append(sha256_file(path.parent / location))
+    model = _structure(path)
+    for piece in external_pieces(model, path):
+        hashes.append(f"{piece} {_sha256_of(piece, path.parent)}")
     hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()))]
     return sha256_bytes("\n".join(hashes).encode())
+
+
+def _sha256_of(piece: Piece, folder: Path) -> str:
+    """Hash the bytes of one tensor, and not the rest of its file."""
+    digest, left = hashlib.sha256(), piece.size_bytes
+    with open(folder / piece.location, "rb") as file:
+        file.seek(piece.offset)
+        while left and (block := file.read(min(left, 1 << 20))):
+            digest.update(block)
+            left -= len(block)
+    return digest.hexdigest()
 
 
 def model_files(path: Path) -> list[Path]:
@@ -89,13 +92,14 @@ def model_files(path: Path) -> list[Path]:
     Raises:
         LenetTrtError: the file cannot be read, or is not ONNX.
     """
-    return [path, *(path.parent / location for location in _weight_files(_structure(path)))]
+    pieces = external_pieces(_structure(path), path)
+    return [path, *(path.parent / location for location in dict.fromkeys(piece.location for piece in pieces))]
 
 
 def _structure(path: Path) -> ModelProto:
     """The model without the weights that lie outside its file."""
     try:
-        return onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
+        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
     except FileNotFoundError:
         raise LenetTrtError(f"{path} does not exist") from None
     except IsADirectoryError:
@@ -104,12 +108,8 @@ def _structure(path: Path) -> ModelProto:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except DecodeError as error:
         raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
-
-
-def _weight_files(model: ModelProto) -> list[str]:
-    """The files beside the model that hold weights of it, as it names them."""
-    tensors = (tensor for tensor in model.graph.initializer if tensor.data_location == TensorProto.EXTERNAL)
-    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
+    check_texts(model, path)
+    return model
 
 
 def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:
