@@ -1,0 +1,96 @@
+"""An engine is the one that its sidecar speaks of, by its content: whatever the files are called."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.build.request import Request
+from lenet_trt.build.stage import build
+from lenet_trt.cli import main
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.export.lenet5 import SHIPPED
+from lenet_trt.runtimes.load import load
+from lenet_trt.runtimes.tensorrt import TensorRt
+from lenet_trt.tensorrt.vouch import vouched
+
+SUFFIXES = (".engine", ".json", ".engine.onnx")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two engines of LeNet-5, a.engine and b.engine, that differ in their profiles."""
+    folder = tmp_path_factory.mktemp("engines")
+    for name, batch in (("a", "1:1:1"), ("b", "1:1:2")):
+        build(Request(onnx=SHIPPED, batch=batch, output=folder / f"{name}.engine"))
+    return folder
+
+
+@pytest.fixture
+def engines(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "engines"))
+
+
+def refused(engine: Path, said: str) -> None:
+    for ask in (vouched, load):
+        with pytest.raises(LenetTrtError, match=said):
+            ask(engine)
+    assert main(["inspect", str(engine)]) == 1
+
+
+def test_files_that_were_renamed_together_are_still_that_engine(engines: Path) -> None:
+    for suffix in SUFFIXES:
+        (engines / f"a{suffix}").rename(engines / f"c{suffix}")
+    assert vouched(engines / "c.engine").engine.name == "a.engine"
+    assert load(engines / "c.engine", "ort-cpu").runtime
+    assert main(["inspect", str(engines / "c.engine")]) == 0
+    again = build(Request(onnx=SHIPPED, batch="1:1:1", output=engines / "c.engine"))
+    assert again.reused
+
+
+def test_the_sidecar_of_another_engine_vouches_for_nothing(engines: Path) -> None:
+    shutil.copy(engines / "b.json", engines / "a.json")
+    refused(engines / "a.engine", "bytes, and its sidecar says|is not what its sidecar says")
+
+
+def test_an_engine_of_the_same_size_with_another_content_is_refused(engines: Path) -> None:
+    """Its size is right and its name is: only its hash tells."""
+    path = engines / "a.engine"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    refused(path, r"is not what its sidecar says \(SHA-256 differs\)")
+
+
+def test_an_engine_is_hashed_at_each_load(engines: Path) -> None:
+    """One that was right when it was loaded first is not believed for ever."""
+    path = engines / "a.engine"
+    before = path.stat()
+    load(path)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    refused(path, "SHA-256 differs")
+
+
+def test_a_model_that_was_renamed_or_changed_is_not_run_for_the_engine(engines: Path) -> None:
+    (engines / "a.engine.onnx").rename(engines / "other.onnx")
+    with pytest.raises(LenetTrtError, match=r"a\.engine\.onnx, which it was built from, is missing or was changed"):
+        load(engines / "a.engine", "ort-cpu")
+    data = bytearray((engines / "other.onnx").read_bytes())
+    data[-1] ^= 1
+    (engines / "a.engine.onnx").write_bytes(data)
+    with pytest.raises(LenetTrtError, match="is missing or was changed"):
+        load(engines / "a.engine", "ort-cpu")
+
+
+def test_the_bytes_that_are_deserialized_are_those_that_were_hashed(engines: Path) -> None:
+    """A file that is replaced between the look at it and the load is not run."""
+    sidecar = vouched(engines / "a.engine")
+    shutil.copy(engines / "b.engine", engines / "a.engine")
+    with pytest.raises(LenetTrtError, match=r"the content of .*a\.engine is not what its sidecar says"):
+        TensorRt(engines / "a.engine", sidecar)
