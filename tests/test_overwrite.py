@@ -105,13 +105,22 @@ def test_a_suite_does_not_replace_other_files(here: Path, capsys: pytest.Capture
     assert "kernels.csv is there already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["train", "export", "fuse", "build", "profile", "report", "roofline", "inspect"])
+@pytest.mark.parametrize(
+    "verb",
+    ["train", "export", "fuse", "build", "profile", "report", "roofline", "inspect", "optimize", "bench", "library"],
+)
 def test_every_verb_with_an_output_has_the_option(verb: str) -> None:
     assert verb in VERBS
     parser = parser_for(verb)
     if verb == "export":
         parser = next(iter(parser._subparsers._group_actions[0].choices.values()))  # type: ignore[union-attr]
     assert "--overwrite" in parser.format_help()
+
+
+def test_a_shared_library_of_others_is_not_replaced(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("libmine.so").write_bytes(b"\x7fELF mine")
+    assert main(["library", "-o", "libmine.so"]) == 1
+    assert "libmine.so is there already" in capsys.readouterr().err
 
 
 def test_a_fifo_is_written_through(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from lenet_trt.optimize.markdown import report as optimize_report
 from lenet_trt.optimize.record import read_record
 from lenet_trt.optimize.space import Plan
 from lenet_trt.profile.replay import read_parts
-from lenet_trt.profile.request import Request, raise_failure, read_request
+from lenet_trt.profile.request import TraceRequest, raise_failure, read_request
 from lenet_trt.report.document import document
 from lenet_trt.report.optimized import optimized
 from lenet_trt.report.page import page
@@ -254,7 +254,7 @@ def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_request_failure_and_replay(tmp_path: Path) -> None:
-    request = Request("m.onnx", sizes={"n": 2}, shapes={"x": (1, 2)}, batch=3)
+    request = TraceRequest("m.onnx", sizes={"n": 2}, shapes={"x": (1, 2)}, batch=3)
     path = tmp_path / "request.json"
     request.write(path)
     assert read_request(path) == request
@@ -330,7 +330,7 @@ def test_an_error_says_file_field_seen_and_wanted(tmp_path: Path) -> None:
     with pytest.raises(LenetTrtError, match=said):
         load(path)
     with pytest.raises(LenetTrtError, match="cannot be read"):
-        read_json(tmp_path / "missing.json", Request, wanted="a request", fix="profile again")
+        read_json(tmp_path / "missing.json", TraceRequest, wanted="a request", fix="profile again")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(LenetTrtError, match="is not JSON"):
         load(tmp_path / "deep.json")

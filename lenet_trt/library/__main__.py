@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+from lenet_trt.overwrite import add_overwrite, guard
 from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers, options_from_environment
 
 
@@ -31,11 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the C++ compiler, to which $CXXFLAGS go; aarch64-linux-gnu-g++ makes the library for a Jetson",
     )
+    add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print what was made as JSON")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Compile the library; print its path."""
+    guard({arguments.output: _made_by_library}, [], arguments.overwrite)
     headers = find_headers(arguments.headers)
     print(f"compiling for TensorRT {headers.version_text} ({headers.folder})", file=sys.stderr)
     options = options_from_environment()
@@ -45,6 +48,12 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         print(arguments.output)
     return 0
+
+
+def _made_by_library(path: Path) -> bool:
+    """A shared library that has our plugin's names in it."""
+    data = path.read_bytes()
+    return data.startswith(b"\x7fELF") and b"lenet_trt" in data
 
 
 if __name__ == "__main__":

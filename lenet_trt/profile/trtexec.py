@@ -152,6 +152,7 @@ def network_alone(tool: Trtexec, *, transfers: bool = False) -> list[str]:
 
 
 def export_paths(folder: Path) -> dict[str, Path]:
+    """Name the option of each export, and the file in the folder that it goes to."""
     names = {"exportProfile": "profile.json", "exportLayerInfo": "layers.json", "exportTimes": "times.json"}
     return {option: folder / name for option, name in names.items()}
 

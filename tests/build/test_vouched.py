@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt.build.request import Request
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two engines of LeNet-5, a.engine and b.engine, that differ in their profiles."""
     folder = tmp_path_factory.mktemp("engines")
     for name, batch in (("a", "1:1:1"), ("b", "1:1:2")):
-        build(Request(onnx=SHIPPED, batch=batch, output=folder / f"{name}.engine"))
+        build(BuildRequest(onnx=SHIPPED, batch=batch, output=folder / f"{name}.engine"))
     return folder
 
 
@@ -47,7 +47,7 @@ def test_files_that_were_renamed_together_are_still_that_engine(engines: Path) -
     assert vouched(engines / "c.engine").engine.name == "a.engine"
     assert load(engines / "c.engine", "ort-cpu").runtime
     assert main(["inspect", str(engines / "c.engine")]) == 0
-    again = build(Request(onnx=SHIPPED, batch="1:1:1", output=engines / "c.engine"))
+    again = build(BuildRequest(onnx=SHIPPED, batch="1:1:1", output=engines / "c.engine"))
     assert again.reused
 
 
