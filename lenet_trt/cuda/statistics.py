@@ -75,7 +75,7 @@ class Stats:
         """
         said = f"{dict(values)!r:.200}"
         if unknown := set(values) - {field.name for field in fields(Stats)}:
-            raise LenetTrtError(f"{said} are no timings (unknown {', '.join(sorted(unknown))})")
+            raise LenetTrtError(f"{said} is not timings (unknown {', '.join(sorted(unknown))})")
         return checked(values, Stats, said, wanted="timings: finite numbers >= 0", fix="measure again")
 
 

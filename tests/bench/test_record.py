@@ -74,14 +74,14 @@ def test_a_row_has_timings_or_a_reason() -> None:
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
-        ("[]", "no record"),
-        ('{"schema": 1, "workloads": []}', "no record"),
+        ("[]", "is not a record"),
+        ('{"schema": 1, "workloads": []}', "is not a record"),
         (as_json(SMALL).replace(f'"schema": {SCHEMA}', '"schema": 99'), "schema 99; this version reads"),
-        (as_json(SMALL).replace('"suite": "sweep"', '"suite": 5'), "damaged"),
-        (as_json(SMALL).replace('"rows"', '"lines"'), "damaged record .it has no 'rows'"),
-        (as_json(SMALL).replace('"count": 40', '"count": "many"'), "damaged"),
+        (as_json(SMALL).replace('"suite": "sweep"', '"suite": 5'), "is not a record"),
+        (as_json(SMALL).replace('"rows"', '"lines"'), "it has no rows"),
+        (as_json(SMALL).replace('"count": 40', '"count": "many"'), "is not a record"),
         (as_json(SMALL).replace('"why": "not installed"', '"reason": 1'), "neither timings"),
-        (as_json(SMALL).replace('"case": {"batch": 1}', '"case": 7'), "damaged"),
+        (as_json(SMALL).replace('"case": {"batch": 1}', '"case": 7'), "is not a record"),
     ],
 )
 def test_what_is_no_record_is_refused(content: str, said: str, tmp_path: Path) -> None:
