@@ -144,7 +144,14 @@ def test_record_of_optimize(tmp_path: Path) -> None:
 
 def sidecar() -> Sidecar:
     record = FileRecord("m.engine", 9, "0" * 64)
-    inputs = {"flavor": "rtx", "flavor_version": "1.7", "targets": ["8.6"], "gpu": None, "precision": "fp16"}
+    inputs: dict[str, Any] = {
+        "flavor": "rtx",
+        "flavor_version": "1.7",
+        "targets": ["8.6"],
+        "gpu": None,
+        "precision": "fp16",
+    }
+    inputs["options"] = {"tf32": False}
     plugin = {
         "node": "a",
         "kernel": "k",

@@ -34,6 +34,12 @@ class FileRecord:
         return cls(name, len(content), sha256_bytes(content))
 
 
+class Options(TypedDict):
+    """What the code asks of the builder's options."""
+
+    tf32: bool
+
+
 class Inputs(TypedDict):
     """What the code asks of a sidecar's inputs, which say more: all that two builds are compared by."""
 
@@ -42,6 +48,7 @@ class Inputs(TypedDict):
     targets: list[str]
     gpu: str | None
     precision: str | None
+    options: Options
 
 
 class PluginEntry(TypedDict):

@@ -105,6 +105,7 @@ def engine(tmp_path: Path) -> Path:
 
 def vouch(engine: Path, flavor: str = "tensorrt", plugins: list[dict[str, str]] | None = None) -> None:
     inputs = {"flavor": flavor, "flavor_version": "10.9.0", "targets": [], "gpu": None, "precision": None}
+    inputs["options"] = {"tf32": False}
     record = FileRecord.of(engine.name, engine.read_bytes())
     rows = [{"node": "n", "types": None, "replaced": [], "source_sha256": "0", **row} for row in plugins or []]
     sidecar = Sidecar(record, record, inputs, "here", rows, {}, asdict(Evaluation(problem="not asked for")), {})
