@@ -175,14 +175,14 @@ def test_sidecar(tmp_path: Path) -> None:
         def supports(self, gpu: Gpu) -> bool:
             return True
 
-        def portable_sms(self) -> tuple[str, ...]:
-            return ("8.6",)
+        def portable_sms(self) -> tuple[int, ...]:
+            return (86,)
 
     def use(path: Path) -> None:
         found = read_sidecar(path)
         table(engine_rows(path, found))
         next_commands(path, found)
-        gpu_obstacle(found, AnyFlavor(), Gpu(0, "a GPU", "8.9", 1))  # type: ignore[arg-type]
+        gpu_obstacle(found, AnyFlavor(), Gpu(0, "a GPU", 89, 1))  # type: ignore[arg-type]
         found.mismatch(path)
         assert found.inputs["flavor"] in PRODUCTS
 
