@@ -16,7 +16,7 @@ import bench_data
 import traced
 from lenet_trt.bench.compare import compare
 from lenet_trt.bench.record import Row, as_json
-from lenet_trt.bench.record import load as load_record
+from lenet_trt.bench.record import load_record
 from lenet_trt.bench.tables import standard_columns, to_csv, warnings
 from lenet_trt.bench.tables import table as bench_table
 from lenet_trt.build.evaluate import Evaluation
@@ -36,7 +36,7 @@ from lenet_trt.schema import read_json
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar
 from lenet_trt.tensorrt.summary import engine_rows, next_commands, table
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.timeline import Timeline, load
+from lenet_trt.trace.timeline import Timeline, load_timeline
 from optimize_clock import Clock, lenet5_space
 from trtexec_files import CASK_10, profile, times
 
@@ -96,7 +96,7 @@ def timeline_json(**more: Any) -> dict[str, Any]:
 
 
 def use_timeline(path: Path) -> None:
-    content = content_of(load(path), ceilings=traced.CEILINGS)
+    content = content_of(load_timeline(path), ceilings=traced.CEILINGS)
     document(content)
     json.dumps(content.as_dict())
 
@@ -108,13 +108,13 @@ def test_timeline(tmp_path: Path) -> None:
 def test_timeline_on_the_page(tmp_path: Path) -> None:
     data = timeline_json()
     small = {**data, "activities": data["activities"][:1], "api_calls": [], "ranges": [], "iterations": []}
-    survives(small, tmp_path / "t.json", lambda path: page(content_of(load(path), ceilings=traced.CEILINGS)))
+    survives(small, tmp_path / "t.json", lambda path: page(content_of(load_timeline(path), ceilings=traced.CEILINGS)))
 
 
 def test_ceilings(tmp_path: Path) -> None:
     data = json.loads((DOCS / "lost-time" / "roofline.json").read_text())["ceilings"]
     data["details"] = {"origins": {"read": "a"}, "notes": ["b"], "document": "c"}
-    timeline = load(_written(timeline_json(), tmp_path / "t.json"))
+    timeline = load_timeline(_written(timeline_json(), tmp_path / "t.json"))
 
     def use(path: Path) -> None:
         found = ceilings_in(path)
@@ -335,12 +335,12 @@ def test_an_error_says_file_field_seen_and_wanted(tmp_path: Path) -> None:
     path = _written(data, tmp_path / "t.json")
     said = r"t\.json is not a timeline.*: activities\[1\]\.start_us is 'soon'; Expected `float`.*: profile again"
     with pytest.raises(LenetTrtError, match=said):
-        load(path)
+        load_timeline(path)
     with pytest.raises(LenetTrtError, match="cannot be read"):
         read_json(tmp_path / "missing.json", TraceRequest, wanted="a request", fix="profile again")
     (tmp_path / "deep.json").write_text("[" * 100_000)
     with pytest.raises(LenetTrtError, match="is not JSON"):
-        load(tmp_path / "deep.json")
+        load_timeline(tmp_path / "deep.json")
 
 
 def _written(data: Any, path: Path) -> Path:
