@@ -15,8 +15,7 @@ import pytest
 import bench_data
 import traced
 from lenet_trt.bench.compare import compare
-from lenet_trt.bench.record import Row, as_json
-from lenet_trt.bench.record import load_record
+from lenet_trt.bench.record import Row, as_json, load_record
 from lenet_trt.bench.tables import standard_columns, to_csv, warnings
 from lenet_trt.bench.tables import table as bench_table
 from lenet_trt.build.evaluate import Evaluation

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.suites import SUITES, notes, suite
+from lenet_trt.bench.suites import SUITES, suite, summaries
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.options import add_batches, batches_of
@@ -208,7 +208,7 @@ def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record 
 
 
 def text(name: str, record: Record) -> str:
-    """The record as a table with what it was measured on, and its notes."""
+    """Return the record as a table, with the suite's summaries, the record's notes and the machine."""
     from lenet_trt.bench.tables import standard_columns, table
 
     module = suite(name)
@@ -218,7 +218,8 @@ def text(name: str, record: Record) -> str:
     device = f"{record.gpu}, driver {here.get('driver')}" if record.gpu else f"{here.get('cpu')}, no GPU"
     with_torch = f", torch {packages['torch']}" if "torch" in packages else ""
     facts = f"{name}: {device}{with_torch}, {record.date}, {record.seconds:.0f} s"
-    return "\n".join([table(record.rows, columns), "", *notes(name, record), facts])
+    small = [part for each in summaries(record) for part in ("", each.text())]
+    return "\n".join([table(record.rows, columns), *small, "", *record.notes, facts])
 
 
 def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:

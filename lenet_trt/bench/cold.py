@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.cold_child import PHASES
-from lenet_trt.bench.cold_tables import GRAPH, OURS, OURS_EARLY, OURS_GRAPH, TORCH, explained, remedies
+from lenet_trt.bench.cold_tables import GRAPH, OURS, OURS_EARLY, OURS_GRAPH, TORCH, remedies
 from lenet_trt.bench.cold_tables import charts as charts
 from lenet_trt.bench.cold_tables import columns as columns
+from lenet_trt.bench.cold_tables import summaries as summaries
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, Recording, recording
 from lenet_trt.cuda.gpus import first_gpu, gpus
@@ -135,7 +136,6 @@ def measure(options: Options) -> Record:
                 "remedies": [remedy.as_json() for remedy in remedies(found.rows)],
                 "files": "in the operating system's memory: a process of each configuration ran before",
             }
-            found.notes = explained(found.rows)
     return found.finish()
 
 

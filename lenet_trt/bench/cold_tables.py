@@ -1,4 +1,4 @@
-"""What the record of the suite ``cold`` says: a table, what each remedy saves, sentences and pictures."""
+"""Make the tables and pictures of the suite ``cold`` from its record, and what each remedy saves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.draw.chart import Chart, Series
 
@@ -86,13 +86,8 @@ class Remedy:
             "with": self.with_it.without_samples().as_json(),
         }
 
-    def sentence(self) -> str:
-        """For people."""
-        times = f"{duration(self.without.median_us)} without, {duration(self.with_it.median_us)} with it"
-        return f"{self.remedy}, {self.backend}: {self.saved()} ({times})"
-
     def saved(self) -> str:
-        """How much, in words."""
+        """Say how much it saves or costs."""
         if not self.sure:
             return "no difference beyond the noise"
         return f"{'saves' if self.saves_us >= 0 else 'costs'} {duration(abs(self.saves_us))}"
@@ -158,42 +153,27 @@ def stage(row: Row, name: str) -> Stats:
     return Stats.from_json(row.extra[key])
 
 
-def explained(rows: Sequence[Row]) -> list[str]:
-    """What the figures mean, in sentences with the figures."""
-    timed = [row for row in rows if row.stats is not None]
-    notes = [_where_it_goes(row) for row in timed if row is _usual(timed, row.backend)]
-    torch = _usual(timed, TORCH)
-    if torch is not None and "first_by_layer_us" in torch.extra:
-        layers = sorted(torch.extra["first_by_layer_us"].items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {duration(us)}" for name, us in layers[:4])
-        notes.append(
-            f"{TORCH}, the first run, layer by layer: {told}. CUDA loads a kernel's machine code, and a library makes "
-            "its handles and workspaces, when they are first used: that is paid once, and no later run shows it."
+def summaries(record: Record) -> list[Summary]:
+    """Return what each remedy saves, and the first run of torch layer by layer."""
+    found = [
+        [r.backend, r.remedy, duration(r.without.median_us), duration(r.with_it.median_us), r.saved()]
+        for r in remedies(record.rows)
+    ]
+    layers = [
+        [row.backend, name, duration(us)]
+        for row in record.timed
+        if row is _usual(record.timed, row.backend)
+        for name, us in sorted(row.extra.get("first_by_layer_us", {}).items(), key=lambda item: -item[1])[:4]
+    ]
+    made = []
+    if found:
+        headings = ("backend", "remedy", "without it", "with it", "effect")
+        made.append(Summary("What each remedy saves", headings, found, headings[2:4]))
+    if layers:
+        made.append(
+            Summary("The slowest layers of the first run", ("backend", "layer", "first run"), layers, ("first run",))
         )
-    found = remedies(rows)
-    for backend in dict.fromkeys(remedy.backend for remedy in found):
-        savings = [f"{r.remedy} {r.saved()}" for r in found if r.stage and r.backend == backend]
-        if savings:
-            notes.append(f"of the first answer of {backend}: {'; '.join(savings)}.")
-    notes += [f"{remedy.sentence()}." for remedy in found if not remedy.stage]
-    if timed:
-        notes.append(
-            "first answer: from before the process is started until the logits are back on the host; files are in the "
-            "operating system's memory, and the measuring process keeps the driver loaded."
-        )
-    return notes
-
-
-def _where_it_goes(row: Row) -> str:
-    assert row.stats is not None
-    total = row.stats.median_us
-    second, steady = stage(row, "ran once").median_us, stage(row, "ran often").median_us
-    steps = sorted(((name, step_us(row, names) or 0.0) for name, names in STEPS.items()), key=lambda item: -item[1])
-    told = ", ".join(f"{name} {us / total:.0%}" for name, us in steps[:4] if us / total >= 0.01)
-    return (
-        f"{row.backend}: {duration(total)} to the first answer ({told}); the second takes {duration(second)}, "
-        f"later ones {duration(steady)}: {total / steady:,.0f} times less."
-    )
+    return made
 
 
 def charts(record: Record) -> list[Chart]:

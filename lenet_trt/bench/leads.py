@@ -1,6 +1,6 @@
-"""What a sweep tells a user, in sentences: who is fastest where, and from which batch a GPU beats the CPU.
+"""Find who is fastest at which batch in a sweep, and from which batch on a GPU beats the CPU.
 
-One backend is faster than another only where their intervals lie apart; where they overlap, nothing is said.
+One backend is faster than another only where their intervals lie apart; where they overlap, neither is.
 """
 
 from __future__ import annotations
@@ -11,31 +11,39 @@ from typing import TypeAlias
 
 from lenet_trt.bench.crossovers import faster_of, of_pair
 from lenet_trt.bench.record import Row
-from lenet_trt.bench.tables import duration
+from lenet_trt.bench.tables import Summary, duration
 from lenet_trt.cuda.statistics import Stats
 
 # By batch.
 Curve: TypeAlias = Mapping[int, Stats]
 
 
-def sentences(rows: Iterable[Row]) -> Iterator[str]:
-    """Who is fastest in each precision and on the CPU, and where each backend on the GPU beats that."""
+def summaries(rows: Iterable[Row]) -> Iterator[Summary]:
+    """Yield who is fastest at which batch, and where each backend on the GPU is faster than all on the CPU."""
     timed = [(row, row.stats) for row in rows if row.stats is not None]
-    for precision in dict.fromkeys(str(row.extra["precision"]) for row, _ in timed):
-        yield from _fastest(precision, _curves((r, s) for r, s in timed if r.extra["precision"] == precision))
+    by_precision = {
+        precision: _curves((r, s) for r, s in timed if _precision(r) == precision)
+        for precision in dict.fromkeys(_precision(row) for row, _ in timed)
+    }
     host, device = (
-        _curves((r, s) for r, s in timed if r.extra["place"] == place and r.extra["precision"] == "fp32")
+        _curves((r, s) for r, s in timed if r.extra.get("place", "GPU") == place and _precision(r) == "fp32")
         for place in ("CPU", "GPU")
     )
+    if host and device:
+        by_precision["fp32 on the CPU"] = host
+    lines = [[of_what, *line] for of_what, curves in by_precision.items() for line in _fastest(curves)]
+    if lines:
+        yield Summary("Fastest backend", ("precision", "batch", "backend", "time"), lines)
     if not host or not device:
         return
-    yield from _fastest("fp32 on the CPU", host)
     best = _envelope(host)
-    by_text: dict[str, list[str]] = {}
-    for name, curve in sorted(device.items(), key=lambda item: -_share_below(item[1], best)):
-        by_text.setdefault(where_faster(curve, best), []).append(name)
-    # Names have commas in them.
-    yield from (f"On the GPU, faster than that {where}: {'; '.join(names)}." for where, names in by_text.items())
+    order = sorted(device.items(), key=lambda item: -_share_below(item[1], best))
+    found = [[name, where_faster(curve, best)] for name, curve in order]
+    yield Summary("Faster than every backend on the CPU, in fp32", ("backend on the GPU", "where"), found)
+
+
+def _precision(row: Row) -> str:
+    return str(row.extra.get("precision", "fp32"))
 
 
 def _share_below(curve: Curve, other: Curve) -> float:
@@ -51,20 +59,17 @@ def _curves(timed: Iterable[tuple[Row, Stats]]) -> dict[str, dict[int, Stats]]:
     return {name: dict(sorted(curve.items())) for name, curve in found.items()}
 
 
-def _fastest(of_what: str, curves: Mapping[str, Curve]) -> Iterator[str]:
+def _fastest(curves: Mapping[str, Curve]) -> Iterator[list[str]]:
+    """Yield batches, backend and times of each span of batches that one backend leads."""
     leading = leaders(curves)
-    parts = []
     for name, group in groupby(leading, key=lambda batch: leading[batch]):
         batches = list(group)
         taken = list(dict.fromkeys(duration(curves[name][batch].median_us) for batch in (batches[0], batches[-1])))
-        which = "batches" if len(batches) > 1 else "batch"
-        parts.append(f"{name} at {which} {_span(batches)} ({' to '.join(taken)})")
-    if parts:
-        yield f"Fastest in {of_what}: {'; '.join(parts)}."
+        yield [_span(batches), name, " to ".join(taken)]
 
 
 def leaders(curves: Mapping[str, Curve]) -> dict[int, str]:
-    """Who leads at each batch: who led before, until another one is faster beyond doubt."""
+    """Return who leads at each batch: the leader of the batch before, until another one is faster beyond doubt."""
     found: dict[int, str] = {}
     leader = ""
     for batch in sorted({batch for curve in curves.values() for batch in curve}):
@@ -77,14 +82,14 @@ def leaders(curves: Mapping[str, Curve]) -> dict[int, str]:
 
 
 def _envelope(curves: Mapping[str, Curve]) -> dict[int, Stats]:
-    """The best time at each batch."""
+    """Return the best time at each batch."""
     batches = sorted({batch for curve in curves.values() for batch in curve})
     times = {batch: [curve[batch] for curve in curves.values() if batch in curve] for batch in batches}
     return {batch: min(found, key=lambda stats: stats.median_us) for batch, found in times.items()}
 
 
 def where_faster(curve: Curve, other: Curve) -> str:
-    """Where a curve lies below another one beyond doubt, in words."""
+    """Say where a curve lies below another one beyond doubt."""
     batches = sorted(set(curve) & set(other))
     order = {batch: faster_of(curve[batch], other[batch]) for batch in batches}
     below = [batch for batch in batches if order[batch] < 0]
@@ -105,7 +110,7 @@ def where_faster(curve: Curve, other: Curve) -> str:
 
 
 def _runs(chosen: Sequence[int], of_all: Sequence[int]) -> str:
-    """The chosen of all batches, those that follow one another drawn together."""
+    """Return the chosen batches as text, those that follow one another drawn together."""
     runs = [list(group) for is_chosen, group in groupby(of_all, key=lambda batch: batch in chosen) if is_chosen]
     texts = [_span(run) for run in runs]
     return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)

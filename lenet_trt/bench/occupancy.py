@@ -16,7 +16,7 @@ from lenet_trt.bench.occupancy_calls import BACKENDS, Maker, Ours, exact, geomet
 from lenet_trt.bench.occupancy_child import MARK
 from lenet_trt.bench.occupancy_tables import charts as charts
 from lenet_trt.bench.occupancy_tables import columns as columns
-from lenet_trt.bench.occupancy_tables import explained
+from lenet_trt.bench.occupancy_tables import summaries as summaries
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, recording
 from lenet_trt.cuda.gpus import gpus
@@ -74,7 +74,8 @@ def measure(options: Options) -> Record:
                         found.add(Row(backend, {"batch": batch}, times[key], None, {**facts[key], **extra}))
                     else:
                         found.cannot(backend, {"batch": batch}, why.get(key, "it was interrupted"))
-            found.notes = explained(found.rows, found.details.get("counters"))
+            if "counters" in found.details:
+                found.notes.append(f"SM active, SM throughput and DRAM are missing: {found.details['counters']}.")
     return found.finish()
 
 

@@ -1,12 +1,11 @@
-"""What the record of the suite ``occupancy`` says: a table, sentences and pictures."""
+"""Make the tables and pictures of the suite ``occupancy`` from its record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.draw.chart import Chart, Series
 
 # Enough of the largest throughput to call the GPU full.
@@ -20,7 +19,8 @@ _LINES = (
     ("multiprocessors_percent", "SMs with a block", False),
     ("threads_percent", "threads, of those that fit", False),
 )
-_PICTURED = ("lenet5 kernel", "lenet5 kernel, fp16", "torch CUDA graph")
+# Its kernels are those of the CUDA graph, which has a panel.
+_NOT_PICTURED = ("torch eager",)
 
 
 def columns(record: Record) -> list[Column]:
@@ -42,56 +42,31 @@ def columns(record: Record) -> list[Column]:
     ]
 
 
-def explained(rows: Sequence[Row], no_counters: str | None) -> list[str]:
-    """What the figures mean."""
-    notes = []
-    for backend in dict.fromkeys(row.backend for row in rows):
-        timed = [row for row in rows if row.backend == backend and row.stats is not None]
-        if timed:
-            notes.append(_why_idle(timed))
-    if notes:
-        notes.append(
-            "kernels run: how much of the time between two answers a kernel ran, by ncu's times of single kernels, "
-            "which count the start and the end of each, so that many short ones seem to fill all of it. SM active, SM "
-            "throughput and DRAM: while they ran, several kernels weighted by time, inputs in L2 where they fit. A "
-            "CUDA graph launches the kernels that torch launches without one, so these were counted once."
+def summaries(record: Record) -> list[Summary]:
+    """Return what the smallest batch of each backend uses, and the batch that fills the GPU."""
+    lines = []
+    for backend in dict.fromkeys(row.backend for row in record.timed):
+        rows = sorted((r for r in record.timed if r.backend == backend), key=lambda row: int(row.case["batch"]))
+        full = next((r for r in rows if r.extra.get("images_percent", 0) >= _FULL_PERCENT), None)
+        lines.append(
+            [
+                backend,
+                str(rows[0].case["batch"]),
+                _percent("images_percent", rows[0], 2),
+                str(rows[0].extra.get("kernels", "-")),
+                "-" if full is None else f"{int(full.case['batch']):,}",
+            ]
         )
-    if no_counters is not None:
-        notes.append(f"SM active, SM throughput and DRAM are missing: {no_counters}.")
-    return notes
-
-
-def _why_idle(rows: Sequence[Row]) -> str:
-    """Of one backend: what its smallest batch leaves idle, and from which on the GPU is full."""
-    smallest = min(rows, key=lambda row: int(row.case["batch"]))
-    extra = smallest.extra
-    assert smallest.stats is not None
-    told = [f"{smallest.backend}, batch {smallest.case['batch']}: {duration(smallest.stats.median_us)}"]
-    if "blocks" in extra:
-        told.append(
-            f"its {extra['blocks']:,} blocks of {extra['block_threads']} threads can be on {extra['blocks']:,} of the "
-            f"{extra['multiprocessors']} multiprocessors at most and hold {extra['threads_percent']:.1f}% of the "
-            "threads that fit"
-            if extra["blocks"] <= extra["multiprocessors"]
-            else f"its {extra['blocks']:,} blocks reach all {extra['multiprocessors']} multiprocessors"
-        )
-    if "busy_percent" in extra:
-        told.append(
-            f"{extra['kernels']} kernel{'s' if extra['kernels'] > 1 else ''} ran {extra['busy_percent']:.0f}% of that "
-            f"time, with {extra['sm_active_percent']:.1f}% of the multiprocessors active and their busiest unit at "
-            f"{extra['sm_throughput_percent']:.1f}%"
-        )
-    told.append(f"that is {extra['images_percent']:.2f}% of its largest throughput")
-    full = [row for row in rows if row.extra["images_percent"] >= _FULL_PERCENT]
-    if full:
-        told.append(f"{_FULL_PERCENT:.0f}% are reached at batch {min(int(row.case['batch']) for row in full):,}")
-    return "; ".join(told) + "."
+    headings = ("backend", "batch", "of its largest throughput", "kernels", f"{_FULL_PERCENT:.0f}% from batch")
+    title = "The smallest batch, and the first one that fills the GPU"
+    return [Summary(title, headings, lines, headings[1:])] if lines else []
 
 
 def charts(record: Record) -> list[Chart]:
     """Batch against percent, a panel a backend."""
     found = []
-    for backend in _PICTURED:
+    listed = dict.fromkeys(row.backend for row in record.timed)
+    for backend in [name for name in listed if name not in _NOT_PICTURED]:
         rows = sorted(
             (row for row in record.rows if row.backend == backend and row.stats is not None),
             key=lambda row: int(row.case["batch"]),
@@ -109,6 +84,6 @@ def charts(record: Record) -> list[Chart]:
     return found
 
 
-def _percent(name: str, row: Row) -> str:
+def _percent(name: str, row: Row, digits: int = 1) -> str:
     value = row.extra.get(name)
-    return "-" if value is None else f"{value:.1f}%"
+    return "-" if value is None else f"{value:.{digits}f}%"

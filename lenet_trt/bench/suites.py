@@ -1,4 +1,4 @@
-"""The suites that ``bench`` knows, by name."""
+"""List the suites of ``bench`` by name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lenet_trt.bench.record import Record
+    from lenet_trt.bench.tables import Summary
 
 
-# suite -> (module with measure() and charts(), columns() where the usual ones do not do, notes() where rows make them;
-# what it measures)
+# suite -> (module with measure() and charts(), and optionally columns() and summaries(); what the suite measures)
 SUITES = {
     "engines": ("lenet_trt.bench.engines", "TensorRT's own layers against our plugins, in engines, by trtexec"),
     "10k": ("lenet_trt.bench.ten_thousand", "10,000 MNIST images, all right, by every backend"),
@@ -25,12 +25,12 @@ SUITES = {
 
 
 def suite(name: str) -> ModuleType:
-    """The module of a suite, imported now."""
+    """Import and return the module of a suite."""
     return importlib.import_module(SUITES[name][0])
 
 
-def notes(name: str, record: Record) -> Sequence[str]:
-    """What the figures tell: as the suite says it today where it needs the rows alone, else as it was recorded."""
-    module = suite(name)
-    made: Sequence[str] = module.notes(record.rows) if hasattr(module, "notes") else record.notes
+def summaries(record: Record) -> Sequence[Summary]:
+    """Return the small tables that the record's suite makes of its rows; most suites have none."""
+    module = suite(record.suite)
+    made: Sequence[Summary] = module.summaries(record) if hasattr(module, "summaries") else ()
     return made

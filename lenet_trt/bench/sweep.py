@@ -10,15 +10,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lenet_trt.bench import leads
 from lenet_trt.bench.backends.listed import BACKENDS, NAIVE
 from lenet_trt.bench.backends.measure import about, not_quick, opened
 from lenet_trt.bench.backends.measure import measure as measure_batch
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.crossovers import crossovers
-from lenet_trt.bench.leads import sentences
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, recording
-from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.bench.ten_thousand import gpu_alone, interval
 from lenet_trt.draw.chart import Chart, Series
 
@@ -61,17 +61,12 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
                 measure_batch(found, at, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
         finally:  # also what an interruption leaves
             found.details["crossovers"] = [each.as_json() for each in crossovers(found.rows)]
-            found.notes = notes(found.rows)
     return found.finish()
 
 
-def notes(rows: Sequence[Row]) -> list[str]:
-    """What the figures are, and what they tell."""
-    return [
-        "A time is what a caller waits, by the host's clock; images lie in GPU memory for backends on the GPU. "
-        "gpu alone: what the GPU takes when it need not wait for the host, by CUDA events.",
-        *sentences(rows),
-    ]
+def summaries(record: Record) -> list[Summary]:
+    """Return who is fastest where."""
+    return list(leads.summaries(record.rows))
 
 
 def columns(record: Record) -> list[Column]:
@@ -81,7 +76,7 @@ def columns(record: Record) -> list[Column]:
         Column("backend", lambda row: row.backend, left=True),
         Column("time", lambda row: duration(_median(row)) if row.stats else "-"),
         Column("95% interval", interval),
-        Column("an image", lambda row: duration(row.extra["us_per_image"]) if row.stats else "-"),
+        Column("an image", lambda row: duration(_median(row) / int(row.case["batch"])) if row.stats else "-"),
         Column("gpu alone", gpu_alone),
         Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
     ]
@@ -89,7 +84,7 @@ def columns(record: Record) -> list[Column]:
 
 def charts(record: Record) -> list[Chart]:
     """Microseconds an image over the batch, in fp32: what a caller waits."""
-    names = dict.fromkeys(row.backend for row in record.timed if row.extra["precision"] == "fp32")
+    names = dict.fromkeys(row.backend for row in record.timed if row.extra.get("precision", "fp32") == "fp32")
     series = [_series(record, name) for name in names if name not in _NOT_DRAWN]
     # A point is no line among lines.
     several = [each for each in series if len(each.x) > 1]

@@ -1,10 +1,10 @@
-"""A record as an aligned table, as CSV, and what a reader should be warned of."""
+"""Write a record as an aligned table, as Markdown or as CSV, with warnings for its reader."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from lenet_trt.bench.record import Record, Row
@@ -16,8 +16,34 @@ _CLOCK_CHANGE = 0.05
 
 
 @dataclass(frozen=True)
+class Summary:
+    """A small table that a suite makes of its rows; columns whose heading is in ``numbers`` are set to the right."""
+
+    title: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    numbers: Sequence[str] = ()
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, without the title."""
+        left = [index for index, heading in enumerate(self.headings) if heading not in self.numbers]
+        return markdown_text(self.headings, self.lines, left)
+
+    def text(self) -> str:
+        """Return the title and the aligned table."""
+        cells = [self.headings, *self.lines]
+        widths = [max(len(line[index]) for line in cells) for index in range(len(self.headings))]
+        right = [heading in self.numbers for heading in self.headings]
+        aligned = [
+            "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+            for line in cells
+        ]
+        return "\n".join([f"{self.title}:", *aligned])
+
+
+@dataclass(frozen=True)
 class Column:
-    """One column of a table: what it says of a row; text is set to the left, numbers to the right."""
+    """One column of a table, and the function that makes its text; text is set to the left, numbers to the right."""
 
     heading: str
     text: Callable[[Row], str]
@@ -25,7 +51,7 @@ class Column:
 
 
 def duration(us: float) -> str:
-    """A time with its unit, three or four digits: "5.02 us", "83.6 us", "1.19 ms", "11.7 s"."""
+    """Return a time with its unit, to three or four digits: "5.02 us", "83.6 us", "1.19 ms", "11.7 s"."""
     for unit, factor in (("us", 1.0), ("ms", 1e3)):
         value = us / factor
         if value < 999.5:
@@ -33,20 +59,12 @@ def duration(us: float) -> str:
     return f"{_digits(us / 1e6)} s"
 
 
-def quoted(us: float) -> str:
-    """Somebody else's time with its unit, with no more digits than they gave: "15 ms", "6.31 s"."""
-    for unit, factor in (("us", 1.0), ("ms", 1e3)):
-        if us / factor < 999.5:
-            return f"{us / factor:.6g} {unit}"
-    return f"{us / 1e6:.6g} s"
-
-
 def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 99.995 else f"{value:.0f}" if value >= 999.5 else f"{value:.1f}"
 
 
 def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row: row.backend) -> list[Column]:
-    """The case, the backend, the median with its interval and spread; accuracy and error where there are any."""
+    """Return columns of the case, the backend, the median, its interval and spread, and accuracy and error if any."""
     names = list(dict.fromkeys(name for row in record.rows for name in row.case))
     columns = [Column(name, _of_case(name), _is_text(record, name)) for name in names]
     columns.append(Column("backend", name_of, left=True))
@@ -65,7 +83,7 @@ def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row:
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    """Rows under headings, aligned; where a row has no timings, the reason stands in place of the figures."""
+    """Return rows under headings, aligned; a row without timings has its reason in place of the figures."""
     lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
     # A row without timings is only as wide as what names it.
     left = [index for index, column in enumerate(columns) if column.left]
@@ -76,7 +94,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
 
 
 def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
-    """The same as lines of Markdown, reasons in the last column but only where there are any."""
+    """Return the lines of a Markdown table; reasons are in the last column, where there are any."""
     reasons = [Column("", lambda row: row.why or "", left=True)] if any(row.why for row in rows) else []
     chosen = [*columns, *reasons]
     cells = [[column.text(row).replace("|", "\\|") for column in chosen] for row in rows]
@@ -84,8 +102,14 @@ def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
     return markdown_table([column.heading for column in chosen], cells, right)
 
 
+def markdown_text(headings: Sequence[str], lines: Iterable[Sequence[str]], left: Container[int]) -> str:
+    """Return a Markdown table; the columns with an index in ``left`` are set to the left, the others to the right."""
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    return "\n".join(markdown_table(headings, cells, [at for at in range(len(headings)) if at not in left]))
+
+
 def to_csv(record: Record) -> str:
-    """A line for each row: suite, backend, case, figures, reason, and what else there is of plain values."""
+    """Return a line of CSV for each row: suite, backend, case, figures, reason, and further plain values."""
     cases = list(dict.fromkeys(name for row in record.rows for name in row.case))
     figures = [field.name for field in fields(Stats) if field.name != "samples_us"]
     extras = list(
@@ -110,7 +134,7 @@ def to_csv(record: Record) -> str:
 
 
 def warnings(record: Record) -> list[str]:
-    """What makes the figures less sure than they look."""
+    """Return sentences on what makes the figures less sure than they look."""
     found = []
     if record.interrupted:
         why = f"stopped ({record.details['stopped']})" if "stopped" in record.details else "was interrupted"

@@ -1,4 +1,4 @@
-"""The suite ``10k``: the 10,000 MNIST test images by every backend, all right, beside write-up 1's own figures.
+"""The suite ``10k``: the 10,000 MNIST test images by every backend, all right.
 
 A time is what a caller waits, by the host's clock, from the call to the last logit. The images are a batch of float32,
 for backends on the GPU in its memory; the main ones are timed with images in host memory as well.
@@ -6,43 +6,23 @@ for backends on the GPU in its memory; the main ones are timed with images in ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lenet_trt.bench.backends.listed import BACKENDS, COMPILED, NAIVE, OURS
-from lenet_trt.bench.backends.measure import DEVICE, HOST, Opened, not_quick, opened
+from lenet_trt.bench.backends.measure import HOST, Opened, not_quick, opened
 from lenet_trt.bench.backends.measure import measure as measure_batch
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, Recording, recording
-from lenet_trt.bench.tables import Column, duration, quoted
+from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.draw.chart import Chart, Series
 
 COUNT = 10_000
 # Seconds of timing that a slow backend gets; a call of the naive program takes about one.
 _BUDGET_S = 2.0
-_WRITE_UP = "write-up 1"
-
-
-@dataclass(frozen=True)
-class Written:
-    """A figure of write-up 1, which names no GPU."""
-
-    backend: str
-    where: str
-    seconds: float
-
-
-WRITTEN = (
-    Written("torch CPU", HOST, 0.30),
-    Written("torch GPU", DEVICE, 0.015),
-    Written("naive CUDA program", DEVICE, 6.31),
-)
-# Where that program's time went: cudaDeviceSynchronize among the API calls, and each kernel among the kernels.
-WRITTEN_SYNC = 0.66
-WRITTEN_KERNELS = {"Linear_ReLu": 0.52, "Conv_ReLu": 0.34, "MaxPool": 0.11}
 
 
 def measure(options: Options) -> Record:
@@ -56,20 +36,11 @@ def measured(options: Options, backends: Sequence[Backend], count: int) -> Recor
     tuned = "left out: tuned for 10,000 images it is faster, and that is measured"
     left_out = not_quick(backends) if options.quick else dict.fromkeys(COMPILED, tuned)
     with recording("10k", options) as found, opened(backends, found, left_out) as ready:
-        found.notes = [
-            f"{count:,} MNIST test images as one float32 batch, in GPU memory where the table says so (that way they "
-            "partly stay in the L2 cache from call to call); from host memory: pinned, both copies timed.",
-            "A time is what a caller waits, by the host's clock. gpu alone: what the GPU takes when it need not wait "
-            "for the host, by CUDA events.",
-        ]
         images = mnist(count)
         measure_batch(found, ready, images, {}, plan, where=True)
         for each in ready:
             if each.backend.name.startswith(NAIVE):
                 _profile(found, each, count)
-        for written in WRITTEN:
-            found.add(_written(written))
-        found.notes += _summary(found)
     return found.finish()
 
 
@@ -98,34 +69,14 @@ def _profile(found: Recording, each: Opened, count: int) -> None:
     }
 
 
-def _written(figure: Written) -> Row:
-    return Row(
-        figure.backend,
-        {"images": figure.where, "source": _WRITE_UP},
-        None,
-        f"{quoted(figure.seconds * 1e6)} in {_WRITE_UP} (GPU not named)",
-        {"source": _WRITE_UP, "gpu": "not named", "seconds": figure.seconds, "count": COUNT},
-    )
-
-
-def _summary(found: Recording) -> list[str]:
+def summaries(record: Record) -> list[Summary]:
+    """Return the time of the naive programs by what they do."""
     lines = []
-    for name, shares in found.details.get("naive", {}).items():
-        lines.append(_shares_text(name, shares))
-    times = {row.backend: row.stats.median_us for row in found.rows if row.stats and row.case.get("images") != HOST}
-    naive, best = times.get(NAIVE), times.get("lenet5 kernel")
-    if naive and best:
-        lines.append(f"From {duration(naive)} to {duration(best)}: {naive / best:,.0f} times faster, the same answers.")
-    return lines
-
-
-def _shares_text(name: str, shares: Mapping[str, Any]) -> str:
-    text = f"{name}: {shares['sync_share']:.0%} of its time is in the sync calls ({_WRITE_UP}: {WRITTEN_SYNC:.0%})"
-    if "kernels" in shares:
-        kernels = ", ".join(f"{kernel} {of['share']:.0%}" for kernel, of in shares["kernels"].items())
-        written = ", ".join(f"{kernel} {share:.0%}" for kernel, share in WRITTEN_KERNELS.items())
-        text += f"; of the time in kernels: {kernels} ({_WRITE_UP}: {written})"
-    return text + "."
+    for name, shares in record.details.get("naive", {}).items():
+        kernels = [f"{kernel} {of['share']:.0%}" for kernel, of in shares.get("kernels", {}).items()]
+        lines.append([name, f"{shares['sync_share']:.0%}", ", ".join(kernels) or "-"])
+    headings = ("program", "of its time in sync calls", "of the time in kernels")
+    return [Summary("Where the naive program's time goes", headings, lines, headings[1:2])] if lines else []
 
 
 def columns(record: Record) -> list[Column]:
@@ -135,12 +86,16 @@ def columns(record: Record) -> list[Column]:
         Column("backend", lambda row: row.backend, left=True),
         Column("time", lambda row: duration(row.stats.median_us) if row.stats else "-"),
         Column("95% interval", interval),
-        Column("images/s", lambda row: f"{row.extra['images_per_s']:,}" if row.stats else "-"),
+        Column("images/s", _rate),
         Column("gpu alone", gpu_alone),
         Column("right", lambda row: f"{row.extra['right']}/{row.extra['count']}" if "right" in row.extra else "-"),
         Column("as float64", lambda row: str(row.extra.get("same_class", "-"))),
         Column("error", lambda row: f"{row.extra['error']:.1e}" if "error" in row.extra else "-"),
     ]
+
+
+def _rate(row: Row) -> str:
+    return f"{row.extra.get('count', COUNT) / row.stats.median_us * 1e6:,.0f}" if row.stats else "-"
 
 
 def interval(row: Row) -> str:
@@ -155,9 +110,9 @@ def gpu_alone(row: Row) -> str:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Milliseconds for all images, a bar a backend, slow to fast, on a logarithmic axis."""
-    found = [(row, ms) for row in record.rows if (ms := _milliseconds(row)) is not None and not _copies(row)]
-    shown = sorted(((_label(row), ms, _group(row)) for row, ms in found), key=lambda bar: -bar[1])
+    """Draw the milliseconds for all images, a bar a backend, slow to fast, on a logarithmic axis."""
+    found = [(row, row.stats.median_us / 1e3) for row in record.rows if row.stats is not None and not _copies(row)]
+    shown = sorted(((row.backend, ms, _group(row)) for row, ms in found), key=lambda bar: -bar[1])
     names = [name for name, _, _ in shown]
     series = [
         Series(
@@ -167,29 +122,21 @@ def charts(record: Record) -> list[Chart]:
             "bars",
             group == "ours",
             "time",
-            texts=[(quoted if of == _WRITE_UP else duration)(ms * 1e3) if of == group else "" for _, ms, of in shown],
+            texts=[duration(ms * 1e3) if of == group else "" for _, ms, of in shown],
         )
-        for group in (_WRITE_UP, "others", "ours")
+        for group in ("others", "ours")
         if any(of == group for _, _, of in shown)
     ]
-    where = f"measured on {record.gpu or record.environment.get('cpu')}; {_WRITE_UP} names no GPU"
+    if not series:
+        return []
+    where = f"measured on {record.gpu or record.environment.get('cpu')}"
     label = "milliseconds (less is better)"
     return [Chart("10,000 MNIST images", label, "", series, x_log=True, notes=(where,), horizontal=True)]
-
-
-def _milliseconds(row: Row) -> float | None:
-    if row.stats is not None:
-        return row.stats.median_us / 1e3
-    return row.extra["seconds"] * 1e3 if "seconds" in row.extra else None
 
 
 def _copies(row: Row) -> bool:
     return row.case.get("images") == HOST and row.extra.get("place") == "GPU"
 
 
-def _label(row: Row) -> str:
-    return f"{row.backend} ({_WRITE_UP})" if "seconds" in row.extra else row.backend
-
-
 def _group(row: Row) -> str:
-    return _WRITE_UP if "seconds" in row.extra else "ours" if row.backend.startswith(OURS) else "others"
+    return "ours" if row.extra.get("ours") or row.backend.startswith(OURS) else "others"

@@ -15,7 +15,7 @@ import pytest
 from lenet_trt.bench import cold
 from lenet_trt.bench.cold import NAMES, STARTS, Start, started
 from lenet_trt.bench.cold_child import PHASES
-from lenet_trt.bench.cold_tables import OURS, OURS_EARLY, OURS_GRAPH, STEPS, TORCH, charts, columns, explained, remedies
+from lenet_trt.bench.cold_tables import OURS, OURS_EARLY, OURS_GRAPH, STEPS, TORCH, charts, columns, remedies, summaries
 from lenet_trt.bench.record import Record, Row, as_json, parse
 from lenet_trt.bench.suite import Options, Recording
 from lenet_trt.bench.tables import table
@@ -49,8 +49,8 @@ def test_the_suite_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert row.extra["steady_us"] < row.extra["ready_us"] < row.extra["preloaded_us"] < row.stats.median_us
     for other in record.rows:
         assert other is row or "it needs a CUDA GPU: no NVIDIA driver" in str(other.why)
-    assert "ONNX Runtime CPU: " in said
-    assert "of the first answer of ONNX Runtime CPU: preload (imports and context before the request) saves" in said
+    assert "What each remedy saves:" in said
+    assert "ONNX Runtime CPU  preload (imports and context before the request)" in said
     assert {path.name for path in tmp_path.iterdir()} == {"cold.json", "cold.csv", "cold.svg"}
 
 
@@ -166,7 +166,7 @@ def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record
     early = found["make the context while importing", OURS]
     assert early.sure
     assert early.saves_us == pytest.approx(200_000, rel=0.1)
-    assert "no difference beyond the noise" in found["load lazily", OURS].sentence()
+    assert found["load lazily", OURS].saved() == "no difference beyond the noise"
     assert found["load lazily", TORCH].saves_us == pytest.approx(1_350_000, rel=0.1)
     preload = found["preload", TORCH]
     assert preload.sure
@@ -178,13 +178,16 @@ def test_remedies_say_what_they_save_and_what_makes_no_difference(record: Record
     assert not replace(kept, without=few[0], with_it=few[1]).sure
 
 
-def test_the_table_and_the_sentences(record: Record) -> None:
+def test_the_tables(record: Record) -> None:
     text = table(record.rows, columns(record))
     assert "TensorRT-RTX does not take this GPU" in text
     assert text.count("520 MiB") == 7
-    notes = " ".join(explained(record.rows))
-    assert " s to the first answer (Python and imports 87%, context made 5%" in notes
-    assert "torch eager, the first run, layer by layer: conv1 80.00 ms, relu1 300.0 us" in notes
+    saved, layers = summaries(record)
+    assert len(saved.lines) == len(remedies(record.rows))
+    (compiled,) = [line for line in saved.lines if line[1] == "keep compiled kernels on disk"]
+    assert compiled[0] == OURS
+    assert compiled[4].startswith("saves ")
+    assert layers.lines == [[TORCH, "conv1", "80.00 ms"], [TORCH, "relu1", "300.0 us"]]
     assert {name for names in STEPS.values() for name in names} == set(PHASES), "a phase is in no picture"
 
 

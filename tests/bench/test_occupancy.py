@@ -11,7 +11,7 @@ import pytest
 from lenet_trt.bench import occupancy
 from lenet_trt.bench.counters import PERCENTAGES, TIME, count, parse, together
 from lenet_trt.bench.occupancy_calls import BACKENDS, Geometry
-from lenet_trt.bench.occupancy_tables import charts, columns, explained
+from lenet_trt.bench.occupancy_tables import charts, columns, summaries
 from lenet_trt.bench.record import Row
 from lenet_trt.bench.suite import Options, Recording
 from lenet_trt.bench.tables import table
@@ -144,21 +144,14 @@ def rows() -> list[Row]:
     return found.rows
 
 
-def test_table_sentences_and_picture(rows: list[Row]) -> None:
-    found = Recording("occupancy", Options())
-    found.rows = rows
-    record = found.finish()
+def test_tables_and_picture(rows: list[Row]) -> None:
+    recorded = Recording("occupancy", Options())
+    recorded.rows = rows
+    record = recorded.finish()
     text = table(rows, columns(record))
     assert text.count("torch is not installed") == 3
-    first, about, missing = explained(rows, "ncu is not on PATH")
-    assert first == (
-        "lenet5 kernel, batch 1: 5.03 us; its 8 blocks of 512 threads can be on 8 of the 132 multiprocessors at most "
-        "and hold 1.5% of the threads that fit; 1 kernel ran 50% of that time, with 5.5% of the multiprocessors "
-        "active and their busiest unit at 5.5%; that is 0.20% of its largest throughput; 90% are reached at "
-        "batch 4,096."
-    )
-    assert "kernels run:" in about
-    assert missing == "SM active, SM throughput and DRAM are missing: ncu is not on PATH."
+    (found,) = summaries(record)
+    assert found.lines == [["lenet5 kernel", "1", "0.20%", "1", "4,096"]]
     (chart,) = charts(record)
     assert chart.x_log
     assert [series.label for series in chart.series if series.emphasis] == ["throughput, of the largest"]

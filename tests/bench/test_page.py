@@ -1,7 +1,8 @@
-"""The page of a folder of records: what is in it is in the records, and what is in the records is in it."""
+"""The figures of documents: what a record has is in the document, and nothing else is."""
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -13,12 +14,11 @@ import pytest
 from bench_data import record, stats
 from lenet_trt.bench import page
 from lenet_trt.bench.gains import gains, workloads
-from lenet_trt.bench.goals import goals, quotations
 from lenet_trt.bench.record import Record, Row, as_json
+from lenet_trt.bench.sources import Sources
 from lenet_trt.bench.tables import duration
 from lenet_trt.errors import LenetTrtError
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = {
     "gpu": "GPU X",
     "sm": 90,
@@ -80,92 +80,211 @@ def _ladder() -> Record:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "records"
-    path.mkdir()
+def records(tmp_path: Path) -> Path:
+    """A folder with the records of one GPU in the folder gpu."""
+    path = tmp_path / "results"
+    (path / "gpu").mkdir(parents=True)
     for made in (_kernels(), _ladder()):
-        (path / f"{made.suite}.json").write_text(as_json(made))
+        save(path, made)
     return path
 
 
-def test_the_page_and_its_pictures_are_written(
-    folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    output, images = tmp_path / "docs" / "results.md", tmp_path / "docs" / "images"
-    assert page.main([str(folder), "-o", str(output), "--pictures", str(images)]) == 0
-    written = capsys.readouterr().out.split()
-    assert written == [str(output), str(images / "bench_kernels.svg"), str(images / "bench_ladder.svg")]
-    text = output.read_text()
-    for link in re.findall(r"\]\(([^)]+)\)", text):
-        assert (output.parent / link).is_file(), link
-    for path in images.iterdir():
-        assert ET.parse(path).getroot().tag.endswith("svg")
+def save(records: Path, made: Record) -> None:
+    (records / "gpu" / f"{made.suite}.json").write_text(as_json(made))
 
 
-def test_every_row_is_on_the_page_with_its_time_or_its_reason(folder: Path) -> None:
-    text = _text(folder)
-    for made in page.read(folder).values():
+def figure(records: Path, words: str) -> str:
+    """The text that a placeholder gets."""
+    document = records.parent / "document.md"
+    made = page.filled(f"Before <!-- figure: {words} -->old<!-- end --> after.", Sources(records, document))
+    assert made.startswith(f"Before <!-- figure: {words} -->")
+    assert made.endswith("<!-- end --> after.")
+    return made.partition("-->")[2].removesuffix("<!-- end --> after.")
+
+
+def ran(backend: str, us: float, **case: Any) -> Row:
+    return Row(backend, case, stats(us), None, {"precision": "fp32", "place": "GPU", "error": 1e-7})
+
+
+def test_a_time_stands_within_its_line(records: Path) -> None:
+    words = 'time gpu/kernels product "workload=matmul fp32" mode=launch'
+    assert figure(records, words) == duration(stats(70).median_us)
+    save(records, record(ran("lenet5 kernel", 9, batch=1), ran("lenet5 kernel", 20, batch=32), environment=HERE))
+    assert figure(records, 'time gpu/sweep "lenet5 kernel" batch=32') == duration(stats(20).median_us)
+    assert figure(records, "plan gpu/kernels rounds") == "5"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "time other/kernels product",
+        "plan other/kernels rounds",
+        "machine other",
+        "compare other/kernels",
+        "steps other/ladder",
+        "rows other/kernels",
+        "findings other/sweep",
+        'picture other/sweep a.svg "A picture"',
+        "quoted other gpu",
+        "ledger other.json",
+    ],
+)
+def test_without_a_record_a_figure_is_not_measured(records: Path, words: str) -> None:
+    assert figure(records, words).strip() == "not measured"
+
+
+def test_a_model_without_a_record_keeps_its_line(records: Path) -> None:
+    assert "| conv | not measured |" in figure(records, "optimized optimize/conv")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<!-- figure: tiem gpu/kernels -->x<!-- end -->", "'tiem' is no kind of figure; the kinds are compare, "),
+        ("<!-- figure: rows -->x<!-- end -->", "rows cannot take these words"),
+        ("<!-- figure: rows gpu/kernels -->x", "has no end: write <!-- end -->"),
+        ("<!-- figure: rows a --> <!-- figure: rows b --><!-- end -->", "has no end: write <!-- end -->"),
+        (
+            "<!-- figure: time gpu/kernels prodcut -->x<!-- end -->",
+            "has no row of 'prodcut' with {}; its ",
+        ),
+        ("<!-- figure: compare gpu/kernels lenet -->x<!-- end -->", "no workload 'lenet'; it has lenet5 fp32 n=1, "),
+    ],
+)
+def test_a_placeholder_that_is_wrong_is_refused(records: Path, text: str, said: str) -> None:
+    with pytest.raises(LenetTrtError, match=re.escape(said)):
+        page.filled(text, Sources(records, Path("document.md")))
+
+
+def test_code_is_left_alone(records: Path) -> None:
+    text = "`<!-- figure: rows x -->`\n```\n<!-- figure: rows x -->\n```\n"
+    assert page.filled(text, Sources(records, Path("document.md"))) == text
+
+
+def test_every_row_is_in_the_table_with_its_time_or_its_reason(records: Path) -> None:
+    for made in (_kernels(), _ladder()):
+        text = figure(records, f"rows gpu/{made.suite}")
         for row in made.rows:
             assert row.backend in text
             assert (duration(row.stats.median_us) if row.stats else str(row.why)) in text
-    assert "- torch broken (lenet5 fp32 n=1, graph): it | broke" in text
+    assert "- torch broken (lenet5 fp32 n=1, graph): it | broke" in figure(records, "rows gpu/kernels")
 
 
-def test_goals_are_held_against_the_record(folder: Path) -> None:
-    lines = [line for line in _text(folder).splitlines() if line.startswith("| LeNet-5, fp32, n = 1 | 2.70 us")]
-    cells = [cell.strip() for cell in lines[0].strip("|").split("|")]
+def test_a_backend_that_no_code_names_is_in_every_table(records: Path) -> None:
+    """Such as the engines of another version of TensorRT, with our plugin and without it."""
+    alone, ours = "TensorRT 8.6.0", "TensorRT 8.6.0 + lenet_trt plugin"
+    for name, cases in {
+        "sweep": [{"batch": 1}, {"batch": 32}],
+        "10k": [{"images": "GPU memory"}],
+        "occupancy": [{"batch": 1}, {"batch": 32}],
+        "cold": [{"batch": 1, "loading": "lazy", "caches": "filled"}],
+    }.items():
+        rows = [Row(backend, case, stats(us)) for case in cases for backend, us in ((alone, 21), (ours, 5.3))]
+        if name == "cold":
+            later = {key: stats(3).as_json() for key in ("preloaded", "ready", "second", "steady")}
+            rows = [replace(row, extra=later) for row in rows]
+        save(records, record(*rows, suite=name, environment=HERE))
+        text = figure(records, f"rows gpu/{name}")
+        for backend, us in ((alone, 21), (ours, 5.3)):
+            assert f"| {backend} |" in text, name
+            assert duration(stats(us).median_us) in text, name
+        shown = figure(records, f'picture gpu/{name} {name}.svg "A picture"')
+        assert shown.strip() in (f"![A picture]({name}.svg)", "not measured")
+    assert ours in figure(records, "findings gpu/sweep")
+    kernels = _kernels()
+    more = _row(alone, "matmul fp32", 50, False, "launch")
+    save(records, replace(kernels, rows=[*kernels.rows, more]))
+    (line,) = [line for line in figure(records, 'compare gpu/kernels "matmul fp32"').splitlines() if "MatMul" in line]
+    assert f"| {alone} | {duration(stats(50).median_us)} |" in line
+
+
+def test_ours_stands_beside_the_best_of_the_others(records: Path) -> None:
+    first, second = figure(records, "compare gpu/kernels").splitlines()[3:5]
     ours, peer = (stats(us).median_us for us in (5, 40))
-    assert cells[2:4] == [f"**{duration(ours)}**", "6.00 us"]
-    assert cells[4:7] == [f"torch, CUDA graph: {duration(peer)}", f"**{peer / ours:.2f}x**", "5.3x"]
-    (matmul,) = [line for line in _text(folder).splitlines() if line.startswith("| MatMul, fp32 | 2.70 us")]
-    assert f"{duration(stats(70).median_us)} (missed) | 60.50 us" in matmul, "its own mode counts, not the faster one"
-    assert "23x torch.matmul" in matmul
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    assert cells[:5] == ["LeNet-5, fp32, n = 1", "2.70 us", duration(ours), "torch, CUDA graph", duration(peer)]
+    assert cells[5:] == [f"{peer / ours:.2f}", "1.0e-07"]
+    assert duration(stats(70).median_us) in second, "its own mode counts, not the faster one"
 
 
-def test_what_the_runtime_and_the_host_add_is_held_against_its_goals(folder: Path) -> None:
-    for alone_us, waits_us, verdict in ((5.5, 9.0, "within"), (7.0, 30.0, "beyond")):
-        row = Row("lenet5 kernel", {"batch": 1}, stats(waits_us), None, _sweep_extra(alone_us))
-        (folder / "sweep.json").write_text(as_json(record(row, environment=HERE)))
-        (line,) = [line for line in _text(folder).splitlines() if "inside the `graph` runtime" in line]
-        assert f"{verdict} the 1.5 us" in line
-        assert f"{verdict} the 10 us" in line
-        assert duration(stats(waits_us).median_us) in line
+def test_steps_have_a_column_a_workload(records: Path) -> None:
+    lines = figure(records, 'steps gpu/ladder "conv5x5_bias fp32"').strip().splitlines()
+    assert lines[0] == "| step | Conv |"
+    assert [line.split("|")[1].strip() for line in lines[2:]] == [
+        "0: loops on one CPU thread",
+        "1: a thread an output",
+        "product",
+    ]
+    assert duration(stats(9000).median_us) in lines[3]
 
 
-def test_a_commit_stands_once_with_what_was_measured_at_it(folder: Path) -> None:
-    for name, commit in (("kernels", "aaa"), ("ladder", "aaa"), ("sweep", "bbb")):
-        row = Row("lenet5 kernel", {"batch": 1}, stats(9), None, _sweep_extra(5))
-        made = {"kernels": _kernels(), "ladder": _ladder(), "sweep": record(row, environment=HERE)}[name]
-        (folder / f"{name}.json").write_text(as_json(replace(made, commit=commit, date=f"day {name}", seconds=7.0)))
-    lines = [line for line in _text(folder).splitlines() if line.startswith("- At commit")]
-    assert lines == ["- At commit `bbb`: sweep day sweep (7 s).",
-                     "- At commit `aaa`: kernels day kernels (7 s), ladder day ladder (7 s)."]  # fmt: skip
+def test_figures_of_others_stand_beside_ours(records: Path) -> None:
+    case = {"workload": "ladder conv5x5_bias fp32"}
+    entry = {
+        "source": "a paper",
+        "what": "a convolution",
+        "time": "11.7 s",
+        "gpu": "GPU not named",
+        "same": {"suite": "ladder", "backend": "1: a thread an output", "case": case},
+        "ours": {"suite": "sweep", "backend": "product", "case": {}},
+    }
+    (records / "paper.json").write_text(json.dumps({"figures": [entry]}))
+    same = f"1: a thread an output: {duration(stats(9000).median_us)}"
+    line = f"| a paper | a convolution | 11.7 s (GPU not named) | {same} | product: not measured |"
+    assert line in figure(records, "quoted paper gpu").splitlines()
 
 
-def test_a_runtime_that_adds_nothing_is_said_to_add_nothing(folder: Path) -> None:
-    row = Row("lenet5 kernel", {"batch": 1}, stats(9.0), None, _sweep_extra(4.0))
-    (folder / "sweep.json").write_text(as_json(record(row, environment=HERE)))
-    (line,) = [line for line in _text(folder).splitlines() if "inside the `graph` runtime" in line]
-    assert "no longer, within the 1.5 us" in line
+def test_a_commit_is_listed_once_with_what_was_measured_at_it(records: Path) -> None:
+    for made, commit in ((_kernels(), "aaa"), (_ladder(), "bbb"), (record(ran("x", 9, batch=1)), "aaa")):
+        save(records, replace(made, commit=commit, date=f"day {made.suite}", seconds=7.0, environment=HERE))
+    lines = [line for line in figure(records, "machine gpu").splitlines() if line.startswith("- Commit")]
+    assert lines == ["- Commit `aaa`: kernels day kernels (7 s), sweep day sweep (7 s).",
+                     "- Commit `bbb`: ladder day ladder (7 s)."]  # fmt: skip
+    save(records, replace(_ladder(), environment={**HERE, "gpu": "GPU Z"}))
+    with pytest.raises(LenetTrtError, match="GPU X and GPU Z"):
+        figure(records, "machine gpu")
 
 
-def test_the_write_ups_stand_beside_todays_figures(folder: Path) -> None:
-    (loops,) = [line for line in _text(folder).splitlines() if "Conv of 10,000 images, loops" in line]
-    assert "| 11.7 s |" in loops
-    assert f"loops on one CPU thread: {duration(stats(2.4e6).median_us)}" in loops
-    assert f"product: {duration(stats(320).median_us)}" in loops
+def test_a_record_that_is_interrupted_says_so(records: Path) -> None:
+    save(records, replace(_kernels(), interrupted=True))
+    assert "- Take care: the run was interrupted" in figure(records, "rows gpu/kernels")
 
 
-def test_the_page_says_what_to_type(folder: Path) -> None:
-    assert f"\n$ lenet-trt bench kernels ladder -o {folder}\n$ the command\n```" in _text(folder)
-    (folder / "ladder.json").write_text(as_json(replace(_ladder(), command="lenet-trt bench ladder --quick")))
-    assert f"$ lenet-trt bench kernels -o {folder}\n$ lenet-trt bench ladder --quick -o {folder}\n" in _text(folder)
+def test_the_command_fills_checks_and_draws(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = records.parent / "document.md"
+    document.write_text(
+        "# Times\n\n<!-- figure: rows gpu/ladder --><!-- end -->\n\n"
+        '<!-- figure: picture gpu/ladder images/ladder.svg "The ladder" --><!-- end -->\n'
+    )
+    (records.parent / "images").mkdir()
+    words = [str(document), "--records", str(records)]
+    picture = records.parent / "images" / "ladder.svg"
+    assert page.main([*words, "--check"]) == 1
+    assert f"{document} is not current" in capsys.readouterr().out
+    assert not picture.exists()
+    assert page.main(words) == 0
+    assert capsys.readouterr().out.split() == [str(document), str(picture)]
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+    assert "![The ladder](images/ladder.svg)" in document.read_text()
+    assert page.main([*words, "--check"]) == 0
+    assert page.main(words) == 0
+    assert capsys.readouterr().out == "", "nothing is written where nothing changed"
+    slower = [replace(row, stats=stats(9999)) if row.backend.startswith("1:") else row for row in _ladder().rows]
+    save(records, replace(_ladder(), rows=slower))
+    assert page.main([*words, "--check"]) == 1
+    said = capsys.readouterr().out
+    assert f"{document} is not current" in said
+    assert f"{picture} is not current" in said
 
 
-def test_a_record_that_is_interrupted_or_noisy_says_so(folder: Path) -> None:
-    noisy = replace(_kernels(), interrupted=True)
-    (folder / "kernels.json").write_text(as_json(noisy))
-    assert "- Take care: the run was interrupted" in _text(folder)
+def test_what_cannot_be_read_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert page.main([str(tmp_path / "none.md")]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert page.main([]) == 2
+    assert "there is no README.md and no docs folder here" in capsys.readouterr().err
 
 
 def test_gains_are_those_of_the_product_over_the_best_right_peer() -> None:
@@ -195,36 +314,3 @@ def test_rows_are_told_in_order() -> None:
         "torch, CUDA graph",
         "torch broken",
     ]
-
-
-def test_what_makes_no_page_is_refused(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert page.main([str(tmp_path / "empty")]) == 1
-    assert "lenet-trt bench all -o" in capsys.readouterr().err
-    elsewhere = replace(_ladder(), environment={**HERE, "gpu": "GPU Z"})
-    (folder / "ladder.json").write_text(as_json(elsewhere))
-    with pytest.raises(LenetTrtError, match="GPU X and GPU Z"):
-        page.read(folder)
-
-
-def test_goals_and_quotations_name_rows_that_suites_measure() -> None:
-    """Looked up in the sources: a renamed workload or backend must not silently leave the page."""
-    folders = (ROOT / "lenet_trt" / "bench", ROOT / "plugins")
-    paths = [path for folder in folders for path in folder.rglob("*.py") if "goals" not in path.name]
-    sources = "".join(path.read_text() for path in paths)
-    for quoted in quotations():
-        for where in (quoted.same, quoted.ours):
-            assert f'"{where.backend}"' in sources, where.backend
-    assert goals()
-    for workload in goals():
-        assert re.fullmatch(r"\w+ fp(16|32)( n=\d+)?", workload)
-
-
-def _sweep_extra(alone_us: float) -> dict[str, Any]:
-    alone = {"median_us": alone_us, "low_us": alone_us, "high_us": alone_us}
-    return {"precision": "fp32", "place": "GPU", "error": 1e-7, "us_per_image": 9.0, "gpu_alone": alone}
-
-
-def _text(folder: Path) -> str:
-    made = page.files(folder, folder / "README.md", folder, "the command")
-    return made[folder / "README.md"].decode()

@@ -19,7 +19,7 @@ from lenet_trt.bench.backends.listed import BACKENDS, backend
 from lenet_trt.bench.backends.protocol import Backend
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.crossovers import crossovers, of_pair
-from lenet_trt.bench.leads import leaders, sentences, where_faster
+from lenet_trt.bench.leads import leaders, summaries, where_faster
 from lenet_trt.bench.record import Record, Row, as_json, parse
 from lenet_trt.bench.suite import Options
 from lenet_trt.cuda import timing
@@ -161,7 +161,7 @@ def test_every_backend_has_a_row(record: Record) -> None:
 
 def test_table_and_picture(record: Record) -> None:
     shown = text("sweep", record)
-    assert "Fastest in fp32: " in shown
+    assert "Fastest backend:" in shown
     assert "needs a CUDA GPU" in shown
     assert as_json(parse(as_json(record), "a test")) == as_json(record)
     (chart,) = sweep.charts(record)
@@ -170,7 +170,7 @@ def test_table_and_picture(record: Record) -> None:
     assert "ONNX Runtime CPU" in render([chart], "svg").decode()
 
 
-# What is told of them.
+# Who is fastest.
 
 
 def row(backend: str, batch: int, stats: Stats, place: str, precision: str = "fp32") -> Row:
@@ -186,9 +186,9 @@ def rows_of(curves: Mapping[str, Mapping[int, Stats]]) -> list[Row]:
     ]
 
 
-def test_what_a_user_is_told() -> None:
+def test_a_user_sees_who_is_fastest_and_who_beats_the_cpu() -> None:
     spiked = {**straight(5, 0.1), 8: taken(500.0)}
-    found = sentences(
+    fastest, beyond_cpu = summaries(
         rows_of(
             {
                 "torch CPU": straight(1, 10),
@@ -201,20 +201,22 @@ def test_what_a_user_is_told() -> None:
             }
         )
     )
-    assert list(found) == [
-        "Fastest in fp32: graph, tuned at batches 1 to 16384 (1.10 us to 1.64 ms).",
-        "Fastest in fp16: half, fp16 at batches 1 to 16384 (1.05 us to 820.2 us).",
-        "Fastest in fp32 on the CPU: ONNX Runtime CPU at batches 1 to 16384 (7.00 us to 81.92 ms).",
-        "On the GPU, faster than that at every batch measured: graph, tuned.",
-        "On the GPU, faster than that at every batch measured but 8: spiked.",
-        "On the GPU, faster than that from a batch of about 10 on: eager.",
-        "On the GPU, faster than that at no batch measured: naive.",
+    assert fastest.lines == [
+        ["fp32", "1 to 16384", "graph, tuned", "1.10 us to 1.64 ms"],
+        ["fp16", "1 to 16384", "half, fp16", "1.05 us to 820.2 us"],
+        ["fp32 on the CPU", "1 to 16384", "ONNX Runtime CPU", "7.00 us to 81.92 ms"],
+    ]
+    assert beyond_cpu.lines == [
+        ["graph, tuned", "at every batch measured"],
+        ["spiked", "at every batch measured but 8"],
+        ["eager", "from a batch of about 10 on"],
+        ["naive", "at no batch measured"],
     ]
 
 
 def test_without_a_gpu_nothing_is_compared_with_one() -> None:
-    found = list(sentences(rows_of({"torch CPU": straight(1, 10)})))
-    assert found == ["Fastest in fp32: torch CPU at batches 1 to 16384 (11.00 us to 163.8 ms)."]
+    (found,) = summaries(rows_of({"torch CPU": straight(1, 10)}))
+    assert found.lines == [["fp32", "1 to 16384", "torch CPU", "11.00 us to 163.8 ms"]]
 
 
 def test_noise_changes_no_lead() -> None:

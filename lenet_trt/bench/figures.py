@@ -1,0 +1,183 @@
+"""Make the figures of documents from records of ``lenet-trt bench``: a time, a table, a picture.
+
+Each function is a kind of figure; the words after the kind in a placeholder (``lenet_trt.bench.page``) are its
+arguments. The first one is the name of a record, such as "h200/kernels". Where that record is missing, the figure is
+"not measured".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lenet_trt.bench.gains import Measured, display_name, workloads
+from lenet_trt.bench.record import Record, Row, load_record
+from lenet_trt.bench.sources import NOT_MEASURED, Sources
+from lenet_trt.bench.suites import suite, summaries
+from lenet_trt.bench.tables import duration, markdown, markdown_text, standard_columns, warnings
+from lenet_trt.draw.charts import render
+from lenet_trt.errors import LenetTrtError
+
+# Longer tables are folded up.
+_LONG = 30
+
+
+def time(sources: Sources, name: str, backend: str, *case: str) -> str:
+    """Return the median of one row: ``time h200/sweep "lenet5 kernel" batch=1``."""
+    record = sources.record(name)
+    return NOT_MEASURED if record is None else _median(_row(record, name, backend, dict(_pair(word) for word in case)))
+
+
+def _pair(word: str) -> tuple[str, int | str]:
+    key, _, value = word.partition("=")
+    return key, int(value) if value.isdigit() else value
+
+
+def _row(record: Record, name: str, backend: str, case: Mapping[str, int | str]) -> Row:
+    row = record.find(backend, **case)
+    if row is None:
+        known = ", ".join(dict.fromkeys(each.backend for each in record.rows))
+        raise LenetTrtError(f"{name} has no row of {backend!r} with {dict(case)}; its backends are {known}")
+    return row
+
+
+def _median(row: Row | None) -> str:
+    return NOT_MEASURED if row is None or row.stats is None else duration(row.stats.median_us)
+
+
+def plan(sources: Sources, name: str, key: str) -> str:
+    """Return one number of the plan by which a record was timed: ``plan h200/kernels rounds``."""
+    record = sources.record(name)
+    return NOT_MEASURED if record is None else str(record.plan.get(key, NOT_MEASURED))
+
+
+def machine(sources: Sources, folder: str) -> str:
+    """Return the machine, the packages, the clock and the commits of all records in a folder, as a list."""
+    records = {path.stem: load_record(path) for path in sorted((sources.records / folder).glob("*.json"))}
+    return "\n".join(_machine(records)) if records else NOT_MEASURED
+
+
+def _machine(records: Mapping[str, Record]) -> Iterator[str]:
+    machines = {str(record.gpu or record.environment.get("cpu")) for record in records.values()}
+    if len(machines) > 1:
+        raise LenetTrtError(f"one folder has records of {' and '.join(sorted(machines))}: keep a folder for each")
+    here = next(iter(records.values())).environment
+    if here.get("gpu"):
+        yield (
+            f"- {here['gpu']} (sm_{here['sm']}, {here['multiprocessors']} multiprocessors, "
+            f"{here['l2_bytes'] / 2**20:.0f} MiB L2), driver {here['driver']} (CUDA {here['driver_cuda']}), "
+            f"NVRTC {here['nvrtc']}."
+        )
+    yield f"- {here['cpu']}, {here['cpus']} processors; Python {here['python']}."
+    packages = {name: version for r in records.values() for name, version in r.environment["packages"].items()}
+    yield f"- {', '.join(f'{name} {version}' for name, version in packages.items())}."
+    clocks = [sample["sm_mhz"] for record in records.values() for sample in record.clocks[1:]]
+    if clocks:
+        span = f"{min(clocks):.0f}" if min(clocks) == max(clocks) else f"{min(clocks):.0f} to {max(clocks):.0f}"
+        yield f"- GPU clock, read between the timings and not fixed: {span} MHz."
+    for commit in dict.fromkeys(record.commit for record in records.values()):
+        told = f"Commit `{commit}`" if commit else "Not in a git checkout"
+        same = [f"{name} {r.date} ({r.seconds:.0f} s)" for name, r in records.items() if r.commit == commit]
+        yield f"- {told}: {', '.join(same)}."
+
+
+def compare(sources: Sources, name: str, *chosen: str) -> str:
+    """Return a table of workloads, our time beside the best other one: ``compare h200/kernels "matmul fp32"``."""
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    known = {workload.name: workload for workload in workloads(record)}
+    if unknown := [each for each in chosen if each not in known]:
+        raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(known)}")
+    headings = ("workload", "floor", "ours", "best of the others", "its time", "times faster", "our error")
+    return markdown_text(headings, [_compared(known[each]) for each in chosen or known], left=(0, 3))
+
+
+def _compared(workload: Measured) -> list[str]:
+    ours, peer = workload.product, workload.best_peer
+    factor = error = "-"
+    if ours and ours.stats and peer and peer.stats:
+        factor = f"{peer.stats.median_us / ours.stats.median_us:.2f}"
+    if ours and ours.extra.get("error") is not None:
+        error = f"{ours.extra['error']:.1e}"
+    floor, best = duration(workload.floor_us), display_name(peer) if peer else "-"
+    return [workload.title, floor, _median(ours), best, _median(peer), factor, error]
+
+
+def steps(sources: Sources, name: str, *chosen: str) -> str:
+    """Return a table of the numbered steps, a column a workload: ``steps h200/ladder "matmul fp32"``."""
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    known = {workload.name.removeprefix("ladder "): workload for workload in workloads(record)}
+    if unknown := [each for each in chosen if each not in known]:
+        raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(known)}")
+    rows = {each: {row.backend: row for row in known[each].ordered()} for each in chosen or known}
+    # The product's variant may differ from size to size, so its name is not shown here.
+    shown = [b for each in rows.values() for b, row in each.items() if row.extra.get("step") or b == "product"]
+    backends = sorted(dict.fromkeys(shown), key=lambda backend: (backend == "product", backend))
+    lines = [[backend, *(_median(each.get(backend)) for each in rows.values())] for backend in backends]
+    return markdown_text(("step", *(known[each].title for each in rows)), lines, left=(0,))
+
+
+def rows(sources: Sources, name: str) -> str:
+    """Return all rows of a record as a table, with its warnings and what was not timed."""
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    module = suite(record.suite)
+    columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)
+    timed = [row for row in record.rows if row.stats is not None]
+    lines = markdown(timed, columns) if timed else []
+    if len(timed) > _LONG:
+        lines = ["<details>", f"<summary>All {len(timed)} rows</summary>", "", *lines, "", "</details>"]
+    missing: dict[str, list[str]] = {}
+    for row in record.rows:
+        if row.stats is None:
+            named = f"{display_name(row)} ({row.where})" if row.case else display_name(row)
+            missing.setdefault(row.why or "", []).append(named)
+    parts = [
+        [f"- Take care: {warning}." for warning in warnings(record)],
+        lines,
+        ["Without a time:", "", *(f"- {'; '.join(named)}: {why}" for why, named in missing.items())] if missing else [],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def findings(sources: Sources, name: str) -> str:
+    """Return the small tables that a suite makes of its rows: who is fastest where, what a remedy saves."""
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    found = [f"{each.title}:\n\n{each.markdown()}" for each in summaries(record)]
+    return "\n\n".join(found) or "nothing found"
+
+
+def picture(sources: Sources, name: str, path: str, alt: str) -> str:
+    """Return the link to a record's picture and draw it: ``picture h200/sweep images/sweep.svg "Time an image"``."""
+    record = sources.record(name)
+    charts = suite(record.suite).charts(record) if record else []
+    if not charts:
+        return NOT_MEASURED
+    sources.pictures[sources.document.parent / path] = render(charts, "svg")
+    return f"![{alt}]({path})"
+
+
+def quoted(sources: Sources, name: str, folder: str) -> str:
+    """Return figures of other people beside ours: ``quoted write-ups h200``."""
+    path = sources.path(name)
+    if not path.is_file():
+        return NOT_MEASURED
+    lines = []
+    for entry in sources.data(path)["figures"]:
+        here = [_quoted(sources, folder, entry[key]) for key in ("same", "ours")]
+        told = entry["time"] if entry["gpu"] == "none" else f"{entry['time']} ({entry['gpu']})"
+        lines.append([str(entry["source"]), entry["what"], told, *here])
+    return markdown_text(("source", "what", "its time (GPU)", "the same here", "ours"), lines, left=range(5))
+
+
+def _quoted(sources: Sources, folder: str, where: Mapping[str, Any]) -> str:
+    name = f"{folder}/{where['suite']}"
+    record = sources.record(name)
+    row = None if record is None else _row(record, name, where["backend"], where["case"])
+    return f"{where['backend']}: {_median(row)}"

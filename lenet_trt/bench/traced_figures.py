@@ -1,0 +1,89 @@
+"""Make the figures of documents from records of ``lenet-trt optimize`` and from traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.bench.sources import NOT_MEASURED, Sources
+from lenet_trt.bench.tables import markdown_text
+from lenet_trt.draw.text import us_text
+from lenet_trt.floors.ceilings import SCHEMA, ceilings_from_json
+from lenet_trt.floors.floor import Ceilings
+from lenet_trt.floors.work import work_of
+from lenet_trt.onnx_model.read import load_model
+from lenet_trt.trace.ledger import TERMS, Ledger
+from lenet_trt.trace.ledger import ledger as ledger_of
+from lenet_trt.trace.readers import timeline_from
+
+
+def optimized(sources: Sources, *names: str) -> str:
+    """Return what ``lenet-trt optimize`` found, from its records: ``optimized optimize/matmul optimize/conv``."""
+    lines = []
+    for name in names:
+        path = sources.path(name)
+        if not path.is_file():
+            lines.append([path.stem, NOT_MEASURED, "", "", "", ""])
+            continue
+        record, report = sources.data(path), path.with_suffix(".md")
+        label = Path(record["model"]).stem
+        if report.is_file():
+            label = f"[{label}]({sources.link(report)})"
+        for entry in record["chosen"]:
+            by = ", ".join(f"`{piece['kernel']}`" for piece in entry["plan"]) or "nothing was faster"
+            batch = "fixed" if entry["batch"] is None else f"{entry['batch']:,}"
+            plans: tuple[Any, Any] = ([], entry["plan"])
+            before, after = (
+                _interval(next(times for times in entry["times"] if times["plan"] == plan)) for plan in plans
+            )
+            lines.append([label, batch, before, after, f"{entry['times_faster']:.1f}", by])
+    headings = ("model", "batch", "before, us [95% interval]", "after, us [95% interval]", "times faster", "by")
+    return markdown_text(headings, lines, left=(0, 5))
+
+
+def _interval(times: Mapping[str, float]) -> str:
+    median, low, high = (us_text(times[key]) for key in ("median_us", "low_us", "high_us"))
+    return f"{median} [{low}, {high}]"
+
+
+def ledger(sources: Sources, ceilings: str, *runs: str) -> str:
+    """Return the ledgers of traces side by side; files are named relative to the document.
+
+    The words are ``ledger CEILINGS.json "before=TRACE.json.gz MODEL.onnx" "after=TRACE.json.gz MODEL.onnx"``.
+    """
+    folder = sources.document.parent
+    if not (folder / ceilings).is_file():
+        return NOT_MEASURED
+    roof = ceilings_from_json({"schema": SCHEMA, **sources.data(folder / ceilings)["ceilings"]}, folder / ceilings)
+    found, unprofiled = {}, {}
+    for run in runs:
+        label, _, files = run.partition("=")
+        trace, model = (folder / file for file in files.split())
+        found[label], unprofiled[label] = _ledger(trace, model, roof)
+    terms = {label: asdict(each.total) for label, each in found.items()}
+    used = [term for term in TERMS if any(each[term] for each in terms.values())]
+    lines = [[TERMS[term], *(us_text(each[term]) for each in terms.values())] for term in used]
+    lines.append(["end to end, under the profiler", *(us_text(each.end_to_end_us) for each in found.values())])
+    lines.append(["end to end without the profiler, median", *(us_text(us) for us in unprofiled.values())])
+    return markdown_text(("term, us", *found), lines, left=(0,))
+
+
+def traced(sources: Sources, *traces: str) -> str:
+    """Return where and with which packages traces were recorded, as a list; files are relative to the document."""
+    lines = []
+    for name in traces:
+        found = timeline_from(sources.document.parent / name)
+        here = found.environment
+        versions = ", ".join(f"{package} {version}" for package, version in here["packages"].items())
+        lines.append(
+            f"- `{Path(name).name}`: {here['gpu']}, driver {here['driver']} (CUDA {here['driver_cuda']}), NVRTC "
+            f"{here['nvrtc']}; recorded by {found.source}; {versions}."
+        )
+    return "\n".join(lines)
+
+
+def _ledger(trace: Path, model: Path, ceilings: Ceilings) -> tuple[Ledger, float | None]:
+    timeline = timeline_from(trace)
+    return ledger_of(timeline, work_of(load_model(model), timeline.sizes), ceilings), timeline.unprofiled_us
