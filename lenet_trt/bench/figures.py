@@ -7,7 +7,7 @@ arguments. The first one is the name of a record, such as "h200/kernels". Where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lenet_trt.bench.gains import Measured, display_name, workloads
@@ -102,6 +102,55 @@ def _compared(workload: Measured) -> list[str]:
         error = f"{ours.extra['error']:.1e}"
     floor, best = duration(workload.floor_us), display_name(peer) if peer else "-"
     return [workload.title, floor, _median(ours), best, _median(peer), factor, error]
+
+
+def contest(sources: Sources, name: str, *words: str) -> str:
+    """Return a table of workloads with a column for each backend, and how many times faster the last one is.
+
+    The words are ``contest h200/engines "workload=LeNet-5 fp32" batch=1 "backend=TensorRT 8.6.0" backend=...``, each
+    as often as needed; without ``batch``, all batches are shown.
+    """
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    chosen: dict[str, list[int | str]] = {"workload": [], "batch": [], "backend": []}
+    for word in words:
+        key, value = _pair(word)
+        if key not in chosen:
+            raise LenetTrtError(f"{word!r} is not workload=..., batch=... or backend=...")
+        chosen[key].append(value)
+    for key, known in (("workload", _cases(record, "workload")), ("backend", [row.backend for row in record.rows])):
+        if unknown := [value for value in chosen[key] if value not in known]:
+            raise LenetTrtError(
+                f"{name} has no {key} {unknown[0]!r}; it has {', '.join(map(str, dict.fromkeys(known)))}"
+            )
+    backends = [str(backend) for backend in chosen["backend"]]
+    if len(backends) < 2:
+        raise LenetTrtError(f"contest compares backends: wanted backend=... at least twice, seen {len(backends)}")
+    lines = []
+    for workload in chosen["workload"]:
+        cases = dict.fromkeys(row.case.get("batch", "-") for row in record.rows if row.case.get("workload") == workload)
+        for batch in [each for each in cases if not chosen["batch"] or each in (*chosen["batch"], "-")]:
+            case = {"workload": workload} if batch == "-" else {"workload": workload, "batch": batch}
+            found = [record.find(backend, **case) for backend in backends]
+            lines.append([str(workload), _number(batch), *map(_median, found), *_factors(found)])
+    faster = [f"{backends[-1]} is faster than {peer}" for peer in backends[:-1]]
+    return markdown_table(("workload", "batch", *backends, *faster), lines, left=(0,))
+
+
+def _cases(record: Record, key: str) -> list[int | str]:
+    return [row.case[key] for row in record.rows if key in row.case]
+
+
+def _number(value: int | str) -> str:
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _factors(rows: Sequence[Row | None]) -> Iterator[str]:
+    """Yield how many times faster the last row is than each of the others."""
+    *peers, last = (row.stats if row else None for row in rows)
+    for peer in peers:
+        yield f"{peer.median_us / last.median_us:.3g}x" if peer and last else NOT_MEASURED
 
 
 def steps(sources: Sources, name: str, *chosen: str) -> str:

@@ -30,6 +30,7 @@ from lenet_trt.files import write_atomic
 # Kind -> the function that makes it. The text of the kinds in _INLINE is within a line, others have lines of their own.
 KINDS: dict[str, Callable[..., str]] = {
     "compare": figures.compare,
+    "contest": figures.contest,
     "findings": figures.findings,
     "ledger": traced_figures.ledger,
     "machine": figures.machine,

@@ -121,6 +121,7 @@ def test_a_time_stands_within_its_line(records: Path) -> None:
         "plan other/kernels rounds",
         "machine other",
         "compare other/kernels",
+        'contest other/engines workload=x "backend=TensorRT 8.6.0"',
         "steps other/ladder",
         "rows other/kernels",
         "findings other/sweep",
@@ -205,6 +206,43 @@ def test_ours_stands_beside_the_best_of_the_others(records: Path) -> None:
     assert cells[:5] == ["LeNet-5, fp32, n = 1", "2.70 us", duration(ours), "torch, CUDA graph", duration(peer)]
     assert cells[5:] == [f"{peer / ours:.2f}", "1.0e-07"]
     assert duration(stats(70).median_us) in second, "its own mode counts, not the faster one"
+
+
+def test_a_contest_has_a_column_a_backend_and_the_ratios(records: Path) -> None:
+    alone, loose, ours = "TensorRT 8.6.0", "TensorRT 8.6.0, TF32", "TensorRT 8.6.0 + lenet_trt"
+    times = {
+        ("LeNet-5 fp32", 1): (21, 19, 5.3),
+        ("LeNet-5 fp32", 10_000): (826, None, 75),
+        ("MatMul fp32", 0): (228e3, 2, 60),
+    }
+    rows = []
+    for (workload, batch), row in times.items():
+        case = {"workload": workload, **({"batch": batch} if batch else {})}
+        for backend, us in zip((alone, loose, ours), row, strict=True):
+            rows.append(Row(backend, case, stats(us) if us else None, None if us else "it broke"))
+    save(records, record(*rows, suite="engines", environment=HERE))
+    backends = f'"backend={alone}" "backend={loose}" "backend={ours}"'
+    lines = figure(
+        records, f'contest gpu/engines "workload=LeNet-5 fp32" "workload=MatMul fp32" {backends}'
+    ).splitlines()
+    faster = [f"{ours} is faster than {peer}" for peer in (alone, loose)]
+    assert lines[1] == f"| {' | '.join(['workload', 'batch', alone, loose, ours, *faster])} |"
+    medians = [duration(stats(us).median_us) for us in (21, 19, 5.3)]
+    first = f"{stats(21).median_us / stats(5.3).median_us:.3g}x"
+    assert lines[3].startswith(f"| LeNet-5 fp32 | 1 | {' | '.join(medians)} | {first} |")
+    assert lines[4].startswith("| LeNet-5 fp32 | 10,000 |")
+    assert "| not measured |" in lines[4]
+    assert lines[5].startswith("| MatMul fp32 | - |")
+    few = figure(records, f'contest gpu/engines "workload=LeNet-5 fp32" batch=1 {backends}').strip().splitlines()
+    assert len(few) == 3
+    for words, said in (
+        ("workload=LeNet", "has no workload 'LeNet'; it has LeNet-5 fp32, MatMul fp32"),
+        ("backend=TensorRT", f"has no backend 'TensorRT'; it has {alone}, "),
+        ("workload='LeNet-5 fp32'", "wanted backend=... at least twice, seen 0"),
+        ("images=3", "'images=3' is not workload=..., batch=... or backend=..."),
+    ):
+        with pytest.raises(LenetTrtError, match=re.escape(said)):
+            figure(records, f"contest gpu/engines {words}")
 
 
 def test_steps_have_a_column_a_workload(records: Path) -> None:
