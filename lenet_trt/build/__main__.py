@@ -45,7 +45,7 @@ def _here(sidecar: Sidecar) -> str | None:
 
 
 def report(built: Built, library: Path | None = None) -> str:
-    """What was built, for which GPUs, how accurate it is and what to type next."""
+    """Return a report for people: the files, the target GPUs, the accuracy and the next command."""
     rows = engine_rows(built.engine, built.sidecar)
     if built.reused:
         rows.insert(0, ("up to date", "made from the same inputs before; nothing to do (--force builds again)"))

@@ -67,7 +67,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         parse_batch(request.batch)
     flavor = select(request.flavor)
     if not flavor.can.timing_cache and request.options.timing_cache is not None:
-        raise UsageError(f"--timing-cache: {flavor.product} times nothing while it builds; leave it out")
+        raise UsageError(
+            f"--timing-cache: {flavor.product} does not time kernels while it builds: leave this option out"
+        )
     if not flavor.can.optimization_level and request.options.optimization_level is not None:
         raise UsageError(f"--optimization-level: {flavor.product} has none; leave it out")
     route = chosen_route(flavor, request.plugin_route)

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--transfers", action="store_true", help="copy inputs to the GPU and results back in each inference"
     )
-    parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    parser.add_argument("--trust", action="store_true", help="run an engine without a matching sidecar")
     add_library_argument(parser)
     parser.add_argument(
         "--trtexec-path", metavar="FILE", help="the trtexec or tensorrt_rtx to run (default: on the PATH)"

@@ -84,7 +84,7 @@ class Flavor:
         return tuple(sm for sm in self.sms() if sm >= _AMPERE)
 
     def supports(self, gpu: Gpu) -> bool:
-        """Whether engines of this flavor run on ``gpu``."""
+        """Return whether engines of this flavor run on ``gpu``."""
         if self.can.builds_without_gpu:
             return gpu.sm in self.sms()
         return self.can.oldest_sm <= gpu.sm <= self.can.newest_sm

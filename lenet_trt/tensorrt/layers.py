@@ -47,7 +47,7 @@ class LayerTensor:
 
     @property
     def elements(self) -> int | None:
-        """How many elements it has."""
+        """Return the number of its elements."""
         return None if self.shape is None else math.prod(self.shape)
 
     @property

@@ -18,10 +18,10 @@ _Callback = TypeVar("_Callback", bound=Callable[..., Any])
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turn what goes wrong inside a plugin, which TensorRT only prints, into an error of the call around it.
+    """Turn errors inside a plugin, which TensorRT only prints, into an error of the call around it.
 
     Raises:
-        LenetTrtError: a plugin failed while the block ran; says which, where and why.
+        LenetTrtError: a plugin failed while the block ran; the message says which, where and why.
     """
     _failures.clear()
     try:

@@ -83,7 +83,7 @@ def none_found(unjudged: Sequence[str]) -> str:
 
 
 def lines(found: Sequence[Finding], unjudged: Sequence[str] = ()) -> list[str]:
-    """What people read."""
+    """Return lines for people."""
     out = [f"not judged: {line}" for line in unjudged]
     if not found:
         return [none_found(unjudged), *out]
