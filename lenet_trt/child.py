@@ -1,4 +1,4 @@
-"""Programs of this package in processes of their own."""
+"""Run programs of this package in child processes."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import sys
 
 
 def child_environment() -> dict[str, str]:
-    """What a child process gets, so that it finds the same packages as this one, installed or not."""
+    """Return an environment in which a child process finds the same packages as this one, installed or not."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -1,4 +1,4 @@
-"""The command line ``lenet-trt VERB``: a thin layer over one folder a verb."""
+"""Run the command line ``lenet-trt VERB``: each verb has a folder with its options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VERBS = {
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Shows the defaults that say something, and not None or False."""
+    """Show defaults in the help, except None and False."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         silent = action.default in (None, False, [], "") or "default:" in (action.help or "")
@@ -101,7 +101,7 @@ def _check_none_is_empty(arguments: Sequence[str]) -> None:
 
 
 def _drop_output() -> None:
-    """Let what cannot be written go nowhere, so that Python does not try again at its end."""
+    """Send standard output nowhere, so that Python does not try to write it again when it ends."""
     try:
         sys.stdout.flush()
     except OSError:

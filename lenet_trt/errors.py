@@ -1,13 +1,13 @@
-"""The errors that users see: printed without a traceback, with the exit code that each class names."""
+"""Define the errors that users see; each is printed without a traceback, and its class has the exit code."""
 
 
 class LenetTrtError(Exception):
-    """Something failed; the message says what, what was seen, what was wanted and how to fix it."""
+    """Report a failure; the message says what failed, what was seen, what was wanted and how to fix it."""
 
     exit_code = 1
 
 
 class UsageError(LenetTrtError):
-    """The call itself was wrong (an unknown option value, options that contradict each other)."""
+    """Report a wrong call: an unknown value of an option, or options that contradict each other."""
 
     exit_code = 2

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and their hashes."""
+"""Write files that are either complete or absent, lock them, and hash them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def unsealed(data: bytes) -> bytes | None:
 
 
 def keep(path: Path, data: bytes, what: str) -> None:
-    """Write what can be made again into the cache; a warning says where that cannot be."""
+    """Write a file into the cache; where that fails, warn and go on, since it can be made again."""
     try:
         write_atomic(path, data)
     except LenetTrtError:

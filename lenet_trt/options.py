@@ -51,7 +51,7 @@ def number(low: float, high: float | None = None) -> Callable[[str], float]:
 
 
 def add_batches(parser: argparse.ArgumentParser, what: str) -> None:
-    """Declare ``--batch``; ``what`` says what the sizes are for, and which there are without it."""
+    """Declare ``--batch``; ``what`` is its help text: the use of the sizes, and the default."""
     parser.add_argument("--batch", nargs="+", metavar="N", help=f"{what}; spaces or commas between them")
 
 
@@ -59,7 +59,7 @@ def batches_of(words: Sequence[str] | None) -> tuple[int, ...] | None:
     """Read ``--batch 1 32 1024`` or ``--batch 1,32,1024``: each size once, in that order; None without the option.
 
     Raises:
-        UsageError: one is no number of at least 1.
+        UsageError: a size is not a number of at least 1.
     """
     if words is None:
         return None

@@ -1,1 +1,1 @@
-"""The CUDA kernels: one folder a kernel, its math in ``kernel.cu``, its declaration in ``__init__.py``."""
+"""CUDA kernels: each has a folder with its math in ``kernel.cu`` and its declaration in ``__init__.py``."""

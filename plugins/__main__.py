@@ -1,4 +1,4 @@
-"""The verb ``plugins``: which kernels there are, what each replaces, its types, targets and measured gain."""
+"""Verb ``plugins``: list the kernels, what each replaces, its types, targets and measured gain."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
 
 
 def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
-    """What the records tell of a kernel: its time, the best peer and its time, the GPU, one for each workload.
+    """Return measurements of a kernel: its time, the best peer and its time, and the GPU, for each workload.
 
     Records are the ``kernels.json`` in the folder's folders; without any there are none.
 

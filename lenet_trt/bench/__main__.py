@@ -1,4 +1,4 @@
-"""The bench verb: measure suites on this machine; a table, a record as JSON and CSV, and a picture of each."""
+"""Verb ``bench``: measure suites on this machine; print tables, and write records as JSON and CSV, and pictures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="TEXT",
-        help="of engines, kernels and ladder, workloads with this in their name",
+        help="for engines, kernels and ladder: only workloads with this text in their name",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
@@ -49,18 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OLD",
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
     )
-    parser.add_argument("--trtexec-path", metavar="FILE", help="of engines: the program (default: found on the PATH)")
+    parser.add_argument("--trtexec-path", metavar="FILE", help="for engines: the program (default: found on the PATH)")
     parser.add_argument(
-        "--trtexec-flags", nargs="+", default=[], metavar="FLAG", help="of engines: build with these too, without --"
+        "--trtexec-flags",
+        nargs="+",
+        default=[],
+        metavar="FLAG",
+        help="for engines: further flags of each build, without --",
     )
     parser.add_argument(
         "--library",
         type=Path,
         metavar="FILE",
         default=Path("liblenet_trt_plugins.so"),
-        help="of engines: the plugin library that lenet-trt library makes",
+        help="for engines: the plugin library, made by lenet-trt library",
     )
-    parser.add_argument("--commit", metavar="ID", help="the commit that is measured, where git cannot tell")
+    parser.add_argument("--commit", metavar="ID", help="the measured commit, where git cannot name it")
 
 
 def command(arguments: argparse.Namespace) -> int:
@@ -70,7 +74,7 @@ def command(arguments: argparse.Namespace) -> int:
 
     batches = batches_of(arguments.batch)
     if arguments.png and arguments.output is None:
-        raise UsageError("--png says how to write pictures: name a folder with -o")
+        raise UsageError("--png is the format of written pictures: name a folder with -o")
     if arguments.output is not None:
         _make(arguments.output)
     names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
@@ -79,7 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
     compared = _old_records(arguments.compare, names)
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
-        raise UsageError(f"--only is for engines, kernels and ladder, and {deaf[0]} is measured as well")
+        raise UsageError(f"--only is an option of engines, kernels and ladder, not of {deaf[0]}")
     if len(names) > 1:
         return _each_alone(names, arguments, compared)
     (name,) = names
@@ -99,11 +103,11 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder now: that it cannot be written should not come out after the measurements."""
+    """Make the folder before the measurements, so that an error comes before them."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"-o {folder}: wanted a folder, and it cannot be made: {error.strerror or error}") from error
+        raise UsageError(f"-o {folder}: wanted a folder, but it cannot be made: {error.strerror or error}") from error
     if not os.access(folder, os.W_OK):
         raise UsageError(f"-o {folder}: that folder cannot be written")
 
@@ -119,7 +123,7 @@ def _guard(arguments: argparse.Namespace, names: Sequence[str]) -> None:
 
 
 def _asked_for(arguments: argparse.Namespace) -> list[str]:
-    """The options that decide what is measured; what is done with the figures is left out."""
+    """Return the options that decide what is measured, without those on the output."""
     words = ["--quick"] if arguments.quick else []
     for option, values in (
         ("--batch", arguments.batch),
@@ -131,7 +135,7 @@ def _asked_for(arguments: argparse.Namespace) -> list[str]:
 
 
 def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: Mapping[str, Path]) -> int:
-    """Measure each suite in a process of its own: what one sets, or leaves in the GPU's memory, is not in the next."""
+    """Measure each suite in its own process, so that settings and GPU memory of one do not affect the next."""
     common = _asked_for(arguments)
     for option, value in (
         ("--output", arguments.output),
@@ -155,7 +159,7 @@ def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: M
 
 
 def _finished(process: subprocess.Popen[bytes]) -> int:
-    """Wait for it to end; on Ctrl-C, of which it hears as well, until it has kept what it measured."""
+    """Wait for the process to end; after Ctrl-C, which it gets too, until it has kept what it measured."""
     while True:
         try:
             return process.wait()
@@ -164,7 +168,7 @@ def _finished(process: subprocess.Popen[bytes]) -> int:
 
 
 def _old_records(path: Path | None, names: Sequence[str]) -> dict[str, Path]:
-    """The record to compare each suite with."""
+    """Return the old record of each suite."""
     if path is None:
         return {}
     if path.is_dir():
@@ -223,7 +227,7 @@ def text(name: str, record: Record) -> str:
 
 
 def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:
-    """Write the record as JSON, CSV and a picture; returns the paths."""
+    """Write the record as JSON, CSV and a picture, and return the paths."""
     from lenet_trt.bench.record import as_json
     from lenet_trt.bench.tables import to_csv
     from lenet_trt.draw.charts import render

@@ -45,7 +45,7 @@ class Comparison:
     warnings: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """What people read."""
+        """Return lines for people."""
         lines = [change.text for change in self.changed]
         lines.append(f"{len(self.changed)} changed by more than the noise, {self.unchanged} did not")
         lines += [f"no longer timed: {', '.join(self.gone)}"] if self.gone else []

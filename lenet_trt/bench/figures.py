@@ -135,7 +135,7 @@ def contest(sources: Sources, name: str, *words: str) -> str:
             found = [record.find(backend, **case) for backend in backends]
             lines.append([str(workload), _number(batch), *map(_median, found), *_factors(found)])
     faster = [f"{backends[-1]} is faster than {peer}" for peer in backends[:-1]]
-    return markdown_table(("workload", "batch", *backends, *faster), lines, left=(0,))
+    return markdown_text(("workload", "batch", *backends, *faster), lines, left=(0,))
 
 
 def _cases(record: Record, key: str) -> list[int | str]:

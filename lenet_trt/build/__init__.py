@@ -1,1 +1,1 @@
-"""The verb ``build``: ONNX in; engine, sidecar and the model that was built out."""
+"""Verb ``build``: build an engine from ONNX, with a sidecar and the model that was built."""

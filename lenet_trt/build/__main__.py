@@ -1,4 +1,4 @@
-"""The options of ``build``, and what it prints."""
+"""Read the options of ``build``, and print what was built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Build what the command line asks for and say what came of it."""
+    """Build the engine that the command line asks for and print a report."""
     request = request_from(arguments)
     built = build(request, progress=sys.stderr.isatty(), command=arguments.command_line)
     library = arguments.library if built.sidecar.library is not None else None
@@ -38,7 +38,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _here(sidecar: Sidecar) -> str | None:
-    """Say so when the GPU of this machine is none that the engine is for."""
+    """Return a note where the engine is not for this machine's GPU, else None."""
     gpu, flavor = first_gpu(), select(sidecar.inputs["flavor"])
     obstacle = None if gpu is None else gpu_obstacle(sidecar, flavor, gpu)
     return None if obstacle is None else f"note: {obstacle}"

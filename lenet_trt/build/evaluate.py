@@ -1,4 +1,4 @@
-"""Is the model that goes into an engine still right? ONNX Runtime, on the CPU, is the independent judge."""
+"""Check with ONNX Runtime on the CPU that the model for an engine still gives the right answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IS_MNIST = 0.5
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What ONNX Runtime found.
+    """Hold the answers of ONNX Runtime.
 
     ``correct`` of ``total`` labelled images for the model built from, ``correct_before`` for the model given (None
     where there are none and it is no MNIST classifier). ``data`` says which images, ``data_sha256`` is theirs where
@@ -45,7 +45,7 @@ class Evaluation:
 
     @property
     def drop_points(self) -> float:
-        """How many percentage points of accuracy were lost against the model given; 0 where unknown."""
+        """Return the loss of accuracy against the given model, in percentage points; 0 where it is unknown."""
         if self.correct is None or self.correct_before is None or not self.total:
             return 0.0
         return 100.0 * (self.correct_before - self.correct) / self.total
@@ -58,7 +58,7 @@ class Evaluation:
 def evaluate(
     model: ModelProto, before: ModelProto, shapes: Mapping[str, Shape], images: LabelledImages | None = None
 ) -> Evaluation:
-    """Compare ``model`` with ``before``, of which it is a converted or fused version.
+    """Compare ``model`` with ``before``, the model from which it was converted or fused.
 
     ``images`` are what both are judged by. Without them a classifier of MNIST's digits is judged by its test set, and
     others by random inputs of ``shapes``.
@@ -83,7 +83,7 @@ def evaluate(
 
 
 def is_digit_classifier(model: ModelProto) -> bool:
-    """Whether the model takes [n, 1, 28, 28] float images and gives [n, 10]."""
+    """Return whether the model takes [n, 1, 28, 28] float images and returns [n, 10]."""
     inputs = inputs_of(model)
     outputs = [axes_of(value) for value in model.graph.output]
     (axes,) = inputs.values() if len(inputs) == 1 else ((),)
@@ -97,7 +97,7 @@ def is_digit_classifier(model: ModelProto) -> bool:
 
 
 def random_inputs(model: ModelProto, shapes: Mapping[str, Shape]) -> dict[str, NDArray[Any]]:
-    """Seeded inputs for a model: normal numbers for floating-point tensors, 0 and 1 for the others."""
+    """Return seeded inputs: normal numbers for floating-point tensors, 0 and 1 for the others."""
     generator = np.random.default_rng(_SEED)
     wanted = inputs_of(model)
     inputs = {}
@@ -134,7 +134,7 @@ def _on_mnist(model: ModelProto, before: ModelProto) -> Evaluation:
 
 
 def _difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
-    """The largest relative error in norm among the outputs."""
+    """Return the largest relative error in norm among the outputs."""
     worst = 0.0
     for output, expected in zip(outputs, reference, strict=True):
         wanted = expected.astype(np.float64)

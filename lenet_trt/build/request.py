@@ -1,4 +1,4 @@
-"""What to build: the request that the build stage takes, and the command-line options that make one."""
+"""Define the request of the build stage, and the options of the command line that make one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_WORKSPACE_MIB = 1 << 24  # 16 TiB, more than any GPU has
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What to build; the defaults build the shipped LeNet-5 in fp32.
+    """Describe what to build; the defaults build the shipped LeNet-5 in fp32.
 
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
     ``precision``: None keeps the model's own types.
@@ -35,7 +35,7 @@ class BuildRequest:
     ``library``: the plugin library, for the route of that name; None is the one in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
     ``force``: build even where the engine on disk is made from the same. ``overwrite``: replace files of others.
-    ``max_drop``: how many percentage points of accuracy the conversion may cost.
+    ``max_drop``: the largest allowed loss of accuracy, in percentage points.
     ``images``: labelled images that this is measured with; None is MNIST's test set, for classifiers of its digits.
     """
 
@@ -57,7 +57,7 @@ class BuildRequest:
 
     @property
     def default_name(self) -> str:
-        """What the engine is called unless ``output`` says."""
+        """Return the file name of the engine where ``output`` does not name one."""
         stem = "lenet5" if self.onnx is None else self.onnx.stem
         precision = self.precision or ("fp32" if self.onnx is None else None)
         parts = (stem, precision, "plugins" if self.plugins != "none" else None)
@@ -65,7 +65,7 @@ class BuildRequest:
 
     @property
     def engine(self) -> Path:
-        """Where the engine goes."""
+        """Return the path of the engine."""
         return ENGINES / self.default_name if self.output is None else self.output
 
 
@@ -147,10 +147,10 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def request_from(arguments: argparse.Namespace) -> BuildRequest:
-    """Read a request off the parsed options.
+    """Make a request from the parsed options.
 
     Raises:
-        UsageError: options that need each other, or a value that is none.
+        UsageError: an option needs another one, or a value is not allowed.
     """
     texts = {name: getattr(arguments, name) for name in ("minShapes", "optShapes", "maxShapes")}
     given = [name for name, text in texts.items() if text is not None]

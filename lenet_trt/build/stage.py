@@ -1,4 +1,4 @@
-"""The build stage: ONNX in; engine, sidecar and the very model that was built out."""
+"""Build an engine from ONNX, and write engine, sidecar and the model that was built."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, model_path, read_sid
 
 @dataclass(frozen=True)
 class Built:
-    """An engine on disk, its sidecar, and whether it was there already."""
+    """Hold the path of an engine, its sidecar, and whether an existing engine was used again."""
 
     engine: Path
     sidecar: Sidecar
@@ -47,7 +47,7 @@ class Built:
 
 
 def build(request: BuildRequest, *, progress: bool = False, command: Sequence[str] = ()) -> Built:
-    """Build an engine, or find that the one on disk was made from the same inputs.
+    """Build an engine, unless the one on disk was built from the same inputs.
 
     Raises:
         UsageError: the request contradicts itself, the model or the flavor.
@@ -56,9 +56,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
     """
     engine = request.engine
     if engine.suffix == ".json":
-        raise UsageError(f"-o {engine}: the engine's sidecar takes the name .json; name the engine .engine")
+        raise UsageError(f"-o {engine}: the engine's sidecar has the suffix .json: use .engine for the engine")
     if engine.suffix == ".onnx":
-        raise UsageError(f"-o {engine}: that is the name of a model; name the engine .engine")
+        raise UsageError(f"-o {engine}: .onnx is the suffix of a model: use .engine for the engine")
     if engine.is_dir():
         raise UsageError(f"-o {engine}: that is a folder; name a file in it, such as {engine / request.default_name}")
     if is_special(engine):
@@ -137,7 +137,7 @@ def _guard(engine: Path, request: BuildRequest) -> None:
 
 
 def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route: Route) -> dict[str, Any]:
-    """Everything that decides what the engine is; JSON values, so that they compare equal after a round trip."""
+    """Return everything on which the engine depends, as JSON values that compare equal after a round trip."""
     gpu = None if flavor.can.builds_without_gpu else first_gpu()
     library = (request.library or DEFAULT_LIBRARY) if route.needs_library else None
     options = asdict(request.options)
@@ -184,13 +184,13 @@ def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
     if precision in ("fp16", "bf16") and (nodes := plugin_nodes(model)):
         raise UsageError(
             f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
-            "pass the model that was fused, and let --plugins fuse it after the conversion"
+            "give the model from before the fusion, and let --plugins fuse it after the conversion"
         )
     return model if precision is None else convert(model, precision)
 
 
 def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:
-    """Each plugin node in JSON values, one that came with the model too, with the route by which TensorRT gets it."""
+    """Return a record of each plugin node, also of those already in the model, with its route into TensorRT."""
     known = {entry["node"]: entry for entry in recorded(model)}
     return [
         {
@@ -228,7 +228,7 @@ def _made(command: Sequence[str]) -> dict[str, Any]:
 
 
 def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:
-    """Write all files in full before the first takes its place, so that a full disk changes nothing."""
+    """Write all files completely before any replaces an old one, so that a full disk changes nothing."""
     with ExitStack() as stack:
         for path, content in (
             (sidecar_path(engine), sidecar.to_json().encode()),

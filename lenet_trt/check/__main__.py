@@ -1,4 +1,4 @@
-"""The verb ``check``: whether a kernel is what its declaration says, on this machine."""
+"""Verb ``check``: compare a kernel with its declaration, on this machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SANITIZER_FOUND = 86
 
 @dataclass(frozen=True)
 class Build:
-    """One module to compile."""
+    """Name one module to compile."""
 
     specialized: Specialized
     variant: Variant
@@ -47,7 +47,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one check found: status is "passed", "failed" or "skipped"; failures are (what, why)."""
+    """Hold the result of a check: status "passed", "failed" or "skipped", and failures as (what, why)."""
 
     kernel: str
     check: str
@@ -63,7 +63,7 @@ def check_kernel(
     targets: Sequence[str] = (),
     quick: bool = False,
 ) -> Iterable[Outcome]:
-    """Run the checks one after the other, giving each outcome when it is known.
+    """Run the checks one after the other and yield each outcome.
 
     ``only`` names checks (empty: all), ``case_filter`` is a part of a case's name, ``quick`` leaves
     out the large examples. Checks on a GPU are skipped, with the reason, where there is none.
@@ -98,12 +98,12 @@ def check_kernel(
 
 
 def all_targets() -> tuple[str, ...]:
-    """Machine code for every architecture, and the PTX that newer ones take."""
+    """Return a target for every architecture, and the PTX that newer ones compile."""
     return (*(f"sm_{sm}" for sm in architectures()), f"compute_{OLDEST_SM}")
 
 
 def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Iterable[Outcome]:
-    """Run the values check of the small examples under NVIDIA's compute-sanitizer, a tool at a time."""
+    """Check the values of the small examples under NVIDIA's compute-sanitizer, with one tool at a time."""
     program = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
     for tool in tools:
         name = f"sanitizer {tool}"
@@ -144,7 +144,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Check the kernels and print what was found; the status is 1 when anything failed."""
+    """Check the kernels and print the outcomes; the status is 1 if a check failed."""
     only = _choices(arguments.only, (*ALWAYS, *CHECKS), "--only")
     tools = _choices(arguments.sanitize, SANITIZER_TOOLS, "--sanitize")
     targets = tuple(filter(None, arguments.targets.split(",")))
@@ -203,7 +203,7 @@ def _reference_problems(kernel: Kernel) -> Iterable[str]:
 
 
 def _check_patterns(kernel: Kernel) -> Outcome:
-    """Whether fusing puts the kernel where its patterns say, and the fallback function computes the reference."""
+    """Check that fusing finds the kernel's patterns, and that the fallback function computes the reference."""
     from lenet_trt.check.pattern_check import pattern_problems, small_bounds
 
     if not kernel.patterns:
@@ -234,7 +234,7 @@ def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
 
 
 def _check_serialize(kernel: Kernel) -> Outcome:
-    """Whether a TensorRT plugin made of what an engine stored has the attributes that were stored."""
+    """Check that a TensorRT plugin made from stored attributes has the same attributes."""
     from lenet_trt.kernel.pattern import DOMAIN
     from lenet_trt.tensorrt import flavors as flavor
     from lenet_trt.tensorrt.routes.python import register_creators

@@ -1,4 +1,4 @@
-"""Kernels compiled by NVRTC, for any architecture, on any machine: no GPU, driver or nvcc is needed.
+"""Compile kernels by NVRTC for any architecture, on any machine, without a GPU, a driver or nvcc.
 
 What is compiled once is kept in ``files.cache_dir("kernels")`` under a hash of all that went into it, and found again
 without loading the compiler. A hash of the image is kept with it: a damaged one is compiled again.
@@ -29,7 +29,7 @@ from lenet_trt.kernel.registry import plugins_dir
 
 @dataclass(frozen=True)
 class Module:
-    """A compiled variant: machine code for one architecture ("sm_90") or PTX ("compute_75")."""
+    """Hold a compiled variant: machine code for one architecture ("sm_90") or PTX ("compute_75")."""
 
     image: bytes = field(repr=False)
     target: str
@@ -66,7 +66,7 @@ def compile_variant(specialized: Specialized, variant: Variant, target: str, *, 
 
 
 def sm_of(target: str) -> int:
-    """The architecture number in "sm_90" or "compute_75".
+    """Return the architecture number in "sm_90" or "compute_75".
 
     Raises:
         LenetTrtError: it is not one that the compiler here knows.
@@ -75,23 +75,23 @@ def sm_of(target: str) -> int:
     if kind not in ("sm", "compute") or not number.isdecimal() or int(number) not in architectures():
         known = ", ".join(f"sm_{sm}" for sm in architectures())
         raise LenetTrtError(
-            f"there is no target {target!r}; the compiler here knows {known}, and the same as compute_XX for PTX"
+            f"there is no target {target!r}; this compiler knows {known}, and compute_XX of the same for PTX"
         )
     return int(number)
 
 
 def architectures() -> tuple[int, ...]:
-    """The architectures that the NVRTC installed here compiles for, oldest first."""
+    """Return the architectures for which the installed NVRTC compiles, oldest first."""
     return compiler().architectures
 
 
 def nvrtc_version() -> str:
-    """The compiler's version, "13.0"."""
+    """Return the compiler's version, such as "13.0"."""
     return compiler().version
 
 
 def target_for(sm: int) -> str:
-    """What to compile for a GPU of that architecture: machine code, or PTX where it is too new."""
+    """Return the target for a GPU of that architecture: machine code, or PTX where it is too new."""
     if sm in architectures():
         return f"sm_{sm}"
     older = [known for known in architectures() if known <= sm]
@@ -119,7 +119,7 @@ def source_sha256(kernel: Kernel, variant: Variant | None = None) -> str:
 
 @cache
 def cuda_include_dir() -> Path:
-    """The folder of cuda_fp16.h: from NVIDIA's packages, else from a CUDA toolkit.
+    """Return the folder of cuda_fp16.h: from NVIDIA's packages, else from a CUDA toolkit.
 
     Raises:
         LenetTrtError: there is neither.
@@ -141,7 +141,7 @@ def _include_candidates() -> Iterator[Path]:
 
 
 def _source_dirs(kernel: Kernel) -> tuple[Path, ...]:
-    """Where the source's own #include "..." lines are looked up."""
+    """Return the folders for the source's own #include "..." lines."""
     return tuple(dict.fromkeys((kernel.source_dir, kernel.source_dir.parent, plugins_dir())))
 
 
@@ -175,7 +175,7 @@ def _compile(specialized: Specialized, variant: Variant, target: str, line_info:
 def _kept_at(
     specialized: Specialized, variant: Variant, target: str, options: tuple[str, ...], compiled_by: Compiler
 ) -> Path:
-    """Where the module is kept: a name of its own for all that decides what is in it."""
+    """Return the cache path of the module; its name depends on everything that decides its content."""
     kernel = specialized.kernel
     headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # stands for the package that it came with
     parts = (

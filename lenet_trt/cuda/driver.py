@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Context:
-    """The CUDA context that is current: ``key`` is never used again, even if it is destroyed."""
+    """Hold the current CUDA context; its ``key`` is never used again, even after it is destroyed."""
 
     key: int
     device: int
@@ -29,13 +29,13 @@ class Context:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What launch geometry may ask of the GPU, as ``Dim`` names it."""
+        """Return the GPU's values for launch geometry, by the names of ``Dim``."""
         return {"multiprocessors": self.multiprocessors}
 
 
 @cache
 def driver() -> Any:
-    """The driver's bindings, initialised.
+    """Return the driver's bindings, initialised.
 
     Raises:
         LenetTrtError: there is no driver here, or it sees no GPU.
@@ -68,7 +68,7 @@ def ask(answer: tuple[Any, ...], what: str) -> Any:
 
 
 def current_context() -> Context:
-    """The current context; where none is, device 0's primary one (which torch and TensorRT use) becomes it."""
+    """Return the current context; without one, device 0's primary context (of torch and TensorRT) becomes current."""
     cuda = driver()
     handle = ask(cuda.cuCtxGetCurrent(), "cannot ask for the CUDA context")
     if int(handle) == 0:
@@ -102,7 +102,7 @@ def begin_context(device: int = 0) -> threading.Thread:
 
 
 def context_lost() -> str | None:
-    """Why nothing more can run in this process (a kernel accessed memory that is not its own), or None."""
+    """Return why nothing more can run in this process (a kernel accessed foreign memory), or None."""
     current_context()
     (status,) = driver().cuCtxSynchronize()
     return None if int(status) == 0 else str(status.name)
@@ -171,7 +171,7 @@ class Pinned:
 
 
 class Stream:
-    """A stream of its own that does not wait for the default one; destroyed with the object."""
+    """Hold a new stream that does not wait for the default one; it is destroyed with the object."""
 
     def __init__(self) -> None:
         current_context()
@@ -205,7 +205,7 @@ class Stream:
 
 
 class Graph:
-    """A captured CUDA graph: ``kernel_nodes`` of its ``nodes`` are kernel launches."""
+    """Hold a captured CUDA graph: ``kernel_nodes`` of its ``nodes`` are kernel launches."""
 
     def __init__(self) -> None:
         self.nodes = self.kernel_nodes = 0
@@ -231,7 +231,7 @@ class Graph:
 
 @cache
 def _properties(device: int) -> tuple[int, int]:
-    """The architecture (90 for compute capability 9.0) and the number of multiprocessors."""
+    """Return the architecture (90 for compute capability 9.0) and the number of multiprocessors."""
     cuda = driver()
     attribute = cuda.CUdevice_attribute
     major, minor, multiprocessors = (

@@ -1,4 +1,4 @@
-"""What a measurement was made with: GPU, driver, versions, clocks and the state of the code."""
+"""Describe the machine of a measurement: GPU, driver, versions, clocks and the state of the code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKAGES = (
 
 @dataclass(frozen=True)
 class Clocks:
-    """The GPU's state at one moment, as nvidia-smi tells it; None is what this GPU does not tell.
+    """Hold the GPU's state at one moment, from nvidia-smi; None is a value that this GPU does not report.
 
     ``busy_percent``: how much of the moments before a kernel of any process ran.
     """
@@ -46,7 +46,7 @@ class Clocks:
 
 
 def environment() -> dict[str, object]:
-    """The GPU in use (``gpu`` is None where there is none), the CPU, and the versions that decide a timing."""
+    """Return the GPU in use (``gpu`` is None without one), the CPU, and the versions that affect timings."""
     return {
         **(_gpu() if gpus().devices else {"gpu": None, "why_no_gpu": gpus().problem}),
         "cpu": _cpu(),
@@ -86,7 +86,7 @@ def _gpu() -> dict[str, object]:
 
 
 def _cpu() -> str:
-    """The processor's name as Linux has it, else its architecture."""
+    """Return the processor's name from Linux, else its architecture."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -96,7 +96,7 @@ def _cpu() -> str:
 
 
 def clocks(device: int = 0) -> Clocks:
-    """The GPU's clocks now; reading them changes none.
+    """Return the GPU's clocks now; reading does not change them.
 
     Raises:
         LenetTrtError: nvidia-smi is not there or does not answer.
@@ -110,7 +110,7 @@ def clocks(device: int = 0) -> Clocks:
 
 
 def commit(folder: Path) -> str | None:
-    """The commit that is checked out in ``folder``, "-modified" added where files differ; None without git."""
+    """Return the commit that is checked out in ``folder``, with "-modified" where files differ; None without git."""
     try:
         head = _run(["git", "-C", str(folder), "rev-parse", "HEAD"])
         changed = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
@@ -127,7 +127,7 @@ def _package(name: str) -> tuple[str, str] | None:
 
 
 def _number(text: str) -> float | None:
-    """A figure; None for "[N/A]" and the like."""
+    """Return a number, or None for "[N/A]" and the like."""
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which CUDA GPUs are here, read through the driver; nothing else of CUDA is needed or initialised for long."""
+"""Find this machine's CUDA GPUs through the driver; nothing else of CUDA is needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Gpus:
-    """The devices of this machine, or why none can be used; ``driver_cuda`` is the newest CUDA it takes."""
+    """Hold the devices of this machine, or the problem; ``driver_cuda`` is the newest CUDA of the driver."""
 
     devices: tuple[Gpu, ...]
     driver_cuda: str | None

@@ -1,4 +1,4 @@
-"""Kernels launched on the GPU: everything is resolved once a call signature, then a call is one driver call."""
+"""Launch kernels: everything is resolved once for each call signature, then a call is one driver call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SUCCESS = 0
 
 
 class Launcher:
-    """One call of a kernel made ready: ``launcher(pointers, stream)`` puts it into a stream.
+    """Hold a prepared call of a kernel: ``launcher(pointers, stream)`` puts it into a stream.
 
     ``pointers`` are the inputs' and then the outputs' device addresses, ``stream`` the raw handle.
     A call allocates nothing, waits for nothing and is safe from several threads.
@@ -101,7 +101,7 @@ class Launcher:
 
 
 class EmptyLauncher:
-    """A call that computes nothing (a batch of 0): it launches nothing."""
+    """Launch nothing, for a call that computes nothing (a batch of 0)."""
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound

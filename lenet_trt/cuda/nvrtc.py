@@ -37,7 +37,7 @@ _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
 @dataclass(frozen=True)
 class Compiler:
-    """An NVRTC: ``identity`` is one for each that was ever installed; architectures oldest first."""
+    """Describe an NVRTC: ``identity`` differs for each installed one; architectures are oldest first."""
 
     identity: str
     version: str
@@ -45,7 +45,7 @@ class Compiler:
 
 
 def compiler() -> Compiler:
-    """The NVRTC that is installed; it is loaded only if it was never asked before.
+    """Return the installed NVRTC; it is loaded only if its answers are not in the cache.
 
     Raises:
         LenetTrtError: it cannot be used.
@@ -57,7 +57,7 @@ def compiler() -> Compiler:
 
 @cache
 def loaded_compiler() -> Compiler:
-    """The NVRTC that compiles in this process, which is another than the installed one where a library brought its own.
+    """Return the NVRTC that compiles in this process; it is not the installed one where a library brought its own.
 
     Raises:
         LenetTrtError: it cannot be used.
@@ -91,7 +91,7 @@ def identity(library: Path) -> str:
 
 @cache
 def bindings() -> Any:
-    """The compiler's functions, the library loaded.
+    """Load the library and return the compiler's functions.
 
     Raises:
         LenetTrtError: it cannot be used.
@@ -129,7 +129,7 @@ def check(status: Any) -> None:
 
 @cache
 def _kept() -> Compiler | None:
-    """What the installed one answered when it was asked, or None."""
+    """Return the kept answers of the installed NVRTC, or None."""
     with contextlib.suppress(LenetTrtError, OSError):  # never asked, gone, or the file is broken
         kept = read_json(_answers(), _Answers, wanted="what NVRTC answered", fix="it is asked again")
         if kept["architectures"] and kept["identity"] == identity(Path(kept["library"])):
@@ -145,7 +145,7 @@ class _Answers(TypedDict):
 
 
 def _answers() -> Path:
-    """Where the answers are kept: a name of its own for all that decides which NVRTC is found."""
+    """Return the path of the kept answers; its name depends on everything that decides which NVRTC is found."""
     decide = [identity(path) for path in _candidates()]
     decide += [f"{name}={os.environ.get(name, '')}" for name in (_LINKER_FOLDERS, *_TOOLKITS)]
     with contextlib.suppress(OSError):
@@ -174,7 +174,7 @@ def _size_and_time(found: os.stat_result) -> str:
 
 
 def _loaded_library() -> Path | None:
-    """The file that the compiler was loaded from, where it can be told."""
+    """Return the file from which the compiler was loaded, where it can be known."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 

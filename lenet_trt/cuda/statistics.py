@@ -1,4 +1,4 @@
-"""What a number of timings of the same work says: the median, how sure it is, and how far the timings spread."""
+"""Summarize timings of the same work: the median, its interval, and the spread of the timings."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Stats:
 
     @property
     def noisy(self) -> bool:
-        """Whether the timings spread so far that comparing this median with another means little."""
+        """Return whether the timings differ so much that a comparison of this median means little."""
         return self.spread > NOISY_SPREAD
 
     def without_samples(self) -> Stats:
-        """The same, the single timings forgotten."""
+        """Return the same without the single timings."""
         return replace(self, samples_us=())
 
     def as_json(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True)
         raise LenetTrtError("there is nothing to summarize: no timings were made")
     wrong = [value for value in times_us if not (math.isfinite(value) and value >= 0)]
     if wrong:
-        raise LenetTrtError(f"{wrong[0]} is no time: wanted finite microseconds >= 0")
+        raise LenetTrtError(f"{wrong[0]} is not a time: wanted finite microseconds >= 0")
     ordered = np.sort(np.asarray(times_us, np.float64))
     median = float(np.median(ordered))
     low, high = median_interval(ordered)
@@ -113,7 +113,7 @@ def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True)
 
 
 def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The percentile-bootstrap interval of the median of sorted values; the same values give the same interval.
+    """Return the percentile-bootstrap interval of the median of sorted values; equal values give equal intervals.
 
     Instead of drawing whole resamples, this draws where their middle falls: of n uniform draws the k-th smallest is
     distributed as Beta(k, n + 1 - k), and the value drawn k-th smallest is the one at that share of the sorted values.
@@ -137,7 +137,7 @@ def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE
 
 
 def differ(a: Stats, b: Stats) -> bool:
-    """Whether two medians differ beyond the noise.
+    """Return whether two medians differ beyond the noise.
 
     Their bootstrap intervals do not overlap, and the medians are further apart than eight tenths of the timings of
     either spread: what one run may show by chance does not count.

@@ -1,4 +1,4 @@
-"""How long work takes: several contenders taking turns in one run, by CUDA events or by the host's clock.
+"""Time work: several contenders take turns in one run, by CUDA events or by the host's clock.
 
 Times that are compared come from one call of ``time_in_turns`` (or ``time_on_host_in_turns``): whatever drifts
 (clocks, temperature) then hits all of them alike. What is timed is given as plain functions that put their work into
@@ -30,7 +30,7 @@ _LEAST_TIMINGS = 3
 
 @dataclass(frozen=True)
 class Timed:
-    """What to time: the same work on one input set after another.
+    """Describe what to time: the same work on one input set after another.
 
     ``hold`` (the usual case) keeps the GPU busy until everything is in the stream, so that the host's own
     time is not in the result. Without it the stream is empty before each timing, and what the host takes
@@ -43,7 +43,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class TimingPlan:
-    """How often to time: in each of ``rounds`` turns, ``warmup`` calls untimed and then ``burst`` calls timed.
+    """Describe how often to time: each of ``rounds`` turns has ``warmup`` untimed calls and ``burst`` timed calls.
 
     Before that, turns are taken and thrown away until the medians of two in a row are within ``tolerance`` of each
     other, at most ``settle`` of them. A contender that has used ``budget_s`` seconds takes no more turns once it has
@@ -59,20 +59,20 @@ class TimingPlan:
 
     @property
     def timings(self) -> int:
-        """How many timings of each contender this makes, unless it is slow."""
+        """Return the number of timings of each contender, unless it is slow."""
         return self.rounds * self.burst
 
 
 @dataclass(frozen=True)
 class _Turn:
-    """One contender's turn: the function makes so many untimed calls, then so many timed ones."""
+    """Describe one contender's turn; ``run`` makes ``warmup`` untimed calls, then ``burst`` timed ones."""
 
     run: Callable[[int, int], list[float]]
     warmup: int
     burst: int
 
     def take(self) -> list[float]:
-        """Microseconds of each timed call."""
+        """Return the microseconds of each timed call."""
         return self.run(self.warmup, self.burst)
 
 
@@ -182,14 +182,14 @@ def _settle(turn: _Turn, plan: TimingPlan) -> tuple[int, bool]:
 
 
 def _lengths(plan: TimingPlan, call_s: float) -> tuple[int, int]:
-    """The untimed and timed calls of a turn, of a contender whose call takes so long."""
+    """Return the numbers of untimed and timed calls of a turn, for a contender with this time for a call."""
     fitting = int(_TURN_S / call_s) if call_s > 0 else plan.burst
     burst = max(1, min(plan.burst, fitting))
     return (plan.warmup if burst == plan.burst else 0), burst
 
 
 def _submission(name: str, timed: Timed, stream: int, plan: TimingPlan) -> tuple[float, float]:
-    """How long the host takes to put a call into the stream, in microseconds, and how long until it is done."""
+    """Return the host's time to put a call into the stream, and the time until it is done, in microseconds."""
     calls = 1
     while True:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The doctor verb: what is installed here, what can run here, and what to install for the rest."""
+"""Verb ``doctor``: list what is installed, what can run here, and what to install for the rest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _TOOL_PLACES = (
 
 @dataclass(frozen=True)
 class Symptom:
-    """One thing that was looked for; ``found`` is its version or state, ``fix`` how to get it when it is missing."""
+    """Hold one thing that was looked for: ``found`` is its version or state, ``fix`` says how to install it."""
 
     topic: str
     name: str
@@ -60,7 +60,7 @@ class Symptom:
 
 
 def examine() -> list[Symptom]:
-    """Look at this machine. Nothing is installed, changed or downloaded."""
+    """Examine this machine without installing, changing or downloading anything."""
     flavors = {name: _flavor(name) for name in PRODUCTS}
     return [
         Symptom(
@@ -138,7 +138,7 @@ def _tool(name: str, source: str) -> Symptom:
 
 
 def _elsewhere(name: str) -> list[Path]:
-    """Where installers put a tool without touching PATH."""
+    """Find a tool where installers put it without changing PATH."""
     return [
         path
         for place in _TOOL_PLACES
@@ -157,7 +157,7 @@ def _tool_version(path: str) -> str:
 
 
 def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
-    """What the toolkit can do here, as a user would ask for it."""
+    """Return what the toolkit can do here, in a user's words."""
     rtx, full = (isinstance(flavors[name], Flavor) for name in ("rtx", "tensorrt"))
     devices = gpus().devices
     runnable = any(
@@ -188,7 +188,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print what was found; the status is 0 also when things are missing, since all of them are optional somewhere."""
+    """Print the findings; the status is always 0, since everything is optional somewhere."""
     findings = examine()
     if arguments.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))

@@ -1,4 +1,4 @@
-"""The options of ``fuse``, and what it prints."""
+"""Read the options of ``fuse``, and print what was replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--embed",
         action="store_true",
-        help="write a copy for TensorRT as well (OUT with .trt.onnx), which carries the kernels for the plugin library",
+        help="also write a copy for TensorRT (OUT with .trt.onnx) that contains the kernels for the plugin library",
     )
     parser.add_argument(
         "--sm",
@@ -52,7 +52,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.onnx_model.read import load_model, model_files
 
     if arguments.sm and not arguments.embed:
-        raise UsageError("--sm says for which GPUs kernels are embedded: add --embed, or leave it out")
+        raise UsageError("--sm names the GPUs for embedded kernels: add --embed, or leave --sm out")
     source: Path = arguments.model
     model = load_model(source)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
@@ -88,7 +88,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str]) -> bytes:
-    """Return the copy for TensorRT, as it is written."""
+    """Return the bytes of the copy for TensorRT."""
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 

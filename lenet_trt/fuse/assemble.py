@@ -1,4 +1,4 @@
-"""Builds the fused model from the places that were chosen: plugin nodes, what they read, functions, the record."""
+"""Build the fused model from the chosen places: plugin nodes, their inputs, functions, the record."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
 def assembled(
     model: onnx.ModelProto, taken: Sequence[Place], places: Sequence[Place]
 ) -> tuple[onnx.ModelProto, list[Replacement], list[Refusal]]:
-    """Put plugin nodes in the places taken; ``places`` are all that were found, for the record.
+    """Put plugin nodes into the chosen places; ``places`` are all places that were found, for the record.
 
-    Returns the model, what was done, and the places that had to be left after all.
+    Returns the model, the replacements, and the chosen places that could not be used.
     """
     functions, usable, left = functions_for(model, taken)
     refusals = [Refusal(place.kernel.name, place.titles, why) for place, why in left]
@@ -55,7 +55,7 @@ def assembled(
 
 
 class _Additions:
-    """What is new in the file: nodes and tensors, under names that it does not have yet."""
+    """Collect new nodes and tensors, with names that the file does not have yet."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         graph = model.graph
@@ -65,11 +65,11 @@ class _Additions:
         self._tensors: dict[str, np.ndarray] = {}
 
     def initializers(self) -> list[onnx.TensorProto]:
-        """The new tensors."""
+        """Return the new tensors."""
         return [numpy_helper.from_array(np.asarray(a, order="C"), name) for name, a in self._tensors.items()]
 
     def plugin(self, place: Place) -> tuple[tuple[onnx.NodeProto, ...], str]:
-        """The plugin node of a place, with the ``Reshape`` nodes around it, and its name."""
+        """Return the plugin node of a place with the ``Reshape`` nodes around it, and its name."""
         kernel = place.kernel
         name = self._fresh(kernel.name)
         inputs, before, after = [], [], []
@@ -98,7 +98,7 @@ class _Additions:
         return (*before, node, *after), name
 
     def _tensor(self, hint: str, array: np.ndarray) -> str:
-        """Add a tensor; one that several plugins read is added once."""
+        """Add a tensor; a tensor that several plugins read is added once."""
         if self._tensors.get(hint) is array:
             return hint
         name = self._fresh(hint)

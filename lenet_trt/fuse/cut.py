@@ -1,4 +1,4 @@
-"""Takes matched nodes out of an ONNX file and puts a plugin node in their place; all else stays as it is."""
+"""Replace matched nodes of an ONNX file by a plugin node; the rest of the file does not change."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FUNCTIONS_IR_VERSION = 8
 
 @dataclass(frozen=True)
 class Insertion:
-    """Nodes, and the indexes of those that they take the place of."""
+    """Hold new nodes, and the indexes of the nodes that they replace."""
 
     nodes: tuple[onnx.NodeProto, ...]
     origins: frozenset[int]
 
 
 class Uses:
-    """Who reads which value in a graph."""
+    """Know which nodes of a graph read which value."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self.graph = graph
@@ -37,9 +37,9 @@ class Uses:
                 self.readers.setdefault(name, set()).add(index)
 
     def dead_without(self, removed: Iterable[int], still_read: Iterable[str]) -> set[int]:
-        """The nodes that compute nothing anyone reads once ``removed`` are gone; ``removed`` are not among them.
+        """Return the nodes whose results no node reads without ``removed``; ``removed`` are not among them.
 
-        ``still_read``: what the nodes that take their place read.
+        ``still_read``: the values that the replacing nodes read.
         """
         gone = set(removed)
         wanted = self.graph_outputs | set(still_read)
@@ -58,7 +58,7 @@ class Uses:
         return not any(name in wanted or self.readers.get(name, set()) - gone for name in self.graph.node[index].output)
 
     def obstacle(self, origins: frozenset[int], inputs: Sequence[str], outputs: Sequence[str]) -> str | None:
-        """Why these nodes cannot be replaced by one that reads ``inputs`` and writes ``outputs``; None if they can."""
+        """Return why one node with these ``inputs`` and ``outputs`` cannot replace the nodes, or None if it can."""
         nodes = self.graph.node
         computed = {name for index in origins for name in nodes[index].output if name}
         known = self.values
@@ -86,7 +86,7 @@ def replaced(
     functions: Sequence[onnx.FunctionProto],
     initializers: Sequence[onnx.TensorProto],
 ) -> onnx.ModelProto:
-    """Copy the model with the nodes replaced; what only the nodes taken out needed goes as well."""
+    """Return a copy of the model with the nodes replaced, without values that only the old nodes needed."""
     uses = Uses(model.graph)
     taken = frozenset().union(*(insertion.origins for insertion in insertions))
     read = {name for insertion in insertions for node in insertion.nodes for name in node.input}
@@ -120,7 +120,7 @@ def replaced(
 
 
 def _remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
-    """Remove initializers that nobody reads any more, and what is said of values that are gone."""
+    """Remove initializers that no node reads any more, and descriptions of removed values."""
     after = Uses(graph)
     known = set(after.producer) | {value.name for value in graph.input}
     unread = {name for name in before.readers if name not in after.readers and name not in after.graph_outputs}
@@ -133,5 +133,5 @@ def _remove_unused(graph: onnx.GraphProto, before: Uses) -> None:
 
 
 def title(node: onnx.NodeProto) -> str:
-    """A node for people: its operator, and its name or else that of its first output."""
+    """Return a node's operator and its name, or the name of its first output, for people."""
     return f"{node.op_type} {node.name or node.output[0]}"

@@ -1,4 +1,4 @@
-"""The rules that bring what exporters write into the normal form (see ``normal_form.py``).
+"""Define the rules that bring the graphs of exporters into the normal form (see ``normal_form.py``).
 
 Source: what torch.onnx.export (both exporters), tf2onnx and onnx-simplifier emit for convolutional networks.
 """
@@ -37,7 +37,7 @@ def constants(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Take out ``Identity``, and ``Dropout`` outside training."""
+    """Remove ``Identity``, and ``Dropout`` outside training."""
     if node.is_op("Dropout"):
         training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
         dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
@@ -53,7 +53,7 @@ def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def defaults(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Drop the attributes that have the value which the operator gives them by itself."""
+    """Remove attributes that have the operator's default value."""
     if node.domain or not onnx.defs.has(node.op_type):
         return
     schema = onnx.defs.get_schema(node.op_type, graph.opsets.get("", 1))
@@ -66,7 +66,7 @@ def defaults(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def flattening(graph: WorkingGraph, node: WorkingNode) -> None:
-    """``Reshape`` to [batch, everything else], by constants or computed from ``Shape``, is ``Flatten``."""
+    """Replace ``Reshape`` to [batch, everything else], by constants or computed from ``Shape``, by ``Flatten``."""
     if node.is_op("Flatten"):
         axis = node.attributes.get("axis", 1)
         rank = graph.rank(node.inputs[0])
@@ -77,7 +77,7 @@ def flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Write a ``Conv``'s window in one way, take in a bias that is added afterwards, else give it zeros."""
+    """Write a ``Conv``'s window in one way, and give it a bias: its own, one added afterwards, or zeros."""
     if not node.is_op("Conv"):
         return
     shape = graph.shape(node.inputs[1])
@@ -94,7 +94,7 @@ def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def dense(graph: WorkingGraph, node: WorkingNode) -> None:
-    """``Gemm`` in either layout and ``MatMul`` (+ ``Add``) become ``Gemm(x, w, b, transB=1)``."""
+    """Replace ``Gemm`` in either layout and ``MatMul`` (+ ``Add``) by ``Gemm(x, w, b, transB=1)``."""
     weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     if weight is None or weight.ndim != 2:
         return
@@ -115,7 +115,7 @@ def dense(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def max_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Write a ``MaxPool``'s window in one way and forget the layout of indices that nobody reads."""
+    """Write a ``MaxPool``'s window in one way, and remove the layout of indices that no node reads."""
     if not node.is_op("MaxPool") or _any_read(graph, node.outputs[1:]):
         return
     attributes = _window(graph, node, list(node.attributes["kernel_shape"]))
@@ -128,7 +128,7 @@ def max_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def activation_before_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
-    """``MaxPool`` then ``Relu`` or ``Tanh`` is the same the other way round: both are monotone."""
+    """Move a ``Relu`` or ``Tanh`` before its ``MaxPool``, which gives the same result, since both are monotone."""
     if not node.is_op("Relu", "Tanh"):
         return
     pool = graph.producer(node.inputs[0])
@@ -141,7 +141,7 @@ def activation_before_pooling(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
-    """``Transpose`` to channels-last, ``Flatten``, ``Gemm``: the transpose moves into the weight."""
+    """Move a ``Transpose`` to channels-last before ``Flatten`` and ``Gemm`` into the weight of the ``Gemm``."""
     if not node.is_op("Gemm") or node.inputs[1] not in graph.constants:
         return
     flatten = graph.producer(node.inputs[0])
@@ -202,9 +202,9 @@ def _evaluate(graph: WorkingGraph, node: WorkingNode, values: list[Array | None]
 
 
 def _window(graph: WorkingGraph, node: WorkingNode, kernel: list[int]) -> dict[str, Any] | None:
-    """kernel_shape, and strides, pads and dilations where they are not the default.
+    """Return kernel_shape, and strides, pads and dilations where they are not the default.
 
-    None when the padding depends on a size that is not known.
+    Returns None where the padding depends on an unknown size.
     """
     rank = len(kernel)
     strides = list(node.attributes.get("strides", [1] * rank))
@@ -240,7 +240,7 @@ def _with_bias(
 ) -> None:
     """Rewrite a layer as op(x, weight, bias); the bias is its own, or a constant that is added to it, or zeros.
 
-    ``shapes``: what else than ``[size]`` a constant may be broadcast from.
+    ``shapes``: further shapes, beside ``[size]``, from which a constant may be broadcast.
     """
     nodes, slot, outputs = [node], node.slot, list(node.outputs)
     op_type = "Gemm" if node.op_type == "MatMul" else node.op_type
@@ -272,7 +272,7 @@ def _put(
     outputs: list[str],
     attributes: dict[str, Any],
 ) -> None:
-    """Put one node in the place of several."""
+    """Replace several nodes by one."""
     origins = frozenset().union(*(node.origins for node in old))
     node = WorkingNode(op_type, list(inputs), list(outputs), attributes, origins)
     graph.replace(old, [(slot, node)])

@@ -1,4 +1,4 @@
-"""Whether a ``Reshape`` flattens: [batch, everything else], by constants or computed from a ``Shape``."""
+"""Find out whether a ``Reshape`` flattens to [batch, everything else], by constants or from a ``Shape``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 
 
 def is_flatten(graph: WorkingGraph, node: WorkingNode) -> bool:
-    """Whether a ``Reshape`` gives [batch, all the rest] whatever the batch is."""
+    """Return whether a ``Reshape`` gives [batch, everything else] for every batch size."""
     shape = graph.shape(node.inputs[0])
     if shape is None or len(shape) < 2:
         return False
@@ -23,7 +23,7 @@ def is_flatten(graph: WorkingGraph, node: WorkingNode) -> bool:
 
 
 def _is_computed_flatten(graph: WorkingGraph, node: WorkingNode, features: int | None) -> bool:
-    """Whether the target is [batch, rest], computed: the batch by Shape and the like, the rest a constant."""
+    """Return whether the target is [batch, rest] with a batch computed from ``Shape`` and a constant rest."""
     concat = graph.producer(node.inputs[1])
     while concat is not None and concat.is_op("Cast"):
         concat = graph.producer(concat.inputs[0])
@@ -42,7 +42,7 @@ def _is_computed_flatten(graph: WorkingGraph, node: WorkingNode, features: int |
 
 
 def _whose_batch(graph: WorkingGraph, name: str) -> str | None:
-    """The value whose dimension 0 is the first element of ``name``, if it was computed from a Shape."""
+    """Return the value whose dimension 0 is the first element of ``name``, if a ``Shape`` gave it."""
     node = graph.producer(name)
     if node is None or node.attributes.get("start", 0) != 0:
         return None

@@ -1,4 +1,4 @@
-"""Where a graph, in normal form, has what a kernel can take the place of."""
+"""Find the places of a graph in normal form that a kernel can replace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """A place where a kernel's pattern was found: nodes and values are those of the normal form."""
+    """Hold a place where a kernel's pattern was found, with nodes and values of the normal form."""
 
     kernel: Kernel
     pattern: Pattern
@@ -30,12 +30,12 @@ class Match:
 
     @property
     def origins(self) -> frozenset[int]:
-        """Indexes of the nodes of the file that it takes the place of."""
+        """Return the indexes of the file's nodes that it replaces."""
         return frozenset().union(*(node.origins for node in self.nodes))
 
 
 def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
-    """Find every place where one of the kernels could be used; places may overlap.
+    """Return every place where one of the kernels could be used; places may overlap.
 
     Raises:
         LenetTrtError: a kernel's pattern is not a pattern (says which and why).
@@ -67,7 +67,7 @@ def _match(graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[Wo
 
 
 class _Strict:
-    """The pattern builder, made to refuse attributes that a pattern does not name."""
+    """Build patterns that refuse attributes which the pattern does not name."""
 
     def __init__(self, op: Any) -> None:
         self._op = op

@@ -1,4 +1,4 @@
-"""One dialect for matching: a working copy of an ONNX graph in which a layer is always written the same way.
+"""Rewrite a working copy of an ONNX graph so that a layer is always written in the same way.
 
 Exporters write one network in many ways. The rules in ``dialects.py`` rewrite a copy of the graph until only one
 of them is left, so that a plugin's pattern is written once; the file itself is not touched by this. What the
@@ -28,7 +28,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
-    """Make the working copy and rewrite it into the one dialect; if layers changed places, also one where none did."""
+    """Return the working copy in normal form; where layers changed their order, also one with the old order."""
     forms = []
     for _ in range(2):
         graph = WorkingGraph(model)

@@ -1,4 +1,4 @@
-"""The model-local ONNX function that a plugin node falls back to, in runtimes that know no plugins.
+"""Make the model-local ONNX function that runtimes without plugins run in place of a plugin node.
 
 Its body is the subgraph that was taken out, in normal form, after what undoes the packing of the weights. There is
 one function a kernel: where nodes of one file have different attributes, the body chooses by them.
@@ -33,7 +33,7 @@ PARSER_ATTRIBUTES = ("plugin_version", "plugin_namespace")
 
 
 class NodeBuilder:
-    """Makes ONNX nodes by calling their operators: ``op.Transpose(w, perm=[1, 0])`` adds one and names its output."""
+    """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name."""
 
     def __init__(self, prefix: str, opset: int) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -41,11 +41,11 @@ class NodeBuilder:
         self._opset = opset
 
     def ints(self, *values: int) -> str:
-        """A constant int64 vector, as operators take shapes and indexes."""
+        """Add a constant int64 vector, for a shape or for indexes."""
         return self.constant(np.array(values, dtype=np.int64))
 
     def constant(self, value: np.ndarray) -> str:
-        """A constant tensor."""
+        """Add a constant tensor."""
         if self._opset < _CONSTANT_OF_ANY_TYPE and value.dtype.kind != "f":
             return str(
                 self.Cast(self.constant(value.astype(np.float64)), to=helper.np_dtype_to_tensor_dtype(value.dtype))
@@ -53,7 +53,7 @@ class NodeBuilder:
         return str(self.Constant(value=numpy_helper.from_array(np.asarray(value, order="C"))))
 
     def fresh(self) -> str:
-        """A new value name."""
+        """Return a new value name."""
         return f"{self._prefix}{len(self.nodes)}"
 
     def referring(self, op_type: str, inputs: Sequence[str], name: str, attribute: str) -> str:
@@ -96,7 +96,7 @@ def onnx_function(
 
 
 def attribute_numbers(kernel: Kernel, match: Match) -> tuple[int, ...]:
-    """A match's attributes as the kernel's source and the ONNX node have them: integers, in declared order."""
+    """Return a match's attributes as integers in declared order, as the kernel's source and ONNX node have them."""
     return tuple(
         attribute.macro_value(match.attributes.get(attribute.name, attribute.choices[0]))
         for attribute in kernel.attributes
@@ -106,7 +106,7 @@ def attribute_numbers(kernel: Kernel, match: Match) -> tuple[int, ...]:
 def unpacked(
     kernel: Kernel, shapes: Mapping[str, Sequence[int]], opset: int
 ) -> tuple[list[onnx.NodeProto], dict[str, str]]:
-    """The nodes that undo the packing, and the value that holds each plain weight."""
+    """Return the nodes that undo the packing, and the value that holds each plain weight."""
     if kernel.packing is None:
         return [], {}
     op = NodeBuilder("unpacked_", opset)
@@ -117,7 +117,7 @@ def unpacked(
 
 
 def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> list[onnx.NodeProto]:
-    """The nodes that compute a match from the kernel's inputs; ``shapes``: the plain weights' shapes by name."""
+    """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes."""
     kernel = match.kernel
     nodes, plain = unpacked(kernel, shapes, opset)
     constants = NodeBuilder("constant_", opset)
@@ -141,7 +141,7 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> li
 
 
 def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:
-    """Nested ``If`` on the attributes; the last body needs no test."""
+    """Return nested ``If`` nodes on the attributes; the last body needs no test."""
     outputs = [tensor.name for tensor in kernel.outputs]
     modern = opset >= _CONSTANT_OF_ATTRIBUTE
     if not modern:
@@ -186,7 +186,7 @@ def _check_axes(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeP
 
 
 def _branch(which: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], depth: int) -> onnx.GraphProto:
-    """A body as a branch: its own values get names that occur nowhere else in the function."""
+    """Return a body as a branch; its values get names that occur nowhere else in the function."""
     own = {name for node in nodes for name in node.output}
     names = {name: f"{which}_{depth}_{name}" for name in own}
     renamed = []

@@ -1,4 +1,4 @@
-"""The places in a model where a kernel can be used: matched, checked, and chosen among."""
+"""Find, check and choose the places in a model where a kernel can be used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNPACK_TOLERANCE = 2e-7
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """What a plugin node reads: a value of the file or a tensor to add to it, and the shape to view it in."""
+    """Describe an input of a plugin node: a value of the file or a new tensor, and the shape to view it in."""
 
     name: str | None
     array: Array | None = None
@@ -37,7 +37,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A match that passed every check, and what its plugin node will read."""
+    """Hold a match that passed every check, and the inputs of its plugin node."""
 
     match: Match
     rank: int
@@ -53,13 +53,13 @@ class Place:
 
 
 class _UnusableError(Exception):
-    """A match is no place for the kernel; the message says why."""
+    """Say why the kernel cannot be used at a match."""
 
 
 def find_places(
     model: onnx.ModelProto, kernels: Sequence[Kernel]
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
-    """Find where kernels can be used, and where only the pattern is there: (match, its nodes, why not)."""
+    """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not)."""
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
@@ -76,7 +76,7 @@ def find_places(
 
 
 def chosen(places: Iterable[Place]) -> list[Place]:
-    """Choose places that do not overlap: most nodes first, then preference, then the kernels' order."""
+    """Return places that do not overlap: most nodes first, then preference, then the kernels' order."""
     order = sorted(
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
@@ -93,7 +93,7 @@ def chosen(places: Iterable[Place]) -> list[Place]:
 def functions_for(
     model: onnx.ModelProto, places: Sequence[Place]
 ) -> tuple[list[onnx.FunctionProto], list[Place], list[tuple[Place, str]]]:
-    """Make one function a kernel; places that would need a second one are left out, with the reason."""
+    """Make one function for each kernel; places that need a second function are left out, with the reason."""
     opset = next((e.version for e in model.opset_import if e.domain in ("", "ai.onnx")), 1)
     present = {function.name: function for function in model.functions if function.domain == DOMAIN}
     functions: list[onnx.FunctionProto] = []
@@ -153,7 +153,7 @@ def _place(
 def _kernel_inputs(
     graph: WorkingGraph, match: Match, values: Mapping[str, str]
 ) -> tuple[tuple[Input, ...], list[Shape], list[str], tuple[Shape | None, ...]]:
-    """The plugin node's inputs, their shapes and types, and in which shapes the file has its outputs."""
+    """Return the plugin node's inputs, their shapes and types, and the shapes of its outputs in the file."""
     kernel = match.kernel
     packed: dict[str, Array] = {}
     if kernel.packing is not None:

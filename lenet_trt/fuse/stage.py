@@ -107,5 +107,5 @@ def _demand(fused: Fused, kernels: Sequence[Kernel], places: Sequence[Place], ta
             reasons.append(f"{' and '.join(rivals)}, asked for as well, takes its nodes: leave one out")
         why = "; ".join(reasons) or "the network has no such layers"
         raise LenetTrtError(
-            f"--plugins {kernel.name}: there is no place for it in this network: {why}. It replaces: {kernel.doc}"
+            f"--plugins {kernel.name}: the network has no place for it: {why}. It replaces: {kernel.doc}"
         )

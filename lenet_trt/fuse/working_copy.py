@@ -29,7 +29,7 @@ _PLAIN = frozenset(getattr(onnx.AttributeProto, name) for name in ("INT", "FLOAT
 
 @dataclass(eq=False)
 class WorkingNode:
-    """One operation, and the indexes of the nodes of the file that it stands for."""
+    """Hold one operation, and the indexes of the file's nodes that it represents."""
 
     op_type: str
     inputs: list[str]
@@ -42,11 +42,11 @@ class WorkingNode:
 
     @property
     def uses(self) -> list[str]:
-        """Every value that it reads, those of its subgraphs included."""
+        """Return every value that it reads, with those of its subgraphs."""
         return [name for name in self.inputs if name] + sorted(self.captured)
 
     def is_op(self, *op_types: str) -> bool:
-        """Whether it is one of these operators of ONNX itself."""
+        """Return whether it is one of these operators of ONNX itself."""
         return self.domain == "" and self.op_type in op_types
 
 
@@ -78,39 +78,39 @@ class WorkingGraph:
 
     @property
     def nodes(self) -> list[WorkingNode]:
-        """The nodes that are left, in execution order."""
+        """Return the remaining nodes in execution order."""
         return [node for node in self._slots if node is not None]
 
     def holds(self, node: WorkingNode) -> bool:
-        """Whether the node is still there."""
+        """Return whether the node is still in the graph."""
         return self._slots[node.slot] is node
 
     def producer(self, name: str) -> WorkingNode | None:
-        """The node that computes a value, or None for inputs and constants."""
+        """Return the node that computes a value, or None for inputs and constants."""
         return self._producers.get(name)
 
     def consumers(self, name: str) -> list[WorkingNode]:
-        """The nodes that read a value, once for each time they do."""
+        """Return the nodes that read a value, a node once for each read."""
         return self._consumers.get(name, [])
 
     def only_consumer(self, name: str) -> WorkingNode | None:
-        """The one node that reads a value which nothing else needs, the graph's outputs included."""
+        """Return the node that reads a value, if nothing else needs the value and it is no output of the graph."""
         consumers = self.consumers(name)
         return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
 
     def shape(self, name: str) -> PartialShape | None:
-        """A value's shape as far as it is known: numbers, names of symbolic sizes, None."""
+        """Return a value's shape as far as it is known: numbers, names of symbolic sizes, None."""
         if name in self.constants:
             return tuple(int(size) for size in self.constants[name].shape)
         return self._types.get(name, (None, None))[1]
 
     def rank(self, name: str) -> int | None:
-        """The number of dimensions, or None where it is not known."""
+        """Return the number of dimensions, or None where it is unknown."""
         shape = self.shape(name)
         return None if shape is None else len(shape)
 
     def dtype(self, name: str) -> str | None:
-        """The element type in numpy's words ("float16"), or None where it is not known."""
+        """Return the element type by NumPy's name ("float16"), or None where it is unknown."""
         if name in self.constants:
             return str(self.constants[name].dtype)
         element = self._types.get(name, (None, None))[0]
@@ -127,7 +127,7 @@ class WorkingGraph:
         return name
 
     def remove(self, node: WorkingNode) -> None:
-        """Take a node out; the caller sees to those who read what it computed."""
+        """Remove a node; the caller takes care of the nodes that read its results."""
         self._slots[node.slot] = None
         for name in node.outputs:
             self._producers.pop(name, None)
@@ -135,14 +135,14 @@ class WorkingGraph:
             self._consumers[name].remove(node)
 
     def replace(self, old: Iterable[WorkingNode], new: Iterable[tuple[int, WorkingNode]]) -> None:
-        """Put nodes in the places (slots) of others."""
+        """Replace nodes, in their slots, by others."""
         for node in old:
             self.remove(node)
         for slot, node in new:
             self._place(node, slot)
 
     def redirect(self, name: str, to: str) -> None:
-        """Let those who read ``name`` read ``to``."""
+        """Make the readers of ``name`` read ``to``."""
         for node in dict.fromkeys(self._consumers.get(name, [])):
             count = node.inputs.count(name)
             node.inputs = [to if entry == name else entry for entry in node.inputs]
@@ -150,13 +150,13 @@ class WorkingGraph:
             self._consumers.setdefault(to, []).extend([node] * count)
 
     def remove_dead(self) -> None:
-        """Take out the nodes whose results nobody reads."""
+        """Remove the nodes whose results no node reads."""
         for node in reversed(self.nodes):
             if not any(name in self.outputs or self.consumers(name) for name in node.outputs):
                 self.remove(node)
 
     def to_model(self) -> onnx.ModelProto:
-        """The working copy as a model, for tools: nodes are named by slot; large constants are inputs, and nodes with
+        """Return the working copy as a model for tools: nodes are named by slot, large constants are inputs, nodes with
         subgraphs are opaque. What other nodes than ONNX's own give is declared, since no tool can infer it.
         """
         inputs, outputs = self._boundary
@@ -179,7 +179,7 @@ class WorkingGraph:
         )
 
     def infer_types(self) -> None:
-        """Infer types and shapes again, now that the graph says more plainly what it computes."""
+        """Infer types and shapes again, since a simpler graph lets more of them be inferred."""
         for name, (kind, shape) in _value_types(self.to_model()).items():
             known_kind, known_shape = self._types.get(name, (None, None))
             self._types[name] = (kind or known_kind, shape if shape is not None else known_shape)
@@ -239,7 +239,7 @@ def _proto(node: WorkingNode) -> onnx.NodeProto:
 
 
 def attribute_protos(node: WorkingNode) -> list[onnx.AttributeProto]:
-    """A node's attributes as ONNX stores them."""
+    """Return a node's attributes as ONNX stores them."""
     return [
         value if isinstance(value, onnx.AttributeProto) else helper.make_attribute(name, value)
         for name, value in node.attributes.items()
@@ -254,7 +254,7 @@ def _plain(entry: onnx.AttributeProto) -> Any:
 
 
 def names_captured(node: onnx.NodeProto) -> Iterator[str]:
-    """The values of the surrounding graph that a node's subgraphs read."""
+    """Return the values of the surrounding graph that a node's subgraphs read."""
     for entry in node.attribute:
         for graph in [entry.g] if entry.HasField("g") else entry.graphs:
             inner = {value.name for value in graph.input}
@@ -286,7 +286,7 @@ def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, PartialS
 
 
 def count(shape: Iterable[int | str | None]) -> int | None:
-    """The number of elements, or None where a size is not known."""
+    """Return the number of elements, or None where a size is unknown."""
     sizes = list(shape)
     if not all(isinstance(size, int) for size in sizes):
         return None

@@ -1,4 +1,4 @@
-"""Images from files, folders and standard input, as a stream of batches with their names and labels."""
+"""Read images from files, folders and standard input as batches with names and labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_NAMES_BYTES = 1 << 24
 class Images:
     """Some images: what they are called, their pixels and their classes.
 
-    Shapes: pixels [n, channels, height, width] uint8, labels [n] int64 (``UNKNOWN`` where nobody says).
+    Shapes: pixels [n, channels, height, width] uint8, labels [n] int64 (``UNKNOWN`` without a label).
     """
 
     source: str
@@ -42,13 +42,13 @@ class Images:
 
     @property
     def names(self) -> list[str]:
-        """A picture's path, or FILE[index] where a file holds several."""
+        """Return the pictures' paths, or FILE[index] where a file holds several."""
         if self.first is None:
             return [self.source]
         return [f"{self.source}[{self.first + index}]" for index in range(len(self))]
 
     def part(self, start: int, count: int) -> Images:
-        """Images ``start`` to ``start + count``."""
+        """Return the images ``start`` to ``start + count``."""
         first = None if self.first is None else self.first + start
         chosen = slice(start, start + count)
         return Images(self.source, first, self.pixels[chosen], self.labels[chosen])
@@ -56,7 +56,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What goes through the network at once; shapes as ``Images`` has them."""
+    """Hold the images that go through the network at once; shapes as in ``Images``."""
 
     names: list[str]
     pixels: NDArray[np.uint8]
@@ -134,7 +134,7 @@ def _file(source: str, form: Form) -> Iterator[Images]:
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    """The folder's pictures in the order of their names; of a million entries only the names are held."""
+    """Yield the folder's pictures in the order of their names; only the names are in memory together."""
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.lower().endswith(PICTURE_SUFFIXES) and e.is_file()]
@@ -148,7 +148,7 @@ def _pictures(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _opened(source: str) -> Iterator[BinaryIO]:
-    """Open a file, or standard input copied to where it can be read from the start again."""
+    """Open a file; standard input is copied first, so that it can be read again from the start."""
     try:
         if source == STANDARD_INPUT:
             if sys.stdin is None:
@@ -158,7 +158,9 @@ def _opened(source: str) -> Iterator[BinaryIO]:
                 while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
                     count += copy.write(chunk)
                     if count > MAX_BYTES:
-                        raise LenetTrtError(f"standard input goes on after {MAX_BYTES} bytes, more than is taken")
+                        raise LenetTrtError(
+                            f"standard input is longer than {MAX_BYTES} bytes, the largest size that is read"
+                        )
                 copy.seek(0)
                 yield copy  # type: ignore[misc]  # it has all that BinaryIO has and is used for
             return
@@ -175,7 +177,7 @@ def _labelled(found: Iterable[Images], labels: NDArray[np.int64], name: str) -> 
     used = 0
     for images in found:
         if used + len(images) > len(labels):
-            raise LenetTrtError(f"{name} has {len(labels)} labels, and there are more images than that")
+            raise LenetTrtError(f"{name} has {len(labels)} labels, and there are more images")
         yield Images(images.source, images.first, images.pixels, labels[used : used + len(images)])
         used += len(images)
     if used < len(labels):
@@ -183,7 +185,7 @@ def _labelled(found: Iterable[Images], labels: NDArray[np.int64], name: str) -> 
 
 
 def _regrouped(found: Iterable[Images], batch: int) -> Iterator[Batch]:
-    """Single pictures together, large files in parts."""
+    """Yield batches: single pictures together, large files in parts."""
     waiting: list[Images] = []
     count = 0
     for images in found:

@@ -1,4 +1,4 @@
-"""Images into a loaded network, class probabilities out."""
+"""Compute class probabilities of images with a loaded network."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def output_for(network: Network, pixels: NDArray[np.uint8], scaling: Scaling) ->
 
 
 def probabilities(output: NDArray[Any]) -> NDArray[np.float64]:
-    """Class probabilities from a network's output; logits go through softmax, probabilities stay as they are.
+    """Return class probabilities from a network's output: logits through softmax, probabilities unchanged.
 
     Shapes: output [n, classes] -> [n, classes].
     """

@@ -1,4 +1,4 @@
-"""One file of images: IDX, PNG, JPEG or NumPy, told by its first bytes, and nothing in it is trusted."""
+"""Read a file of images (IDX, PNG, JPEG or NumPy, by its first bytes) without trusting its content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDE_MODES = ("I", "I;16", "I;16B", "I;16L")
 
 
 def read_pixels(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
-    """Read the images of one open file that can seek; ``name`` is what messages call it.
+    """Read the images of one open file that can seek; ``name`` is its name in messages.
 
     Shapes: [n, channels, height, width] uint8, 0 to 255 as the file has them (light on dark stays light on dark).
 
@@ -109,7 +109,7 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
         if "A" in image.getbands() or "transparency" in image.info:
             image = image.convert("RGBA")
             if np.asarray(image)[..., 3].min() < 255:
-                raise LenetTrtError(f"{name} has transparent pixels: flatten it onto the background that is meant")
+                raise LenetTrtError(f"{name} has transparent pixels: flatten it onto the right background")
         image = image.convert("L" if form.channels == 1 else "RGB")
         if image.size != size:
             image = ImageOps.fit(image, size, Image.Resampling.BILINEAR)
@@ -118,7 +118,7 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
 
 
 def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
-    """The array of that name, or the only one."""
+    """Return the array of that name, or the only one."""
     with _damage_told(name, "NumPy archive"):
         archive = zipfile.ZipFile(file)
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
@@ -131,7 +131,7 @@ def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
 
 
 def _npy(file: Any, name: str) -> NDArray[Any]:
-    """Read one array; never pickled objects, and never more bytes than the header promises and we allow."""
+    """Read one array, without pickled objects, and with at most the bytes that its header names and we allow."""
     with _damage_told(name, "NumPy file"):
         head = io.BytesIO(file.read(_MAX_NPY_HEADER))
         version = np.lib.format.read_magic(head)
@@ -143,7 +143,9 @@ def _npy(file: Any, name: str) -> NDArray[Any]:
             raise LenetTrtError(f"{name} holds {dtype}; wanted plain numbers, saved with np.save")
         wanted = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or wanted > MAX_BYTES:
-            raise LenetTrtError(f"{name} says that it has shape {list(shape)} {dtype}; at most {MAX_BYTES} are taken")
+            raise LenetTrtError(
+                f"{name} says that it has shape {list(shape)} {dtype}; at most {MAX_BYTES} bytes are read"
+            )
         data = bytearray(head.read(wanted))
         while len(data) < wanted and (chunk := file.read(min(_CHUNK_BYTES, wanted - len(data)))):
             data += chunk
@@ -194,7 +196,7 @@ def _text_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
 
 @contextmanager
 def _damage_told(name: str, what: str) -> Iterator[None]:
-    """Turn whatever a decoder raises on damaged bytes into one kind of error."""
+    """Turn every error that a decoder raises on damaged bytes into a LenetTrtError."""
     try:
         yield
     except LenetTrtError:

@@ -1,4 +1,4 @@
-"""The inspect verb: what is in an engine or an ONNX file, and is it what its sidecar says?"""
+"""Verb ``inspect``: describe an engine or an ONNX file, and compare an engine with its sidecar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
     """Describe an ONNX file: tensors, operators, types, parameters.
 
     Raises:
-        LenetTrtError: not there, or not valid ONNX.
+        LenetTrtError: the file is missing, or it is not valid ONNX.
     """
     model = load_model(path)
     graph = model.graph
@@ -51,7 +51,7 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
 
 
 def inspect_engine(path: Path) -> dict[str, Any]:
-    """Describe an engine by its sidecar, after checking that it is the engine that the sidecar speaks of.
+    """Describe an engine by its sidecar, after checking that the sidecar belongs to it.
 
     Of an engine without a sidecar, made elsewhere, only its first bytes are read.
 
@@ -69,7 +69,7 @@ def _operator(domain: str, name: str) -> str:
 
 
 def _plugin_functions(model: ModelProto) -> list[str]:
-    """Operators of the model that carry a fallback of their own: the plugins that `fuse` put in."""
+    """Return the model's operators that have a fallback function: the plugins that `fuse` put in."""
     functions = {(function.domain, function.name) for function in model.functions}
     return sorted({_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)})
 
@@ -86,12 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print what is in the file."""
+    """Print a description of the file, or draw its graph."""
     path: Path = arguments.file
     if arguments.svg:
         return _draw(path, arguments.timeline, arguments.output, arguments.overwrite)
     if arguments.timeline or arguments.output:
-        raise UsageError("--timeline and -o are of the picture: give --svg as well")
+        raise UsageError("--timeline and -o are options of the picture: add --svg")
     if path.suffix != ".onnx":
         found = inspect_engine(path)
         text = table(_unknown_rows(found) if "tag" in found else _engine_rows(path))
@@ -107,7 +107,9 @@ def _draw(path: Path, traced: Path | None, output: Path | None, overwrite: bool)
     from lenet_trt.trace.timeline import load_timeline
 
     if path.suffix != ".onnx":
-        raise UsageError(f"--svg draws ONNX files, and {path.name} is none: give the model that it was built from")
+        raise UsageError(
+            f"--svg draws ONNX files, and {path.name} is not one: give the model from which the engine was built"
+        )
     model = load_model(path)
     target = output or path.with_suffix(".svg")
     guard({target: says(MARK)}, [*model_files(path), traced], overwrite)

@@ -1,4 +1,4 @@
-"""What one call of a kernel fixes: axis values, types and attributes, solved from its inputs.
+"""Bind one call of a kernel: find axis values, types and attributes from its inputs.
 
 This is the only place that derives axes from shapes.
 """
@@ -24,7 +24,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class Specialized:
-    """A kernel with everything fixed that is compiled in; runtime axes are still open."""
+    """Hold a kernel with everything that is fixed when it is compiled; runtime axes are still open."""
 
     kernel: Kernel
     types: Types
@@ -33,7 +33,7 @@ class Specialized:
 
     @cached_property
     def macros(self) -> tuple[str, ...]:
-        """The definitions that the source is compiled with, as NAME=VALUE."""
+        """Return the macros with which the source is compiled, as NAME=VALUE."""
         types = (
             f"TYPE_{name.upper()}={ELEMENT_TYPES[dtype].cuda_name}" for name, dtype in self.types.variables.items()
         )
@@ -44,7 +44,7 @@ class Specialized:
 
     @cached_property
     def known_sizes(self) -> Mapping[str, int]:
-        """The static axes and the element sizes, as ``Dim`` names them."""
+        """Return the static axes and the element sizes, by the names of ``Dim``."""
         sizes = {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in self.types.variables.items()}
         return {**dict(self.static_axes), **sizes}
 
@@ -55,13 +55,13 @@ class Specialized:
         return any(ELEMENT_TYPES[dtype].quantized for dtype in dtypes)
 
     def launch(self, variant: Variant) -> Launch:
-        """The variant's launch in terms of the runtime axes alone."""
+        """Return the variant's launch as expressions of the runtime axes alone."""
         return variant.launch.substitute(self.known_sizes)
 
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """One call: a specialized kernel and the value of every axis."""
+    """Hold one call: a specialized kernel and the value of every axis."""
 
     specialized: Specialized
     axes: Mapping[str, int]
@@ -90,17 +90,17 @@ class Bound:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to compute, so that nothing is launched."""
+        """Return whether there is nothing to compute, so that nothing is launched."""
         return all(0 in shape for shape in self.output_shapes)
 
     @property
     def flops(self) -> int:
-        """The operations that the math asks for."""
+        """Return the number of operations of the math."""
         return as_dim(self.kernel.flops).evaluate(self.axes)
 
     @property
     def dram_bytes(self) -> int:
-        """The bytes that must move: each input read once, each output written once."""
+        """Return the bytes that must move: each input read once, each output written once."""
         shapes = (*self.input_shapes, *self.output_shapes)
         dtypes = (*self.input_dtypes, *self.output_dtypes)
         return sum(
@@ -111,7 +111,7 @@ class Bound:
         """Refuse tensors that are larger than the kernel can index.
 
         Raises:
-            LenetTrtError: one has more than ``Kernel.max_elements`` elements.
+            LenetTrtError: a tensor has more than ``Kernel.max_elements`` elements.
         """
         kernel = self.kernel
         tensors = (*kernel.inputs, *kernel.outputs)
@@ -123,18 +123,18 @@ class Bound:
                 )
 
     def fits(self, variant: Variant) -> bool:
-        """Whether the variant can run these sizes."""
+        """Return whether the variant can run these sizes."""
         return self._holds(variant.when)
 
     def prefers(self, variant: Variant) -> bool:
-        """Whether the variant is the one to run for these sizes, unless one declared before it is."""
+        """Return whether the variant is preferred for these sizes; of several, the first declared one runs."""
         return self._holds(variant.prefer)
 
     def _holds(self, condition: Condition | None) -> bool:
         return condition is None or condition.evaluate({**self.axes, **self.specialized.known_sizes})
 
     def variant(self, sm: int) -> Variant:
-        """The first variant in the declaration that can run this call on that architecture and is preferred for it.
+        """Return the first declared variant that can run this call on that architecture and is preferred for it.
 
         Raises:
             LenetTrtError: the architecture is older than every variant.
@@ -152,12 +152,12 @@ def specialize(
     input_dtypes: Sequence[str],
     attributes: Mapping[str, AttributeValue],
 ) -> Specialized:
-    """Fix what is compiled in: static axes, types and attributes.
+    """Fix everything that is compiled in: static axes, types and attributes.
 
     Shapes: one for each input; -1 is allowed where a runtime axis is not known yet.
 
     Raises:
-        LenetTrtError: the inputs are not what the kernel declares.
+        LenetTrtError: the inputs do not fit the declaration.
     """
     axes = _solve(kernel, [tuple(shape) for shape in input_shapes])
     for name in kernel.static_axes:
@@ -185,7 +185,7 @@ def bind(
     """Fix everything that one call needs.
 
     Raises:
-        LenetTrtError: the inputs are not what the kernel declares, of a size that it is not for.
+        LenetTrtError: the inputs do not fit the declaration, or the kernel is not for their sizes.
     """
     shapes = tuple(tuple(shape) for shape in input_shapes)
     specialized = specialize(kernel, shapes, input_dtypes, attributes)
@@ -218,7 +218,7 @@ def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
 
 
 def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
-    """Axis values from shapes; axes whose size is unknown are left out."""
+    """Find axis values from shapes, without axes of unknown size."""
     if len(shapes) != len(kernel.inputs):
         names = ", ".join(tensor.name for tensor in kernel.inputs)
         raise LenetTrtError(f"{kernel.name} takes {len(kernel.inputs)} inputs ({names}), not {len(shapes)}")

@@ -1,4 +1,4 @@
-"""What a kernel is: one declaration, from which every route, check and listing is derived."""
+"""The declaration of a kernel, from which every route, check and listing is derived."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LEAST_SHARED_KIB = 99
 
 @dataclass(frozen=True)
 class Axis:
-    """A named size. A static one is compiled in (macro ``AXIS_<NAME>``), others may vary a call."""
+    """Declare a named size; a static one is compiled in (macro ``AXIS_<NAME>``), others may differ in each call."""
 
     name: str
     doc: str
@@ -38,7 +38,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output: dense, last axis fastest.
+    """Declare an input or output: dense, last axis fastest.
 
     ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
     is constant in a network; the fuse step may rearrange it once.
@@ -53,7 +53,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Attribute:
-    """A choice that is compiled in; the first one is the default.
+    """Declare a choice that is compiled in; the first one is the default.
 
     The macro ``ATTR_<NAME>`` is the integer itself, or the position of a string in ``choices``.
     """
@@ -63,15 +63,15 @@ class Attribute:
     doc: str
 
     def macro_value(self, value: AttributeValue) -> int:
-        """The value that the kernel's source sees."""
+        """Return the value that the kernel's source sees."""
         return value if isinstance(value, int) else self.choices.index(value)
 
 
 @dataclass(frozen=True, eq=False)
 class Types:
-    """One combination of element types that the kernel is offered in, and how exact it then is.
+    """Declare one combination of element types, and the error that the kernel may have with it.
 
-    ``tolerance`` bounds norm(output - reference) / norm(reference), the reference in float64.
+    ``tolerance`` is the upper bound of norm(output - reference) / norm(reference), the reference in float64.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Types:
     tolerance: float
 
     def resolve(self, dtype: str) -> str:
-        """The element type that a tensor's ``dtype`` stands for."""
+        """Return the element type for a tensor's ``dtype``."""
         return self.variables.get(dtype, dtype)
 
     def of(self, tensors: Iterable[Tensor]) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Types:
 
 @dataclass(frozen=True)
 class Launch:
-    """How one call is launched.
+    """Declare the launch of a call.
 
     ``extras`` are the int32 arguments between inputs and outputs, in order. Sizes may use
     ``size_of("T")`` and ``MULTIPROCESSORS``. ``shared_bytes`` is the dynamic shared memory only.
@@ -101,20 +101,20 @@ class Launch:
     shared_bytes: DimLike = 0
 
     def substitute(self, values: Mapping[str, int]) -> Launch:
-        """The same launch with some axes known."""
+        """Return the same launch with some axes known."""
         x, y, z = (as_dim(size).substitute(values) for size in self.grid)
         extras = tuple(as_dim(extra).substitute(values) for extra in self.extras)
         return Launch((x, y, z), self.block, extras, as_dim(self.shared_bytes).substitute(values))
 
     @property
     def dims(self) -> tuple[Dim, ...]:
-        """Every expression of the launch: grid, shared memory, extras."""
+        """Return every expression of the launch: grid, shared memory, extras."""
         return tuple(as_dim(value) for value in (*self.grid, self.shared_bytes, *self.extras))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation. The first in the declaration that can run a call and is preferred for it is used.
+    """Declare one implementation; the first one that can run a call and is preferred for it is used.
 
     It can run where the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with
     instructions that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs,
@@ -135,15 +135,15 @@ class Variant:
 
     @property
     def takes_any_size(self) -> bool:
-        """Whether it runs every size and is preferred for every size that no variant before it takes."""
+        """Return whether it runs every size and is preferred for every size that no earlier variant takes."""
         return self.when is None and self.prefer is None
 
     def runs_on(self, sm: int) -> bool:
-        """Whether that architecture has the instructions that it uses."""
+        """Return whether that architecture has the instructions that the variant uses."""
         return sm == self.min_sm if self.only_sm else sm >= self.min_sm
 
     def supports(self, sm: int, types: Types) -> bool:
-        """Whether it is made for that architecture and those types, whatever the sizes."""
+        """Return whether it is for that architecture and those types, for any sizes."""
         if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
             return False
         shared = as_dim(self.launch.shared_bytes)
@@ -152,7 +152,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Packing:
-    """How weights are rearranged, once, when a plugin takes the place of ONNX nodes.
+    """Declare how weights are rearranged, once, when a plugin replaces ONNX nodes.
 
     ``plain`` are the weights as ONNX has them, in the order in which ``Kernel.reference`` takes
     them after the other inputs. ``pack`` maps plain arrays by name to the kernel's weights by
@@ -166,15 +166,15 @@ class Packing:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """A CUDA kernel and all that is known of it.
+    """Declare a CUDA kernel with everything that is known of it.
 
     ``reference`` computes the outputs in float64 from the plain inputs (see ``Packing``), with
-    attributes as keywords. ``requires`` says which sizes it is for. ``flops`` counts the
+    attributes as keywords. ``requires`` is the condition on its sizes. ``flops`` counts the
     operations that the math asks for. ``examples`` are axis values to check with: batch 1, odd
     sizes and large ones. Tensors of more than ``max_elements`` elements are refused.
 
     Raises:
-        LenetTrtError: a field contradicts another one or names what does not exist.
+        LenetTrtError: a field contradicts another one, or names something that does not exist.
     """
 
     name: str
@@ -203,30 +203,30 @@ class Kernel:
 
     @property
     def static_axes(self) -> tuple[str, ...]:
-        """Names of the axes that are compiled in, in the order declared."""
+        """Return the names of the axes that are compiled in, in declared order."""
         return tuple(axis.name for axis in self.axes if axis.static)
 
     @property
     def plain_inputs(self) -> tuple[Tensor, ...]:
-        """The inputs as ONNX and ``reference`` have them: weights not packed."""
+        """Return the inputs as ONNX and ``reference`` have them, with weights not packed."""
         if self.packing is None:
             return self.inputs
         return tuple(t for t in self.inputs if not t.weight) + self.packing.plain
 
     def entry(self, variant: Variant) -> str:
-        """The name of the variant's ``__global__`` function."""
+        """Return the name of the variant's ``__global__`` function."""
         return variant.entry or f"{self.name}_{variant.name}"
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name."""
+        """Return the variant of that name."""
         return _named(self.variants, name, f"{self.name} has no variant")
 
     def types_named(self, name: str) -> Types:
-        """The combination of types of that name."""
+        """Return the combination of types of that name."""
         return _named(self.types, name, f"{self.name} has no types")
 
     def variants_for(self, sm: int, types: Types) -> tuple[Variant, ...]:
-        """The variants that an architecture can run with those types, in the order declared."""
+        """Return the variants that an architecture can run with those types, in declared order."""
         return tuple(v for v in self.variants if v.supports(sm, types))
 
     def specialize(
@@ -235,7 +235,7 @@ class Kernel:
         input_dtypes: Sequence[str],
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Specialized:
-        """Fix what is compiled in; sizes of runtime axes may be unknown (-1)."""
+        """Fix everything that is compiled in; sizes of runtime axes may be unknown (-1)."""
         return specialize(self, input_shapes, input_dtypes, attributes or {})
 
     def bind(
@@ -253,7 +253,7 @@ class Kernel:
         types: Types,
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Bound:
-        """The call that these axis values stand for: what ``bind`` gives for the shapes they make."""
+        """Return the call for these axis values, as ``bind`` does for the shapes that they give."""
         shapes = [tuple(as_dim(d).evaluate(axes) for d in t.shape) for t in self.inputs]
         return self.bind(shapes, types.of(self.inputs), attributes)
 
@@ -270,7 +270,7 @@ def _named(items: Sequence[Item], name: str, problem: str) -> Item:
 
 
 def _problems(kernel: Kernel) -> Iterator[str]:
-    """Everything that is wrong with a declaration, so that one look mends it all."""
+    """Return everything that is wrong with a declaration, so that one error message lists it all."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", kernel.name):
         yield "name is not lower-case words joined by _"
     tensors = (*kernel.inputs, *kernel.outputs)

@@ -1,4 +1,4 @@
-"""Symbolic sizes: integer expressions over named axes, written once, lowered wherever needed.
+"""Symbolic sizes: integer expressions over named axes, written once and lowered where they are needed.
 
 A kernel's shapes and launch geometry are such expressions. ``Dim.fold`` walks one through an
 ``Algebra``: Python integers, other such expressions, or the symbolic ones of a TensorRT version.
@@ -26,7 +26,7 @@ _CALLS = {"ceil_divide": "ceil_div", "minimum": "minimum", "maximum": "maximum"}
 
 @dataclass(frozen=True)
 class Algebra(Generic[Value]):
-    """What ``Dim.fold`` lowers an expression to: its numbers, its axes and its operations.
+    """Define the numbers, the axes and the operations to which ``Dim.fold`` lowers an expression.
 
     Divisions always get a dividend >= 0 and a divisor > 0.
     """
@@ -37,22 +37,22 @@ class Algebra(Generic[Value]):
 
 
 class Dim:
-    """An integer expression over axes: ``+ - * //``, ``ceil_div``, ``minimum`` and ``maximum``.
+    """Represent an integer expression over axes: ``+ - * //``, ``ceil_div``, ``minimum`` and ``maximum``.
 
     Comparisons by ``<= < >= >`` give a ``Condition``; ``==`` compares the expressions themselves.
     """
 
     @property
     def axes(self) -> frozenset[str]:
-        """The names of the axes that the value depends on."""
+        """Return the names of the axes on which the value depends."""
         raise NotImplementedError
 
     def fold(self, algebra: Algebra[Value]) -> Value:
-        """Lower the expression: the value that ``algebra`` makes of it, from the leaves up."""
+        """Lower the expression to the value that ``algebra`` makes of it, from the leaves up."""
         raise NotImplementedError
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The number that the expression is for these axis values.
+        """Return the value of the expression for these axis values.
 
         Raises:
             LenetTrtError: an axis has no value, a dividend is negative or a divisor not positive.
@@ -66,7 +66,7 @@ class Dim:
             raise LenetTrtError(f"cannot evaluate {self}: {error}") from None
 
     def substitute(self, values: Mapping[str, int]) -> Dim:
-        """The expression with the axes in ``values`` replaced by their numbers; others stay."""
+        """Return the expression with the axes in ``values`` replaced by their numbers."""
 
         def axis(name: str) -> Dim:
             return Constant(values[name]) if name in values else AxisValue(name)
@@ -74,11 +74,11 @@ class Dim:
         return self.fold(Algebra(Constant, axis, _SYMBOLS))
 
     def multiple_of(self, divisor: DimLike) -> Condition:
-        """The condition that the value is a multiple of ``divisor``."""
+        """Return the condition that the value is a multiple of ``divisor``."""
         return Condition("multiple of", self, as_dim(divisor))
 
     def equals(self, other: DimLike) -> Condition:
-        """The condition that both have the same value."""
+        """Return the condition that both have the same value."""
         return Condition("==", self, as_dim(other))
 
     def __add__(self, other: DimLike) -> Dim:
@@ -137,7 +137,7 @@ class Constant(Dim):
 
 @dataclass(frozen=True)
 class AxisValue(Dim):
-    """The size of a named axis."""
+    """Represent the size of a named axis."""
 
     name: str
 
@@ -154,7 +154,7 @@ class AxisValue(Dim):
 
 @dataclass(frozen=True)
 class Binary(Dim):
-    """Two expressions joined by an operator."""
+    """Represent two expressions joined by an operator."""
 
     operator: Operator
     left: Dim
@@ -179,7 +179,7 @@ class Binary(Dim):
 
 @dataclass(frozen=True)
 class Condition:
-    """A comparison of two expressions, or several that must all hold (joined by ``&``)."""
+    """Represent a comparison of two expressions, or several that must all hold (joined by ``&``)."""
 
     relation: Relation
     left: Dim
@@ -188,12 +188,12 @@ class Condition:
 
     @property
     def axes(self) -> frozenset[str]:
-        """The names of the axes that decide it."""
+        """Return the names of the axes that decide it."""
         own = self.left.axes | self.right.axes
         return own if self.also is None else own | self.also.axes
 
     def evaluate(self, values: Mapping[str, int]) -> bool:
-        """Whether it holds for these axis values."""
+        """Return whether it holds for these axis values."""
         holds = _RELATIONS[self.relation](self.left.evaluate(values), self.right.evaluate(values))
         return holds and (self.also is None or self.also.evaluate(values))
 
@@ -215,7 +215,7 @@ def axes(names: str) -> tuple[Dim, ...]:
 
 
 def size_of(type_variable: str) -> Dim:
-    """The size in bytes of one element of a type variable, for launches and conditions of variants."""
+    """Return the size in bytes of one element of a type variable, for launches and conditions of variants."""
     return AxisValue(f"sizeof_{type_variable}")
 
 
@@ -233,7 +233,7 @@ def as_dim(value: DimLike) -> Dim:
 
 
 def product(values: Iterable[DimLike]) -> Dim:
-    """Multiply the sizes; of none it is 1."""
+    """Multiply the sizes; the product of no sizes is 1."""
     result: Dim | None = None
     for value in values:
         result = as_dim(value) if result is None else result * value
@@ -246,12 +246,12 @@ def ceil_div(a: DimLike, b: DimLike) -> Dim:
 
 
 def minimum(a: DimLike, b: DimLike) -> Dim:
-    """The smaller of two sizes."""
+    """Return the smaller of two sizes."""
     return _binary("minimum", a, b)
 
 
 def maximum(a: DimLike, b: DimLike) -> Dim:
-    """The larger of two sizes."""
+    """Return the larger of two sizes."""
     return _binary("maximum", a, b)
 
 
@@ -263,7 +263,7 @@ def _binary(operator: Operator, a: DimLike, b: DimLike) -> Dim:
 
 
 def _precedence(dim: Dim) -> int:
-    """How tightly the expression's text holds together; names, numbers and calls the most."""
+    """Return the precedence of the expression's text; names, numbers and calls have the highest."""
     return _PRECEDENCE.get(dim.operator, 3) if isinstance(dim, Binary) else 3
 
 

@@ -1,4 +1,4 @@
-"""What a kernel is checked with: random inputs, the results expected of them, and how the two are compared."""
+"""Make the data for checks of a kernel: random inputs and expected results, and compare results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGEST_DRAW_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Case:
-    """One call of one variant. ``str(case)`` names it, and ``--case`` takes any part of the name."""
+    """Name one call of one variant; ``--case`` takes any part of ``str(case)``."""
 
     bound: Bound
     variant: Variant
@@ -34,14 +34,14 @@ class Case:
 
 
 def bounds(kernel: Kernel) -> Iterator[Bound]:
-    """Every declared example with every combination of types and of attributes."""
+    """Yield every declared example with every combination of types and of attributes."""
     choices = [[(a.name, choice) for choice in a.choices] for a in kernel.attributes]
     for types, chosen, example in itertools.product(kernel.types, itertools.product(*choices), kernel.examples):
         yield kernel.bind_axes(example, types, dict(chosen))
 
 
 def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
-    """Every call that a variant can run, preferred or not; with ``sm``, those that run on that architecture."""
+    """Yield every call that a variant can run, preferred or not; with ``sm``, only those for that architecture."""
     for bound in bounds(kernel):
         for variant in kernel.variants:
             runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
@@ -50,7 +50,7 @@ def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
 
 
 def resized(case: Case, rng: np.random.Generator) -> Case | None:
-    """The same variant with other runtime sizes, drawn between 1 and the largest of the examples; None if none fits."""
+    """Return the variant's call with random sizes between 1 and the largest example, or None if none fits."""
     kernel = case.bound.kernel
     for _ in range(_DRAWS):
         axes = dict(case.bound.axes)
@@ -77,10 +77,10 @@ def plain_inputs(bound: Bound, rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def kernel_inputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Rearrange plain inputs into what the kernel takes.
+    """Rearrange plain inputs into the kernel's inputs.
 
     Raises:
-        LenetTrtError: the declared packing does not give what the kernel's inputs declare.
+        LenetTrtError: the declared packing does not give the declared inputs.
     """
     kernel = bound.kernel
     by_name = {tensor.name: array for tensor, array in zip(kernel.plain_inputs, plain, strict=True)}
@@ -98,7 +98,7 @@ def kernel_inputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]
 
 
 def expected_outputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Compute the outputs in float64 from the very values that the kernel gets.
+    """Compute the outputs in float64 from the same values that the kernel gets.
 
     Raises:
         LenetTrtError: the reference raises, or its results do not have the declared shapes.
@@ -114,9 +114,9 @@ def expected_outputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarr
 
 
 def relative_error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """norm(got - wanted) / norm(wanted) over the finite values wanted; infinite where NaN or infinity differ.
+    """Return norm(got - wanted) / norm(wanted) over the finite wanted values; infinity where NaN or infinity differ.
 
-    What is too large for the type of ``got`` is expected to be infinite in it.
+    A value too large for the type of ``got`` has to be infinite in it.
     """
     with np.errstate(all="ignore"):
         rounded = wanted.astype(got.dtype).astype(np.float64)

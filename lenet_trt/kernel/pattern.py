@@ -1,4 +1,4 @@
-"""What of an ONNX graph a kernel can take the place of: part of its declaration (``match.py`` looks for it)."""
+"""The patterns of a declaration: subgraphs of ONNX that a kernel can replace (``fuse/match.py`` finds them)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOMAIN = "lenet_trt"
 
 @dataclass(frozen=True)
 class Views:
-    """The shapes in which a kernel takes and gives tensors that ONNX has in others; -1 is the size left over."""
+    """Hold a kernel's shapes of tensors that have other shapes in ONNX; -1 stands for the remaining size."""
 
     inputs: Mapping[str, Shape]
     outputs: Mapping[str, Shape]
@@ -25,7 +25,7 @@ class Views:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """One subgraph, in normal form, that a kernel computes.
+    """Declare one subgraph, in normal form, that a kernel computes.
 
     ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
     b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must

@@ -1,4 +1,4 @@
-"""Which kernels there are: the folders in ``plugins/`` and in the user's own ``$LENET_TRT_PLUGINS``."""
+"""Find the kernels: the folders in ``plugins/`` and in the user's own ``$LENET_TRT_PLUGINS``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGE = "lenet_trt.plugins"
 
 
 def kernels() -> Mapping[str, Kernel]:
-    """Every kernel by name, in alphabetical order.
+    """Return every kernel by name, in alphabetical order.
 
     Raises:
         LenetTrtError: two folders have one name, or a folder's declaration cannot be loaded.
@@ -29,10 +29,10 @@ def kernels() -> Mapping[str, Kernel]:
 
 
 def kernel(name: str) -> Kernel:
-    """The kernel of that name; only its own folder is imported.
+    """Return the kernel of that name; only its own folder is imported.
 
     Raises:
-        LenetTrtError: there is none (the message lists those there are), or it cannot be loaded.
+        LenetTrtError: no kernel has that name (the message lists the known ones), or it cannot be loaded.
     """
     folders = _folders()
     if name not in folders:
@@ -49,7 +49,7 @@ def kernel(name: str) -> Kernel:
 
 @cache
 def plugins_dir() -> Path:
-    """The folder of the kernels that come with the toolkit; ``common.cuh`` is in it."""
+    """Return the folder of the toolkit's own kernels; ``common.cuh`` is in it."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:  # a checkout that is not installed
         folder = Path(lenet_trt.__file__).resolve().parent.parent / "plugins"
@@ -101,7 +101,7 @@ def load_kernel(folder: Path) -> Kernel:
     """Load the kernel that a folder declares.
 
     Raises:
-        LenetTrtError: it declares none, one of another name, or cannot be imported.
+        LenetTrtError: the folder declares no kernel or one of another name, or it cannot be imported.
     """
     name, path = _module_name(folder), folder / "__init__.py"
     own = name.startswith(_PACKAGE)

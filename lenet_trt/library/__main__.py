@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--headers",
         type=Path,
         metavar="DIR",
-        help="folder of NvInfer.h, of the TensorRT that shall load the library (default: where it is installed)",
+        help="folder of NvInfer.h of the TensorRT that will load the library (default: the installed one)",
     )
     parser.add_argument(
         "--cuda", type=Path, metavar="DIR", help="folder of cuda_runtime_api.h (default: of NVIDIA's pip packages)"

@@ -1,1 +1,1 @@
-"""An ONNX model: read and checked, its inputs and outputs, shapes, precision and plugin nodes."""
+"""ONNX models: reading and checking, inputs and outputs, shapes, precision and plugin nodes."""

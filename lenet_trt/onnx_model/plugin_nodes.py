@@ -1,4 +1,4 @@
-"""The plugin nodes of a model, and the record of what each replaced (``metadata_props``)."""
+"""Find the plugin nodes of a model, and read the record of what each replaced (``metadata_props``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Entry(_Named, total=False):
 
 @dataclass(frozen=True)
 class Replacement:
-    """A plugin node, the nodes it took the place of, and the kernels that would have fitted there as well."""
+    """Hold a plugin node, the nodes that it replaced, and other kernels that would have fitted there."""
 
     node: str
     kernel: str
@@ -44,7 +44,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A place that has a kernel's pattern and where it cannot be used all the same."""
+    """Hold a place with a kernel's pattern where the kernel cannot be used."""
 
     kernel: str
     replaced: tuple[str, ...]
@@ -60,7 +60,7 @@ def record(model: onnx.ModelProto, records: Sequence[Replacement]) -> None:
 
 
 def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
-    """What ``fuse`` recorded in a model: one entry a plugin node, as ``Replacement`` has it.
+    """Read the record of ``fuse`` in a model: one ``Replacement`` for each plugin node.
 
     Raises:
         LenetTrtError: the record is damaged.
@@ -68,7 +68,7 @@ def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
     entries = [prop.value for prop in model.metadata_props if prop.key == METADATA_KEY]
     if not entries:
         return []
-    name, fix = f"the model's metadata {METADATA_KEY}", "fuse the model that it was made from again"
+    name, fix = f"the model's metadata {METADATA_KEY}", "fuse the original model again"
     data = parsed(entries[0], name, wanted=_WANTED, fix=fix)
     checked(data, list[_Entry], name, wanted=_WANTED, fix=fix)
     return list(data)

@@ -1,4 +1,4 @@
-"""The inputs and outputs of a network, and which arrays they take."""
+"""Describe the inputs and outputs of a network, and the arrays that they take."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _IMAGE_CHANNELS = (1, 3)
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a network: an axis is an int where its size is fixed, a name where it may vary."""
+    """Describe an input or output of a network: an axis is an int of fixed size, or a name where it may vary."""
 
     name: str
     dtype: str
     axes: Axes
 
     def takes_images(self) -> bool:
-        """Whether uint8 images can stand for it: they are divided by 255, on the device where the network is."""
+        """Return whether it takes uint8 images, which are divided by 255 on the network's device."""
         return len(self.axes) == _IMAGE_RANK and self.dtype in ("float32", "float16", "bfloat16")
 
     def check(self, shape: Sequence[int], dtype: str, *, images: bool = True) -> None:
@@ -66,7 +66,7 @@ def classifies_images(inputs: Sequence[Port], outputs: Sequence[Port]) -> bool:
 
 
 def ports(model: onnx.ModelProto) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-    """The inputs and outputs that an ONNX model declares."""
+    """Return the inputs and outputs that an ONNX model declares."""
     names = inputs_of(model)
     inputs = [value for value in model.graph.input if value.name in names]
     return tuple(map(_port, inputs)), tuple(map(_port, model.graph.output))

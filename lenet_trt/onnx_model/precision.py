@@ -28,7 +28,7 @@ _KINDS = {e.onnx_number: e.arithmetic for e in ELEMENT_TYPES.values() if e.arith
 
 
 def kinds_of(model: ModelProto) -> frozenset[str]:
-    """The arithmetic types that the model's tensors have: "fp32", "fp16", "bf16", "int8", "fp8", "fp64".
+    """Return the arithmetic types of the model's tensors: "fp32", "fp16", "bf16", "int8", "fp8", "fp64".
 
     Names that no tensor's declaration or constant carries (before shape inference) are not seen.
     """
@@ -134,7 +134,7 @@ def emulated(model: ModelProto) -> ModelProto:
 
 
 def has_fp32_gemm(model: ModelProto) -> bool:
-    """Whether a matrix product outside any plugin computes in float32."""
+    """Return whether a matrix product outside plugins computes in float32."""
     inferred = onnx.shape_inference.infer_shapes(model)
     types = {tensor.name: tensor.data_type for tensor in inferred.graph.initializer}
     for value in (*inferred.graph.input, *inferred.graph.value_info):
@@ -187,7 +187,7 @@ def _attribute(node: NodeProto, name: str) -> AttributeProto:
 
 
 def _rounded(source: str, target: str, kind: int) -> list[NodeProto]:
-    """Nodes that round a float32 tensor to a 16-bit type and widen it again."""
+    """Return nodes that round a float32 tensor to a 16-bit type and widen it again."""
     rounded = f"{target}__rounded"
     return [
         onnx.helper.make_node("Cast", [source], [rounded], to=kind),

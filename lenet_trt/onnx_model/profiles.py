@@ -21,7 +21,7 @@ DEFAULT_BATCH = "1:64:16384"
 
 @dataclass(frozen=True)
 class Profile:
-    """The shapes of one input between which an engine works; tactics are timed at ``opt``."""
+    """Hold the smallest, usual and largest shape of one input of an engine; tactics are timed at ``opt``."""
 
     min: Shape
     opt: Shape
@@ -29,13 +29,13 @@ class Profile:
 
 
 def inputs_of(model: ModelProto) -> dict[str, Axes]:
-    """The model's inputs and their axes: an int where the size is fixed, a name (or "?") where it is dynamic."""
+    """Return the model's inputs and their axes: an int where the size is fixed, a name (or "?") where it is dynamic."""
     constants = {tensor.name for tensor in model.graph.initializer}
     return {value.name: axes_of(value) for value in model.graph.input if value.name not in constants}
 
 
 def axes_of(value: ValueInfoProto) -> Axes:
-    """The axes of one declared tensor: an int where the size is fixed, a name (or "?") where it is dynamic."""
+    """Return the axes of one declared tensor: an int where the size is fixed, a name (or "?") where it is dynamic."""
     dims = value.type.tensor_type.shape.dim
     return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
 

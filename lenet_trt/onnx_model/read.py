@@ -52,12 +52,12 @@ def load_model(path: Path) -> ModelProto:
         raise LenetTrtError(f"{path} is not valid ONNX: {' '.join(str(error).split())}") from error
     check_values(model, path)
     if not model.graph.output:
-        raise LenetTrtError(f"{path} has no outputs: it is no ONNX model, or an empty one")
+        raise LenetTrtError(f"{path} has no outputs: it is not an ONNX model, or an empty one")
     return model
 
 
 def fingerprint(path: Path | None) -> str:
-    """A hash of everything that decides the model: the file, its external weights and the kernels of its plugin nodes.
+    """Return a hash of what the model depends on: the file, its external weights, the kernels of its plugin nodes.
 
     For None, of what LeNet-5 is made from.
     """
@@ -113,7 +113,7 @@ def _structure(path: Path) -> ModelProto:
 
 
 def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """The model's inputs and outputs as plain values, with the profile of each dynamic input."""
+    """Return the model's inputs and outputs as plain values, with the profile of each dynamic input."""
     inputs = inputs_of(model)
     tensors: dict[str, Any] = {}
     for value in (*(value for value in model.graph.input if value.name in inputs), *model.graph.output):
@@ -128,5 +128,5 @@ def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dic
 
 
 def dtype_of(value: ValueInfoProto) -> str:
-    """The element type as numpy writes it, such as "float32"; bfloat16 and the 8-bit floats by ml_dtypes' names."""
+    """Return NumPy's name of the element type, such as "float32"; bfloat16 and the 8-bit floats by ml_dtypes' names."""
     return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)).name

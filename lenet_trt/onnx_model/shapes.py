@@ -1,4 +1,4 @@
-"""The real shapes of every tensor of a model, once its open axes have sizes; and what is constant before it runs.
+"""Find the shapes of every tensor of a model whose open axes have sizes, and the values known before it runs.
 
 Shapes that the model computes (Shape, Gather, Concat, Reshape) are followed: what depends on constants and shapes alone
 is evaluated, and such nodes are constant: no runtime computes them more than once.
@@ -34,19 +34,19 @@ _HALF_BYTE = frozenset({TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E
 
 @dataclass(frozen=True)
 class KnownTensor:
-    """A tensor's shape and its element type as ONNX numbers it."""
+    """Hold a tensor's shape and ONNX's number of its element type."""
 
     shape: Shape
     elem_type: int
 
     @property
     def elements(self) -> int:
-        """How many elements it has."""
+        """Return the number of its elements."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take; what has no size of its own (strings) counts none."""
+        """Return the size in bytes; types without a fixed size (strings) count 0."""
         if self.elem_type in _HALF_BYTE:
             return (self.elements + 1) // 2
         if self.elem_type == TensorProto.STRING:
@@ -55,13 +55,13 @@ class KnownTensor:
 
     @property
     def dtype(self) -> str:
-        """The element type as numpy names it."""
+        """Return NumPy's name of the element type."""
         return str(np.dtype(helper.tensor_dtype_to_np_dtype(self.elem_type)).name)
 
 
 @dataclass(frozen=True)
 class Known:
-    """A model whose tensors are known: ``tensors`` by name, ``constants`` are those that no input decides.
+    """Hold a model with known tensors: ``tensors`` by name, and ``constants``, which depend on no input.
 
     ``values`` are small constants' values; ``nodes`` those that are computed for each input, in order.
     """
@@ -93,12 +93,12 @@ def known(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
 
 
 def node_name(node: NodeProto) -> str:
-    """What a node is called everywhere here: its name, else its first output's."""
+    """Return the name of a node, else the name of its first output."""
     return str(node.name or node.output[0])
 
 
 def bound_plugin(node: NodeProto, inputs: Sequence[KnownTensor]) -> Bound:
-    """The call that a plugin node makes.
+    """Return the call that a plugin node makes.
 
     Raises:
         LenetTrtError: there is no such kernel here, or it is not for these inputs.
@@ -130,7 +130,7 @@ def _inlined(model: ModelProto) -> ModelProto:
 
 
 def _light(model: ModelProto) -> tuple[ModelProto, dict[str, np.ndarray], set[str]]:
-    """A copy without the large weights' data, the small ones' values, and the names of all."""
+    """Return a copy without the data of large weights, the values of small ones, and the names of all."""
     light = ModelProto()
     light.ir_version = model.ir_version
     light.opset_import.extend(model.opset_import)
@@ -163,7 +163,7 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
         if open_axes := [axis for axis in axes_of(value) if isinstance(axis, str)]:
             raise LenetTrtError(
                 f"the input {value.name} [{', '.join(map(str, axes_of(value)))}] has axes without a size "
-                f"({', '.join(open_axes)}): what is to do depends on them; give --batch, --sizes or --shapes"
+                f"({', '.join(open_axes)}), and their work depends on them: give --batch, --sizes or --shapes"
             )
 
 
@@ -215,7 +215,7 @@ def _fold(
 def _evaluated(
     model: ModelProto, node: NodeProto, tensors: Mapping[str, KnownTensor], values: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray] | None:
-    """The values that a node gives, where they can be known and are small."""
+    """Return the values of a node's outputs, where they can be known and are small."""
     if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or _has_graph(node):
         return None
     inputs = [name for name in node.input if name]

@@ -1,4 +1,4 @@
-"""The verb ``optimize``: find the layers that lose time, put plugins in their place, keep what is right and faster."""
+"""Verb ``optimize``: find the layers that lose time, replace them by plugins, keep what is right and faster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="where it goes (default: MODEL.optimized)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FOLDER", help="the folder to write (default: MODEL.optimized)"
+    )
     add_overwrite(parser)
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
     parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; tensorrt builds engines")
@@ -68,7 +70,7 @@ def command(arguments: argparse.Namespace) -> int:
 
     path: Path = arguments.model
     if path.suffix != ".onnx":
-        raise UsageError(f"{path} is no ONNX file: optimize takes the model that an engine is built from")
+        raise UsageError(f"{path} is not an ONNX file: give the model from which an engine is built")
     folder: Path = arguments.output or path.with_name(f"{path.stem}.optimized")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder}: that is a file; name a folder")
@@ -128,10 +130,10 @@ def _guard(folder: Path, overwrite: bool) -> None:
 
 
 def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
-    """Read the settings off the parsed options.
+    """Make the settings from the parsed options.
 
     Raises:
-        UsageError: sizes that are none, or that the model does not take; a tolerance that is none.
+        UsageError: a size or a tolerance is not allowed, or the model does not take the sizes.
     """
     from lenet_trt.onnx_model.profiles import inputs_of
     from lenet_trt.optimize.settings import Settings
@@ -143,7 +145,7 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
         raise UsageError(f"--batch {' '.join(arguments.batch)}: the model's shapes are fixed; leave it out")
     batches = tuple(sorted(asked or (1,))) if dynamic else ()
     if arguments.plugins == "none":
-        raise UsageError("--plugins none: there is nothing to try then; leave it out")
+        raise UsageError("--plugins none leaves nothing to try: leave it out")
     if arguments.labels and not arguments.images:
         raise UsageError("--labels needs --images")
     return Settings(
@@ -169,13 +171,13 @@ def _only_first_axes_open(model: Any) -> None:
     except UsageError as error:
         described = ", ".join(f"{port.name} [{', '.join(map(str, port.axes))}]" for port in inputs)
         raise UsageError(
-            f"optimize gives sizes to first axes alone (--batch), and the model takes {described}: "
+            f"optimize can set the size of first axes alone (--batch), and the model takes {described}: "
             "export it with the other axes fixed"
         ) from error
 
 
 def _runtime(asked: str, flavor: str) -> str:
-    """With TensorRT installed, and a GPU that it takes, engines are what is optimized.
+    """Choose the runtime: TensorRT where it is installed and supports the GPU, else the graph runtime.
 
     Raises:
         LenetTrtError: there is nothing here to time kernels or engines on, and a rehearsal was not asked for.
@@ -186,7 +188,7 @@ def _runtime(asked: str, flavor: str) -> str:
     gpu = first_gpu()
     if engines_alone(asked) and gpu is None:
         raise LenetTrtError(
-            f"--runtime {asked}: engines are timed on a GPU, and there is none here ({gpus().problem}): "
+            f"--runtime {asked}: engines are timed on a GPU, and this machine has none ({gpus().problem}): "
             "take --runtime ort-cpu to see what would be tried"
         )
     if asked == "auto" and gpu is None:
@@ -200,7 +202,7 @@ def _runtime(asked: str, flavor: str) -> str:
 
 
 def _engines(folder: Path, record: dict[str, Any], settings: Settings) -> list[Path]:
-    """The engine of each model that was chosen, for each of its batch sizes."""
+    """Build the engine of each chosen model, for each of its batch sizes."""
     from lenet_trt.optimize.bench import engine_of
 
     made = []
@@ -213,7 +215,7 @@ def _engines(folder: Path, record: dict[str, Any], settings: Settings) -> list[P
 
 
 def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space: Space) -> dict[str, Any]:
-    """What the record says of the run: the model, the machine, the way of measuring."""
+    """Return the record's facts on the run: the model, the machine, the way of measuring."""
     from contextlib import closing
 
     from lenet_trt.cuda.environment import commit, environment

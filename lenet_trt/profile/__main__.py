@@ -1,4 +1,4 @@
-"""The options of ``profile``, and what it prints."""
+"""Read the options of ``profile``, and print the tables of the trace."""
 
 from __future__ import annotations
 
@@ -53,16 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="TRACE",
-        help="take a trace that was made elsewhere: .nsys-rep, its .sqlite, trtexec's exports (several together)",
+        help="read an existing trace: .nsys-rep, its .sqlite, exports of trtexec (several together)",
     )
     source.add_argument("--trtexec", action="store_true", help="run an engine with trtexec (or tensorrt_rtx)")
-    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument(
+        "--runtime", choices=CHOICES, default="auto", help="the runtime; auto prints the one that it chose"
+    )
     parser.add_argument(
         "--with",
         dest="recorder",
         choices=RECORDERS,
         default="auto",
-        help="who traces: nsys, CUPTI in process, or the runtime's own profiler (times of nodes alone)",
+        help="the profiler: nsys, CUPTI in the process, or the runtime's own one (times of nodes alone)",
     )
     parser.add_argument(
         "--batch", type=whole(), metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
@@ -99,7 +101,7 @@ def command(arguments: argparse.Namespace) -> int:
     output = _output(arguments.output)
     model: Path | None = arguments.model
     if model is not None and model.name and output == sidecar_path(model):  # "." has no name
-        raise UsageError(f"-o {output}: that is where the engine's sidecar lies; take another name")
+        raise UsageError(f"-o {output}: that is the name of the engine's sidecar: choose another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     _guard(arguments, output, report)
     before = report.stat().st_mtime_ns if report.is_file() else None
@@ -151,7 +153,7 @@ def _output(path: Path | None) -> Path:
 
 
 def _exports(output: Path) -> Path:
-    """The folder for what trtexec leaves."""
+    """Return the folder for the files of trtexec."""
     return output.with_suffix("")
 
 
@@ -162,7 +164,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) 
         timeline = timeline_from(first, *more)
         return timeline if model is None else _of_model(timeline, _existing(model))
     if model is None:
-        raise UsageError("give MODEL, or a trace that was made elsewhere with --from TRACE")
+        raise UsageError("give MODEL, or an existing trace with --from TRACE")
     shapes = {} if arguments.shapes is None else parse_shapes("--shapes", arguments.shapes)
     sizes = sizes_from_text(arguments.sizes)
     if arguments.trtexec or arguments.trtexec_path:
@@ -220,7 +222,7 @@ def _profiled_us(timeline: Timeline) -> float | None:
 
 
 def _headline(timeline: Timeline) -> str:
-    """What was run where, and how long an inference takes with the profiler and without."""
+    """Return what ran where, and the time of an inference with the profiler and without."""
     sizes = ", ".join(f"{name}={size}" for name, size in timeline.sizes.items())
     where = timeline.environment.get("where") or timeline.environment.get("gpu") or "an unknown GPU"
     model = Path(timeline.model).name if timeline.model else "a trace"

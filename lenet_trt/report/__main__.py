@@ -1,4 +1,4 @@
-"""The options of ``report``, and what it prints."""
+"""Read the options of ``report``, and print its summary."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from lenet_trt.trace.timeline import Timeline, load_timeline
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="what lenet-trt profile wrote")
+    parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="a timeline of lenet-trt profile")
     parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace cannot find it")
     parser.add_argument(
         "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
     )
     parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
     parser.add_argument("--before-model", type=Path, metavar="MODEL.onnx", help="the model of that timeline")
-    parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="what lenet-trt optimize recorded")
+    parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="the record of lenet-trt optimize")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--datasheet", metavar="GPU", help="take the ceilings from this GPU's data sheet")
     source.add_argument(
-        "--ceilings", type=Path, metavar="FILE", help="take those that lenet-trt roofline --json printed elsewhere"
+        "--ceilings", type=Path, metavar="FILE", help="take the ceilings from a file of lenet-trt roofline --json"
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
@@ -50,7 +50,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.report.document import document
 
     if arguments.before_model and not arguments.before:
-        raise UsageError("--before-model is the model of another timeline: give that with --before as well")
+        raise UsageError("--before-model belongs to another timeline: name that timeline with --before")
     output: Path | None = arguments.output
     if output is None and not (arguments.json or arguments.markdown):
         output = Path("report.html")

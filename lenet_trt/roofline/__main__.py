@@ -1,4 +1,4 @@
-"""The options of ``roofline``, and what it prints."""
+"""Read the options of ``roofline``, and print its table."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
     parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
     parser.add_argument(
-        "--datasheet", metavar="GPU", help='hold it against what NVIDIA states for a GPU that is not here: "RTX 4090"'
+        "--datasheet", metavar="GPU", help='compare with the data sheet of a GPU that is not present: "RTX 4090"'
     )
-    parser.add_argument("--refresh", action="store_true", help="measure the GPU that is here again")
+    parser.add_argument("--refresh", action="store_true", help="measure this machine's GPU again")
     parser.add_argument(
         "--floats",
         choices=FLOATS,
@@ -42,23 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how products of floats may be computed: at float accuracy by multiply-adds or by tensor cores, whichever "
         "is faster (split), by multiply-adds alone, or as tf32",
     )
-    parser.add_argument("--timeline", type=Path, metavar="FILE", help="what lenet-trt profile wrote: the times taken")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="draw it: .svg or .png")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="FILE", help="a timeline of lenet-trt profile, for the measured times"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a picture: .svg or .png")
     add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Print the table, and draw the picture where a file is named."""
+    """Print the table, and draw the picture if a file is named."""
     from lenet_trt.roofline.text import lines
 
     output: Path | None = arguments.output
     if output is not None and output.suffix not in _PICTURES:
         raise UsageError(f"-o {output}: a picture is .svg or .png")
     if arguments.datasheet is not None and arguments.refresh:
-        raise UsageError("--refresh measures the GPU that is here, and --datasheet asks for stated figures: give one")
+        raise UsageError(
+            "--refresh measures this machine's GPU, and --datasheet uses the figures of a data sheet: give one of them"
+        )
     if arguments.model.suffix != ".onnx":
-        raise UsageError(f"{arguments.model}: wanted an ONNX file; of an engine, the one that it is made from")
+        raise UsageError(
+            f"{arguments.model}: wanted an ONNX file; for an engine, give the model from which it was built"
+        )
     from lenet_trt.onnx_model.read import load_model, model_files
 
     model = load_model(arguments.model)
@@ -103,7 +109,7 @@ def _timeline(arguments: argparse.Namespace) -> Timeline | None:
 def _sizes(
     model: onnx.ModelProto, arguments: argparse.Namespace, timeline: Timeline | None
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
-    """The shape of each input and the size of each open axis; the trace's where nothing is asked for."""
+    """Return the shape of each input and the size of each open axis; by default those of the trace."""
     from lenet_trt.onnx_model.ports import ports
     from lenet_trt.onnx_model.profiles import parse_shapes
     from lenet_trt.runtimes.inputs import Sizes, shapes_of, sizes_from_text
@@ -118,10 +124,10 @@ def _sizes(
 
 
 def _ceilings(arguments: argparse.Namespace) -> Ceilings:
-    """Of the data sheet that is asked for, else measured on the GPU that is here.
+    """Return the ceilings of the named data sheet, else those measured on the GPU of this machine.
 
     Raises:
-        LenetTrtError: neither is possible; says what to do.
+        LenetTrtError: neither is possible; the message says what to do.
     """
     from lenet_trt.cuda.gpus import gpus
     from lenet_trt.floors.ceilings import datasheet, measured_ceilings

@@ -1,4 +1,4 @@
-"""The verb ``run``, and ``load``: any engine, ONNX or fused ONNX file as a Python function."""
+"""Verb ``run``, and ``load``, which makes a Python function of any engine, ONNX or fused ONNX file."""
 
 from lenet_trt.runtimes.load import load
 

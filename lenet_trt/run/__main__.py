@@ -1,4 +1,4 @@
-"""The run verb, and ``load``: any engine, ONNX or fused ONNX file as a Python function, on whatever runs it here."""
+"""Read the options of ``run``, and print classes, accuracy or throughput."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="IDX, PNG, JPEG, .npy or .npz files, folders of pictures, or - (standard input); "
         "none: the MNIST test set that ships with lenet-trt",
     )
-    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; auto says what it took")
+    parser.add_argument(
+        "--runtime", choices=CHOICES, default="auto", help="the runtime; auto prints the one that it chose"
+    )
     parser.add_argument("--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or a number a line")
     parser.add_argument(
         "--batch",
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"list the K best classes of each image (default: all; of more than {SHOWN_CLASSES}, {DEFAULT_TOP})",
     )
     add_image_arguments(parser)
-    parser.add_argument("--trust", action="store_true", help="run an engine that no sidecar vouches for")
+    parser.add_argument("--trust", action="store_true", help="run an engine without a matching sidecar")
     add_library_argument(parser)
     parser.add_argument(
         "--throughput", action="store_true", help="measure images/s from host memory, and name what limits it"
@@ -62,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Classify the images, or measure how fast that goes."""
+    """Classify the images, or measure the throughput."""
     network = load(arguments.model, arguments.runtime, trust=arguments.trust, library=arguments.library)
     try:
         given = image_options(arguments)
@@ -116,7 +118,7 @@ def _throughput(network: Network, arguments: argparse.Namespace, form: Form, fac
     if arguments.json:
         print(json.dumps({**facts, **measured.as_dict()}, indent=2))
     elif arguments.csv:
-        raise UsageError("--csv lists images; with --throughput take --json")
+        raise UsageError("--csv lists images: use --json with --throughput")
     else:
         width = max(map(len, facts))
         _say("\n".join([*(f"{name:<{width}}  {value}" for name, value in facts.items()), "", *measured.lines()]))

@@ -1,4 +1,4 @@
-"""What a network said of images: classes, probabilities, how many are right, which are taken for which."""
+"""Turn outputs into classes and probabilities, and count right answers and confusions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Classes:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One image: its class is the most probable one; None where the network gave NaN."""
+    """Hold the prediction for an image; its class is the most probable one, or None where the output is NaN."""
 
     image: str
     label: int | None
@@ -59,7 +59,7 @@ class Prediction:
 
     @property
     def probability(self) -> float:
-        """That of the class."""
+        """Return the probability of the class."""
         return float("nan") if self.predicted is None else self.probabilities[self.predicted]
 
     def best(self, count: int) -> list[int]:
@@ -69,7 +69,7 @@ class Prediction:
         return sorted(range(len(self.probabilities)), key=lambda index: -self.probabilities[index])[:count]
 
     def as_dict(self, classes: Classes) -> dict[str, Any]:
-        """Plain values, for JSON (which has no NaN: null)."""
+        """Return plain values for JSON, with null for NaN."""
         found = self.predicted is not None
         values: dict[str, Any] = {
             "image": self.image,
@@ -93,7 +93,7 @@ class Prediction:
 
 
 def predictions(names: Sequence[str], labels: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Prediction]:
-    """One for each image of a batch."""
+    """Return a prediction for each image of a batch."""
     broken: list[bool] = np.isnan(shares).any(axis=1).tolist()  # type: ignore[assignment]
     return [
         Prediction(name, None if label == UNKNOWN else int(label), None if bad else int(best), tuple(row.tolist()))
@@ -159,7 +159,7 @@ class Score:
         return len(self.confusion) <= SHOWN_CLASSES
 
     def text(self) -> str:
-        """Accuracy and confusion matrix for people; empty without labels."""
+        """Return accuracy and confusion matrix for people; empty without labels."""
         if not self.labelled:
             return ""
         share = 100 * self.correct / self.labelled
@@ -179,7 +179,7 @@ class Score:
 
 
 class Table:
-    """Lines for people: the first images, and how many more there are."""
+    """Write lines for people: the first images, and the number of further ones."""
 
     def __init__(self, summary_alone: bool, classes: Classes) -> None:
         self._classes = classes
@@ -188,13 +188,13 @@ class Table:
         self._summary_alone = summary_alone
 
     def begin(self, facts: dict[str, str]) -> str:
-        """What was loaded, and the column heads."""
+        """Return the loaded network and the column headings."""
         width = max(map(len, facts))
         lines = [f"{name:<{width}}  {value}" for name, value in facts.items()]
         return "\n".join([*lines, *([] if self._summary_alone else ["", "class  probability  next best     image"])])
 
     def rows(self, found: Sequence[Prediction]) -> str:
-        """The images of a batch that are still shown."""
+        """Return lines for the images of a batch that are still shown."""
         shown, rest = found[: self._left], found[self._left :]
         self._left -= len(shown)
         self._more += len(rest)
@@ -210,25 +210,25 @@ class Table:
         return f"{name(entry.predicted):>5}  {entry.probability:>11.4f}  {others:<12}  {entry.image}{wrong}"
 
     def end(self, score: Score) -> str:
-        """How many were not shown, and how right it was."""
+        """Return the number of images not shown, and the accuracy."""
         more = self._more if not self._summary_alone else 0
         rest = f"... and {more:,} more (--csv and --json list them all)" if more else ""
         return "\n\n".join(filter(None, (rest, score.text())))
 
 
 class Csv:
-    """A line for each image."""
+    """Write a line of CSV for each image."""
 
     def __init__(self, classes: Classes) -> None:
         self._classes = classes
 
     def begin(self, facts: dict[str, str]) -> str:
-        """Nothing: the columns are known with the first batch."""
+        """Return nothing, since the columns are known with the first batch."""
         self._started = False
         return ""
 
     def rows(self, found: Sequence[Prediction]) -> str:
-        """The images of a batch."""
+        """Return the images of a batch."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         if not self._started and found:
@@ -250,28 +250,28 @@ class Csv:
         return text.getvalue().removesuffix("\n")
 
     def end(self, score: Score) -> str:
-        """Nothing: a sum is no row."""
+        """Return nothing, since CSV has no row for a sum."""
         return ""
 
 
 class Json:
-    """One object, written while images pass: what was loaded, the images, and how right it was."""
+    """Write one JSON object step by step: the loaded network, the images, and the accuracy."""
 
     def __init__(self, classes: Classes) -> None:
         self._classes = classes
 
     def begin(self, facts: dict[str, str]) -> str:
-        """Everything before the images."""
+        """Return the text before the images."""
         self._held = ""
         return json.dumps(facts, indent=2).removesuffix("\n}") + ',\n  "images": ['
 
     def rows(self, found: Sequence[Prediction]) -> str:
-        """The images of a batch."""
+        """Return the images of a batch."""
         lines = [f"    {json.dumps(entry.as_dict(self._classes))}" for entry in found]
         ready = ",\n".join(filter(None, (self._held, *lines[:-1])))
         self._held = lines[-1] if lines else self._held  # whether a comma follows is not known yet
         return f"{ready}," if ready else ""
 
     def end(self, score: Score) -> str:
-        """Everything after them."""
+        """Return the text after the images."""
         return f"{self._held}\n  ],\n" + json.dumps(score.as_dict(), indent=2).removeprefix("{\n")

@@ -1,7 +1,7 @@
-"""How many images a second go through a network from host memory, and what limits it: PCIe, compute or the host.
+"""Measure images per second from host memory, and what limits them: PCIe, computation or the host.
 
 On a GPU the images lie in pinned memory as uint8 and go through several streams, so that copies run beside compute;
-they are divided by 255 where the network is captured. What limits is found by doing each part alone.
+they are divided by 255 inside the captured graph. Each part also runs alone, and the slowest one is the limit.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Images a second: the median of several rounds, the slowest and the fastest; and of each part alone.
+    """Hold images per second: the median, the slowest and the fastest of several rounds, and each part alone.
 
-    ``bytes_per_image`` is what travels to the device.
+    ``bytes_per_image`` are copied to the device.
     """
 
     images_per_s: float
@@ -72,7 +72,7 @@ class Measured:
         }
 
     def lines(self) -> list[str]:
-        """What people read."""
+        """Return lines for people."""
         rounds = f"(median of {_ROUNDS} rounds, from {self.slowest:,.0f} to {self.fastest:,.0f})"
         lines = [f"{self.images_per_s:,.0f} images/s  {rounds}", f"limit: {_LIMITS[self.limit]}"]
         if self.streams:
@@ -85,7 +85,7 @@ class Measured:
 
 
 def pixels_of(sources: Sequence[str], form: Form) -> NDArray[np.uint8]:
-    """All images of the sources at once.
+    """Return all images of the sources at once.
 
     Shapes: [n, channels, height, width].
     """
@@ -143,7 +143,7 @@ def _on_gpu(runtime: DeviceRuntime, pixels: NDArray[np.uint8], batch: int) -> Me
 
 
 class _Lane:
-    """A stream with a call and its input; copies and compute of one lane run beside those of the others."""
+    """Hold a stream with a call and its input; lanes copy and compute at the same time."""
 
     def __init__(self, runtime: DeviceRuntime, chunk: NDArray[Any]) -> None:
         self.stream = Stream()
@@ -155,7 +155,7 @@ class _Lane:
 
 
 class _Pipeline:
-    """All images, pinned, on their way through the lanes in turn, and their results on the way back."""
+    """Send all pinned images through the lanes in turn, and copy the results back."""
 
     def __init__(self, runtime: DeviceRuntime, chunks: NDArray[Any]) -> None:
         self._lanes = [_Lane(runtime, chunks[0]) for _ in range(LANES)]
@@ -167,7 +167,7 @@ class _Pipeline:
         self._host_s: list[float] = []
 
     def run(self, *, copy: bool = False, compute: bool = False) -> int:
-        """Send everything through once; returns how many images that were."""
+        """Send everything through once and return the number of images."""
         cuda = driver()
         size, result_size = self._sizes
         source, target = self._images.pointer, self.results.pointer
@@ -188,17 +188,17 @@ class _Pipeline:
         return self._count
 
     def host_rate(self) -> float:
-        """Images a second that the host can put into the streams, from the runs with everything."""
+        """Return the images per second that the host can put into the streams, from the runs with all parts."""
         return self._count / statistics.median(self._host_s)
 
     def wait(self) -> None:
-        """Wait until the lanes are empty."""
+        """Wait until all lanes are done."""
         for lane in self._lanes:
             lane.stream.synchronize()
 
 
 def _chunks(pixels: NDArray[Any], batch: int, least: int) -> NDArray[Any]:
-    """The images again and again, in whole batches.
+    """Return the images, repeated to whole batches.
 
     Shapes: [chunks, batch, channels, height, width].
     """
@@ -209,7 +209,7 @@ def _chunks(pixels: NDArray[Any], batch: int, least: int) -> NDArray[Any]:
 
 
 def _in_turns(parts: Mapping[str, Callable[[], int]]) -> dict[str, list[float]]:
-    """Images a second of each part, in rounds that take turns: what drifts hits all of them."""
+    """Return images per second of each part, in rounds that take turns, so that a drift affects all parts."""
     rates: dict[str, list[float]] = {name: [] for name in parts}
     for part in parts.values():
         part()

@@ -1,1 +1,1 @@
-"""What can run a network: TensorRT, CUDA graphs of torch and our kernels, and ONNX Runtime; behind one protocol."""
+"""The runtimes of a network, with one protocol: TensorRT, CUDA graphs of torch and our kernels, ONNX Runtime."""

@@ -33,7 +33,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """Return its size in bytes."""
         return math.prod(self.shape) * numpy_dtype(self.dtype).itemsize
 
     @property
@@ -43,7 +43,7 @@ class DeviceArray:
 
 
 def raw_stream(stream: Any) -> int:
-    """The handle of a stream: an integer, or an object of torch, CuPy, PyCUDA, Numba or cuda.core.
+    """Return the handle of a stream: an integer, or an object of torch, CuPy, PyCUDA, Numba or cuda.core.
 
     Raises:
         LenetTrtError: it is no stream.
@@ -77,7 +77,7 @@ def check_memory(array: DeviceArray) -> None:
         raise LenetTrtError(f"the address {array.pointer:#x} of an input is not GPU memory")
     current = ask(cuda.cuCtxGetCurrent(), "cannot ask for the CUDA context")
     if int(context) not in (0, int(current)):  # memory of a stream-ordered pool belongs to no context
-        raise LenetTrtError(f"an input lies in another CUDA context than the network: {ONE_CONTEXT}")
+        raise LenetTrtError(f"an input is in another CUDA context than the network: {ONE_CONTEXT}")
 
 
 def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
@@ -88,7 +88,7 @@ def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
 
 @dataclass(frozen=True)
 class RawStream:
-    """A raw handle in the stream protocol of cuda.core."""
+    """Offer a raw handle in the stream protocol of cuda.core."""
 
     handle: int
 

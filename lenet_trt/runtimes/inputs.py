@@ -1,4 +1,4 @@
-"""Inputs for a network that is only timed: of the shapes asked for, MNIST images where it takes such."""
+"""Make inputs for a network that is only timed: of the given shapes, MNIST images where they fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LARGEST_SIZE = 2**31 - 1
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that a user gives: of the first axes that are open, of axes by name, of whole inputs."""
+    """Hold the sizes that a user gives: of open first axes, of axes by name, of whole inputs."""
 
     batch: int | None = None
     axes: Mapping[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ def sizes_from_text(text: str | None) -> dict[str, int]:
 
 
 def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], dict[str, int]]:
-    """The shape of each input, and the size of each named axis.
+    """Return the shape of each input, and the size of each named axis.
 
     Raises:
         UsageError: an input or an axis that the network does not have, or one that is left open.

@@ -1,4 +1,4 @@
-"""How each library's GPU arrays are looked at and made: torch, CuPy, PyCUDA, Numba, and what has a common protocol.
+"""Read and make GPU arrays of each library: torch, CuPy, PyCUDA, Numba, and those with a common protocol.
 
 Source: the CUDA Array Interface, version 3 (numba.readthedocs.io).
 """
@@ -21,7 +21,7 @@ from lenet_trt.runtimes.arrays import DeviceArray, RawStream, own_array
 
 @dataclass(frozen=True)
 class Library:
-    """How one library's arrays are looked at and made.
+    """Read and make the arrays of one library.
 
     ``view`` gives the memory of an array, ``pointer`` its address alone, ``key`` what tells arrays apart whose calls
     differ; ``wrap`` gives an array over memory, ``empty`` a new one like that memory, to be used in a stream (None: the
@@ -38,7 +38,7 @@ class Library:
 
 
 def library_of(array: Any) -> Library | None:
-    """The library of a GPU array; None for what is not on a GPU."""
+    """Return the library of a GPU array, or None for an array that is not on a GPU."""
     kind = type(array)
     known = _BY_TYPE.get(kind)
     if known is None:
@@ -131,7 +131,7 @@ def _dense_strides(shape: Shape, itemsize: int) -> Shape:
 
 
 def _interface_stream(array: Any) -> int:
-    """The stream in which the array is being written, where its maker says so; else the default one."""
+    """Return the stream that writes the array, where the array names it, else the default stream."""
     return int(array.__cuda_array_interface__.get("stream") or 0)
 
 
@@ -193,7 +193,7 @@ def _numba_wrap(array: DeviceArray) -> Any:
 def _dlpack_tensor(array: Any) -> Any:
     if importlib.util.find_spec("torch") is None:
         raise LenetTrtError(
-            "an input has DLPack and no __cuda_array_interface__, and reading that takes torch: pip install torch"
+            "an input has DLPack and no __cuda_array_interface__, and reading DLPack needs torch: pip install torch"
         )
     import torch
 

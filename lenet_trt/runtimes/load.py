@@ -34,7 +34,9 @@ def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, librar
     for_onnx = [each for each in chosen if not each.takes_engines]
     if path.suffix == ".onnx":
         if not for_onnx:
-            raise UsageError(f"{path} is no engine: build one with lenet-trt build {path}, or take another runtime")
+            raise UsageError(
+                f"{path} is not an engine: build one with lenet-trt build {path}, or choose another runtime"
+            )
         return _from_onnx(path, for_onnx, "")
     itself = len(for_onnx) < len(chosen)
     return _from_engine(path, itself, for_onnx, trust, Path(library) if library is not None else None)
@@ -54,7 +56,7 @@ def _from_engine(path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: b
             raise LenetTrtError(f"{error}{advice}") from error
         if not itself:
             raise UsageError(
-                f"--trust runs the engine itself, with --runtime tensorrt, not {for_onnx[0].name}"
+                f"--trust runs the engine itself, which needs --runtime tensorrt, not {for_onnx[0].name}"
             ) from error
         return _tensorrt(path, None, library)
     if itself and not for_onnx:
@@ -75,7 +77,7 @@ def _built_from(engine: Path, sidecar: Sidecar) -> Path:
     onnx = model_path(engine)
     if not onnx.is_file() or sha256_file(onnx) != sidecar.onnx.sha256:
         raise LenetTrtError(
-            f"{engine} cannot run here, and {onnx}, which it was built from, is missing or was changed: "
+            f"{engine} cannot run here, and {onnx}, the model from which it was built, is missing or was changed: "
             "build it again with --force"
         )
     return onnx

@@ -19,7 +19,7 @@ _PIXEL_MAX = 255
 
 
 class Network:
-    """A network and what runs it; safe to call from several threads.
+    """Hold a network and its runtime; safe to call from several threads.
 
     ``runtime`` is "tensorrt", "graph" or "ort"; ``where`` says on what; ``reason`` says why it was taken.
     """
@@ -38,17 +38,17 @@ class Network:
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """What the network takes, in order."""
+        """Return the inputs of the network, in order."""
         return self.implementation.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """What it gives, in order."""
+        """Return its outputs, in order."""
         return self.implementation.outputs
 
     @property
     def on_device(self) -> DeviceRuntime | None:
-        """The runtime, where it computes on the GPU."""
+        """Return the runtime if it computes on the GPU."""
         return self._device.implementation if self._device is not None else None
 
     def __call__(self, *batch: Any, stream: Any = None) -> Any:
@@ -83,7 +83,7 @@ class Network:
         """
         libraries = self._libraries(batch)
         if libraries is None or self._device is None:
-            raise LenetTrtError(f"prepare() takes arrays on the GPU, and a runtime that is there (this: {self.where})")
+            raise LenetTrtError(f"prepare() takes arrays on the GPU, and a runtime on the GPU (this one: {self.where})")
         return self._device.prepared(libraries, batch, stream)
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class Network:
 
 
 def scaled(port: Port, array: NDArray[Any]) -> NDArray[Any]:
-    """Pixels as the network takes them: uint8 images divided by 255."""
+    """Return pixels as the network takes them: uint8 images divided by 255."""
     if array.dtype.name != IMAGE_DTYPE or port.dtype == IMAGE_DTYPE:
         return array
     return (array.astype(np.float32) / np.float32(_PIXEL_MAX)).astype(numpy_dtype(port.dtype))

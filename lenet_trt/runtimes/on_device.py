@@ -30,12 +30,12 @@ _SEEN_ADDRESSES = 1024
 
 
 def single(results: Sequence[Any]) -> Any:
-    """One result by itself, several as a tuple."""
+    """Return one result by itself, and several as a tuple."""
     return results[0] if len(results) == 1 else tuple(results)
 
 
 class Prepared:
-    """A call on fixed memory: ``prepared()`` puts it into its stream; ``outputs`` are overwritten by each."""
+    """Hold a call on fixed memory: ``prepared()`` puts it into its stream, and each call overwrites ``outputs``."""
 
     def __init__(self, call: PreparedCall, stream: int, outputs: Any, inputs: Sequence[Any]) -> None:
         self.stream = stream
@@ -55,7 +55,7 @@ def _wait_and_destroy(event: Any) -> None:
 
 
 class _Ordered:
-    """A call that several streams take turns in: each waits for the one before."""
+    """Hold a call that several streams use in turns: each waits for the one before."""
 
     def __init__(self, call: PreparedCall, inputs: Sequence[DeviceArray]) -> None:
         self.call = call
@@ -81,7 +81,7 @@ class _Ordered:
 
 
 class OnDevice:
-    """Keeps prepared calls for shapes and addresses, and moves data in and out of them."""
+    """Keep prepared calls for shapes and addresses, and move data in and out of them."""
 
     def __init__(self, implementation: DeviceRuntime) -> None:
         self.implementation = implementation
@@ -169,7 +169,7 @@ class OnDevice:
         return results
 
     def prepared(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> Prepared:
-        """A call of the caller's own, on the caller's memory."""
+        """Return a call on the caller's memory, for the caller alone."""
         views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
         handle = libraries[-1].stream(batch[-1]) if stream is None else raw_stream(stream)
         self._enter()
@@ -192,10 +192,10 @@ class OnDevice:
 
     def _check_context(self) -> None:
         if current_context().key != self._context:
-            raise LenetTrtError(f"this thread works in another CUDA context than the network: {ONE_CONTEXT}")
+            raise LenetTrtError(f"this thread uses another CUDA context than the network: {ONE_CONTEXT}")
 
     def _find(self, key: CallKey, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
-        """The call for addresses that are new: one with inputs of its own; from the second time on, theirs."""
+        """Return the call for new addresses: one with its own inputs, and from the second time on one with theirs."""
         if key not in self._seen:
             self._check_context()
             for port, view in zip(self.implementation.inputs, views, strict=True):
@@ -211,7 +211,7 @@ class OnDevice:
         return ordered, True
 
     def _room(self) -> bool:
-        """Whether one more call for an address can be kept; one that is idle gives way."""
+        """Return whether one more call for an address can be kept; an idle call is removed for it."""
         if len(self._by_address) < _KEPT_ADDRESSES:
             return True
         if self._calls % _LOOK_EVERY:

@@ -36,7 +36,7 @@ _RUNS_TO_CAPTURE = 3
 
 
 def has_cuda() -> bool:
-    """Whether the installed package can run on a CUDA GPU (onnxruntime-gpu)."""
+    """Return whether the installed package can run on a CUDA GPU (onnxruntime-gpu)."""
     return _CUDA in onnxruntime.get_available_providers()
 
 

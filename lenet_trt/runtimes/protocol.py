@@ -1,4 +1,4 @@
-"""What a runtime is to the rest: it says its inputs and outputs, and runs them on the host or prepares device calls."""
+"""The protocol of a runtime: it has inputs and outputs, and runs on the host or prepares calls on the GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lenet_trt.runtimes.arrays import DeviceArray
 
 
 class HostRuntime(Protocol):
-    """Runs arrays of the host; uint8 images are already divided."""
+    """Run arrays of the host; uint8 images are already divided by 255."""
 
     name: str
     where: str
@@ -31,7 +31,7 @@ class HostRuntime(Protocol):
 
 
 class PreparedCall(Protocol):
-    """One call made ready, reading the same memory each time and writing the same ``outputs``."""
+    """Hold a prepared call, which reads the same memory each time and writes the same ``outputs``."""
 
     outputs: tuple[DeviceArray, ...]
 

@@ -1,4 +1,4 @@
-"""A TensorRT engine on a GPU of its flavor; deserialized only when its sidecar vouches for it, or on request.
+"""Run a TensorRT engine on a GPU of its flavor; it is deserialized if its sidecar matches, or on request.
 
 Source: IRuntime, ICudaEngine, IExecutionContext and IRuntimeConfig of tensorrt 8.5, 8.6 and 11.4 and of tensorrt_rtx
 1.7.1. Their names are tested; running an engine was not, for want of a GPU that TensorRT-RTX takes.
@@ -29,7 +29,7 @@ from lenet_trt.tensorrt.vouch import flavor_of, obstacle
 
 
 class TensorRt:
-    """An engine; without a ``sidecar`` it is deserialized unseen, which the caller must have asked for.
+    """Hold an engine; without a ``sidecar`` it is deserialized unchecked, which the caller must have asked for.
 
     Raises:
         LenetTrtError: the engine is not what the sidecar says, is for another flavor, version or GPU, or TensorRT
@@ -68,13 +68,13 @@ class TensorRt:
             engine.create_execution_context() if self._config is None else engine.create_execution_context(self._config)
         )
         if context is None:
-            raise LenetTrtError(f"TensorRT makes no execution context: {self._said()}")
+            raise LenetTrtError(f"TensorRT cannot make an execution context: {self._said()}")
         for port, array in zip(self.inputs, inputs, strict=True):
             if not context.set_input_shape(port.name, array.shape):
                 low, _, high = engine.get_tensor_profile_shape(port.name, 0)
                 raise LenetTrtError(
                     f"{port.name} has shape {list(array.shape)}; the engine was built for {list(low)} to {list(high)}: "
-                    "build it with --batch, or take another batch"
+                    "build it with --batch, or use another batch"
                 )
             context.set_tensor_address(port.name, array.pointer)
         outputs = []
@@ -102,7 +102,7 @@ class TensorRt:
         return self._engine if first or self._shares_profiles else self._deserialized()
 
     def layer_times(self, call: EngineCall) -> list[tuple[str, float]]:
-        """A list to which each later run of the call adds its layers and their milliseconds, in order."""
+        """Return a list to which each later run of the call adds its layers and their milliseconds, in order."""
         times: list[tuple[str, float]] = []
         call.report_to(_reporter(self._trt, times))
         return times
@@ -141,7 +141,7 @@ class EngineCall:
 
 
 class RuntimeCache:
-    """What TensorRT-RTX compiles for this GPU when an engine first runs, kept on disk for the next process."""
+    """Keep on disk the kernels that TensorRT-RTX compiles when an engine first runs on this GPU."""
 
     def __init__(self, cache: Any, path: Path) -> None:
         self._cache = cache
@@ -183,7 +183,7 @@ def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None, library: P
         return select("auto")
     # The very bytes that are deserialized: the file may have been replaced since it was looked at.
     if sha256_bytes(data) != sidecar.engine.sha256:
-        raise LenetTrtError(f"the content of {path} is not what its sidecar says: build it again with --force")
+        raise LenetTrtError(f"the content of {path} does not match its sidecar: build it again with --force")
     flavor = flavor_of(sidecar)
     if (reason := obstacle(path, sidecar, flavor, library)) is not None:
         raise LenetTrtError(f"{path} cannot run here: {reason}")
@@ -223,7 +223,7 @@ def _port(trt: Any, engine: Any, name: str, sidecar: Sidecar | None) -> Port:
     kind = engine.get_tensor_dtype(name)
     dtypes = {theirs: ours for ours, theirs in data_types(trt).items()}
     if kind not in dtypes:
-        raise LenetTrtError(f"{name} is of type {kind}, which is not known here")
+        raise LenetTrtError(f"{name} is of type {kind}, which is not supported")
     declared = sidecar.tensors.get(name, {}).get("shape", []) if sidecar is not None else []
     rank = len(engine.get_tensor_shape(name))
     names = declared if len(declared) == rank else ["?"] * rank

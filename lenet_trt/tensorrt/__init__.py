@@ -1,1 +1,1 @@
-"""TensorRT: what each flavor can do, engines, their sidecars, and the routes by which kernels get in."""
+"""TensorRT: its flavors and what each can do, engines, their sidecars, and the routes of kernels into TensorRT."""

@@ -33,7 +33,7 @@ VERBOSITIES = ("layer_names_only", "detailed", "none")
 
 @dataclass(frozen=True)
 class BuildOptions:
-    """What the builder is told besides the model; None leaves TensorRT's default.
+    """Hold the options of the builder; None leaves TensorRT's default.
 
     ``workspace_mib`` bounds scratch memory; ``timing_cache`` is a file that is read if it is there and written after;
     ``profiling_verbosity`` decides how much of a layer the engine inspector and ``trtexec`` can tell later. ``tf32``
@@ -112,7 +112,7 @@ def engine_from_onnx(
 
 
 def error_log(trt: Any) -> Any:
-    """A logger that keeps errors for our own message and shows warnings."""
+    """Return a logger that keeps errors for our own message and shows warnings."""
 
     class ErrorLog(trt.ILogger):
         def __init__(self) -> None:

@@ -49,7 +49,7 @@ RTX_PORTABLE_SMS = (80, 86, 89, 120, 121)
 
 @dataclass(frozen=True)
 class Flavor:
-    """One importable flavor, and why it was taken."""
+    """Describe an importable flavor, and why it was chosen."""
 
     name: str
     trt: ModuleType = field(repr=False, compare=False)
@@ -58,7 +58,7 @@ class Flavor:
 
     @property
     def product(self) -> str:
-        """The flavor's full name and version, as people write it."""
+        """Return the flavor's full name and version, as people write it."""
         return f"{PRODUCTS[self.name]} {self.version}"
 
     @cached_property
@@ -71,14 +71,14 @@ class Flavor:
         return capabilities(self.name, self.version)
 
     def sms(self) -> tuple[int, ...]:
-        """The compute capabilities that can be named as targets; empty where the GPU present is the target."""
+        """Return the compute capabilities that can be targets; empty where the GPU present is the target."""
         if not self.can.builds_without_gpu:
             return ()
         matches = (re.fullmatch(r"SM(\d+)", name) for name in self.trt.ComputeCapability.__members__)
         return tuple(sorted(int(match[1]) for match in matches if match))
 
     def portable_sms(self) -> tuple[int, ...]:
-        """Where a plan without named targets runs: Ampere and later for ``rtx``, the GPU present for ``tensorrt``."""
+        """Return where a plan without named targets runs: Ampere and later for ``rtx``, else the GPU present."""
         if not self.can.builds_without_gpu:
             return tuple(gpu.sm for gpu in (first_gpu(),) if gpu is not None)
         return tuple(sm for sm in self.sms() if sm >= _AMPERE)
@@ -107,7 +107,7 @@ class Flavor:
         gpu = first_gpu()
         if gpu is None:
             raise UsageError(
-                "--sm current needs a GPU, and there is none here: name one, such as --sm 8.6, "
+                "--sm current needs a GPU, and this machine has none: name one, such as --sm 8.6, "
                 "or leave --sm out for a plan that runs on Ampere and later"
             )
         return gpu.sm
@@ -125,12 +125,12 @@ class Flavor:
             here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.capability} ({gpu.name})"
             raise UsageError(
                 f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}. "
-                "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not here."
+                "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not present."
             )
         return gpu.sm
 
     def check_types(self, types: frozenset[str], targets: Sequence[int], has_fp32_gemm: bool) -> None:
-        """Refuse what this flavor's compiler would refuse for a target, before it runs.
+        """Refuse types that this flavor's compiler would refuse for a target, before it runs.
 
         Raises:
             UsageError: names the type, the target and what to choose instead.
@@ -178,7 +178,7 @@ class Flavor:
 
 
 def installed() -> dict[str, bool]:
-    """Which flavors can be found, without importing them."""
+    """Return the flavors that can be found, without importing them."""
     return {name: importlib.util.find_spec(package) is not None for name, package in PACKAGES.items()}
 
 
@@ -188,7 +188,7 @@ def select(requested: str = "auto") -> Flavor:
     ``auto`` takes ``rtx`` unless the GPU present is one that only ``tensorrt`` takes and that is installed.
 
     Raises:
-        LenetTrtError: the flavor asked for is not installed or does not load; says what to install.
+        LenetTrtError: the flavor is not installed or does not load; the message says what to install.
     """
     found = installed()
     if requested != "auto":

@@ -1,4 +1,4 @@
-"""The JSON beside an engine: what went in, what came out, and whether the engine is still that one.
+"""The sidecar: JSON beside an engine, with its inputs, its results, and the hash of the engine.
 
 A later stage reads it instead of calling an earlier one. ``inputs`` holds everything that decides the engine's
 content; two builds with equal ``inputs`` make engines that do the same.
@@ -22,7 +22,7 @@ _FIX = "build the engine again, with --overwrite where the file is not a sidecar
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file's name (it lies beside the sidecar), size and content hash."""
+    """Describe a file beside the sidecar: its name, size and content hash."""
 
     name: str
     size_bytes: Count
@@ -102,7 +102,7 @@ class _Parts(TypedDict):
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What is known of one engine.
+    """Describe an engine.
 
     ``inputs``: model hash, flavor and version, targets, precision, profiles, options, plugins, toolkit version.
     ``origin``: where the model came from.
@@ -125,7 +125,7 @@ class Sidecar:
     schema: int = field(default=SCHEMA)
 
     def to_json(self) -> str:
-        """The file's text."""
+        """Return the text of the file."""
         return json.dumps(asdict(self), indent=2) + "\n"
 
     def mismatch(self, path: Path) -> str | None:
@@ -144,7 +144,7 @@ class Sidecar:
 
 
 def sidecar_path(engine: Path) -> Path:
-    """Where the sidecar of an engine lies: the same name with ``.json``."""
+    """Return the path of an engine's sidecar: the same name with ``.json``."""
     return engine.with_suffix(".json")
 
 
@@ -157,11 +157,11 @@ def read_sidecar(path: Path) -> Sidecar:
     """Read a sidecar.
 
     Raises:
-        LenetTrtError: missing, not JSON, of another schema, or with fields missing; says how to make it again.
+        LenetTrtError: it is missing, not JSON, of another schema or without a field; the message says the fix.
     """
     if not path.exists():
         raise LenetTrtError(
-            f"{path} is missing, so nothing says what its engine is: {_FIX} (an ONNX model's name ends in .onnx)"
+            f"{path} is missing, so the content of its engine is unknown: {_FIX} (an ONNX model's name ends in .onnx)"
         )
     data = json_value(path, wanted=_WANTED, fix=_FIX)
     seen = data.get("schema") if isinstance(data, dict) else None

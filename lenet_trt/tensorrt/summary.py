@@ -1,4 +1,4 @@
-"""What people are told of an engine, in a few lines; `build` and `inspect` print the same."""
+"""Describe an engine in a few lines for people; `build` and `inspect` print the same lines."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _plugin_text(entry: Mapping[str, Any]) -> str:
 
 
 def runs_on(inputs: Mapping[str, Any]) -> str:
-    """For which GPUs the engine is."""
+    """Return the GPUs for which the engine is."""
     if inputs["gpu"] is not None:
         return f"{inputs['gpu']}, where it was built"
     if inputs["targets"]:
@@ -63,7 +63,7 @@ def runs_on(inputs: Mapping[str, Any]) -> str:
 
 
 def tensor_text(name: str, tensor: Mapping[str, Any]) -> str:
-    """One input or output with its type, axes and profile."""
+    """Return one input or output with its type, axes and profile."""
     text = f"{name} {tensor['dtype']} [{', '.join(map(str, tensor['shape']))}]"
     if "profile" in tensor:
         low, usual, high = ("x".join(map(str, tensor["profile"][kind])) for kind in ("min", "opt", "max"))
@@ -72,7 +72,7 @@ def tensor_text(name: str, tensor: Mapping[str, Any]) -> str:
 
 
 def accuracy_text(evaluation: Mapping[str, Any]) -> str:
-    """How right the model is, and who says so."""
+    """Return the accuracy of the model, and how it was measured."""
     if evaluation["problem"] is not None:
         return f"not measured: {evaluation['problem']}"
     difference = f"outputs differ from the model given by {evaluation['difference']:.1e} in norm"

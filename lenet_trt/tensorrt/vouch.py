@@ -1,4 +1,4 @@
-"""Is an engine what its sidecar says, and does it run here? Asked before anything of it is deserialized."""
+"""Compare an engine with its sidecar and with this machine, before anything of it is deserialized."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lenet_trt.tensorrt.summary import runs_on
 
 
 def vouched(engine: Path) -> Sidecar:
-    """The sidecar of an engine, after checking that it speaks of these very bytes.
+    """Return the sidecar of an engine, after checking that it describes exactly these bytes.
 
     Raises:
-        LenetTrtError: no sidecar, one of another engine, or the engine was changed.
+        LenetTrtError: there is no sidecar, it describes another engine, or the engine was changed.
     """
     if not engine.is_file():
         raise LenetTrtError(f"{engine} does not exist, or is not a file")
@@ -49,7 +49,7 @@ def obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | Non
 
 
 def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
-    """Why the engine is not for this GPU; None when it is."""
+    """Return why the engine is not for this GPU, or None if it is."""
     inputs = sidecar.inputs
     if not flavor.supports(gpu):
         advice = f"{INSTALL['tensorrt']}, then build with --flavor tensorrt"
@@ -63,7 +63,7 @@ def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
 
 
 def flavor_of(sidecar: Sidecar) -> Flavor:
-    """The flavor that built the engine.
+    """Return the flavor that built the engine.
 
     Raises:
         LenetTrtError: it is not installed.

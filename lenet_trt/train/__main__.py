@@ -1,4 +1,4 @@
-"""The verb ``train``: train LeNet-5 on MNIST, or on a folder laid out like it, and write its weights."""
+"""Verb ``train``: train LeNet-5 on MNIST, or on a folder with the same files, and write its weights."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         default=Path("lenet5.safetensors"),
-        help="where the weights go; a record of how they were made goes beside them, as .json",
+        help="the file of the weights; a record of the training is written beside it as .json",
     )
     add_overwrite(parser)
     parser.add_argument("--epochs", type=whole(1, MOST_EPOCHS), default=20, help="passes over the training images")
-    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="fixes everything that is random")
+    parser.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="seed of all random numbers")
     parser.add_argument("--json", action="store_true", help="print the record as JSON")
 
 
@@ -113,7 +113,7 @@ def _check(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _log_on_stderr() -> Iterator[logging.Logger]:
-    """Show this package's own log lines while the verb runs, and no other package's."""
+    """Show the log lines of this package, and of no other package, while the verb runs."""
     logger = logging.getLogger("lenet_trt")
     handler = logging.StreamHandler(sys.stderr)
     level = logger.level

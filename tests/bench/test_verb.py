@@ -166,7 +166,10 @@ def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["kernels", "sorting", "--only", "conv"], "--only is for engines, kernels and ladder, and sorting"),
+        (
+            ["kernels", "sorting", "--only", "conv"],
+            "--only is an option of engines, kernels and ladder, not of sorting",
+        ),
         (["sorting", "--batch", "0"], "--batch 0: '0' is not a whole number from 1 to"),
         (["sorting", "--batch", "1", "many"], "wanted sizes such as 1 32 1024 or 1,32,1024"),
         (["sorting", "--png"], "name a folder with -o"),

@@ -79,7 +79,9 @@ def test_an_engine_is_hashed_at_each_load(engines: Path) -> None:
 
 def test_a_model_that_was_renamed_or_changed_is_not_run_for_the_engine(engines: Path) -> None:
     (engines / "a.engine.onnx").rename(engines / "other.onnx")
-    with pytest.raises(LenetTrtError, match=r"a\.engine\.onnx, which it was built from, is missing or was changed"):
+    with pytest.raises(
+        LenetTrtError, match=r"a\.engine\.onnx, the model from which it was built, is missing or was changed"
+    ):
         load(engines / "a.engine", "ort-cpu")
     data = bytearray((engines / "other.onnx").read_bytes())
     data[-1] ^= 1

@@ -25,14 +25,14 @@ def silent(name: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Part:
-    """What one node put into a graph: how many of each kind; node None is what surrounds the nodes."""
+    """Count what one node put into a graph, by kind; node None is the work around the nodes."""
 
     node: str | None
     counts: dict[str, Count] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """How much GPU work that is."""
+        """Return the number of GPU operations."""
         return sum(self.counts.values())
 
 
@@ -49,7 +49,7 @@ class ReplayLog:
         self._seen: set[int] = set()
 
     def begin(self, stream: int) -> None:
-        """A capture of this stream has begun."""
+        """Note that a capture of this stream has begun."""
         self._stream = stream
         self.parts.clear()
         self._seen.clear()
@@ -66,7 +66,7 @@ class ReplayLog:
         self._add(_name(node))
 
     def end(self) -> None:
-        """All nodes are captured: what came after the last belongs to none."""
+        """Note that all nodes are captured; later work belongs to no node."""
         self._add(None)
 
     def _add(self, node: str | None) -> None:
@@ -97,7 +97,7 @@ def _name(node: Node) -> str:
 
 
 def _nodes(stream: int) -> Sequence[Any]:
-    """The nodes of the graph that is being captured from a stream."""
+    """Return the nodes of the graph that is captured from a stream."""
     cuda = driver()
     answer = ask(cuda.cuStreamGetCaptureInfo(stream), "cannot ask for the graph being captured")
     graph = answer[2]  # after the status and the capture's number

@@ -1,4 +1,4 @@
-"""A (fused) ONNX file on any CUDA GPU without TensorRT: torch and our kernels, captured in one CUDA graph a call."""
+"""Run a (fused) ONNX file on any CUDA GPU without TensorRT: torch and our kernels in one CUDA graph for each call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORTH_TIMING = 256 << 10
 
 
 class GraphRuntime:
-    """Networks as CUDA graphs; fp32 is fp32 (no TF32).
+    """Run networks as CUDA graphs; fp32 is computed without TF32.
 
     Raises:
         LenetTrtError: torch is missing or sees no GPU, or an operator is not known here; names the node.
@@ -39,7 +39,7 @@ class GraphRuntime:
         try:
             import torch
         except ImportError as error:
-            raise LenetTrtError(f"the graph runtime takes torch ({error}): pip install 'lenet-trt[gpu]'") from error
+            raise LenetTrtError(f"the graph runtime needs torch ({error}): pip install 'lenet-trt[gpu]'") from error
         if not torch.cuda.is_available():
             raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
         from lenet_trt.runtimes.graph.torch_program import TorchProgram
@@ -143,7 +143,7 @@ def at_its_best(timed: bool = True) -> Iterator[None]:
 
 
 class EmptyCall:
-    """A batch of 0: there is nothing to do."""
+    """Do nothing, for a batch of 0."""
 
     def __init__(self, outputs: Sequence[Any]) -> None:
         self.outputs = tuple(TORCH.view(output) for output in outputs)
@@ -153,7 +153,7 @@ class EmptyCall:
 
 
 class GraphCall:
-    """A captured network: reads its inputs' addresses, writes ``outputs``."""
+    """Hold a captured network, which reads its inputs' addresses and writes ``outputs``."""
 
     def __init__(self, graph: Any, outputs: Sequence[Any], kept: Any, freed: Callable[[], None]) -> None:
         self.outputs = tuple(TORCH.view(output) for output in outputs)
@@ -172,7 +172,7 @@ class GraphCall:
 
 
 def _replay(graph: Any) -> Callable[[int], None]:
-    """How a captured graph is launched into a raw stream."""
+    """Return a function that launches a captured graph into a raw stream."""
     if hasattr(graph, "raw_cuda_graph_exec"):
         executable, launch = graph.raw_cuda_graph_exec(), driver().cuGraphLaunch
 

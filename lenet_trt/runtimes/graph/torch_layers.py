@@ -26,7 +26,7 @@ _AVERAGE_POOLS = {1: functional.avg_pool1d, 2: functional.avg_pool2d, 3: functio
 
 
 def _padding(node: Node, x: Tensor, window: Sequence[int]) -> list[tuple[int, int]]:
-    """How much is added before and after each spatial axis."""
+    """Return the padding before and after each spatial axis."""
     rank = len(window)
     mode = node.get("auto_pad", "NOTSET")
     if mode == "NOTSET":
@@ -50,7 +50,7 @@ def _padded(x: Tensor, pads: Sequence[tuple[int, int]], value: float) -> Tensor:
 
 def _function(table: Mapping[int, Callable[..., Tensor]], rank: int) -> Callable[..., Tensor]:
     if rank not in table:
-        raise LenetTrtError(f"it has {rank} spatial axes; 1 to 3 are known")
+        raise LenetTrtError(f"it has {rank} spatial axes; 1 to 3 are supported")
     return table[rank]
 
 
@@ -73,7 +73,7 @@ def conv_transpose(node: Node, x: Tensor, w: Tensor, b: Tensor | None = None) ->
     rank = w.dim() - 2
     pads = _padding(node, x, w.shape[2:])
     if node.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
-        raise LenetTrtError("auto_pad and output_shape are not known here: spell the pads out")
+        raise LenetTrtError("auto_pad and output_shape are not supported: name the pads")
     if any(before != after for before, after in pads):
         raise LenetTrtError("its padding differs before and after an axis, which torch has no operator for")
     return _function(_TRANSPOSED, rank)(
@@ -90,7 +90,7 @@ def conv_transpose(node: Node, x: Tensor, w: Tensor, b: Tensor | None = None) ->
 
 def max_pool(node: Node, x: Tensor) -> Tensor:
     if len(node.outputs) > 1:
-        raise LenetTrtError("its second output, the positions, is not known here")
+        raise LenetTrtError("its second output, the positions, is not supported")
     window = node.get("kernel_shape")
     pads = _padding(node, x, window)
     # torch pads both ends alike, by half a window at most.
@@ -108,7 +108,7 @@ def max_pool(node: Node, x: Tensor) -> Tensor:
 def average_pool(node: Node, x: Tensor) -> Tensor:
     window = node.get("kernel_shape")
     if any(dilation != 1 for dilation in node.get("dilations", [])):
-        raise LenetTrtError("an average over a dilated window is not known here")
+        raise LenetTrtError("an average over a dilated window is not supported")
     pads = _padding(node, x, window)
     strides = node.get("strides", [1] * len(window))
     pool = _function(_AVERAGE_POOLS, len(window))
@@ -149,7 +149,7 @@ def instance_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 
 def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
     if len(node.outputs) > 1:
-        raise LenetTrtError("its outputs besides the first are not known here")
+        raise LenetTrtError("its outputs besides the first are not supported")
     axis = node.get("axis", -1)
     return functional.layer_norm(x, x.shape[axis:], scale, bias, node.get("epsilon", 1e-5))
 

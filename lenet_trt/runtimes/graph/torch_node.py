@@ -1,4 +1,4 @@
-"""One ONNX node as the torch operators see it: its attributes, and the integers among its inputs."""
+"""Read an ONNX node for the torch operators: its attributes, and the integers among its inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lenet_trt.errors import LenetTrtError
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the graph; attributes are plain values, tensors among them on the host."""
+    """Hold a node of the graph; attributes are plain values, with tensors on the host."""
 
     name: str
     op: str
@@ -25,11 +25,11 @@ class Node:
         return f"node {self.name or self.outputs[0]} ({self.op})"
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The attribute's value, or what ONNX takes when it is not given."""
+        """Return the attribute's value, or ONNX's default."""
         return self.attributes.get(name, default)
 
     def numbers(self, name: str, given: torch.Tensor | None) -> list[int] | None:
-        """Integers that newer operator sets have as an input and older ones as an attribute."""
+        """Return integers that are an input in newer operator sets and an attribute in older ones."""
         if given is not None:
             return integers(given)
         values = self.get(name)
@@ -37,11 +37,11 @@ class Node:
 
 
 def integers(value: torch.Tensor) -> list[int]:
-    """The integers in a tensor of the host.
+    """Return the integers in a tensor of the host.
 
     Raises:
         LenetTrtError: it is computed on the GPU, so that no graph can be captured that depends on it.
     """
     if value.is_cuda:
-        raise LenetTrtError("a size or an axis is computed from the data on the GPU, which no CUDA graph can follow")
+        raise LenetTrtError("a size or an axis is computed from data on the GPU, which a CUDA graph cannot do")
     return [int(entry) for entry in value.reshape(-1).tolist()]

@@ -24,7 +24,7 @@ _MAX_PREPARED = 4096
 
 @cache
 def op(name: str) -> Callable[..., Any]:
-    """The operator of a kernel, defined on first use: inputs in the declared order, attributes as keywords.
+    """Return the operator of a kernel, defined on first use: inputs in declared order, attributes as keywords.
 
     Inputs that are not contiguous or not aligned are copied first.
 
@@ -126,6 +126,6 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
 
 
 def _aligned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
-    """A dense, aligned copy, or the tensor where only its strides of size-1 axes were odd."""
+    """Return a dense, aligned copy, or the tensor itself where only strides of axes of size 1 are unusual."""
     dense = tensor.contiguous()
     return dense.clone() if dense.data_ptr() & mask else dense

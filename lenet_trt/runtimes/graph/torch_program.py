@@ -30,7 +30,7 @@ _STANDARD = ("", "ai.onnx")
 
 @dataclass(frozen=True)
 class ProgramStep:
-    """A node, what computes it, and the values that nothing needs after it."""
+    """Hold a node, the function that computes it, and the values that no later node needs."""
 
     node: Node
     operator: Operator
@@ -39,7 +39,7 @@ class ProgramStep:
 
 
 class TorchProgram:
-    """A model whose weights are on ``device``; inputs and outputs in the model's order.
+    """Hold a model with weights on ``device``, and inputs and outputs in the model's order.
 
     Raises:
         LenetTrtError: an operator or a plugin is not known here; names the node.
@@ -91,7 +91,7 @@ class TorchProgram:
             except LenetTrtError as error:
                 raise LenetTrtError(f"{step.node}: {error}") from error
             except torch.OutOfMemoryError as error:
-                raise LenetTrtError(f"{step.node}: the GPU has not enough memory: take a smaller batch") from error
+                raise LenetTrtError(f"{step.node}: the GPU has not enough memory: use a smaller batch") from error
             except Exception as error:  # torch raises many kinds
                 raise LenetTrtError(f"{step.node} failed: {_first_line(error)}") from error
             results = [result] if isinstance(result, Tensor) else result
@@ -155,14 +155,15 @@ def _operator(node: Node) -> tuple[Operator, frozenset[int]]:
 
 
 def _plugin(node: Node) -> Operator:
-    """The kernel that a plugin node names, with the attributes that it carries."""
+    """Return the kernel that a plugin node names, with the node's attributes."""
     from lenet_trt.runtimes.graph.torch_op import op
 
     kernel = kernel_named(node.op.removeprefix(f"{DOMAIN}::"))
     version = node.get("plugin_version", kernel.version)
     if version != kernel.version:
         raise LenetTrtError(
-            f"{node} is for version {version} of {kernel.name}, and here is {kernel.version}: fuse the model again"
+            f"{node} is for version {version} of {kernel.name}, and the installed version is {kernel.version}: "
+            "fuse the model again"
         )
     attributes = _chosen(node, kernel)
     call = op(kernel.name)
@@ -206,7 +207,7 @@ def _attribute(entry: onnx.AttributeProto) -> Any:
 def _constant(proto: onnx.NodeProto) -> Tensor:
     (entry,) = proto.attribute
     if entry.name not in ("value", "value_float", "value_floats", "value_int", "value_ints"):
-        raise LenetTrtError(f"node {proto.name} (Constant) has a {entry.name}, which is not known here")
+        raise LenetTrtError(f"node {proto.name} (Constant) has a {entry.name}, which is not supported")
     value = _attribute(entry)
     if isinstance(value, Tensor):
         return value

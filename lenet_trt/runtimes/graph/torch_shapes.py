@@ -94,7 +94,7 @@ def slice_(node: Node, x: Tensor, *bounds: Tensor | None) -> Tensor:
     chosen = node.numbers("axes", axes) or list(range(len(begin)))
     stride = [1] * len(begin) if steps is None else integers(steps)
     if min(stride, default=1) < 1:
-        raise LenetTrtError(f"it has the step {min(stride)}; only steps forward are known here")
+        raise LenetTrtError(f"it has the step {min(stride)}; only forward steps are supported")
     index = [slice(None)] * x.dim()
     for axis, first, last, step in zip(chosen, begin, end, stride, strict=True):
         index[axis] = slice(first, last, step)
@@ -126,7 +126,7 @@ def pad(
         return functional.pad(x, [amount for pair in reversed(pairs) for amount in pair], value=fill)
     names = {"edge": "replicate", "reflect": "reflect"}
     if mode not in names or any(map(any, pairs[:2])):
-        raise LenetTrtError(f"padding of mode {mode} is known for the spatial axes alone, as edge or reflect")
+        raise LenetTrtError(f"padding of mode {mode} is supported for the spatial axes alone, as edge or reflect")
     return functional.pad(x, [amount for pair in reversed(pairs[2:]) for amount in pair], mode=names[mode])
 
 
@@ -142,7 +142,7 @@ def reduction(reduce: Callable[..., Tensor]) -> Operator:
 
 def arg_max(node: Node, x: Tensor) -> Tensor:
     if node.get("select_last_index", 0):
-        raise LenetTrtError("select_last_index is not known here")
+        raise LenetTrtError("select_last_index is not supported")
     return torch.argmax(x, dim=node.get("axis", 0), keepdim=bool(node.get("keepdims", 1)))
 
 
@@ -189,7 +189,7 @@ def _plain(function: Callable[..., Tensor]) -> Operator:
 
 def _same(node: Node, x: Tensor, *others: Tensor) -> Tensor:
     if len(node.outputs) > 1:
-        raise LenetTrtError("its second output, the mask, is not known here")
+        raise LenetTrtError("its second output, the mask, is not supported")
     return x
 
 

@@ -35,7 +35,7 @@ def reporting() -> Iterator[None]:
 
 
 def remembered(function: _Callback) -> _Callback:
-    """Keep the exception of a callback: TensorRT prints it to stderr and goes on with a message of its own."""
+    """Keep the exception of a callback, since TensorRT prints it to stderr and goes on with its own message."""
 
     @functools.wraps(function)
     def call(self: Any, *arguments: Any) -> Any:

@@ -128,7 +128,7 @@ def _check_same(kernel: Kernel, gpu: Context) -> None:
 
 
 class _Described:
-    """The three functions that tensorrt.plugin wants of a plugin."""
+    """Define the three functions that tensorrt.plugin wants of a plugin."""
 
     def __init__(self, trt: Any, plugin: Any, kernel: Kernel, gpu: Context) -> None:
         self.kernel = kernel
@@ -249,7 +249,7 @@ class _Described:
 
 
 def _own_axes(tensor: Tensor) -> list[tuple[str, int]]:
-    """The axes that are a size of the tensor by themselves, and which."""
+    """Return the axes that are one size of the tensor, and the position of that size."""
     return [(size.name, index) for index, size in enumerate(tensor.shape) if isinstance(size, AxisValue)]
 
 
@@ -258,7 +258,7 @@ def _constant(size: Any) -> int:
 
 
 def _fits(when: Condition | None, bounds: Sequence[Mapping[str, int]], specialized: Specialized) -> bool:
-    """Whether a condition holds for every size between the bounds."""
+    """Return whether a condition holds for every size between the bounds."""
     if when is None:
         return True
     fixed = {**specialized.known_sizes}
@@ -273,7 +273,7 @@ def _fits(when: Condition | None, bounds: Sequence[Mapping[str, int]], specializ
 
 
 def _ptx_target(sm: int) -> str:
-    """PTX for the architecture, or for the newest older one that the compiler here knows."""
+    """Return the PTX target for the architecture, or for the newest older one that the compiler knows."""
     known = [each for each in architectures() if each <= sm]
     if not known:
         raise LenetTrtError(f"sm_{sm} is older than every architecture that the compiler here knows")

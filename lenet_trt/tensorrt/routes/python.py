@@ -121,13 +121,13 @@ def register_creators(trt: Any, kernels: Iterable[Kernel]) -> tuple[str, ...]:
 
 @functools.cache
 def _classes(trt: Any) -> tuple[type, type]:
-    """The creator and the plugin, derived from that flavor's interfaces."""
+    """Return the creator and the plugin, derived from that flavor's interfaces."""
     bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
     known_types = data_types(trt)
     element_types = {kind: element for element, kind in known_types.items()}
 
     class KernelPlugin(*bases):  # type: ignore[misc]
-        """A declared kernel with its attributes chosen."""
+        """Run a declared kernel with chosen attributes."""
 
         def __init__(self, kernel: Kernel, attributes: Mapping[str, AttributeValue]) -> None:
             for base in bases:
@@ -200,7 +200,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         @remembered
         def set_tactic(self, tactic: int) -> None:
-            """There is one: the declaration chooses the variant by shape and GPU."""
+            """Accept the only tactic, since the declaration chooses the variant by shape and GPU."""
 
         @remembered
         def on_shape_change(self, inputs: Any, outputs: Any) -> None:
@@ -229,7 +229,7 @@ def _classes(trt: Any) -> tuple[type, type]:
             self._launcher((*inputs, *outputs), stream)
 
     class KernelCreator(trt.IPluginCreatorV3One):
-        """Makes the plugin, from an ONNX node's attributes or from what an engine stored."""
+        """Make the plugin from an ONNX node's attributes, or from the data that an engine stored."""
 
         def __init__(self, kernel: Kernel) -> None:
             super().__init__()
@@ -257,7 +257,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
 
 def _value(attribute: Attribute, data: np.ndarray | None) -> AttributeValue:
-    """The choice that a field's number stands for; without the field it is the default."""
+    """Return the choice for a field's number; without the field, the default."""
     if data is None or data.size == 0:
         return attribute.choices[0]
     number = int(data[0])
@@ -269,7 +269,7 @@ def _value(attribute: Attribute, data: np.ndarray | None) -> AttributeValue:
 
 
 def _expressions(trt: Any, kernel: Kernel, inputs: Any, builder: Any) -> Algebra[Any]:
-    """TensorRT's symbolic sizes: axes are sizes of the inputs, operations go to its expression builder."""
+    """Lower to TensorRT's symbolic sizes: axes are sizes of the inputs, operations go to its expression builder."""
     axes: dict[str, Any] = {}
     for tensor, shape in zip(kernel.inputs, inputs, strict=True):
         if len(shape) != len(tensor.shape):
