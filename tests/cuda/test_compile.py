@@ -285,7 +285,7 @@ def test_a_source_without_the_entry_is_named(scale: Kernel) -> None:
 
 @pytest.mark.parametrize("target", ["sm_70", "sm_9", "90", "cuda_90", "sm_90a", "sm_"])
 def test_an_unknown_target_lists_the_known_ones(target: str, scale: Kernel) -> None:
-    with pytest.raises(LenetTrtError, match=f"no target '{target}'; the compiler here knows sm_75, sm_80"):
+    with pytest.raises(LenetTrtError, match=f"no target '{target}'; this compiler knows sm_75, sm_80"):
         compile_variant(*first_of(scale), target)
 
 

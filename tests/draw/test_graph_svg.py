@@ -179,7 +179,7 @@ def test_the_verb_refuses_what_it_cannot_draw(tmp_path: Path, capsys: pytest.Cap
     engine = tmp_path / "m.engine"
     engine.write_bytes(b"x")
     assert main(["inspect", str(engine), "--svg"]) == 2
-    assert "give the model that it was built from" in capsys.readouterr().err
+    assert "give the model from which the engine was built" in capsys.readouterr().err
     file = tmp_path / "m.onnx"
     onnx.save(_named("a"), file)
     assert main(["inspect", str(file), "-o", "x.svg"]) == 2

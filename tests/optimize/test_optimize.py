@@ -169,7 +169,7 @@ def test_engines_are_not_timed_without_a_gpu(lenet5: Path, capsys: pytest.Captur
     if first_gpu() is not None:
         pytest.skip("there is a GPU")
     assert main(["optimize", str(lenet5), "--runtime", "tensorrt"]) == 1
-    assert "engines are timed on a GPU, and there is none here" in capsys.readouterr().err
+    assert "engines are timed on a GPU, and this machine has none" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

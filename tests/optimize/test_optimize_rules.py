@@ -253,8 +253,8 @@ def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -
 def test_a_state_of_something_else_is_not_gone_on_from(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     assert Journal(state, {"model": "a"}).note is None
-    Journal(state, {"model": "a"}).step("one", lambda: 1)
-    assert Journal(state, {"model": "a"}).step("one", lambda: 2) == 1
+    Journal(state, {"model": "a"}).step("one", lambda: 1, int)
+    assert Journal(state, {"model": "a"}).step("one", lambda: 2, int) == 1
     other = Journal(state, {"model": "b"})
     assert "have changed" in str(other.note)
     assert not other.resumes

@@ -18,10 +18,9 @@ NAME = "hard_swish_too"
 PARTS = ("lenet_trt", "export", "plugins", "tests", "docs", "README.md", "CHANGELOG.md", "pyproject.toml")
 # Tests that look at all kernels together; those that take one kernel after the other are chosen by its name.
 TOGETHER = (
+    "tests/docs/test_results.py",
     "tests/kernel/test_registry.py",
     "tests/plugins/test_plugins.py",
-    "tests/docs/test_results.py::test_the_committed_page_is_what_the_committed_records_make",
-    "tests/docs/test_results.py::test_no_kernel_beats_its_floor",
 )
 # Runs when Python starts: an editable install would take these two packages from the checkout that it was made from.
 SITE = """

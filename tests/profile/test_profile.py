@@ -98,7 +98,7 @@ def test_several_inputs_of_several_types(tmp_path: Path) -> None:
             UsageError,
             r"images:1x3x28x28: the network has images \[n, 1, 28, 28\]",
         ),
-        ({"runtime": "tensorrt"}, UsageError, "is no engine"),
+        ({"runtime": "tensorrt"}, UsageError, "is not an engine"),
         ({"recorder": "cupti"}, LenetTrtError, "does nothing on a GPU that --with cupti could trace"),
     ],
 )
@@ -197,7 +197,7 @@ def test_the_verb_takes_a_timeline_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ([], 2, "give MODEL, or a trace"),
+        ([], 2, "give MODEL, or an existing trace"),
         (["nowhere.onnx"], 1, "nowhere.onnx does not exist"),
         (["--from", "nowhere.sqlite"], 1, "nowhere.sqlite does not exist"),
         (["nowhere.engine", "--trtexec", "--batch", "3"], 2, "give --shapes"),

@@ -341,7 +341,7 @@ def test_before_and_after(made: Path, lenet5: Path, capsys: pytest.CaptureFixtur
     found = json.loads((made / "r.json").read_text())
     assert found["before"]["ledger"]["total"]["floor_us"] > 0
     assert main(["report", str(made / "t.json"), "--before-model", str(lenet5)]) == 2
-    assert "--before as well" in capsys.readouterr().err
+    assert "name that timeline with --before" in capsys.readouterr().err
 
 
 def test_a_fused_node_stands_beside_those_that_it_replaced() -> None:

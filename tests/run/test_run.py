@@ -187,7 +187,7 @@ def test_what_is_no_classifier_of_grey_images(lenet5: Path, tmp_path: Path, caps
     conv_onnx(tmp_path / "conv.onnx", ConvCase(batch=None, filters=2))
     assert main(["run", str(tmp_path / "conv.onnx")]) == 1
     assert "it is no classifier" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="is no engine: build one"):
+    with pytest.raises(UsageError, match="is not an engine: build one"):
         load(lenet5, "tensorrt")
     with pytest.raises(UsageError, match="wanted one of auto, tensorrt, graph"):
         load(lenet5, "cuda")
@@ -229,7 +229,7 @@ def test_an_engine_that_nobody_vouches_for_is_not_touched(engine: Path, tmp_path
     with pytest.raises(LenetTrtError, match="is missing or was changed"):
         load(copy, "ort-cpu")
     (tmp_path / "lenet5.json").unlink()
-    with pytest.raises(LenetTrtError, match=r"nothing says what its engine is.*--trust"):
+    with pytest.raises(LenetTrtError, match=r"the content of its engine is unknown.*--trust"):
         load(copy)
     with pytest.raises(UsageError, match="--trust runs the engine itself"):
         load(copy, "ort", trust=True)

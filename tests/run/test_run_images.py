@@ -227,7 +227,7 @@ def test_one_labels_file_for_several_sources(tmp_path: Path) -> None:
     found = list(batches(sources, FORM, 4, labels))
     assert [value for batch in found for value in batch.labels.tolist()] == [0, 1, 2, 3, 4, 5]
     assert np.array_equal(np.concatenate([batch.pixels[:, 0] for batch in found]), [*PIXELS, PIXELS[0]])
-    for text, told in (("0\n" * 5, "more images than that"), ("0\n" * 7, "has 7 labels, and there are 6 images")):
+    for text, told in (("0\n" * 5, "there are more images"), ("0\n" * 7, "has 7 labels, and there are 6 images")):
         Path(labels).write_text(text)
         with pytest.raises(LenetTrtError, match=told):
             list(batches(sources, FORM, 4, labels))
@@ -285,5 +285,5 @@ def test_standard_input_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(batch.pixels[:, 0], PIXELS)
     monkeypatch.setattr(images_module, "MAX_BYTES", 1000)
     monkeypatch.setattr("sys.stdin", Input(idx_bytes(PIXELS)))
-    with pytest.raises(LenetTrtError, match="standard input goes on after 1000 bytes"):
+    with pytest.raises(LenetTrtError, match="standard input is longer than 1000 bytes"):
         list(batches(["-"], FORM, 10))

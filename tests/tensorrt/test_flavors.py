@@ -59,7 +59,7 @@ def test_an_unknown_target_lists_the_known_ones(rtx: Flavor, text: str) -> None:
 
 def test_current_needs_a_gpu(rtx: Flavor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flavors, "first_gpu", lambda: None)
-    with pytest.raises(UsageError, match="there is none here"):
+    with pytest.raises(UsageError, match="this machine has none"):
         rtx.targets(["current"])
     monkeypatch.setattr(flavors, "first_gpu", lambda: gpu(89))
     assert rtx.targets(["current"]) == (89,)
