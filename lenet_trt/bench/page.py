@@ -31,7 +31,9 @@ from lenet_trt.files import write_atomic
 KINDS: dict[str, Callable[..., str]] = {
     "compare": figures.compare,
     "contest": figures.contest,
+    "exported": traced_figures.exported,
     "findings": figures.findings,
+    "layers": traced_figures.layers,
     "ledger": traced_figures.ledger,
     "machine": figures.machine,
     "optimized": traced_figures.optimized,
@@ -43,7 +45,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "time": figures.time,
     "traced": traced_figures.traced,
 }
-_INLINE = {"plan", "time"}
+_INLINE = {"exported", "plan", "time"}
 _DOCUMENTS = ("README.md", "docs/**/*.md")
 _RECORDS = Path("docs/results")
 _PLACEHOLDER = re.compile(

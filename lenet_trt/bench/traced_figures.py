@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
-from lenet_trt.bench.tables import markdown_text
+from lenet_trt.bench.tables import duration, markdown_text
 from lenet_trt.draw.text import us_text
 from lenet_trt.floors.ceilings import SCHEMA, ceilings_from_json
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import work_of
 from lenet_trt.onnx_model.read import load_model
+from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.ledger import TERMS, Ledger
 from lenet_trt.trace.ledger import ledger as ledger_of
 from lenet_trt.trace.readers import timeline_from
@@ -68,6 +70,21 @@ def ledger(sources: Sources, ceilings: str, *runs: str) -> str:
     lines.append(["end to end, under the profiler", *(us_text(each.end_to_end_us) for each in found.values())])
     lines.append(["end to end without the profiler, median", *(us_text(us) for us in unprofiled.values())])
     return markdown_text(("term, us", *found), lines, left=(0,))
+
+
+def exported(sources: Sources, times: str) -> str:
+    """Return the median of the inferences that ``trtexec --exportTimes`` wrote: ``exported FILE``."""
+    path = sources.document.parent / times
+    if not path.is_file():
+        return NOT_MEASURED
+    return duration(median(each.us for each in timeline_from(path).iterations))
+
+
+def layers(sources: Sources, profile: str, information: str) -> str:
+    """Return an engine's layers with kernels and times, from trtexec's exports: ``layers PROFILE LAYERS``."""
+    found = timeline_from(sources.document.parent / profile, sources.document.parent / information).activities
+    lines = [[each.node or "", f"`{short_name(each.name)}`", us_text(each.us)] for each in found if each.us]
+    return markdown_text(("layer", "kernel", "us"), lines, left=(0, 1))
 
 
 def traced(sources: Sources, *traces: str) -> str:
