@@ -69,7 +69,7 @@ def test_auto_says_what_it_took(lenet5: Path) -> None:
     assert network.runtime == "ort"
     assert "on the CPU" in network.where
     assert "there is no GPU" in network.reason
-    with pytest.raises(LenetTrtError, match=r"graph runtime takes torch|sees no CUDA GPU"):
+    with pytest.raises(LenetTrtError, match=r"graph runtime needs torch|sees no CUDA GPU"):
         load(lenet5, "graph")
 
 
