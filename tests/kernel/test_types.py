@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-import torch
 
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.cuda.nvrtc import ask, bindings
@@ -15,12 +14,17 @@ ALL = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=lambda elem
 
 
 @ALL
-def test_numpy_torch_and_onnx_know_it_by_its_name_and_size(element: ElementType) -> None:
+def test_numpy_and_onnx_know_it_by_its_name_and_size(element: ElementType) -> None:
     dtype = numpy_dtype(element.name)
     assert dtype.name == element.name
     assert dtype.itemsize == element.size_bytes
     assert onnx.helper.np_dtype_to_tensor_dtype(dtype) == element.onnx_number
     assert np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element.onnx_number)) == dtype
+
+
+@ALL
+def test_torch_knows_it_by_its_name_and_size(element: ElementType) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
     assert getattr(torch, element.name).itemsize == element.size_bytes
 
 
