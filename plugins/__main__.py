@@ -106,7 +106,7 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
     else:
         lines.append(f"  variants  {', '.join(variant['name'] for variant in entry['variants'])}")
     if not entry["measured"]:
-        lines.append(f"  measured  {'no' if entry['measured'] == [] else 'the records are in docs/results of the repository'}")
+        lines.append(f"  measured  {'no' if entry['measured'] == [] else 'the records are not installed'}")
     elif measured:
         lines += [f"  measured  {_measured_text(row)}" for row in entry["measured"]]
     else:

@@ -50,7 +50,7 @@ def test_an_installed_copy_says_that_it_has_no_records(
     monkeypatch.setattr("lenet_trt.plugins.__main__.plugins_dir", lambda: tmp_path / "lenet_trt" / "plugins")
     assert main(["plugins", "maxpool2"]) == 0
     printed = capsys.readouterr().out
-    assert "  measured  the records are in docs/results of the repository" in printed
+    assert "  measured  the records are not installed" in printed
     assert "docs/results" not in printed
     assert main(["plugins", "maxpool2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["measured"] is None
