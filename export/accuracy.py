@@ -12,10 +12,10 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.export import mnist
 from lenet_trt.export.geometry import CLASSES
 
-Network: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.floating]]
+Classifier: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.floating]]
 
 
-def logits_of(network: Network, images: NDArray[np.uint8], *, batch: int = 1000) -> NDArray[np.floating]:
+def logits_of(network: Classifier, images: NDArray[np.uint8], *, batch: int = 1000) -> NDArray[np.floating]:
     """Run `network` over uint8 images, `batch` at a time.
 
     Shapes: images [n, 28, 28] uint8; network takes [b, 1, 28, 28] float32, gives [b, 10] -> [n, 10].
@@ -35,7 +35,7 @@ def logits_of(network: Network, images: NDArray[np.uint8], *, batch: int = 1000)
 
 
 def accuracy(
-    network: Network,
+    network: Classifier,
     images: NDArray[np.uint8] | None = None,
     labels: NDArray[np.uint8] | None = None,
     *,
