@@ -92,11 +92,11 @@ class Flatten:
         return (prod(shape),)
 
 
-Layer: TypeAlias = Conv | Linear | Relu | MaxPool | Flatten
+Lenet5Layer: TypeAlias = Conv | Linear | Relu | MaxPool | Flatten
 
 IMAGE_SHAPE: LayerShape = (1, 28, 28)
 
-LENET5: tuple[Layer, ...] = (
+LENET5: tuple[Lenet5Layer, ...] = (
     Conv("conv1", 1, 6, 5),
     Relu("relu1"),
     MaxPool("pool1", 2),

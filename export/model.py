@@ -7,7 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import nn
 
-from lenet_trt.export.geometry import LENET5, Conv, Flatten, Layer, Linear, MaxPool
+from lenet_trt.export.geometry import LENET5, Conv, Flatten, Lenet5Layer, Linear, MaxPool
 
 
 class LeNet5(nn.Sequential):
@@ -20,7 +20,7 @@ class LeNet5(nn.Sequential):
         super().__init__(OrderedDict((layer.name, _module(layer)) for layer in LENET5))
 
 
-def _module(layer: Layer) -> nn.Module:
+def _module(layer: Lenet5Layer) -> nn.Module:
     if isinstance(layer, Conv):
         return nn.Conv2d(layer.in_channels, layer.out_channels, layer.kernel)
     if isinstance(layer, Linear):
