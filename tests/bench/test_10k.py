@@ -12,7 +12,7 @@ import pytest
 from lenet_trt.bench import ten_thousand
 from lenet_trt.bench.backends import measure
 from lenet_trt.bench.backends.listed import BACKENDS, backend
-from lenet_trt.bench.backends.protocol import Backend, Images, mnist
+from lenet_trt.bench.backends.protocol import Backend, LabelledBatch, mnist
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.record import Record, as_json, parse
 from lenet_trt.bench.suite import Options
@@ -105,7 +105,7 @@ def test_images_start_again_where_there_are_no_more() -> None:
 class Wrong(OrtCpuSession):
     """Gives the answers in another order."""
 
-    def prepare(self, images: Images):
+    def prepare(self, images: LabelledBatch):
         ready = super().prepare(images)
         right = ready.logits
         ready.logits = lambda: right()[:, ::-1]
@@ -113,7 +113,7 @@ class Wrong(OrtCpuSession):
 
 
 class Broken(OrtCpuSession):
-    def prepare(self, images: Images):
+    def prepare(self, images: LabelledBatch):
         raise LenetTrtError("the batch is too large for this test")
 
 

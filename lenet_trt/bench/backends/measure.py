@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
-from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, Images, Ready, Session
+from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, LabelledBatch, Ready, Session
 from lenet_trt.bench.record import Case, Row, Stats
 from lenet_trt.bench.suite import Recording
 from lenet_trt.bench.tables import duration
@@ -81,7 +81,7 @@ def opened(
 def measure(
     found: Recording,
     backends: Sequence[Opened],
-    images: Images,
+    images: LabelledBatch,
     case: Case,
     plan: TimingPlan,
     *,
@@ -136,7 +136,7 @@ def _times(prepared: Sequence[_Prepared], plan: TimingPlan, from_host: bool) -> 
     return _Times(waiting, time_on_host_in_turns(copying, plan), _alone(alone, plan))
 
 
-def _prepare(each: Opened, images: Images, limit_s: float, found: Recording) -> _Prepared:
+def _prepare(each: Opened, images: LabelledBatch, limit_s: float, found: Recording) -> _Prepared:
     """Make a batch ready and check it; what fails leaves its reason."""
     backend, count = each.backend, len(images)
     if each.session is None:
@@ -189,7 +189,7 @@ def _tried(call: Ready, limit_s: float) -> float:
     return taken
 
 
-def _quality(logits: NDArray[np.float32], images: Images) -> dict[str, Any]:
+def _quality(logits: NDArray[np.float32], images: LabelledBatch) -> dict[str, Any]:
     """How many classes are right, and how many the same as in float64."""
     classes = logits.argmax(axis=1)
     right = int((classes == images.labels).sum())
@@ -201,7 +201,7 @@ def _quality(logits: NDArray[np.float32], images: Images) -> dict[str, Any]:
     }
 
 
-def _add(found: Recording, each: _Prepared, images: Images, case: Case, times: _Times) -> None:
+def _add(found: Recording, each: _Prepared, images: LabelledBatch, case: Case, times: _Times) -> None:
     backend = each.opened.backend
     if each.ready is None:
         found.cannot(backend.name, case, each.problem or "", **about(backend))
@@ -214,7 +214,7 @@ def _add(found: Recording, each: _Prepared, images: Images, case: Case, times: _
     found.add(Row(backend.name, case, stats, None, extra))
 
 
-def _figures(each: _Prepared, images: Images, stats: Stats) -> dict[str, Any]:
+def _figures(each: _Prepared, images: LabelledBatch, stats: Stats) -> dict[str, Any]:
     return {
         **about(each.opened.backend),
         **each.extra,

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
-from lenet_trt.bench.backends.protocol import Images
+from lenet_trt.bench.backends.protocol import LabelledBatch
 from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.cuda.launch import load_function
@@ -71,7 +71,7 @@ class NaiveSession:
         self._layers, buffers = program()
         self._tensors = {**_weights(), **{name: own_array(shape, "float32") for name, shape in buffers.items()}}
 
-    def prepare(self, images: Images) -> Naive:
+    def prepare(self, images: LabelledBatch) -> Naive:
         """Load the kernels and lay out their arguments."""
         tensors = {name: array.pointer for name, array in self._tensors.items()}
         if self._context is None:
@@ -92,7 +92,7 @@ class Naive(OnGpu):
 
     def __init__(
         self,
-        images: Images,
+        images: LabelledBatch,
         layers: Sequence[LayerLaunch],
         launches: Sequence[LaunchOne],
         synchronize: Callable[[], Any],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.backends.protocol import Images
+from lenet_trt.bench.backends.protocol import LabelledBatch
 from lenet_trt.cuda.driver import Pinned, Stream, ask, driver
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import DeviceArray
@@ -72,7 +72,7 @@ class OnGpu:
 
     def __init__(
         self,
-        images: Images,
+        images: LabelledBatch,
         submit: Callable[[], Any],
         output: DeviceArray | None,
         details: Mapping[str, Any] | None = None,
@@ -146,7 +146,7 @@ class RuntimeSession:
         self._details = details or {}
         self._self_waiting = self_waiting
 
-    def prepare(self, images: Images) -> OnGpu:
+    def prepare(self, images: LabelledBatch) -> OnGpu:
         """Make a call ready that reads the images where they lie."""
         call = self._runtime.prepare([images.device])
         outputs: Sequence[DeviceArray] = call.outputs

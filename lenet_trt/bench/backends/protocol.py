@@ -22,7 +22,7 @@ _PIECE = 1000
 
 
 @dataclass(frozen=True)
-class Images:
+class LabelledBatch:
     """A batch, and what is right for it.
 
     Shapes: host [n, 1, 28, 28] float32, exact [n, 10] float64 (the logits in float64), labels [n] uint8.
@@ -45,13 +45,13 @@ class Images:
         return array
 
 
-def mnist(count: int) -> Images:
+def mnist(count: int) -> LabelledBatch:
     """The first ``count`` MNIST test images, from the start again where there are no more."""
     host, exact, labels = _test_set()
     if count == len(host):
-        return Images(host, exact, labels)
+        return LabelledBatch(host, exact, labels)
     index = np.arange(count) % len(host)
-    return Images(host[index], exact[index], labels[index])
+    return LabelledBatch(host[index], exact[index], labels[index])
 
 
 @cache
@@ -86,7 +86,7 @@ class Ready(Protocol):
 class Session(Protocol):
     """A backend that is open: its weights are where it computes."""
 
-    def prepare(self, images: Images) -> Ready:
+    def prepare(self, images: LabelledBatch) -> Ready:
         """Make a batch ready, compiling and capturing what that takes.
 
         Raises:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, RuntimeSession
-from lenet_trt.bench.backends.protocol import Images, Precision
+from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
 from lenet_trt.errors import LenetTrtError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class OrtCpuSession:
 
         self._runtime = OrtCpu(_model("fp32"))
 
-    def prepare(self, images: Images) -> _OrtCpu:
+    def prepare(self, images: LabelledBatch) -> _OrtCpu:
         """Nothing is to be made ready."""
         return _OrtCpu(self._runtime, images)
 
@@ -39,7 +39,7 @@ class OrtCpuSession:
 
 
 class _OrtCpu:
-    def __init__(self, runtime: Any, images: Images) -> None:
+    def __init__(self, runtime: Any, images: LabelledBatch) -> None:
         self.details: dict[str, Any] = {}
         self._run = runtime.run
         self._inputs = [images.host]
@@ -107,7 +107,7 @@ class TensorRtSession:
             details = {"tensorrt": f"{flavor.product} {flavor.version}", "plugins": len(built.sidecar.plugins)}
             self._session = RuntimeSession(TensorRt(engine, built.sidecar), details)
 
-    def prepare(self, images: Images) -> OnGpu:
+    def prepare(self, images: LabelledBatch) -> OnGpu:
         """Make an execution context for the batch."""
         return self._session.prepare(images)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
-from lenet_trt.bench.backends.protocol import Images, Precision
+from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.libraries import TORCH
 
@@ -34,7 +34,7 @@ class CpuSession:
         self._threads = threads or self._before
         self._network = _network("fp32")
 
-    def prepare(self, images: Images) -> OnCpu:
+    def prepare(self, images: LabelledBatch) -> OnCpu:
         """Nothing is to be made ready."""
         return OnCpu(self._network, images, self._threads)
 
@@ -46,7 +46,7 @@ class CpuSession:
 class OnCpu:
     """A batch on the CPU."""
 
-    def __init__(self, network: Function, images: Images, threads: int) -> None:
+    def __init__(self, network: Function, images: LabelledBatch, threads: int) -> None:
         import torch
 
         self.details = {"threads": threads}
@@ -97,7 +97,7 @@ class GpuSession:
             self._details["mode"] = f"{compiled}, {'any' if compiled == COMPILED else 'this'} batch"
         self._function = function
 
-    def prepare(self, images: Images) -> OnGpu:
+    def prepare(self, images: LabelledBatch) -> OnGpu:
         """Run once, which compiles, and capture."""
         given = TORCH.wrap(images.device)
         function = self._function
