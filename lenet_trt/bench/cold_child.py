@@ -37,7 +37,7 @@ STEADY_SECONDS = 0.2
 LEAST_STEADY_RUNS = 20
 _LOADING_MODES = {1: "eager", 2: "lazy"}
 
-Run = Callable[[], Any]
+OneInference = Callable[[], Any]
 
 
 class Phases:
@@ -94,7 +94,7 @@ class Driver:
 
 def ours(
     phases: Phases, arguments: argparse.Namespace, graph: bool = False, early: bool = False
-) -> tuple[Run, Driver | None]:
+) -> tuple[OneInference, Driver | None]:
     """The whole network in one kernel, by this toolkit's launcher, without torch.
 
     ``graph`` captures the launch; ``early`` makes the context while other things are imported.
@@ -152,17 +152,17 @@ def ours(
     return run, driver
 
 
-def ours_graph(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def ours_graph(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """As ``ours``, replayed as a CUDA graph."""
     return ours(phases, arguments, graph=True)
 
 
-def ours_early(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def ours_early(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """As ``ours``, the context made in a thread of its own from the beginning: what is left of it is waited for."""
     return ours(phases, arguments, early=True)
 
 
-def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """The network as PyTorch runs it, a layer after the other; the first run is told layer by layer as well."""
     with phases("import"):
         import numpy as np
@@ -202,7 +202,7 @@ def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Dri
 
 def _on_device(
     phases: Phases, arguments: argparse.Namespace, driver: Driver, make: Callable[[Path], Any]
-) -> tuple[Run, Driver | None]:
+) -> tuple[OneInference, Driver | None]:
     """Any runtime that prepares calls on the GPU."""
     import numpy as np
 
@@ -235,7 +235,7 @@ def _on_device(
     return run, driver
 
 
-def graph_runtime(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def graph_runtime(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """``lenet_trt.run`` with the runtime "graph": torch and our kernels, captured in one CUDA graph."""
     with phases("import"):
         import onnx
@@ -246,7 +246,7 @@ def graph_runtime(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, D
     return _on_device(phases, arguments, driver, lambda path: GraphRuntime(onnx.load(path)))
 
 
-def ort_cuda(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def ort_cuda(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """ONNX Runtime with its CUDA provider, inputs and outputs bound."""
     with phases("import"):
         import onnx
@@ -256,7 +256,7 @@ def ort_cuda(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver
     return _on_device(phases, arguments, driver, lambda path: OrtCuda(onnx.load(path)))
 
 
-def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """An engine, deserialized; TensorRT-RTX compiles for the GPU when it is made ready."""
     with phases("import"):
         from lenet_trt.runtimes.tensorrt import TensorRt
@@ -265,7 +265,7 @@ def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver
     return _on_device(phases, arguments, driver, lambda path: TensorRt(path, vouched(path)))
 
 
-def ort_cpu(phases: Phases, arguments: argparse.Namespace) -> tuple[Run, Driver | None]:
+def ort_cpu(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
     """ONNX Runtime on the CPU: what a first inference costs without a GPU."""
     with phases("import"):
         import numpy as np
