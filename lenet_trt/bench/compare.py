@@ -15,7 +15,7 @@ LEAST_CHANGE = 0.02
 
 
 @dataclass(frozen=True)
-class Change:
+class RowChange:
     """A row whose median changed."""
 
     key: str
@@ -38,7 +38,7 @@ class Change:
 class Comparison:
     """``changed`` rows, largest change first; how many did not change; rows that only one record has timings of."""
 
-    changed: tuple[Change, ...]
+    changed: tuple[RowChange, ...]
     unchanged: int
     gone: tuple[str, ...]
     added: tuple[str, ...]
@@ -69,7 +69,7 @@ def compare(old: Record, new: Record) -> Comparison:
         )
     before, after = _timed(old), _timed(new)
     both = [key for key in after if key in before]
-    changes = [Change(key, before[key], after[key]) for key in both if _changed(before[key], after[key])]
+    changes = [RowChange(key, before[key], after[key]) for key in both if _changed(before[key], after[key])]
     changes.sort(key=lambda change: max(change.ratio, 1 / change.ratio), reverse=True)
     return Comparison(
         changed=tuple(changes),
