@@ -41,7 +41,7 @@ _TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
-class Compiler:
+class CCompiler:
     """A C compiler: the words that call it, and the first line of what it says of itself."""
 
     command: tuple[str, ...]
@@ -74,7 +74,7 @@ def row(kernel: Kernel, step: CpuStep, case: Case, plan: TimingPlan) -> Row:
     return Row(step.name, case, stats, None, extra)
 
 
-def find_compiler() -> Compiler:
+def find_compiler() -> CCompiler:
     """The C compiler: $CC, else cc, gcc or clang.
 
     Raises:
@@ -87,7 +87,7 @@ def find_compiler() -> Compiler:
         raise LenetTrtError(f"there is no C compiler ({', '.join(names)}): install one, or name it in $CC")
     command = (program, *chosen[1:])
     told = _run([*command, "--version"]).splitlines()
-    return Compiler(command, told[0] if told else Path(program).name)
+    return CCompiler(command, told[0] if told else Path(program).name)
 
 
 class Loop:
