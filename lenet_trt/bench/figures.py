@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lenet_trt.bench.gains import Measured, display_name, workloads
+from lenet_trt.bench.gains import MeasuredWorkload, display_name, workloads
 from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
 from lenet_trt.bench.suites import suite, summaries
@@ -93,7 +93,7 @@ def compare(sources: Sources, name: str, *chosen: str) -> str:
     return markdown_text(headings, [_compared(known[each]) for each in chosen or known], left=(0, 3))
 
 
-def _compared(workload: Measured) -> list[str]:
+def _compared(workload: MeasuredWorkload) -> list[str]:
     ours, peer = workload.product, workload.best_peer
     factor = error = "-"
     if ours and ours.stats and peer and peer.stats:

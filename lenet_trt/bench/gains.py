@@ -13,7 +13,7 @@ PRODUCT = "product"
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredWorkload:
     """One workload of a record: what it is, and its rows. ``mode`` is how its times are compared."""
 
     name: str
@@ -71,10 +71,10 @@ class Measured:
         return sorted(self.main, key=key)
 
 
-def workloads(record: Record) -> Iterator[Measured]:
+def workloads(record: Record) -> Iterator[MeasuredWorkload]:
     """The workloads of a record of ``kernels`` or ``ladder``, in its order."""
     for name, facts in record.details.get("workloads", {}).items():
-        yield Measured(name, facts, [row for row in record.rows if row.case.get("workload") == name])
+        yield MeasuredWorkload(name, facts, [row for row in record.rows if row.case.get("workload") == name])
 
 
 def gains(record: Record) -> list[dict[str, Any]]:

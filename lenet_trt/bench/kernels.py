@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.gains import PRODUCT, Measured, display_name, workloads
+from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, display_name, workloads
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, Recording, recording
 from lenet_trt.bench.tables import Column, duration, standard_columns
@@ -93,18 +93,18 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
 def columns(record: Record) -> list[Column]:
     """The usual ones, and how each row stands to the floor and to the best peer."""
 
-    def times_faster(stats: Stats, workload: Measured) -> str:
+    def times_faster(stats: Stats, workload: MeasuredWorkload) -> str:
         peer = workload.best_peer
         return f"{peer.stats.median_us / stats.median_us:.2f}" if peer and peer.stats else "-"
 
     return columns_with_floor(record, "best peer / it", times_faster)
 
 
-def columns_with_floor(record: Record, title: str, say: Callable[[Stats, Measured], str]) -> list[Column]:
+def columns_with_floor(record: Record, title: str, say: Callable[[Stats, MeasuredWorkload], str]) -> list[Column]:
     """The usual ones, how each row stands to the floor, and what else is said of a row in its workload."""
     by_name = {workload.name: workload for workload in workloads(record)}
 
-    def where_known(said: Callable[[Stats, Measured], str]) -> Callable[[Row], str]:
+    def where_known(said: Callable[[Stats, MeasuredWorkload], str]) -> Callable[[Row], str]:
         def cell(row: Row) -> str:
             workload = by_name.get(str(row.case.get("workload")))
             return said(row.stats, workload) if row.stats and workload else "-"
@@ -134,7 +134,7 @@ def charts(record: Record) -> list[Chart]:
 
 
 def _bars(
-    label: str, names: Sequence[str], rows: Sequence[tuple[Measured, Row | None]], emphasis: bool = False
+    label: str, names: Sequence[str], rows: Sequence[tuple[MeasuredWorkload, Row | None]], emphasis: bool = False
 ) -> Series:
     timed = [(workload.floor_us, row.stats.median_us if row and row.stats else None) for workload, row in rows]
     lengths = [us / floor if us is not None else None for floor, us in timed]

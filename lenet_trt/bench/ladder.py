@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.gains import PRODUCT, Measured, workloads
+from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, workloads
 from lenet_trt.bench.kernels import columns_with_floor, obstacle, run_all
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.suite import Options, recording
@@ -50,7 +50,7 @@ def measure(options: Options) -> Record:
 def columns(record: Record) -> list[Column]:
     """The usual ones, and how each step stands to the floor and to the slowest one."""
 
-    def gain(stats: Stats, workload: Measured) -> str:
+    def gain(stats: Stats, workload: MeasuredWorkload) -> str:
         slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0)
         return f"{slowest / stats.median_us:.1f}x" if slowest else "-"
 
@@ -63,7 +63,7 @@ def charts(record: Record) -> list[Chart]:
     return [_chart(workload) for workload in last.values() if any(row.stats for row in workload.rows)]
 
 
-def _chart(workload: Measured) -> Chart:
+def _chart(workload: MeasuredWorkload) -> Chart:
     shown = [row for row in workload.ordered() if row.stats and (row.extra.get("step") or row.backend == PRODUCT)]
     names = [row.backend for row in shown]
     times = [row.stats.median_us if row.stats else None for row in shown]
