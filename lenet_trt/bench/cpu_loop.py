@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.record import Case, Row
+from lenet_trt.bench.record import Row, RowCase
 from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
@@ -48,7 +48,7 @@ class CCompiler:
     version: str
 
 
-def row(kernel: Kernel, step: CpuStep, case: Case, plan: TimingPlan) -> Row:
+def row(kernel: Kernel, step: CpuStep, case: RowCase, plan: TimingPlan) -> Row:
     """Time the loop, as a row of the ladder; the row says why where it cannot be compiled.
 
     ``extra`` has the compiler and its flags, the times of fewer images, and what -O3 makes of it.

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.record import Case, Record, Row
+from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.suite import Options, Recording, recording
 from lenet_trt.bench.tables import Column, duration
 from lenet_trt.bench.trtexec_engines import Engine, built, output, timed
@@ -161,7 +161,7 @@ class _Bench:
         return relative_error(output(self.tool, engine, inputs, self.folder).reshape(wanted.shape), wanted)
 
 
-def _case(workload: EngineWorkload, batch: int) -> Case:
+def _case(workload: EngineWorkload, batch: int) -> RowCase:
     return {"workload": workload.name, "batch": batch} if workload.batched else {"workload": workload.name}
 
 

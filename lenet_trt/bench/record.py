@@ -19,7 +19,7 @@ FIX = "measure again"
 # Single timings are kept where all rows together have at most so many; beyond that they would make the file large.
 KEPT_SAMPLES = 20_000
 
-Case: TypeAlias = Mapping[str, Whole | str]
+RowCase: TypeAlias = Mapping[str, Whole | str]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Row:
     """
 
     backend: str
-    case: Case
+    case: RowCase
     stats: Stats | None = None
     why: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.bench.record import Case, Record, Row
+from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.timing import TimingPlan
@@ -69,7 +69,7 @@ class Recording:
         """Keep a row, and say what it tells."""
         self.rows.append(row)
 
-    def cannot(self, backend: str, case: Case, problem: BaseException | str, **extra: Any) -> None:
+    def cannot(self, backend: str, case: RowCase, problem: BaseException | str, **extra: Any) -> None:
         """Keep a row of a backend that cannot run here, with the reason."""
         if isinstance(problem, str):
             why = problem

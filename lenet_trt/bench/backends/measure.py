@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, LabelledBatch, Ready, Session
-from lenet_trt.bench.record import Case, Row, Stats
+from lenet_trt.bench.record import Row, RowCase, Stats
 from lenet_trt.bench.suite import Recording
 from lenet_trt.bench.tables import duration
 from lenet_trt.cuda.gpus import gpus
@@ -82,7 +82,7 @@ def measure(
     found: Recording,
     backends: Sequence[Opened],
     images: LabelledBatch,
-    case: Case,
+    case: RowCase,
     plan: TimingPlan,
     *,
     where: bool = False,
@@ -201,7 +201,7 @@ def _quality(logits: NDArray[np.float32], images: LabelledBatch) -> dict[str, An
     }
 
 
-def _add(found: Recording, each: _Prepared, images: LabelledBatch, case: Case, times: _Times) -> None:
+def _add(found: Recording, each: _Prepared, images: LabelledBatch, case: RowCase, times: _Times) -> None:
     backend = each.opened.backend
     if each.ready is None:
         found.cannot(backend.name, case, each.problem or "", **about(backend))
@@ -246,7 +246,7 @@ def _alone(timed: dict[str, Timed], plan: TimingPlan) -> dict[str, Stats]:
     return time_in_turns(timed, stream().handle, hold, plan)
 
 
-def _text(case: Case) -> str:
+def _text(case: RowCase) -> str:
     return ", ".join(f"{name} {value}" for name, value in case.items()) or "all"
 
 
