@@ -71,7 +71,7 @@ class Environment(TypedDict, total=False):
     packages: dict[str, str]
 
 
-class Plan(TypedDict, total=False):
+class RecordedPlan(TypedDict, total=False):
     """What the code asks of how often things were timed."""
 
     rounds: Count
@@ -111,7 +111,7 @@ class Facts(TypedDict):
     """The parts of a record that are plain mappings, as far as the code asks for them."""
 
     environment: Environment
-    plan: Plan
+    plan: RecordedPlan
     clocks: list[Clock]
     details: Details
     rows: list[_RowFacts]
