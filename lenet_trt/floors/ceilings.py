@@ -76,7 +76,7 @@ def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
             f"{path} holds no ceilings of schema {SCHEMA} (its schema: {data.get('schema')!r:.60}): {_FIX}"
         )
     found = checked(data, Ceilings, str(path), wanted=_WANTED, fix=_FIX)
-    checked(found.details, Details, f"details in {path}", wanted="of ceilings", fix=_FIX)
+    checked(found.details, CeilingDetails, f"details in {path}", wanted="of ceilings", fix=_FIX)
     if "fp32" not in found.flop_per_s:
         raise LenetTrtError(f"{path} is not {_WANTED}: flop_per_s has no fp32: {_FIX}")
     return found
@@ -95,7 +95,7 @@ def ceilings_in(path: Path) -> Ceilings:
     return ceilings_from_json({"schema": SCHEMA, **inner} if inner is not data else inner, path)
 
 
-class Details(TypedDict, total=False):
+class CeilingDetails(TypedDict, total=False):
     """What the code asks of a ceiling's details, which say more."""
 
     document: str
