@@ -154,7 +154,7 @@ class CrossingEntry(TypedDict):
     at: Duration | None
 
 
-class Record(TypedDict):
+class OptimizeRecord(TypedDict):
     """All of it."""
 
     schema: Literal[1]
@@ -181,7 +181,7 @@ def read_record(path: Path) -> Mapping[str, Any]:
         LenetTrtError: the file cannot be read, or is not what ``optimize`` writes.
     """
     data = json_value(path, wanted=WANTED, fix=FIX)
-    for kind in (Record, _Optional):
+    for kind in (OptimizeRecord, _Optional):
         checked(data, kind, str(path), wanted=WANTED, fix=FIX)
     for outcome in data["batches"]:
         for seen in outcome["observed"]:
