@@ -34,7 +34,7 @@ class FileRecord:
         return cls(name, len(content), sha256_bytes(content))
 
 
-class Options(TypedDict):
+class SidecarOptions(TypedDict):
     """What the code asks of the builder's options."""
 
     tf32: bool
@@ -48,7 +48,7 @@ class Inputs(TypedDict):
     targets: list[str]
     gpu: str | None
     precision: str | None
-    options: Options
+    options: SidecarOptions
 
 
 class PluginEntry(TypedDict):
