@@ -40,7 +40,7 @@ class SidecarOptions(TypedDict):
     tf32: bool
 
 
-class Inputs(TypedDict):
+class SidecarInputs(TypedDict):
     """What the code asks of a sidecar's inputs, which say more: all that two builds are compared by."""
 
     flavor: Literal["rtx", "tensorrt"]
@@ -94,7 +94,7 @@ class EvaluationEntry(TypedDict):
 
 
 class _Parts(TypedDict):
-    inputs: Inputs
+    inputs: SidecarInputs
     plugins: list[PluginEntry]
     tensors: dict[str, TensorEntry]
     evaluation: EvaluationEntry
