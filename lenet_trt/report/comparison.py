@@ -8,7 +8,7 @@ from lenet_trt.draw.elements import Markup, element, node_name
 from lenet_trt.draw.text import share_text, time_text, us_text
 from lenet_trt.report.content import Change, Content, verdict
 from lenet_trt.report.figures import stacked_bar
-from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.sections import section
 
 
@@ -35,8 +35,12 @@ def comparison(content: Content) -> Markup | None:
 
 
 def _changes(caption: str, first: str, changes: Sequence[Change], nodes: bool = False) -> Markup:
-    columns = [Column(first, head=True, name=nodes), Column("Before (\u00b5s)", True), Column("Now (\u00b5s)", True)]
-    columns += [Column("Difference", True), Column("Change", True)]
+    columns = [
+        GridColumn(first, head=True, name=nodes),
+        GridColumn("Before (\u00b5s)", True),
+        GridColumn("Now (\u00b5s)", True),
+    ]
+    columns += [GridColumn("Difference", True), GridColumn("Change", True)]
     rows = []
     for change in changes:
         colour = "better" if change.difference_us < 0 else "worse" if change.difference_us > 0 else None

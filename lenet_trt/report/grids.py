@@ -17,7 +17,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
+class GridColumn:
     """A column; ``number`` columns stand to the right, the ``head`` column names the row."""
 
     title: str
@@ -28,7 +28,7 @@ class Column:
 
 def grid(
     caption: object,
-    columns: Sequence[Column],
+    columns: Sequence[GridColumn],
     rows: Iterable[Sequence[Cell]],
     *,
     total: Sequence[Cell] | None = None,
@@ -68,7 +68,7 @@ def grid(
     return element("div", table, class_="scroll", tabindex=0, role="group", aria_label=_plain(caption))
 
 
-def _cell(column: Column, cell: Cell) -> Markup:
+def _cell(column: GridColumn, cell: Cell) -> Markup:
     number = None if cell.number is None else f"{cell.number:.6g}"
     if number is None and column.number:
         number = ""
@@ -76,7 +76,7 @@ def _cell(column: Column, cell: Cell) -> Markup:
     return element(tag, cell.shown, scope="row" if column.head else None, class_=_class(column), data_v=number)
 
 
-def _class(column: Column) -> str | None:
+def _class(column: GridColumn) -> str | None:
     return " ".join(name for name, on in (("number", column.number), ("name", column.name)) if on) or None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from lenet_trt.draw.elements import Markup, element
 from lenet_trt.draw.text import us_text
 from lenet_trt.optimize.markdown import headline
-from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.sections import section
 
 
@@ -37,8 +37,12 @@ def summary(record: Mapping[str, Any]) -> tuple[list[str], str]:
 def _tried(outcome: Mapping[str, Any]) -> Markup | None:
     if not outcome["trials"]:
         return None
-    columns = [Column("Candidate", head=True, name=True), Column("Promised (\u00b5s)", True)]
-    columns += [Column("Without (\u00b5s)", True), Column("With (\u00b5s)", True), Column("Verdict", name=True)]
+    columns = [GridColumn("Candidate", head=True, name=True), GridColumn("Promised (\u00b5s)", True)]
+    columns += [
+        GridColumn("Without (\u00b5s)", True),
+        GridColumn("With (\u00b5s)", True),
+        GridColumn("Verdict", name=True),
+    ]
     rows = []
     for trial in outcome["trials"]:
         old, new = (_median(trial[side]) for side in ("old", "new"))

@@ -15,7 +15,7 @@ from lenet_trt.report.comparison import comparison
 from lenet_trt.report.content import Content
 from lenet_trt.report.events import embedded, typical_iteration
 from lenet_trt.report.figures import swatch
-from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.optimized import optimized
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.timeline import Timeline
@@ -177,12 +177,12 @@ def _listed(timeline: Timeline) -> Markup:
     inside = sorted((one for one in timeline.activities if low <= one.start_us <= high), key=lambda one: one.start_us)
     begin = typical.start_us if typical else 0.0
     columns = [
-        Column("Begins (\u00b5s)", True),
-        Column("Takes (\u00b5s)", True),
-        Column("Kind"),
-        Column("Stream", True),
+        GridColumn("Begins (\u00b5s)", True),
+        GridColumn("Takes (\u00b5s)", True),
+        GridColumn("Kind"),
+        GridColumn("Stream", True),
     ]
-    columns += [Column("Node", name=True), Column("Name", head=True, name=True)]
+    columns += [GridColumn("Node", name=True), GridColumn("Name", head=True, name=True)]
     rows = [
         [
             Cell(f"{one.start_us - begin:,.2f}", one.start_us - begin),

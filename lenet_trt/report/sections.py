@@ -8,7 +8,7 @@ from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_n
 from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, time_text, us_text, visible
 from lenet_trt.report.content import Content, TracedRun, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
-from lenet_trt.report.grids import Cell, Column, grid
+from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
 from lenet_trt.trace.tables import TimeTable
@@ -125,7 +125,12 @@ def ledger(content: Content) -> Markup:
 
 def _terms_table(content: Content) -> Markup:
     found = content.run.ledger
-    columns = [Column("Term", head=True), Column("Time (\u00b5s)", True), Column("Share", True), Column("What it is")]
+    columns = [
+        GridColumn("Term", head=True),
+        GridColumn("Time (\u00b5s)", True),
+        GridColumn("Share", True),
+        GridColumn("What it is"),
+    ]
     rows = []
     for term in shown_terms([content.run]):
         value = getattr(found.total, term)
@@ -166,9 +171,9 @@ def _reasons(run: TracedRun) -> Markup | None:
 
 def _nodes_table(run: TracedRun) -> Markup:
     terms = shown_terms([run])
-    columns = [Column("Node", head=True, name=True), Column("Operator"), Column("Time (\u00b5s)", True)]
-    columns += [Column(_HEADS[term], True) for term in terms]
-    columns += [Column("Launches", True), Column("Kernels", name=True)]
+    columns = [GridColumn("Node", head=True, name=True), GridColumn("Operator"), GridColumn("Time (\u00b5s)", True)]
+    columns += [GridColumn(_HEADS[term], True) for term in terms]
+    columns += [GridColumn("Launches", True), GridColumn("Kernels", name=True)]
     rows = []
     for row in run.ledger.rows:
         node = node_name(row.node) if row.node is not None else "no node"
@@ -199,9 +204,14 @@ def roofline(content: Content) -> Markup:
     if ceilings is None or not points:
         why = content.missing.get("roofline", "no node of the trace has work that is known")
         return section("roofline", title, missing(f"Not known: {why}."))
-    columns = [Column("Node", head=True, name=True), Column("Operator"), Column("Arithmetic"), Column("Bytes", True)]
-    columns += [Column("Operations", True), Column("Op/B", True), Column("Needs (\u00b5s)", True)]
-    columns += [Column("Took (\u00b5s)", True), Column("Times the floor", True), Column("Bound by")]
+    columns = [
+        GridColumn("Node", head=True, name=True),
+        GridColumn("Operator"),
+        GridColumn("Arithmetic"),
+        GridColumn("Bytes", True),
+    ]
+    columns += [GridColumn("Operations", True), GridColumn("Op/B", True), GridColumn("Needs (\u00b5s)", True)]
+    columns += [GridColumn("Took (\u00b5s)", True), GridColumn("Times the floor", True), GridColumn("Bound by")]
     rows = [
         [
             Cell(node_name(point.node)),
@@ -255,8 +265,13 @@ def activity_tables(content: Content) -> Markup:
 def _activity_table(table: TimeTable, ident: str) -> Markup:
     if not table.rows:
         return joined([element("h3", table.title), missing("The trace has none.")])
-    columns = [Column("Time %", True), Column("Time (\u00b5s)", True), Column("Calls", True), Column("Average", True)]
-    columns += [Column("Minimum", True), Column("Maximum", True), Column("Name", head=True, name=True)]
+    columns = [
+        GridColumn("Time %", True),
+        GridColumn("Time (\u00b5s)", True),
+        GridColumn("Calls", True),
+        GridColumn("Average", True),
+    ]
+    columns += [GridColumn("Minimum", True), GridColumn("Maximum", True), GridColumn("Name", head=True, name=True)]
     rows = [
         [
             Cell(joined([f"{row.percent:.1f}%", meter(row.percent / 100)]), row.percent),
