@@ -117,7 +117,7 @@ class Timeline:
     layers: tuple[EngineLayer, ...] = ()
 
 
-class Environment(TypedDict, total=False):
+class TraceEnvironment(TypedDict, total=False):
     """What the code asks of an environment; a timeline's may say more, in values of any kind."""
 
     gpu: str | None
@@ -151,5 +151,5 @@ def load_timeline(path: Path) -> Timeline:
     if unknown := sorted(set(data) - names - {"schema"}):
         raise LenetTrtError(f"{path} is not {WANTED}: nobody knows its {', '.join(unknown):.60}: {fix}")
     made = checked(data, Timeline, str(path), wanted=WANTED, fix=fix)
-    checked(made.environment, Environment, f"the environment in {path}", wanted="a timeline's", fix=fix)
+    checked(made.environment, TraceEnvironment, f"the environment in {path}", wanted="a timeline's", fix=fix)
     return made
