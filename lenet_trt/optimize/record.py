@@ -17,7 +17,7 @@ WANTED = "the optimize.json of lenet-trt optimize"
 FIX = "optimize again"
 
 
-class Environment(TypedDict, total=False):
+class OptimizeEnvironment(TypedDict, total=False):
     """What is shown of the machine; a record says more of it."""
 
     gpu: str | None
@@ -162,7 +162,7 @@ class OptimizeRecord(TypedDict):
     command: str
     where: str
     how: str
-    environment: Environment
+    environment: OptimizeEnvironment
     models: list[ModelEntry]
     batches: list[OutcomeEntry]
     chosen: list[ChosenEntry]
