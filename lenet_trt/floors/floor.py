@@ -11,7 +11,7 @@ from lenet_trt.schema import Count, Duration, Rate
 # "fp32" are multiply-adds in float; "tf32", "fp16" and "bf16" tensor cores; "split" float accuracy from fp16 tensor
 # cores; "fp16_fma" and "bf16_fma" multiply-adds outside tensor cores.
 Arithmetic: TypeAlias = str
-Bound: TypeAlias = Literal["memory", "arithmetic"]
+BoundBy: TypeAlias = Literal["memory", "arithmetic"]
 
 # A product of floats from tensor cores: both operands split into two fp16 halves, the three larger products kept.
 SPLIT_PRODUCTS = 3
@@ -102,7 +102,7 @@ def arithmetic_us(work: Work, arithmetic: Arithmetic, ceilings: Ceilings) -> flo
     return work.flops / ceilings.rate(arithmetic) * 1e6
 
 
-def bound_by(work: Work, arithmetic: Arithmetic, ceilings: Ceilings) -> Bound:
+def bound_by(work: Work, arithmetic: Arithmetic, ceilings: Ceilings) -> BoundBy:
     """Which of the two takes longer."""
     longer = arithmetic_us(work, arithmetic, ceilings) > memory_us(work, ceilings)
     return "arithmetic" if longer else "memory"
