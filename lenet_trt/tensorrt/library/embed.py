@@ -29,7 +29,7 @@ _OPSET, _IR_VERSION = 17, 8
 
 
 @dataclass(frozen=True)
-class Value:
+class TensorType:
     """The shape (-1: unknown) and the element type of a tensor of the model."""
 
     shape: Shape
@@ -64,7 +64,7 @@ def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
     return result
 
 
-def node_data(node: onnx.NodeProto, inputs: Sequence[Value], targets: Sequence[str]) -> bytes:
+def node_data(node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str]) -> bytes:
     """Encode one plugin node of a fused model, with its kernel compiled for the targets.
 
     Raises:
@@ -104,7 +104,7 @@ def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
     return variant.supports(int(sm), specialized.types) and not (variant.only_sm and kind == "compute")
 
 
-def _library_node(node: onnx.NodeProto, values: Mapping[str, Value], targets: Sequence[str]) -> onnx.NodeProto:
+def _library_node(node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Sequence[str]) -> onnx.NodeProto:
     name = node.name or node.output[0]
     unknown = [value for value in node.input if value not in values]
     if unknown:
@@ -124,7 +124,7 @@ def _library_node(node: onnx.NodeProto, values: Mapping[str, Value], targets: Se
     return result
 
 
-def _values(model: onnx.ModelProto) -> dict[str, Value]:
+def _values(model: onnx.ModelProto) -> dict[str, TensorType]:
     """What is known of every tensor, those between plugin nodes included."""
     inferred = model
     while True:
@@ -145,13 +145,15 @@ def _values(model: onnx.ModelProto) -> dict[str, Value]:
             _replace(inferred.graph, helper.make_tensor_value_info(name, elem_type, shape))
 
 
-def _declared(graph: onnx.GraphProto) -> dict[str, Value]:
-    values = {tensor.name: Value(tuple(tensor.dims), _numpy_name(tensor.data_type)) for tensor in graph.initializer}
+def _declared(graph: onnx.GraphProto) -> dict[str, TensorType]:
+    values = {
+        tensor.name: TensorType(tuple(tensor.dims), _numpy_name(tensor.data_type)) for tensor in graph.initializer
+    }
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
         if kind.HasField("shape") and kind.elem_type != onnx.TensorProto.UNDEFINED:
             shape = tuple(dim.dim_value if dim.HasField("dim_value") else UNKNOWN for dim in kind.shape.dim)
-            values.setdefault(value.name, Value(shape, _numpy_name(kind.elem_type)))
+            values.setdefault(value.name, TensorType(shape, _numpy_name(kind.elem_type)))
     return values
 
 
@@ -164,7 +166,7 @@ def _replace(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
     graph.value_info.append(value)
 
 
-def _outputs(node: onnx.NodeProto, values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
+def _outputs(node: onnx.NodeProto, values: Mapping[str, TensorType]) -> Iterator[tuple[str, TensorType]]:
     """What the kernel's declaration says of its outputs."""
     kernel = kernel_named(node.op_type)
     inputs = [values[name] for name in node.input]
@@ -174,7 +176,7 @@ def _outputs(node: onnx.NodeProto, values: Mapping[str, Value]) -> Iterator[tupl
     for name, tensor in zip(node.output, kernel.outputs, strict=True):
         dims = [sizes.substituted(as_dim(size)) for size in tensor.shape]
         shape = tuple(dim.evaluate({}) if not dim.axes else UNKNOWN for dim in dims)
-        yield name, Value(shape, specialized.types.resolve(tensor.dtype))
+        yield name, TensorType(shape, specialized.types.resolve(tensor.dtype))
 
 
 def _for_older_parsers(model: onnx.ModelProto) -> None:
