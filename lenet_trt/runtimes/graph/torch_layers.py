@@ -17,7 +17,7 @@ from torch.nn import functional
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.graph.torch_node import Node
 
-Operator: TypeAlias = Callable[..., "Tensor | Sequence[Tensor]"]
+TorchOperator: TypeAlias = Callable[..., "Tensor | Sequence[Tensor]"]
 
 _CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
@@ -124,7 +124,7 @@ def average_pool(node: Node, x: Tensor) -> Tensor:
     return mean / share
 
 
-def global_pool(reduce: Callable[..., Tensor]) -> Operator:
+def global_pool(reduce: Callable[..., Tensor]) -> TorchOperator:
     return lambda node, x: reduce(x, dim=tuple(range(2, x.dim())), keepdim=True)
 
 
@@ -159,7 +159,7 @@ def local_response_norm(node: Node, x: Tensor) -> Tensor:
     return functional.local_response_norm(x, node.get("size"), alpha, beta, bias)
 
 
-def along_axis(function: Callable[..., Tensor]) -> Operator:
+def along_axis(function: Callable[..., Tensor]) -> TorchOperator:
     """Softmax and its kin; before operator set 13 they saw everything from the axis on as one."""
 
     def apply(node: Node, x: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ def gelu(node: Node, x: Tensor) -> Tensor:
     return functional.gelu(x, approximate=node.get("approximate", "none"))
 
 
-LAYERS: dict[str, Operator] = {
+LAYERS: dict[str, TorchOperator] = {
     "AveragePool": average_pool,
     "BatchNormalization": batch_norm,
     "Clip": clip,

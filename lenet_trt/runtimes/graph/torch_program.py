@@ -20,7 +20,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port, ports
-from lenet_trt.runtimes.graph.torch_layers import LAYERS, Operator
+from lenet_trt.runtimes.graph.torch_layers import LAYERS, TorchOperator
 from lenet_trt.runtimes.graph.torch_node import Node
 from lenet_trt.runtimes.graph.torch_shapes import HOST_INPUTS, SHAPES
 
@@ -33,7 +33,7 @@ class ProgramStep:
     """Hold a node, the function that computes it, and the values that no later node needs."""
 
     node: Node
-    operator: Operator
+    operator: TorchOperator
     host_inputs: frozenset[int]
     done_with: tuple[str, ...]
 
@@ -144,7 +144,7 @@ def _steps(nodes: Sequence[Node], outputs: set[str], constants: set[str]) -> Ite
         yield ProgramStep(node, operator, host_inputs, tuple(done - outputs - constants))
 
 
-def _operator(node: Node) -> tuple[Operator, frozenset[int]]:
+def _operator(node: Node) -> tuple[TorchOperator, frozenset[int]]:
     if node.op.startswith(f"{DOMAIN}::"):
         return _plugin(node), frozenset()
     if node.op not in _OPERATORS:
@@ -154,7 +154,7 @@ def _operator(node: Node) -> tuple[Operator, frozenset[int]]:
     return _OPERATORS[node.op], HOST_INPUTS.get(node.op, frozenset())
 
 
-def _plugin(node: Node) -> Operator:
+def _plugin(node: Node) -> TorchOperator:
     """Return the kernel that a plugin node names, with the node's attributes."""
     from lenet_trt.runtimes.graph.torch_op import op
 

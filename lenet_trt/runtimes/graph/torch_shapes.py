@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.runtimes.graph.torch_layers import Operator
+from lenet_trt.runtimes.graph.torch_layers import TorchOperator
 from lenet_trt.runtimes.graph.torch_node import Node, integers
 
 # Inputs that are needed on the host: sizes, axes, and what padding is made of.
@@ -130,7 +130,7 @@ def pad(
     return functional.pad(x, [amount for pair in reversed(pairs[2:]) for amount in pair], mode=names[mode])
 
 
-def reduction(reduce: Callable[..., Tensor]) -> Operator:
+def reduction(reduce: Callable[..., Tensor]) -> TorchOperator:
     def apply(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
         chosen = node.numbers("axes", axes)
         if not chosen and node.get("noop_with_empty_axes", 0):
@@ -179,11 +179,11 @@ def constant_of_shape(node: Node, sizes: Tensor) -> Tensor:
     return torch.full(integers(sizes), value.item(), dtype=value.dtype)
 
 
-def variadic(function: Callable[[Tensor, Tensor], Tensor]) -> Operator:
+def variadic(function: Callable[[Tensor, Tensor], Tensor]) -> TorchOperator:
     return lambda node, *values: functools.reduce(function, values)
 
 
-def _plain(function: Callable[..., Tensor]) -> Operator:
+def _plain(function: Callable[..., Tensor]) -> TorchOperator:
     return lambda node, *values: function(*values)
 
 
@@ -193,7 +193,7 @@ def _same(node: Node, x: Tensor, *others: Tensor) -> Tensor:
     return x
 
 
-SHAPES: dict[str, Operator] = {
+SHAPES: dict[str, TorchOperator] = {
     "ArgMax": arg_max,
     "Cast": cast,
     "Concat": concat,
