@@ -29,7 +29,7 @@ _BITS = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class ExternalPiece:
     """The bytes of one tensor: in which file, from where on, how many."""
 
     tensor: str
@@ -38,7 +38,7 @@ class Piece:
     size_bytes: int
 
 
-def external_pieces(model: ModelProto, path: Path) -> list[Piece]:
+def external_pieces(model: ModelProto, path: Path) -> list[ExternalPiece]:
     """Where the weights of a model lie that are not in its own file, all of it checked.
 
     Raises:
@@ -51,7 +51,7 @@ def external_pieces(model: ModelProto, path: Path) -> list[Piece]:
     return pieces
 
 
-def _piece(tensor: TensorProto, path: Path) -> Piece:
+def _piece(tensor: TensorProto, path: Path) -> ExternalPiece:
     said = {entry.key: entry.value for entry in tensor.external_data}
     name, location = tensor.name or "a constant", said.get("location", "")
     where = f"{path} keeps the weights {name!r} in {location!r}"
@@ -72,7 +72,7 @@ def _piece(tensor: TensorProto, path: Path) -> Piece:
         raise LenetTrtError(
             f"{where}, which has {size:,} bytes; wanted {offset + length:,}: it was cut off, copy it or export again"
         )
-    return Piece(tensor.name, location, offset, length)
+    return ExternalPiece(tensor.name, location, offset, length)
 
 
 def _check_location(location: str, folder: Path, where: str) -> None:

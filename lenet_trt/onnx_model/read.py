@@ -18,7 +18,7 @@ from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
 from lenet_trt.kernel.registry import kernel
-from lenet_trt.onnx_model.external import Piece, external_pieces
+from lenet_trt.onnx_model.external import ExternalPiece, external_pieces
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
 from lenet_trt.onnx_model.valid import check_texts, check_values
@@ -75,7 +75,7 @@ def fingerprint(path: Path | None) -> str:
     return sha256_bytes("\n".join(hashes).encode())
 
 
-def _sha256_of(piece: Piece, folder: Path) -> str:
+def _sha256_of(piece: ExternalPiece, folder: Path) -> str:
     """Hash the bytes of one tensor, and not the rest of its file."""
     digest, left = hashlib.sha256(), piece.size_bytes
     with open(folder / piece.location, "rb") as file:
