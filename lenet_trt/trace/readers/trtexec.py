@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.layers import EngineLayer
-from lenet_trt.trace.readers.trtexec_exports import Exports, Inference
+from lenet_trt.trace.readers.trtexec_exports import Exports, TimedInference
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 
 _SIX_DIGITS_MS = 1000.0
@@ -44,7 +44,7 @@ def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
 def _from_profile(
     profile: Exports,
     layers: Sequence[EngineLayer],
-    times: Sequence[Inference],
+    times: Sequence[TimedInference],
     source: str,
     environment: dict[str, Any],
 ) -> Timeline:
@@ -105,7 +105,7 @@ def _from_profile(
     )
 
 
-def _from_times(times: Sequence[Inference], source: str, environment: Mapping[str, Any]) -> Timeline:
+def _from_times(times: Sequence[TimedInference], source: str, environment: Mapping[str, Any]) -> Timeline:
     zero = times[0].start_ms
     iterations, activities, calls = [], [], []
     for index, time in enumerate(times):
@@ -140,12 +140,12 @@ def _from_times(times: Sequence[Inference], source: str, environment: Mapping[st
     )
 
 
-def _exact(times: Sequence[Inference]) -> Sequence[Inference]:
+def _exact(times: Sequence[TimedInference]) -> Sequence[TimedInference]:
     """Those whose moments are written to the microsecond, where there are any: durations made of two of them."""
     return [time for time in times if time.start_ms < _SIX_DIGITS_MS] or times
 
 
-def _rounded(times: Sequence[Inference]) -> list[str]:
+def _rounded(times: Sequence[TimedInference]) -> list[str]:
     if all(time.start_ms < _SIX_DIGITS_MS for time in times):
         return []
     return [

@@ -64,7 +64,7 @@ class LayerTime:
 
 
 @dataclass(frozen=True)
-class Inference:
+class TimedInference:
     """One inference of --exportTimes, in milliseconds; the four parts as trtexec measured them."""
 
     start_ms: float
@@ -88,7 +88,7 @@ class Exports:
     profile: tuple[LayerTime, ...] = ()
     runs: int = 0
     layers: tuple[EngineLayer, ...] = ()
-    times: tuple[Inference, ...] = ()
+    times: tuple[TimedInference, ...] = ()
     dialect: str | None = None
 
 
@@ -158,10 +158,10 @@ def _layers(data: Mapping[str, Any], name: str) -> Exports:
     return Exports(layers=tuple(layer_from_inspector(row, name) for row in rows), dialect=dialect)
 
 
-def _inferences(rows: list[Any], name: str) -> tuple[Inference, ...]:
+def _inferences(rows: list[Any], name: str) -> tuple[TimedInference, ...]:
     times = checked(rows, list[_TimesRow], name, wanted="what --exportTimes writes", fix=_FIX)
     return tuple(
-        Inference(
+        TimedInference(
             start_ms=row["startH2dMs"],
             compute_start_ms=row["startComputeMs"],
             enqueue_start_ms=row["startEnqMs"],
