@@ -31,7 +31,7 @@ def on_host(runtime: HostRuntime, arrays: Sequence[NDArray[Any]]) -> Inference:
     return infer
 
 
-class OnDevice:
+class DeviceInference:
     """An inference on the GPU: put into a stream and waited for; with ``transfers`` inputs come from the host."""
 
     def __init__(self, runtime: DeviceRuntime, arrays: Sequence[NDArray[Any]], transfers: bool) -> None:

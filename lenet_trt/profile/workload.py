@@ -18,7 +18,7 @@ from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.profile import ort, ranges
-from lenet_trt.profile.inference import Inference, OnDevice, median_us, on_host
+from lenet_trt.profile.inference import DeviceInference, Inference, median_us, on_host
 from lenet_trt.profile.replay import write_parts
 from lenet_trt.profile.request import (
     FAILURE,
@@ -70,7 +70,7 @@ def run(request: TraceRequest, folder: Path) -> Timeline:
             log = ReplayLog()
             if isinstance(runtime, GraphRuntime):
                 runtime.log = log
-            infer = OnDevice(runtime, arrays, request.transfers)
+            infer = DeviceInference(runtime, arrays, request.transfers)
             unprofiled_us = median_us(infer, request.warmup)
             found = _on_gpu(request, runtime, infer, log)
             if not log.parts and not isinstance(runtime, TensorRt):
@@ -91,7 +91,7 @@ def run(request: TraceRequest, folder: Path) -> Timeline:
     )
 
 
-def _on_gpu(request: TraceRequest, runtime: DeviceRuntime, infer: OnDevice, log: ReplayLog) -> Timeline:
+def _on_gpu(request: TraceRequest, runtime: DeviceRuntime, infer: DeviceInference, log: ReplayLog) -> Timeline:
     if request.recorder == "nsys":
         mark = ranges.nvtx()
         ask(driver().cuProfilerStart(), "cannot begin the profiler's range")
@@ -121,7 +121,7 @@ def _infer(infer: Inference, mark: Ranges, count: int) -> None:
             infer()
 
 
-def _layers(request: TraceRequest, runtime: TensorRt, infer: OnDevice, call: EngineCall) -> Timeline:
+def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, call: EngineCall) -> Timeline:
     """TensorRT's own layer times, end to end: it tells how long a layer took, not when."""
     times = runtime.layer_times(call)
     infer()  # the first run with a profiler sets it up
