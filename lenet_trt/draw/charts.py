@@ -45,7 +45,7 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
         figure: Any = Figure(figsize=(width, sum(heights) + legend), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1, wspace=0.03)
         grid = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-        places: list[panels.Axes] = []
+        places: list[panels.PlotAxes] = []
         for index, chart in enumerate(charts):
             same = index > 0 and panels.lines_of(chart) and panels.lines_of(chart) == panels.lines_of(charts[0])
             places.append(figure.add_subplot(grid[index], sharey=places[0] if same else None))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lenet_trt.draw.chart import Chart, Series
 
 # matplotlib's types change from one release to the next.
-Axes: TypeAlias = Any
+PlotAxes: TypeAlias = Any
 
 # Each colour in its light and its dark look. Emphasised series take the first; the others follow in order, chosen so
 # that neighbours differ for people who see no red or green as well (and by their marks).
@@ -47,7 +47,7 @@ _TEXT_SHARE = 0.22
 _NAME_STEP, _NAMES_AT = 0.052, 1.03
 
 
-def draw(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches: float) -> None:
+def draw(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches: float) -> None:
     """Put a chart into its axes; ``looks`` has a colour and a mark for each label, ``inches`` is the title's room."""
     bars = [series for series in chart.series if series.style == "bars"]
     if bars:
@@ -119,7 +119,7 @@ def legend_columns(labels: Sequence[str], inches: float) -> int:
     return 1
 
 
-def legend(figure: Any, panels: Sequence[Axes], labels: Sequence[str], columns: int) -> None:
+def legend(figure: Any, panels: Sequence[PlotAxes], labels: Sequence[str], columns: int) -> None:
     """One legend for all panels, above them."""
     handles: dict[str, Any] = {}
     for axes in panels:
@@ -144,7 +144,7 @@ def looks(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
     return looks
 
 
-def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
+def _draw_line(axes: PlotAxes, series: Series, colour: str, mark: str) -> None:
     points = [(x, math.nan if y is None else y) for x, y in zip(series.x, series.y, strict=True)]
     xs, ys = [x for x, _ in points], [y for _, y in points]
     width = 3.0 if series.emphasis else 1.7
@@ -175,7 +175,7 @@ def _draw_line(axes: Axes, series: Series, colour: str, mark: str) -> None:
         )
 
 
-def _name_ends(axes: Axes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
+def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
     """Each line's name at the right, as high as its end where there is room, with a thread from end to name."""
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = {}
@@ -214,7 +214,7 @@ def spread(places: Sequence[float], step: float) -> list[float]:
     return [low + index * step for low, count in groups for index in range(count)]
 
 
-def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
+def _draw_bars(axes: PlotAxes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
     names = list(dict.fromkeys(str(name) for series in bars for name in series.x))
     groups = list(dict.fromkeys(series.group or series.label for series in bars))
     share = 0.8 / len(groups)
@@ -250,7 +250,7 @@ def _draw_bars(axes: Axes, chart: Chart, bars: Sequence[Series], looks: Mapping[
         axes.tick_params(axis="x", length=0)
 
 
-def _scale(axes: Axes, chart: Chart) -> None:
+def _scale(axes: PlotAxes, chart: Chart) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for log, axis, which in ((chart.x_log, axes.xaxis, "x"), (chart.y_log, axes.yaxis, "y")):
