@@ -25,7 +25,7 @@ DTYPES = {
     0x0D: "float32",
     0x0E: "float64",
 }
-Axes: TypeAlias = tuple[int | None, ...]
+IdxAxes: TypeAlias = tuple[int | None, ...]
 GZIP_MAGIC = b"\x1f\x8b"
 DEFAULT_MAX_BYTES = 1 << 29
 _CHUNK_BYTES = 1 << 13
@@ -97,7 +97,7 @@ class _Gzip:
         self._member_started = True
 
 
-def read_idx(path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> NDArray[np.uint8]:
+def read_idx(path: Path | str, axes: IdxAxes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> NDArray[np.uint8]:
     """Read the unsigned bytes of an IDX file whose shape must match `axes` (None: any size).
 
     Never holds more than the header promises (and never more than `max_bytes`), however much the file
@@ -117,7 +117,7 @@ def read_idx(path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES
 
 
 def read_idx_from(
-    file: BinaryIO, path: Path | str, axes: Axes, *, max_bytes: int = DEFAULT_MAX_BYTES
+    file: BinaryIO, path: Path | str, axes: IdxAxes, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> NDArray[np.uint8]:
     """Read IDX from an open file that can seek, as `read_idx` does; `path` is what messages call it.
 
@@ -136,7 +136,7 @@ def idx_bytes(values: NDArray[np.uint8]) -> bytes:
     return header + values.tobytes()
 
 
-def _read_header(stream: _Plain | _Gzip, path: Path | str, axes: Axes, max_bytes: int) -> tuple[int, ...]:
+def _read_header(stream: _Plain | _Gzip, path: Path | str, axes: IdxAxes, max_bytes: int) -> tuple[int, ...]:
     rank = len(axes)
     magic = stream.read(4)
     if len(magic) < 4:

@@ -40,7 +40,7 @@ def header(*shape: int, dtype: int = 8, zero: int = 0, rank: int | None = None) 
     ],
 )
 @pytest.mark.parametrize("axes", [ANY, (7, 5, 3), (None, 5, 3)])
-def test_reads_what_was_written(tmp_path: Path, data: bytes, axes: idx.Axes) -> None:
+def test_reads_what_was_written(tmp_path: Path, data: bytes, axes: idx.IdxAxes) -> None:
     path = tmp_path / "x"
     path.write_bytes(data)
     np.testing.assert_array_equal(read_idx(path, axes), IMAGES)
