@@ -193,9 +193,9 @@ def test_each_variant_runs_where_it_can_when_it_is_the_favourite(core: Core, tmp
 
 def bound_may_run(bound: Bound, when: Condition | None) -> bool:
     """Whether static sizes leave it possible."""
-    from lenet_trt.tensorrt.library.sizes import Sizes
+    from lenet_trt.tensorrt.library.sizes import KnownSizes
 
-    return Sizes(bound.specialized.known_sizes, {}).decided(when) is not False
+    return KnownSizes(bound.specialized.known_sizes, {}).decided(when) is not False
 
 
 def lenet5(batch: int = 3) -> Bound:

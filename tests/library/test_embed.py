@@ -20,7 +20,7 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.library.encode import IMAGES
-from lenet_trt.tensorrt.library.sizes import Sizes
+from lenet_trt.tensorrt.library.sizes import KnownSizes
 from lenet_trt.tensorrt.library.targets import targets_for
 
 UNFUSED = "conv5x5_bias,maxpool2,dense_bias_relu"
@@ -125,7 +125,7 @@ def test_a_variant_that_the_known_sizes_rule_out_is_not_embedded(shapes, has_bul
 
 
 def test_conditions_are_decided_as_far_as_sizes_are_known() -> None:
-    sizes = Sizes({"c": 8}, {})
+    sizes = KnownSizes({"c": 8}, {})
     assert sizes.decided((c <= 8) & (c > 1)) is True
     assert sizes.decided((c <= 8) & (n > 1)) is None
     assert sizes.decided((n > 1) & (c > 8)) is False

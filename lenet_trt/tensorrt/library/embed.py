@@ -19,7 +19,7 @@ from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
-from lenet_trt.tensorrt.library.sizes import Sizes, sizes_of
+from lenet_trt.tensorrt.library.sizes import KnownSizes, sizes_of
 
 # The one operator of the plugin library: parsers before TensorRT 10.10 find a plugin by the operator's name alone.
 OPERATOR, OPERATOR_VERSION = "Kernel", "1"
@@ -81,7 +81,7 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Seque
     return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())
 
 
-def usable(specialized: Specialized, sizes: Sizes, targets: Sequence[str]) -> list[tuple[Variant, list[str]]]:
+def usable(specialized: Specialized, sizes: KnownSizes, targets: Sequence[str]) -> list[tuple[Variant, list[str]]]:
     """Find the variants that the known sizes allow, each with those of the targets that it is for.
 
     Raises:

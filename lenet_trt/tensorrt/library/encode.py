@@ -31,7 +31,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
-from lenet_trt.tensorrt.library.sizes import Sizes
+from lenet_trt.tensorrt.library.sizes import KnownSizes
 
 MAGIC = b"LENETTRT"
 VERSION = 1
@@ -68,7 +68,9 @@ class EncodedVariant:
     modules: tuple[Module, ...]
 
 
-def encode(node: str, specialized: Specialized, sizes: Sizes, variants: Sequence[EncodedVariant], cuda: int) -> bytes:
+def encode(
+    node: str, specialized: Specialized, sizes: KnownSizes, variants: Sequence[EncodedVariant], cuda: int
+) -> bytes:
     """Write the data of one plugin node.
 
     ``variants`` are those that these sizes allow, in declared order; ``cuda`` is the CUDA version that made the images
@@ -133,7 +135,7 @@ def condition_code_of(condition: Condition | None, axes: Sequence[str]) -> bytes
 class _Expressions:
     """Writes expressions with the known sizes put in."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: KnownSizes) -> None:
         self._sizes = sizes
         self._axes = ("multiprocessors", *sizes.open_axes)
 

@@ -19,7 +19,7 @@ class OpenAxis:
 
 
 @dataclass(frozen=True)
-class Sizes:
+class KnownSizes:
     """The known sizes by name (axes and element sizes), and the axes that are open."""
 
     known: Mapping[str, int]
@@ -48,7 +48,7 @@ class Sizes:
             condition = condition.also
 
 
-def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> Sizes:
+def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> KnownSizes:
     """Read off the shapes of the inputs (-1: unknown) which axes are known and where the others are."""
     known = dict(specialized.known_sizes)
     places: dict[str, OpenAxis] = {}
@@ -58,7 +58,7 @@ def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> Sizes:
                 places.setdefault(declared.name, OpenAxis(declared.name, index, dimension))
                 if size != UNKNOWN:
                     known[declared.name] = size
-    return Sizes(known, {name: place for name, place in places.items() if name not in known})
+    return KnownSizes(known, {name: place for name, place in places.items() if name not in known})
 
 
 def _decision(part: Condition) -> bool | None:
