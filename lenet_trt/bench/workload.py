@@ -142,7 +142,7 @@ def captured(call: TorchCall, stream: torch.cuda.Stream) -> TorchCall:
     return replay
 
 
-def relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+def tensor_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
     """norm(got - wanted) / norm(wanted); infinite where the result is not finite or has another shape."""
     if got.shape != wanted.shape:
         return math.inf
@@ -169,7 +169,7 @@ def _quality(call: TorchCall, wanted: torch.Tensor, labels: torch.Tensor | None)
     """Poison the result, compute it again and compare: what was not written shows."""
     call().fill_(math.nan)
     got = call()
-    error = relative_error(got, wanted)
+    error = tensor_error(got, wanted)
     found: dict[str, float | None] = {"error": float(f"{error:.3g}") if math.isfinite(error) else None}  # for JSON
     if labels is not None:
         found["accuracy"] = float((got.argmax(1) == labels).double().mean())

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from lenet_trt.bench import ours  # noqa: E402
 from lenet_trt.bench.layers import PRECISIONS, types_for  # noqa: E402
-from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, relative_error  # noqa: E402
+from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, tensor_error  # noqa: E402
 from lenet_trt.bench.workloads import BATCHES, Extent, layers_of, without_workloads  # noqa: E402
 from lenet_trt.floors.floor import Work  # noqa: E402
 from lenet_trt.kernel.registry import kernel, kernels, part  # noqa: E402
@@ -40,9 +40,9 @@ def test_input_sets_cover_twice_the_cache_where_that_is_possible() -> None:
 
 def test_errors_are_relative_and_nothing_unwritten_passes() -> None:
     wanted = torch.tensor([3.0, 4.0], dtype=torch.float64)
-    assert relative_error(torch.tensor([3.0, 4.5]), wanted) == pytest.approx(0.1)
-    assert relative_error(torch.tensor([3.0, float("nan")]), wanted) == float("inf")
-    assert relative_error(torch.tensor([3.0]), wanted) == float("inf")
+    assert tensor_error(torch.tensor([3.0, 4.5]), wanted) == pytest.approx(0.1)
+    assert tensor_error(torch.tensor([3.0, float("nan")]), wanted) == float("inf")
+    assert tensor_error(torch.tensor([3.0]), wanted) == float("inf")
 
 
 def test_a_result_is_poisoned_before_it_is_judged() -> None:
