@@ -79,7 +79,7 @@ def layer_workload(
         title=title,
         axes=axes,
         precision=precision,
-        work=ours.work_of(bound),
+        work=ours.call_work(bound),
         draw=draw,
         reference=lambda inputs: _in_pieces(layer.function, inputs[0], exact),
         contenders=[*ours.contenders(bound, weights, modes), *prepared],

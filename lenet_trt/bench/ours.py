@@ -38,7 +38,7 @@ def bind(
     return kernel.bind_axes(axes, types, attributes)
 
 
-def work_of(bound: Bound) -> Work:
+def call_work(bound: Bound) -> Work:
     """Bytes and operations of a call, from the declaration."""
     return Work(
         _bytes(bound.input_shapes, bound.input_dtypes), _bytes(bound.output_shapes, bound.output_dtypes), bound.flops

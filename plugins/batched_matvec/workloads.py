@@ -32,7 +32,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
             title=f"MatMul {_sizes(shapes[0])} x {_sizes(shapes[1])}, {precision}",
             axes=AXES,
             precision=precision,
-            work=ours.work_of(bound),
+            work=ours.call_work(bound),
             draw=draw,
             reference=lambda inputs: _multiply_and_sum(*(tensor.double() for tensor in inputs)),
             contenders=[

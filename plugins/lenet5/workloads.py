@@ -41,7 +41,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
                 title=f"LeNet-5, {precision}, n = {n}",
                 axes={"n": n},
                 precision=precision,
-                work=ours.work_of(bound),
+                work=ours.call_work(bound),
                 draw=draw,
                 reference=lambda inputs: exact(inputs[0].double()),
                 contenders=[*ours.contenders(bound, by_kernel, ("graph",)), *others],

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_work_of_a_call_is_what_its_declaration_says() -> None:
     matvec = kernel("batched_matvec")
     axes = {"outer": 600, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}
-    work = ours.work_of(ours.bind(matvec, axes, ours.types_of(matvec, T="float32")))
+    work = ours.call_work(ours.bind(matvec, axes, ours.types_of(matvec, T="float32")))
     products = 600 * 200 * 8 * 64
     assert work == Work(4 * (products + 600 * 8 * 64), 4 * 600 * 200 * 8, 2 * products)
 
