@@ -15,7 +15,7 @@ from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, headline
 from lenet_trt.report.document import MARK
 from lenet_trt.report.page import GENERATOR
-from lenet_trt.report.stage import ceilings_of, content_of
+from lenet_trt.report.stage import content_of, trace_ceilings
 from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.trace.timeline import Timeline, load_timeline
 
@@ -57,7 +57,7 @@ def command(arguments: argparse.Namespace) -> int:
     timeline = _with_sizes(load_timeline(arguments.timeline), arguments.sizes)
     if output is not None:
         guard({output: _made_by_report}, _inputs(arguments, timeline), arguments.overwrite)
-    ceilings, problem = ceilings_of(timeline, arguments.datasheet, arguments.ceilings)
+    ceilings, problem = trace_ceilings(timeline, arguments.datasheet, arguments.ceilings)
     content = content_of(
         timeline,
         model=arguments.model,

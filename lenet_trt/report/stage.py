@@ -119,7 +119,9 @@ def _model_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedW
     return TracedWork(work_of(loaded, timeline.sizes), places)
 
 
-def ceilings_of(timeline: Timeline, name: str | None = None, file: Path | None = None) -> tuple[Ceilings | None, str]:
+def trace_ceilings(
+    timeline: Timeline, name: str | None = None, file: Path | None = None
+) -> tuple[Ceilings | None, str]:
     """The ceilings of the trace's GPU: of the file or data sheet named, else measured here; or None and why.
 
     Raises:
