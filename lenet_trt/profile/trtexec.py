@@ -17,7 +17,7 @@ from pathlib import Path
 from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.tensorrt.find_library import library_of
+from lenet_trt.tensorrt.find_library import library_for_engine
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import vouched
@@ -206,7 +206,7 @@ def _checked(run: Run, tool: Trtexec) -> Run:
     for entry in sidecar.plugins:
         if (why := recorded_route(entry["route"]).program_obstacle()) is not None:
             raise LenetTrtError(f"{run.engine} does not run in {tool}: {why} ({entry['kernel']}); leave --trtexec out")
-    return replace(run, library=library_of(run.engine, sidecar, run.library))
+    return replace(run, library=library_for_engine(run.engine, sidecar, run.library))
 
 
 def _told(said: str) -> str:

@@ -20,7 +20,7 @@ from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.engine import error_log
-from lenet_trt.tensorrt.find_library import library_of
+from lenet_trt.tensorrt.find_library import library_for_engine
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.failures import reporting
@@ -199,7 +199,7 @@ def _load_plugins(flavor: Flavor, engine: Path, sidecar: Sidecar | None, library
     by_route: dict[str, list[Mapping[str, Any]]] = {}
     for entry in sidecar.plugins:
         by_route.setdefault(entry["route"], []).append(entry)
-    found = library_of(engine, sidecar, library)
+    found = library_for_engine(engine, sidecar, library)
     for name, entries in by_route.items():
         recorded_route(name).load(flavor, entries, found)
 

@@ -39,7 +39,7 @@ def library_for_build(given: Path | None) -> Path:
     return path
 
 
-def library_of(engine: Path, sidecar: Sidecar, given: Path | None) -> Path | None:
+def library_for_engine(engine: Path, sidecar: Sidecar, given: Path | None) -> Path | None:
     """The library to load before the engine; None where it needs none.
 
     Without one that is given, only a file with the content that the sidecar records is taken: a library is code.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_text
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.tensorrt.find_library import library_of
+from lenet_trt.tensorrt.find_library import library_for_engine
 from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
@@ -42,7 +42,7 @@ def obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | Non
     try:
         for name in {entry["route"] for entry in sidecar.plugins}:
             recorded_route(name)
-        library_of(engine, sidecar, library)
+        library_for_engine(engine, sidecar, library)
     except LenetTrtError as error:
         return str(error)
     return None

@@ -16,7 +16,7 @@ import pytest
 from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt import vouch
-from lenet_trt.tensorrt.find_library import library_for_build, library_of
+from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.compile import compile_library
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
@@ -92,15 +92,15 @@ def test_only_the_very_library_of_the_build_is_found_by_itself(
     library = libraries["10.16"]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LenetTrtError, match="it is neither beside the engine nor here: give it with --library"):
-        library_of(engine, sidecar, None)
+        library_for_engine(engine, sidecar, None)
     shutil.copy(libraries["8.6"], tmp_path / library.name)
     with pytest.raises(LenetTrtError, match="is another one"):
-        library_of(engine, sidecar, None)
+        library_for_engine(engine, sidecar, None)
     shutil.copy(library, tmp_path / library.name)
-    assert library_of(engine, sidecar, None) == Path(library.name)
-    assert library_of(engine, sidecar, libraries["8.6"]) == libraries["8.6"]
+    assert library_for_engine(engine, sidecar, None) == Path(library.name)
+    assert library_for_engine(engine, sidecar, libraries["8.6"]) == libraries["8.6"]
     with pytest.raises(LenetTrtError, match=r"make it with lenet-trt library -o none\.so"):
-        library_of(engine, sidecar, Path("none.so"))
+        library_for_engine(engine, sidecar, Path("none.so"))
 
 
 def test_an_engine_without_its_library_does_not_run_and_says_why(
@@ -116,7 +116,7 @@ def test_an_engine_without_its_library_does_not_run_and_says_why(
 def test_a_library_for_an_engine_that_needs_none_is_refused(engine: Path, libraries: dict[str, Path]) -> None:
     fields = vars(read_sidecar(engine.with_suffix(".json"))) | {"library": None, "plugins": []}
     with pytest.raises(LenetTrtError, match="needs no plugin library"):
-        library_of(engine, Sidecar(**fields), libraries["10.16"])
+        library_for_engine(engine, Sidecar(**fields), libraries["10.16"])
 
 
 def test_a_build_without_a_library_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
