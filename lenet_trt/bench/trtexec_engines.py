@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_text
+from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_option
 
 _SHOWN_LINES = 4
 # Longer than any network of the suite; a matrix product of TensorRT 8.6.0 takes two minutes to build.
@@ -45,7 +45,7 @@ def built(
     """
     words = [f"--onnx={model}", f"--saveEngine={engine}", _building(tool), *flags]
     for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
-        words.append(f"--{option}={shapes_text(chosen)}")
+        words.append(f"--{option}={shapes_option(chosen)}")
     begin = time.monotonic()
     engine.unlink(missing_ok=True)
     # The exit status says nothing: trtexec 8.6 may crash at its end, after the engine is saved.
@@ -98,7 +98,7 @@ def _building(tool: Trtexec) -> str:
 def _running(tool: Trtexec, engine: Engine, shapes: Mapping[str, Shape]) -> list[str]:
     flags = [f"loadEngine={engine.path}", *network_alone(tool)]
     if shapes:
-        flags.append(f"shapes={shapes_text(shapes)}")
+        flags.append(f"shapes={shapes_option(shapes)}")
     return [f"--{flag}" for flag in flags]
 
 

@@ -122,7 +122,7 @@ def command(tool: Trtexec, run: Run) -> list[str]:
     """The command line that runs an engine and leaves its three exports."""
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
-        flags.append(f"shapes={shapes_text(run.shapes)}")
+        flags.append(f"shapes={shapes_option(run.shapes)}")
     flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
     flags += network_alone(tool, transfers=run.transfers)
     flags += loading(tool, run.library)
@@ -138,7 +138,7 @@ def loading(tool: Trtexec, library: Path | None) -> list[str]:
     return [f"{option}={library.resolve()}"]
 
 
-def shapes_text(shapes: Mapping[str, Shape]) -> str:
+def shapes_option(shapes: Mapping[str, Shape]) -> str:
     """Write shapes as trtexec's options take them: ``images:32x1x28x28``."""
     return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
 
