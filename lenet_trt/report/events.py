@@ -65,7 +65,7 @@ def shown_window(timeline: Timeline, most: int = MOST_BARS) -> tuple[float, floa
     return rows[low].start_us, rows[high].end_us
 
 
-def embedded(timeline: Timeline, most: int = MOST_BARS) -> dict[str, Any]:
+def drawn_events(timeline: Timeline, most: int = MOST_BARS) -> dict[str, Any]:
     """What the page's script draws: rows of lanes of bars, as numbers into one list of names.
 
     A bar is [start, length, name, kind, node, detail, link], times in microseconds; what is absent is -1.

@@ -13,7 +13,7 @@ from lenet_trt.draw.text import embedded_json, us_text, visible
 from lenet_trt.report import sections
 from lenet_trt.report.comparison import comparison
 from lenet_trt.report.content import Content
-from lenet_trt.report.events import embedded, typical_iteration
+from lenet_trt.report.events import drawn_events, typical_iteration
 from lenet_trt.report.figures import swatch
 from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.optimized import optimized
@@ -106,7 +106,7 @@ def timeline_section(timeline: Timeline) -> Markup:
     """The timeline: a picture to zoom and move in, and a table of the typical inference for those who cannot see it."""
     if not (timeline.activities or timeline.api_calls or timeline.ranges):
         return sections.section("timeline", "Timeline", sections.missing("The trace has no activity."))
-    data = embedded(timeline)
+    data = drawn_events(timeline)
     canvas = element(
         "canvas",
         tabindex=0,

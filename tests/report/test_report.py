@@ -18,7 +18,7 @@ from lenet_trt.cli import main
 from lenet_trt.draw import text
 from lenet_trt.floors.ceilings import ceilings_json
 from lenet_trt.report.document import document
-from lenet_trt.report.events import MOST_LANES, embedded, shown_window, typical_iteration
+from lenet_trt.report.events import MOST_LANES, drawn_events, shown_window, typical_iteration
 from lenet_trt.report.page import page
 from lenet_trt.trace.ledger import TERMS
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, save
@@ -216,7 +216,7 @@ bars = st.lists(st.tuples(st.floats(0, 1000), st.floats(0, 50)), min_size=1, max
 @given(bars)
 def test_bars_of_a_lane_never_overlap_and_none_is_lost(spans: list[tuple[float, float]]) -> None:
     activities = tuple(Activity("kernel", "k", start, start + length) for start, length in spans)
-    (row,) = embedded(Timeline("hand", activities=activities))["rows"]
+    (row,) = drawn_events(Timeline("hand", activities=activities))["rows"]
     assert sum(map(len, row["lanes"])) == len(spans)
     for lane in row["lanes"][: MOST_LANES - 1]:
         for first, second in pairwise(lane):
@@ -230,7 +230,7 @@ def test_rows_tell_ranges_calls_and_streams_apart() -> None:
         api_calls=(ApiCall("cudaLaunchKernel", 1, 2, correlation=3), ApiCall("cudaStreamSynchronize", 3, 9)),
         ranges=(HostRange("outer", 0, 10), HostRange("inner", 1, 2)),
     )
-    found = embedded(made)
+    found = drawn_events(made)
     assert [(row["label"], len(row["lanes"])) for row in found["rows"]] == [
         ("Ranges (NVTX)", 2),
         ("Host: CUDA calls", 1),
@@ -252,7 +252,7 @@ def test_a_long_trace_keeps_whole_inferences_around_the_typical_one() -> None:
     assert typical is not None
     assert window[0] <= typical.start_us
     assert typical.end_us <= window[1]
-    found = embedded(made, most=500)
+    found = drawn_events(made, most=500)
     assert 400 < found["shown"] <= 500
     assert found["total"] == 200 * (8 + 9 + 7)
     assert window[0] in {one.start_us for one in made.iterations}
