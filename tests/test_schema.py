@@ -33,7 +33,7 @@ from lenet_trt.report.page import page
 from lenet_trt.report.stage import content_of
 from lenet_trt.schema import read_json
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, read_sidecar
-from lenet_trt.tensorrt.summary import engine_rows, next_commands, table
+from lenet_trt.tensorrt.summary import engine_rows, label_table, next_commands
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline, load_timeline
 from optimize_clock import Clock, lenet5_space
@@ -179,7 +179,7 @@ def test_sidecar(tmp_path: Path) -> None:
 
     def use(path: Path) -> None:
         found = read_sidecar(path)
-        table(engine_rows(path, found))
+        label_table(engine_rows(path, found))
         next_commands(path, found)
         gpu_obstacle(found, AnyFlavor(), Gpu(0, "a GPU", 89, 1))  # type: ignore[arg-type]
         found.mismatch(path)

@@ -13,7 +13,7 @@ from lenet_trt.build.stage import Built, build
 from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.tensorrt.flavors import select
 from lenet_trt.tensorrt.sidecar import Sidecar
-from lenet_trt.tensorrt.summary import engine_rows, next_commands, table
+from lenet_trt.tensorrt.summary import engine_rows, label_table, next_commands
 from lenet_trt.tensorrt.vouch import gpu_obstacle
 
 
@@ -53,7 +53,7 @@ def report(built: Built, library: Path | None = None) -> str:
         ("next" if index == 0 else "", line)
         for index, line in enumerate(next_commands(built.engine, built.sidecar, library))
     ]
-    return table(rows)
+    return label_table(rows)
 
 
 if __name__ == "__main__":

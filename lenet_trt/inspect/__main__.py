@@ -22,7 +22,7 @@ from lenet_trt.onnx_model.read import described_tensors, load_model, model_files
 from lenet_trt.overwrite import add_overwrite, guard, says
 from lenet_trt.tensorrt.plan_header import read_header
 from lenet_trt.tensorrt.sidecar import read_sidecar, sidecar_path
-from lenet_trt.tensorrt.summary import engine_rows, table, tensor_text
+from lenet_trt.tensorrt.summary import engine_rows, label_table, tensor_text
 from lenet_trt.tensorrt.vouch import vouched
 
 FLOATING_POINT = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
@@ -94,10 +94,10 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--timeline and -o are options of the picture: add --svg")
     if path.suffix != ".onnx":
         found = inspect_engine(path)
-        text = table(_unknown_rows(found) if "tag" in found else _engine_rows(path))
+        text = label_table(_unknown_rows(found) if "tag" in found else _engine_rows(path))
     else:
         found = inspect_onnx(path)
-        text = table(_onnx_rows(path, found))
+        text = label_table(_onnx_rows(path, found))
     print(json.dumps(found, indent=2) if arguments.json else text)
     return 0
 

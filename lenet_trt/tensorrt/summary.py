@@ -16,7 +16,7 @@ from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, model_path, sidecar_path
 
 
-def table(rows: Sequence[tuple[str, str]]) -> str:
+def label_table(rows: Sequence[tuple[str, str]]) -> str:
     """Lay out label and value in two columns."""
     width = max(len(label) for label, _ in rows)
     return "\n".join(f"{label:<{width}}  {value}".rstrip() for label, value in rows)
