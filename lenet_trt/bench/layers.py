@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
 
 import torch
 
 from lenet_trt.bench import ours, peers
+from lenet_trt.bench.backends.protocol import Precision
 from lenet_trt.bench.workload import Contender, Inputs, Mode, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types
 from lenet_trt.kernel.registry import kernel as kernel_named
-
-Precision: TypeAlias = Literal["fp32", "fp16"]
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}

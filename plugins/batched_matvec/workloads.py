@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from lenet_trt.bench import ours, peers
-from lenet_trt.bench.layers import DTYPES, LAUNCHES, PRECISIONS, Precision, types_for
+from lenet_trt.bench.backends.protocol import Precision
+from lenet_trt.bench.layers import DTYPES, LAUNCHES, PRECISIONS, types_for
 from lenet_trt.bench.workload import Inputs, Workload
 from lenet_trt.bench.workloads import Extent
 
