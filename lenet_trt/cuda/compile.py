@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask, bindings, check, compiler, loaded_compiler
+from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, compiler, loaded_compiler
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, keep, sealed, unsealed
 from lenet_trt.kernel.bind import Specialized
@@ -213,7 +213,7 @@ def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
 def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:
     nvrtc = bindings()
     source = kernel.source_dir / variant.source
-    program = ask(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
+    program = ask_nvrtc(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
     try:
         encoded = [option.encode() for option in options]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
@@ -238,6 +238,6 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
 
 
 def _text(size: Any, get: Any, program: Any) -> bytes:
-    buffer = bytes(int(ask(size(program))))
+    buffer = bytes(int(ask_nvrtc(size(program))))
     check(*get(program, buffer))  # writes into the buffer
     return buffer

@@ -65,7 +65,7 @@ def loaded_compiler() -> Compiler:
     nvrtc = bindings()
     status, major, minor = nvrtc.nvrtcVersion()
     check(status)
-    version, architectures = f"{major}.{minor}", tuple(ask(nvrtc.nvrtcGetSupportedArchs()))
+    version, architectures = f"{major}.{minor}", tuple(ask_nvrtc(nvrtc.nvrtcGetSupportedArchs()))
     library = _loaded_library()
     if library is None:
         return Compiler(version, version, architectures)
@@ -106,7 +106,7 @@ def bindings() -> Any:
     return nvrtc
 
 
-def ask(answer: tuple[Any, Any]) -> Any:
+def ask_nvrtc(answer: tuple[Any, Any]) -> Any:
     """Check what NVRTC returns and unpack its value.
 
     Raises:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 
 from lenet_trt.cuda.compile import cuda_include_dir
-from lenet_trt.cuda.nvrtc import ask, bindings
+from lenet_trt.cuda.nvrtc import ask_nvrtc, bindings
 from lenet_trt.kernel.types import ELEMENT_TYPES, ElementType, numpy_dtype
 
 ALL = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=lambda element: element.name)
@@ -70,7 +70,7 @@ def test_the_cuda_compiler_gives_it_that_size(element: ElementType) -> None:
     header = {"__half": "cuda_fp16.h", "__nv_bfloat16": "cuda_bf16.h", "__nv_fp8_e4m3": "cuda_fp8.h"}
     include = f"#include <{header[element.cuda_name]}>\n" if element.cuda_name in header else ""
     text = f'{include}static_assert(sizeof({element.cuda_name}) == {element.size_bytes}, "size");'
-    program = ask(nvrtc.nvrtcCreateProgram(text.encode(), b"size.cu", 0, [], []))
+    program = ask_nvrtc(nvrtc.nvrtcCreateProgram(text.encode(), b"size.cu", 0, [], []))
     (status,) = nvrtc.nvrtcCompileProgram(program, 1, [f"--include-path={cuda_include_dir()}".encode()])
     nvrtc.nvrtcDestroyProgram(program)
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
