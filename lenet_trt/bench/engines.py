@@ -23,7 +23,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.profile.trtexec import Trtexec, find
+from lenet_trt.profile.trtexec import Trtexec, find_trtexec
 
 TAKES_ONLY = True
 BATCHES = (1, 32, 256, 1024, 10_000)
@@ -71,7 +71,7 @@ def measure(options: Options) -> Record:
     """Build all engines, compare their results with float64, and time them in turns."""
     with recording("engines", options) as found:
         try:
-            tool = find(options.trtexec)
+            tool = find_trtexec(options.trtexec)
             library = _library(options)
             gpu = first_gpu()
             if gpu is None:

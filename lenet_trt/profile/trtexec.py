@@ -68,7 +68,7 @@ class Run:
     library: Path | None = None
 
 
-def find(chosen: str | None = None) -> Trtexec:
+def find_trtexec(chosen: str | None = None) -> Trtexec:
     """The program at a path, or the first of the PATH and of the usual places.
 
     Raises:

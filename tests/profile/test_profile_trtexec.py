@@ -129,7 +129,7 @@ def test_each_version_gets_the_flags_that_make_it_measure_the_network_alone(
 ) -> None:
     options, needed = VERSIONS[banner]
     path = fake(banner, options)
-    tool = trtexec.find()
+    tool = trtexec.find_trtexec()
     assert tool.path == str(path)
     timeline = trtexec.traced(run_of(engine, tmp_path / "out", transfers=transfers), tool)
     given = flags_given(path)
@@ -159,30 +159,30 @@ def test_each_version_gets_the_flags_that_make_it_measure_the_network_alone(
 )
 def test_versions(banner: str, name: str, version: tuple[int, int, int], rtx: bool, fake: Fake) -> None:
     path = fake(banner, NEW, name=name)
-    found = trtexec.find(str(path))
+    found = trtexec.find_trtexec(str(path))
     assert (found.version, found.rtx) == (version, rtx)
     assert found.new_defaults == (rtx or version[0] >= 11)
 
 
 def test_it_is_looked_for(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such program"):
-        trtexec.find(str(tmp_path / "nothing"))
+        trtexec.find_trtexec(str(tmp_path / "nothing"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(trtexec, "_PLACES", ())
     with pytest.raises(LenetTrtError, match=r"neither trtexec nor tensorrt_rtx is on the PATH.*--trtexec-path"):
-        trtexec.find()
+        trtexec.find_trtexec()
 
 
 def test_a_program_that_is_no_trtexec(fake: Fake) -> None:
     path = fake("something else", OLD)
     with pytest.raises(LenetTrtError, match="does not say which TensorRT it is"):
-        trtexec.find()
+        trtexec.find_trtexec()
     path.write_text("#!/bin/sh\necho 'trtexec: error while loading shared libraries: libnvinfer.so.10'; exit 127\n")
     with pytest.raises(LenetTrtError, match=r"exit 127; it says: trtexec: error while.*LD_LIBRARY_PATH"):
-        trtexec.find()
+        trtexec.find_trtexec()
     path.write_text("#!/bin/sh\necho '[TensorRT v7203]'; echo '  --loadEngine --iterations --duration'\n")
     with pytest.raises(LenetTrtError, match=r"7\.2\.3 and has no --exportProfile.*wanted 8\.4"):
-        trtexec.find()
+        trtexec.find_trtexec()
 
 
 @pytest.mark.parametrize(
@@ -197,26 +197,26 @@ def test_a_run_that_fails_tells_trtexecs_own_words(
 ) -> None:
     fake("TensorRT.trtexec [TensorRT v101303]", OLD, ending)
     with pytest.raises(LenetTrtError, match=said):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
+        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_a_run_without_exports_is_a_failure_and_older_ones_do_not_stand_in(
     fake: Fake, engine: Path, tmp_path: Path
 ) -> None:
     fake("TensorRT.trtexec [TensorRT v101303]", OLD)
-    trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
+    trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
     fake("TensorRT.trtexec [TensorRT v101303]", OLD).with_name("trtexec.times").unlink()
     with pytest.raises(LenetTrtError, match=r"exit 0; it left no times.json"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
+        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_an_engine_that_nobody_vouches_for_is_not_run(fake: Fake, engine: Path, tmp_path: Path) -> None:
     path = fake("TensorRT.trtexec [TensorRT v101303]", OLD)
     with pytest.raises(LenetTrtError, match="run only with --trust"):
-        trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find())
+        trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
     assert not Path(f"{path}.flags").exists()
     vouch(engine)
-    trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find())
+    trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
     assert Path(f"{path}.flags").exists()
 
 
@@ -224,10 +224,10 @@ def test_an_engine_for_another_program_is_not_run(fake: Fake, engine: Path, tmp_
     fake("TensorRT.trtexec [TensorRT v101303]", OLD)
     vouch(engine, "rtx")
     with pytest.raises(LenetTrtError, match=r"was built by rtx, and .* is trtexec 10\.13\.3: give"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
+        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
     vouch(engine, plugins=[{"kernel": "lenet5", "route": "python"}])
     with pytest.raises(LenetTrtError, match=r"its plugins need Python \(lenet5\)"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find())
+        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
