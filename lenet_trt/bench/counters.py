@@ -39,7 +39,7 @@ class Counted:
     percentages: Mapping[str, float]
 
 
-def count(program: Sequence[str]) -> list[Counted]:
+def count_launches(program: Sequence[str]) -> list[Counted]:
     """Run a program under ncu and count what it launches between cuProfilerStart and cuProfilerStop, in order.
 
     Clocks and caches are left as they are.

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lenet_trt.bench.counters import Counted, count, together
+from lenet_trt.bench.counters import Counted, count_launches, together
 from lenet_trt.bench.occupancy_calls import BACKENDS, Maker, Ours, exact, geometry, images
 from lenet_trt.bench.occupancy_child import MARK
 from lenet_trt.bench.occupancy_tables import charts as charts
@@ -125,7 +125,7 @@ def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[Occu
     if not chosen:
         return {}
     program = [sys.executable, "-m", "lenet_trt.bench.occupancy_child", "--backends", *chosen, "--batches"]
-    sections = by_mark(count([*program, *map(str, batches)]))
+    sections = by_mark(count_launches([*program, *map(str, batches)]))
     keys = [(backend, batch) for backend in chosen for batch in batches]
     if len(sections) != len(keys) or not all(sections):
         raise LenetTrtError(f"ncu shows {len(sections)} of the {len(keys)} batches that were launched")

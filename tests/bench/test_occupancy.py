@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.bench import occupancy
-from lenet_trt.bench.counters import PERCENTAGES, TIME, count, parse, together
+from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, parse, together
 from lenet_trt.bench.occupancy_calls import BACKENDS, Geometry
 from lenet_trt.bench.occupancy_tables import charts, columns, summaries
 from lenet_trt.bench.record import Row
@@ -97,13 +97,13 @@ def ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
 def test_why_there_are_no_counters(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LenetTrtError, match=r"ncu .* is not on PATH"):
-        count(["program"])
+        count_launches(["program"])
     ncu(tmp_path, monkeypatch, 'echo "==ERROR== ERR_NVGPUCTRPERM - no permission" > $LOG; exit 1')
     with pytest.raises(LenetTrtError, match="ncu counts nothing: ERR_NVGPUCTRPERM - no permission"):
-        count(["program"])
+        count_launches(["program"])
     ncu(tmp_path, monkeypatch, 'echo "==WARNING== No kernels were profiled." > $LOG')
     with pytest.raises(LenetTrtError, match="No kernels were profiled"):
-        count(["program"])
+        count_launches(["program"])
 
 
 def test_counters_belong_to_their_batch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
