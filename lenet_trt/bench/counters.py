@@ -60,13 +60,13 @@ def count_launches(program: Sequence[str]) -> list[Counted]:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise LenetTrtError(f"{found} does not run: {error}") from error
         told = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    counted = parse(told)
+    counted = parse_counts(told)
     if done.returncode != 0 or not counted:
         raise LenetTrtError(f"ncu counts nothing: {_reason(told, done.stderr)}")
     return counted
 
 
-def parse(text: str) -> list[Counted]:
+def parse_counts(text: str) -> list[Counted]:
     """Read what ``ncu --csv --page raw`` wrote: its messages, a heading, a line of units, a line for each launch."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     found = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.bench import occupancy
-from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, parse, together
+from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, parse_counts, together
 from lenet_trt.bench.occupancy_calls import BACKENDS, Geometry
 from lenet_trt.bench.occupancy_tables import charts, columns, summaries
 from lenet_trt.bench.record import Row
@@ -58,7 +58,7 @@ def test_without_a_gpu_every_row_says_so(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_what_ncu_wrote_is_read() -> None:
-    found = parse(LOG)
+    found = parse_counts(LOG)
     assert [launch.kernel for launch in found] == [
         "maxpool2",
         "lenet5_cluster8",
@@ -82,7 +82,9 @@ def test_what_ncu_wrote_is_read() -> None:
 @pytest.mark.parametrize("value", ["", "n/a", "nan", "(!) n/a"])
 def test_a_counter_that_is_missing_is_no_number(value: str) -> None:
     with pytest.raises(LenetTrtError, match="ncu tells lenet5_cluster8 without"):
-        parse("\n".join([line(*HEADING), line(*UNITS), launched(0, "lenet5_cluster8", "5280", value, "1", "1", "1")]))
+        parse_counts(
+            "\n".join([line(*HEADING), line(*UNITS), launched(0, "lenet5_cluster8", "5280", value, "1", "1", "1")])
+        )
 
 
 def ncu(folder: Path, monkeypatch: pytest.MonkeyPatch, does: str) -> None:
