@@ -82,7 +82,7 @@ def parse_counts(text: str) -> list[Counted]:
     return found
 
 
-def together(launches: Sequence[Counted]) -> dict[str, float]:
+def launches_together(launches: Sequence[Counted]) -> dict[str, float]:
     """Several launches as one: their time summed, their percentages weighted by time."""
     us = math.fsum(launch.us for launch in launches)
     shares = {name: math.fsum(launch.us * launch.percentages[name] for launch in launches) / us for name in PERCENTAGES}

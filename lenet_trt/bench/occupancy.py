@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lenet_trt.bench.counters import Counted, count_launches, together
+from lenet_trt.bench.counters import Counted, count_launches, launches_together
 from lenet_trt.bench.occupancy_calls import BACKENDS, Maker, Ours, exact, geometry, images
 from lenet_trt.bench.occupancy_child import MARK
 from lenet_trt.bench.occupancy_tables import charts as charts
@@ -129,7 +129,7 @@ def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[Occu
     keys = [(backend, batch) for backend in chosen for batch in batches]
     if len(sections) != len(keys) or not all(sections):
         raise LenetTrtError(f"ncu shows {len(sections)} of the {len(keys)} batches that were launched")
-    found = {key: together(launches) for key, launches in zip(keys, sections, strict=True)}
+    found = {key: launches_together(launches) for key, launches in zip(keys, sections, strict=True)}
     for key, launches in zip(keys, sections, strict=True):
         found[key]["kernels"] = len(launches)
     for same, as_this in SAME_KERNELS.items():

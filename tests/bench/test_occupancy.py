@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.bench import occupancy
-from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, parse_counts, together
+from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, launches_together, parse_counts
 from lenet_trt.bench.occupancy_calls import BACKENDS, Geometry
 from lenet_trt.bench.occupancy_tables import charts, columns, summaries
 from lenet_trt.bench.record import Row
@@ -70,7 +70,7 @@ def test_what_ncu_wrote_is_read() -> None:
     assert found[1].percentages["sm_active_percent"] == 5.5
     first, second = occupancy.by_mark(found)
     assert [launch.kernel for launch in first] == ["lenet5_cluster8"]
-    assert together(second) == {
+    assert launches_together(second) == {
         "kernel_us": 4.0,
         "sm_active_percent": 20.0,
         "sm_throughput_percent": 30.0,
