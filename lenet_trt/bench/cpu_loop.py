@@ -58,10 +58,10 @@ def row(kernel: Kernel, step: CpuStep, case: RowCase, plan: TimingPlan) -> Row:
     calls = {images: kernel.bind_axes({**step.axes, first: images}, _fp32(kernel)) for images in step.fewer}
     bound = kernel.bind_axes(step.axes, _fp32(kernel))
     try:
-        with compiled(kernel, step, LEVEL) as loop:
+        with compiled_loop(kernel, step, LEVEL) as loop:
             stats, extra = _timed(loop, bound, timings)
             fewer = {str(images): _timed(loop, call, timings)[0] for images, call in calls.items()}
-        with compiled(kernel, step, OTHER_LEVEL) as loop:
+        with compiled_loop(kernel, step, OTHER_LEVEL) as loop:
             other, _ = _timed(loop, bound, timings)
     except LenetTrtError as error:
         return Row(step.name, case, None, str(error), {"ours": True, "step": True})
@@ -105,7 +105,7 @@ class Loop:
 
 
 @contextmanager
-def compiled(kernel: Kernel, step: CpuStep, level: str) -> Iterator[Loop]:
+def compiled_loop(kernel: Kernel, step: CpuStep, level: str) -> Iterator[Loop]:
     """Compile the loop into a folder that is removed afterwards.
 
     Raises:

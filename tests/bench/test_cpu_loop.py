@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lenet_trt.bench.cpu_loop import compiled, find_compiler, row
+from lenet_trt.bench.cpu_loop import compiled_loop, find_compiler, row
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.registry import kernel, kernels
@@ -43,7 +43,7 @@ def test_it_computes_what_the_kernel_does(name: str, level: str, images: int) ->
     inputs = [random.standard_normal(shape, dtype=np.float32) for shape in bound.input_shapes]
     room = np.full((images + 1, *bound.output_shapes[0][1:]), np.nan, np.float32)
     output = room[:images]
-    with compiled(declared, step, level) as loop:
+    with compiled_loop(declared, step, level) as loop:
         loop(inputs, output)
     wanted = declared.reference(*(array.astype(np.float64) for array in inputs), **bound.attributes)
     assert relative_error(output, np.asarray(wanted)) < 5e-7
