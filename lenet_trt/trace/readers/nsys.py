@@ -27,7 +27,7 @@ from lenet_trt.trace.readers.nsys_rows import (
     thread_of,
     warnings,
 )
-from lenet_trt.trace.readers.nvtx import Innermost, Range, enqueues, iterations, node_name, node_ranges
+from lenet_trt.trace.readers.nvtx import Innermost, Range, enqueues, iterations, node_of_range, node_ranges
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
 
 # Events in memory; of a longer trace the first inferences are read, as many as fit.
@@ -160,7 +160,7 @@ class _Reading:
             outside += entry.graph_node is not None and node is None and (asked is None or asked[1] < began)
             moment = (launch.thread, launch.start) if launch else (0, int(entry.activity.start_us))
             iteration = inference.at(*moment) if self._marked else 0
-            placed.append(replace(entry.activity, node=node_name(node) if node else None, iteration=iteration))
+            placed.append(replace(entry.activity, node=node_of_range(node) if node else None, iteration=iteration))
         if outside:
             self._notes.append(
                 f"{outside} activities are of CUDA graphs that were captured outside the trace: their nodes are "

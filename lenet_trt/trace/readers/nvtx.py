@@ -88,7 +88,7 @@ def node_ranges(ranges: Sequence[Range]) -> list[Range]:
     return plain
 
 
-def node_name(entry: Range) -> str:
+def node_of_range(entry: Range) -> str:
     """The node that a range names."""
     return entry.name if entry.domain in (OURS, TENSORRT) else _TORCH_TAIL.sub("", entry.name)
 
