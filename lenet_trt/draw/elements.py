@@ -35,7 +35,7 @@ def joined(children: Iterable[object]) -> Markup:
     return Markup("".join(map(_child, children)))
 
 
-def node_name(name: str) -> Markup:
+def node_code(name: str) -> Markup:
     """A node's name as code; one that is too long for a table is shown by its ends, and whole when pointed at."""
     shown = short(name, _LONGEST_NODE_NAME)
     return element("code", shown, title=None if shown == visible(name) else visible(name))

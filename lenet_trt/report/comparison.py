@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lenet_trt.draw.elements import Markup, element, node_name
+from lenet_trt.draw.elements import Markup, element, node_code
 from lenet_trt.draw.text import share_text, time_text, us_text
 from lenet_trt.report.content import Change, Content, verdict
 from lenet_trt.report.figures import stacked_bar
@@ -47,7 +47,7 @@ def _changes(caption: str, first: str, changes: Sequence[Change], nodes: bool = 
         share = change.difference_us / change.before_us if change.before_us else None
         rows.append(
             [
-                Cell(node_name(change.name) if nodes else change.name),
+                Cell(node_code(change.name) if nodes else change.name),
                 Cell(us_text(change.before_us), change.before_us),
                 Cell(us_text(change.now_us), change.now_us),
                 Cell(

@@ -8,7 +8,7 @@ import json
 from importlib.resources import files
 
 from lenet_trt import __version__
-from lenet_trt.draw.elements import Markup, element, joined, node_name
+from lenet_trt.draw.elements import Markup, element, joined, node_code
 from lenet_trt.draw.text import embedded_json, us_text, visible
 from lenet_trt.report import sections
 from lenet_trt.report.comparison import comparison
@@ -189,7 +189,7 @@ def _listed(timeline: Timeline) -> Markup:
             Cell(us_text(one.us), one.us),
             Cell(one.kind),
             Cell(str(one.stream), one.stream),
-            Cell(node_name(one.node) if one.node else ""),
+            Cell(node_code(one.node) if one.node else ""),
             Cell(element("span", short_name(one.name), class_="kernel-name", title=visible(one.name))),
         ]
         for one in inside[:_MOST_LISTED]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_name
+from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_code
 from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, time_text, us_text, visible
 from lenet_trt.report.content import Content, TracedRun, headline, shown_terms, sizes_text, verdict
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
@@ -93,7 +93,7 @@ def findings(content: Content) -> Markup:
             ),
             element(
                 "dl",
-                (element("dt", "Where"), element("dd", node_name(entry.node))) if entry.node else None,
+                (element("dt", "Where"), element("dd", node_code(entry.node))) if entry.node else None,
                 element("dt", "Evidence"),
                 element("dd", [element("div", line) for line in entry.evidence]),
                 element("dt", "Do"),
@@ -176,7 +176,7 @@ def _nodes_table(run: TracedRun) -> Markup:
     columns += [GridColumn("Launches", True), GridColumn("Kernels", name=True)]
     rows = []
     for row in run.ledger.rows:
-        node = node_name(row.node) if row.node is not None else "no node"
+        node = node_code(row.node) if row.node is not None else "no node"
         cells = [Cell(node), Cell(row.op), Cell(us_text(row.terms.total_us), row.terms.total_us)]
         cells += [
             Cell(us_text(value) if value else "", value) for term in terms for value in [getattr(row.terms, term)]
@@ -214,7 +214,7 @@ def roofline(content: Content) -> Markup:
     columns += [GridColumn("Took (\u00b5s)", True), GridColumn("Times the floor", True), GridColumn("Bound by")]
     rows = [
         [
-            Cell(node_name(point.node)),
+            Cell(node_code(point.node)),
             Cell(point.op),
             Cell(point.arithmetic),
             Cell(bytes_text(point.bytes), point.bytes),
