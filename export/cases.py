@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.errors import UsageError
 from lenet_trt.export.geometry import BATCH, IMAGE_SHAPE
-from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked, model_bytes
+from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked_model, model_bytes
 from lenet_trt.files import write_atomic
 
 MATMUL_DIMS = (600, 200, 8, 1, 64)
@@ -149,4 +149,4 @@ def _model(
     tensors = [numpy_helper.from_array(value, key) for key, value in (initializers or {}).items()]
     graph = helper.make_graph(nodes, name, inputs, [output], initializer=tensors)
     opsets = [helper.make_opsetid("", OPSET)]
-    return checked(helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opsets))
+    return checked_model(helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opsets))

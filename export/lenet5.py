@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.export.onnx_file import checked, model_bytes
+from lenet_trt.export.onnx_file import checked_model, model_bytes
 from lenet_trt.export.weights import WEIGHTS, load_weights
 from lenet_trt.files import sha256_bytes, sha256_file, write_atomic
 
@@ -121,4 +121,4 @@ def _shipped_with(values: dict[str, NDArray[np.float32]]) -> bytes:
         if numpy_helper.to_array(initializer).tobytes() != wanted.tobytes():
             initializer.CopyFrom(numpy_helper.from_array(wanted, initializer.name))
             changed = True
-    return model_bytes(checked(model)) if changed else data
+    return model_bytes(checked_model(model)) if changed else data

@@ -17,7 +17,7 @@ PRODUCER = "lenet_trt"
 _RECORDED = f"{PRODUCER}."
 
 
-def checked(model: onnx.ModelProto) -> onnx.ModelProto:
+def checked_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """Infer every shape and run ONNX's full check.
 
     Raises: LenetTrtError when the model is not valid ONNX, or an intermediate shape stays unknown.

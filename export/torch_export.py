@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.export.geometry import BATCH, IMAGE_SHAPE, INPUT, OUTPUT
 from lenet_trt.export.model import lenet5_from_weights
-from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked
+from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked_model
 
 # What the layers of the geometry are called, by the operator that the exporter writes for them.
 LAYER_STEMS = {"Conv": "conv", "Relu": "relu", "MaxPool": "pool", "Gemm": "fc"}
@@ -44,7 +44,7 @@ def exported_lenet5(weights: dict[str, NDArray[np.float32]]) -> onnx.ModelProto:
             verbose=False,
         )
     assert program is not None
-    return checked(tidied(program.model_proto))
+    return checked_model(tidied(program.model_proto))
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
