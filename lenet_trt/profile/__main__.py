@@ -180,7 +180,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) 
             exports,
             arguments.library,
         )
-        return _of_model(trtexec.traced(run, trtexec.find_trtexec(arguments.trtexec_path)), model)
+        return _of_model(trtexec.traced_engine(run, trtexec.find_trtexec(arguments.trtexec_path)), model)
     if not gpus().devices:
         print(
             f"note: there is no GPU here ({gpus().problem}): ONNX Runtime is profiled on the CPU, and --from takes "

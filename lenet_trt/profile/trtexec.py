@@ -157,7 +157,7 @@ def export_paths(folder: Path) -> dict[str, Path]:
     return {option: folder / name for option, name in names.items()}
 
 
-def traced(run: Run, tool: Trtexec) -> Timeline:
+def traced_engine(run: Run, tool: Trtexec) -> Timeline:
     """Run an engine and read what was exported; the exports stay in their folder.
 
     Raises:

@@ -131,7 +131,7 @@ def test_each_version_gets_the_flags_that_make_it_measure_the_network_alone(
     path = fake(banner, options)
     tool = trtexec.find_trtexec()
     assert tool.path == str(path)
-    timeline = trtexec.traced(run_of(engine, tmp_path / "out", transfers=transfers), tool)
+    timeline = trtexec.traced_engine(run_of(engine, tmp_path / "out", transfers=transfers), tool)
     given = flags_given(path)
     assert given["loadEngine"] == str(engine)
     assert (given["iterations"], given["duration"], given["shapes"]) == ("7", "0", "x:32x1x28x28")
@@ -197,26 +197,26 @@ def test_a_run_that_fails_tells_trtexecs_own_words(
 ) -> None:
     fake("TensorRT.trtexec [TensorRT v101303]", OLD, ending)
     with pytest.raises(LenetTrtError, match=said):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+        trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_a_run_without_exports_is_a_failure_and_older_ones_do_not_stand_in(
     fake: Fake, engine: Path, tmp_path: Path
 ) -> None:
     fake("TensorRT.trtexec [TensorRT v101303]", OLD)
-    trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+    trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
     fake("TensorRT.trtexec [TensorRT v101303]", OLD).with_name("trtexec.times").unlink()
     with pytest.raises(LenetTrtError, match=r"exit 0; it left no times.json"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+        trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_an_engine_that_nobody_vouches_for_is_not_run(fake: Fake, engine: Path, tmp_path: Path) -> None:
     path = fake("TensorRT.trtexec [TensorRT v101303]", OLD)
     with pytest.raises(LenetTrtError, match="run only with --trust"):
-        trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
+        trtexec.traced_engine(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
     assert not Path(f"{path}.flags").exists()
     vouch(engine)
-    trtexec.traced(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
+    trtexec.traced_engine(run_of(engine, tmp_path / "out", trust=False), trtexec.find_trtexec())
     assert Path(f"{path}.flags").exists()
 
 
@@ -224,10 +224,10 @@ def test_an_engine_for_another_program_is_not_run(fake: Fake, engine: Path, tmp_
     fake("TensorRT.trtexec [TensorRT v101303]", OLD)
     vouch(engine, "rtx")
     with pytest.raises(LenetTrtError, match=r"was built by rtx, and .* is trtexec 10\.13\.3: give"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+        trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
     vouch(engine, plugins=[{"kernel": "lenet5", "route": "python"}])
     with pytest.raises(LenetTrtError, match=r"its plugins need Python \(lenet5\)"):
-        trtexec.traced(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+        trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
 
 
 def test_the_verb(fake: Fake, engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
