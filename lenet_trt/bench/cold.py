@@ -122,7 +122,7 @@ def measure(options: Options) -> Record:
     batch = (options.batches or (BATCH,))[0]
     starts = [start for start in STARTS if start.quick or not options.quick]
     with recording("cold", options) as found, tempfile.TemporaryDirectory(prefix="lenet-trt-cold-") as folder:
-        given = prepare(Path(folder), batch)
+        given = write_given(Path(folder), batch)
         why = {start: obstacle(start.backend, given) for start in starts}
         samples: dict[Start, list[Mapping[str, Any]]] = {start: [] for start in starts if why[start] is None}
         try:
@@ -139,7 +139,7 @@ def measure(options: Options) -> Record:
     return found.finish()
 
 
-def prepare(folder: Path, batch: int) -> Given:
+def write_given(folder: Path, batch: int) -> Given:
     """Write the images and models, and compute the answer in float64."""
     import onnx
 

@@ -56,7 +56,7 @@ def test_the_suite_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> cold.Given:
-    return cold.prepare(tmp_path_factory.mktemp("cold"), 2)
+    return cold.write_given(tmp_path_factory.mktemp("cold"), 2)
 
 
 def test_an_answer_that_is_wrong_is_no_timing(given: cold.Given) -> None:
