@@ -13,7 +13,7 @@ IMAGES = 10_000
 AXES = {"c": 1, "h": 28, "w": 28, "k": 50}
 
 
-def convolution(kernel: str, label: str, function: peers.TorchFunction, extent: Extent) -> Iterator[Workload]:
+def convolution_workloads(kernel: str, label: str, function: peers.TorchFunction, extent: Extent) -> Iterator[Workload]:
     """The convolution in every precision; ``function`` is the same in torch, ``label`` says what follows the sums."""
     layer = Layer(label, kernel, AXES, function)
     for precision in PRECISIONS:

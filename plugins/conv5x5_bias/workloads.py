@@ -9,9 +9,9 @@ import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 
-from ..conv5x5.workload import convolution
+from ..conv5x5.workload import convolution_workloads
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
     """The convolution with bias alone."""
-    yield from convolution("conv5x5_bias", "bias", F.conv2d, extent)
+    yield from convolution_workloads("conv5x5_bias", "bias", F.conv2d, extent)

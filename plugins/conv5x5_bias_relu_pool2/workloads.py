@@ -11,7 +11,7 @@ from lenet_trt.bench.layers import Layer, each_alone
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 
-from ..conv5x5.workload import convolution
+from ..conv5x5.workload import convolution_workloads
 
 NAME = "conv5x5_bias_relu_pool2"
 
@@ -29,7 +29,7 @@ LAYERS = (
 
 def workloads(extent: Extent) -> Iterator[Workload]:
     """The convolution with bias, ReLU and max-pool."""
-    yield from convolution(NAME, "bias, ReLU, 2x2 max-pool", stage, extent)
+    yield from convolution_workloads(NAME, "bias, ReLU, 2x2 max-pool", stage, extent)
 
 
 def layers(extent: Extent) -> Iterator[Workload]:
