@@ -37,7 +37,7 @@ class Nsys:
     version: str
 
 
-def find() -> Nsys:
+def find_profiler() -> Nsys:
     """The ``nsys`` of the PATH, or the newest of the usual places.
 
     Raises:

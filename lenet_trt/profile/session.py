@@ -92,7 +92,7 @@ def _alone(program: Sequence[str], folder: Path) -> Timeline:
 def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Timeline:
     made = folder / "report.nsys-rep"
     try:
-        said = nsys.trace(nsys.find(), made, program, child_environment())
+        said = nsys.trace(nsys.find_profiler(), made, program, child_environment())
     except RecorderError:
         raise_failure(folder / FAILURE)  # why the program did not come as far as the profiler's range
         if (told := _told(folder)) is not None and told.activities:

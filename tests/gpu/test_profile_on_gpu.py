@@ -26,7 +26,7 @@ ITERATIONS = 5
 
 def _nsys() -> str | None:
     try:
-        nsys.find()
+        nsys.find_profiler()
     except LenetTrtError as error:
         return str(error)
     return None

@@ -76,7 +76,7 @@ def fake_nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 def test_the_version_is_read(fake_nsys: Script) -> None:
     path = fake_nsys("")
-    assert nsys.find() == nsys.Nsys(str(path), "2025.3.1.90-253135822126v0")
+    assert nsys.find_profiler() == nsys.Nsys(str(path), "2025.3.1.90-253135822126v0")
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_an_nsys_that_will_not_do(version: str, said: str, fake_nsys: Script, mo
     fake_nsys("")
     monkeypatch.setenv("VERSION", version)
     with pytest.raises(RecorderError, match=said):
-        nsys.find()
+        nsys.find_profiler()
 
 
 def test_a_program_that_is_not_nsys(fake_nsys: Script) -> None:
     fake_nsys("").write_bytes(b"\x7fELF, cut off")
     with pytest.raises(RecorderError, match="does not start"):
-        nsys.find()
+        nsys.find_profiler()
 
 
 def test_no_nsys_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nsys, "find_nsys", lambda: None)
     with pytest.raises(RecorderError, match=r"install Nsight Systems .*or put its folder on the PATH"):
-        nsys.find()
+        nsys.find_profiler()
     with pytest.raises(RecorderError, match=r"^nsys is neither on the PATH"):
         profile_model(SHIPPED, "ort-cpu", recorder="nsys")
 
@@ -124,14 +124,14 @@ def test_no_nsys_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_nsys_that_makes_no_report(body: str, said: str, fake_nsys: Script, tmp_path: Path) -> None:
     fake_nsys(body)
     with pytest.raises(RecorderError, match=said):
-        nsys.trace(nsys.find(), tmp_path / "rep.nsys-rep", [sys.executable, "-c", "print('ran')"], os.environ)
+        nsys.trace(nsys.find_profiler(), tmp_path / "rep.nsys-rep", [sys.executable, "-c", "print('ran')"], os.environ)
 
 
 def test_an_older_report_is_not_taken_for_a_new_one(fake_nsys: Script, tmp_path: Path) -> None:
     (tmp_path / "rep.nsys-rep").write_text("of yesterday")
     fake_nsys("exit 1")
     with pytest.raises(RecorderError, match="made no report"):
-        nsys.trace(nsys.find(), tmp_path / "rep.nsys-rep", ["true"], os.environ)
+        nsys.trace(nsys.find_profiler(), tmp_path / "rep.nsys-rep", ["true"], os.environ)
 
 
 def test_the_flags_are_those_of_the_recipe() -> None:
