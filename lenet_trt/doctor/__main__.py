@@ -39,6 +39,7 @@ _TOOLS = {
     "nsys": "Nsight Systems",
     "ncu": "Nsight Compute",
     "compute-sanitizer": "the CUDA Toolkit",
+    "dot": "Graphviz; it makes large graphs of `lenet-trt inspect --svg` readable",
 }
 _TOOL_PLACES = (
     "/usr/local/cuda/bin",

@@ -252,14 +252,10 @@ def _box(item: _Item, box: Box) -> Markup:
 
 
 def _edge(points: Sequence[tuple[float, float]], tensor: str) -> Markup:
-    """A curve that leaves and arrives downwards."""
-    (x, y), *rest = points
-    path = [f"M{x:.1f} {y:.1f}"]
-    for a, b in rest:
-        half = (b - y) / 2
-        path.append(f"C{x:.1f} {y + half:.1f} {a:.1f} {b - half:.1f} {a:.1f} {b:.1f}")
-        x, y = a, b
-    return element("path", element("title", tensor), d="".join(path), class_="edge", marker_end="url(#arrow)")
+    """Draw cubic Bezier curves: the start, then three points for each curve."""
+    start, *rest = (f"{x:.1f} {y:.1f}" for x, y in points)
+    path = f"M{start}C{' '.join(rest)}"
+    return element("path", element("title", tensor), d=path, class_="edge", marker_end="url(#arrow)")
 
 
 def _arrow() -> Markup:

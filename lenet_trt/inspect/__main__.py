@@ -79,7 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="an engine or an ONNX file")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--svg", action="store_true", help="draw the graph of an ONNX file")
+    form.add_argument(
+        "--svg", action="store_true", help="draw the graph of an ONNX file; a large one needs Graphviz to be readable"
+    )
     parser.add_argument("--timeline", type=Path, metavar="T.json", help="with --svg: the time that each node took")
     parser.add_argument("-o", "--output", type=Path, metavar="GRAPH.svg", help="with --svg; default: beside the model")
     add_overwrite(parser)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -20,64 +22,104 @@ from networks import LENET5, model_of
 from reported import HOSTILE
 
 SVG = "{http://www.w3.org/2000/svg}"
+ANY_GRAPH = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+@pytest.fixture(params=["dot", "rows"])
+def way(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Draw by Graphviz, and as on a machine without it."""
+    if request.param == "rows":
+        monkeypatch.setenv("PATH", str(tmp_path))
+    elif shutil.which("dot") is None:
+        pytest.skip("Graphviz is not installed")
+    return str(request.param)
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[list[tuple[float, float]], list[tuple[int, int]]]:
-    """Any graph, cycles and edges to oneself among them."""
+    """Any graph, cycles and several edges between the same nodes among them."""
     count = draw(st.integers(1, 14))
     sizes = [(draw(st.floats(20, 200)), draw(st.floats(20, 80))) for _ in range(count)]
     ends = st.integers(0, count - 1)
-    return sizes, draw(st.lists(st.tuples(ends, ends), max_size=30))
+    edges = draw(st.lists(st.tuples(ends, ends), max_size=30))
+    return sizes, [(a, b) for a, b in edges if a != b]
 
 
-@given(graphs())
-@settings(deadline=None)
+@given(graph=graphs())
+@ANY_GRAPH
 def test_boxes_never_overlap_and_edges_join_them(
-    graph: tuple[list[tuple[float, float]], list[tuple[int, int]]],
+    way: str, graph: tuple[list[tuple[float, float]], list[tuple[int, int]]]
 ) -> None:
     sizes, edges = graph
-    edges = [edge for edge in edges if edge[0] != edge[1]]
     placed = layout(sizes, edges)
+    assert placed == layout(sizes, edges)
+    slack = 2.0  # dot rounds to whole points
     for box, size in zip(placed.boxes, sizes, strict=True):
         assert (box.width, box.height) == size
-        assert box.x - box.width / 2 >= -1e-6
-        assert box.x + box.width / 2 <= placed.width + 1e-6
-        assert box.y - box.height / 2 >= -1e-6
-        assert box.y + box.height / 2 <= placed.height + 1e-6
+        assert box.x - box.width / 2 >= -slack
+        assert box.x + box.width / 2 <= placed.width + slack
+        assert box.y - box.height / 2 >= -slack
+        assert box.y + box.height / 2 <= placed.height + slack
     for number, one in enumerate(placed.boxes):
         for other in placed.boxes[number + 1 :]:
             apart_x = abs(one.x - other.x) - (one.width + other.width) / 2
             apart_y = abs(one.y - other.y) - (one.height + other.height) / 2
             assert max(apart_x, apart_y) > 1
     for (a, b), points in zip(edges, placed.edges, strict=True):
-        assert points[0][0] == placed.boxes[a].x
-        assert points[-1][0] == placed.boxes[b].x
+        start, end = placed.boxes[a], placed.boxes[b]
+        assert len(points) % 3 == 1
+        assert points[0] == pytest.approx((start.x, start.y + start.height / 2), abs=slack)
+        assert points[-1] == pytest.approx((end.x, end.y - end.height / 2), abs=slack)
 
 
-def test_a_chain_goes_straight_down() -> None:
+@given(graph=graphs())
+@ANY_GRAPH
+def test_edges_go_down(way: str, graph: tuple[list[tuple[float, float]], list[tuple[int, int]]]) -> None:
+    sizes, edges = graph
+    forward = [(min(edge), max(edge)) for edge in edges]
+    placed = layout(sizes, forward)
+    for points in placed.edges:
+        assert all(lower[1] - upper[1] > -2 for upper, lower in pairwise(points[::3]))
+        assert points[-1][1] > points[0][1]
+
+
+def test_a_chain_goes_straight_down(way: str) -> None:
     placed = layout([(100, 40), (60, 20), (180, 60)], [(0, 1), (1, 2)])
-    assert len({box.x for box in placed.boxes}) == 1
+    assert max(box.x for box in placed.boxes) - min(box.x for box in placed.boxes) < 1
     assert [box.y for box in placed.boxes] == sorted(box.y for box in placed.boxes)
 
 
-def test_crossings_that_can_be_avoided_are() -> None:
-    # a -> y, b -> x: the second layer has to turn round.
-    placed = layout([(50, 20)] * 4, [(0, 3), (1, 2)])
-    a, b, x, y = placed.boxes
+def test_an_edge_past_a_row_is_seen_beside_it(way: str) -> None:
+    placed = layout([(60, 20), (200, 20), (60, 20)], [(0, 1), (1, 2), (0, 2)])
+    wide = placed.boxes[1]
+    assert max(abs(x - wide.x) for x, _ in placed.edges[2]) > wide.width / 2
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_is_asked_where_it_is() -> None:
+    # 0 -> 3, 1 -> 2: rows in the order of the nodes would cross.
+    a, b, x, y = layout([(50, 20)] * 4, [(0, 3), (1, 2)]).boxes
     assert (a.x < b.x) == (y.x < x.x)
 
 
-def test_an_edge_to_a_node_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match="beyond the 2"):
-        layout([(1, 1), (1, 1)], [(0, 2)])
+def test_a_dot_that_fails_leaves_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, edges = [(60.0, 20.0), (80.0, 20.0)], [(0, 1)]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    rows = layout(sizes, edges)
+    program = tmp_path / "dot"
+    for script in ("exit 1", "echo graph 1 2", "echo node 0 x y", "echo hello", ":"):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        assert layout(sizes, edges) == rows
 
 
 def texts(svg: str) -> list[str]:
     return [entry.text or "" for entry in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_lenet5_shows_operators_shapes_and_ends() -> None:
+def test_lenet5_shows_operators_shapes_and_ends(way: str) -> None:
     svg = graph_svg(model_of(LENET5))
     root = ElementTree.fromstring(svg)
     assert root.attrib["role"] == "img"
@@ -121,7 +163,7 @@ def test_plugins_are_marked() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "\ud800" not in name], ids=range(len(HOSTILE) - 1))
-def test_hostile_names_stay_text(name: str) -> None:
+def test_hostile_names_stay_text(way: str, name: str) -> None:
     svg = graph_svg(_named(name, name + "2"), title=name)
     root = ElementTree.fromstring(svg)  # still well-formed
     allowed = {"svg", "title", "desc", "style", "defs", "marker", "path", "rect", "g", "text"}
@@ -131,7 +173,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert len(svg) < 60_000
 
 
-def test_hundreds_of_nodes_are_drawn() -> None:
+def test_hundreds_of_nodes_are_drawn(way: str) -> None:
     nodes = []
     for block in range(150):
         before = f"s{block}"
@@ -143,9 +185,11 @@ def test_hundreds_of_nodes_are_drawn() -> None:
     model = _model(nodes, "s0", "s150")
     svg = graph_svg(model)
     assert texts(svg).count("Sum") == 150
+    edges = [path for path in ElementTree.fromstring(svg).iter(f"{SVG}path") if path.attrib.get("class") == "edge"]
+    assert len(edges) == 150 * 7 + 1
 
 
-def test_what_a_loop_reads_from_around_it_leads_to_it() -> None:
+def test_what_a_loop_reads_from_around_it_leads_to_it(way: str) -> None:
     body = helper.make_graph(
         [helper.make_node("Add", ["h", "h"], ["r"])], "then", [], [helper.make_tensor_value_info("r", 1, [4])]
     )
