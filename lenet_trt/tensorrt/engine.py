@@ -72,6 +72,7 @@ def engine_from_onnx(
     options = options or BuildOptions()
     trt, can = flavor.trt, flavor.can
     flavor.check_gpu()
+    flavor.check_parser()
     given = model
     if not plugins:
         route = None

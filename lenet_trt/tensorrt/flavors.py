@@ -10,24 +10,21 @@ What each release can do is in ``capabilities``.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 import os
 import platform
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from types import ModuleType
 
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_number, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import cache_dir, sha256_bytes
+from lenet_trt.tensorrt import rtx_wheel
 from lenet_trt.tensorrt.capabilities import Capabilities, capabilities
 
 PACKAGES = {"rtx": "tensorrt_rtx", "tensorrt": "tensorrt"}
@@ -155,6 +152,15 @@ class Flavor:
         """Where a build without named targets runs, as far as types are concerned."""
         return () if self.can.builds_without_gpu else self.portable_sms()
 
+    def check_parser(self) -> None:
+        """Refuse to parse where the parser could end the process.
+
+        Raises:
+            LenetTrtError: says what to import first.
+        """
+        if self.name == "rtx":
+            rtx_wheel.check_parser()
+
     def check_gpu(self) -> None:
         """Refuse to build where the builder needs a GPU and none of this machine will do: it would end the process.
 
@@ -208,7 +214,7 @@ def select(requested: str = "auto") -> Flavor:
 
 def _load(name: str, reason: str) -> Flavor:
     if name == "rtx":
-        _link_rtx_libraries()
+        rtx_wheel.link()
     try:
         with _functions_bound_when_called():
             trt = importlib.import_module(PACKAGES[name])
@@ -238,42 +244,3 @@ def _functions_bound_when_called() -> Iterator[None]:
         yield
     finally:
         sys.setdlopenflags(before)
-
-
-def _link_rtx_libraries() -> None:
-    """Load TensorRT-RTX's libraries from a folder that also has the bare name ``libtensorrt_rtx.so``.
-
-    Its ONNX parser opens that bare name beside itself when it meets a node that it takes for a plugin, the wheel
-    ships only ``libtensorrt_rtx.so.1``, and the process would abort. So a folder in our cache holds links to the
-    wheel's files under both names, and loading them from there first makes the parser look there.
-    Needed by tensorrt_rtx 1.7; delete when the wheel ships the bare name.
-    """
-    spec = importlib.util.find_spec("tensorrt_rtx_libs")
-    if spec is None or not spec.submodule_search_locations:
-        return  # installed from the SDK, which has the bare name
-    libraries = Path(next(iter(spec.submodule_search_locations))).resolve()
-    core, parser = libraries / "libtensorrt_rtx.so.1", libraries / "libtensorrt_onnxparser_rtx.so.1"
-    if not (core.exists() and parser.exists()) or (libraries / "libtensorrt_rtx.so").exists():
-        return
-    folder = _writable(cache_dir("lib") / sha256_bytes(str(libraries).encode())[:16])
-    for name, target in (("libtensorrt_rtx.so", core), (core.name, core), (parser.name, parser)):
-        _link(folder / name, target)
-    for name in (core.name, parser.name):
-        ctypes.CDLL(str(folder / name))
-
-
-def _writable(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="lenet-trt-lib-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="lenet-trt-lib-"))
-
-
-def _link(link: Path, target: Path) -> None:
-    if link.is_symlink() and Path(os.readlink(link)) == target:
-        return
-    temporary = link.with_name(f".{link.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    temporary.replace(link)

@@ -9,6 +9,7 @@ import pytest
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.cuda.nvrtc import ask_nvrtc, bindings
 from lenet_trt.kernel.types import ELEMENT_TYPES, ElementType, numpy_dtype
+from lenet_trt.tensorrt import flavors
 
 ALL = pytest.mark.parametrize("element", ELEMENT_TYPES.values(), ids=lambda element: element.name)
 
@@ -30,7 +31,7 @@ def test_torch_knows_it_by_its_name_and_size(element: ElementType) -> None:
 
 @ALL
 def test_tensorrt_has_it_under_that_name(element: ElementType) -> None:
-    trt = pytest.importorskip("tensorrt_rtx")
+    trt = flavors.select("rtx").trt
     if element.tensorrt_name is None:
         assert element.name == "float64"  # TensorRT has no double
         return

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,6 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import optimize_clock
 from lenet_trt.build.evaluate import random_inputs
 from lenet_trt.cli import main, parser_for
 from lenet_trt.cuda.gpus import Gpu, first_gpu
@@ -139,40 +135,16 @@ def test_the_traces_stay_for_the_report(run: Path, capsys: pytest.CaptureFixture
     assert not (folder / "tried").exists()
 
 
-_BUILD_A_PLAN = """
-import sys
-from pathlib import Path
-from lenet_trt.optimize.bench import Bench
-from lenet_trt.optimize.settings import Settings
-from optimize_clock import lenet5_space
-
-plan = next(p for p in lenet5_space().candidates if [piece.kernel for piece in p.pieces] == ["lenet5"])
-settings = Settings(runtime="tensorrt", batches=(4,), flavor="rtx", sms=("8.6",))
-bench = Bench(lenet5_space(), settings, Path(sys.argv[1]))
-engine = bench.file(plan, 4)
-assert bench.file(plan, 4) == engine
-print(engine)
-"""
-
-
 def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
-    """The same loop builds engines where TensorRT is: here for a GPU that is not here, so that they cannot be timed.
-
-    In a process of its own: TensorRT-RTX 1.7.1 ended one that had run thousands of other tests before, torch's too.
-    """
-    helpers = Path(optimize_clock.__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", _BUILD_A_PLAN, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(helpers), os.environ.get("PYTHONPATH", "")])},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    engine = Path(done.stdout.splitlines()[-1])
+    """The same loop builds engines where TensorRT is: here for a GPU that is not here, so that they cannot be timed."""
+    plan = next(p for p in lenet5_space().candidates if [piece.kernel for piece in p.pieces] == ["lenet5"])
+    bench = Bench(lenet5_space(), Settings(runtime="tensorrt", batches=(4,), flavor="rtx", sms=("8.6",)), tmp_path)
+    engine = bench.file(plan, 4)
     sidecar = read_sidecar(engine.with_suffix(".json"))
     assert [entry["kernel"] for entry in sidecar.plugins] == ["lenet5"]
     assert sidecar.tensors["images"]["profile"]["opt"] == [4, 1, 28, 28]
     assert sidecar.mismatch(engine) is None
+    assert bench.file(plan, 4) == engine
 
 
 @pytest.mark.parametrize(("sm", "runtime"), [(86, "tensorrt"), (120, "tensorrt"), (90, "auto")])

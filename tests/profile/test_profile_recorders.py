@@ -32,6 +32,7 @@ from lenet_trt.profile.request import (
 from lenet_trt.profile.stage import profile_model
 from lenet_trt.runtimes import tensorrt
 from lenet_trt.runtimes.graph.replay_log import Part
+from lenet_trt.tensorrt import flavors
 from lenet_trt.trace.demangle import demangled
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline, save
 from nsys_file import NsysFile
@@ -365,7 +366,7 @@ def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
 
 
 def test_tensorrt_takes_our_profiler() -> None:
-    trt = pytest.importorskip("tensorrt_rtx")
+    trt = flavors.select("rtx").trt
     times: list[tuple[str, float]] = []
     profiler = tensorrt._reporter(trt, times)
     assert isinstance(profiler, trt.IProfiler)

@@ -122,6 +122,20 @@ def test_the_precision_table_is_tensorrts_own(rtx: Flavor, lenet5: Path, precisi
     assert built == expected
 
 
+def test_a_build_says_that_tensorrt_rtx_was_imported_too_early(tmp_path: Path) -> None:
+    """Its parser would end the process at the first plugin."""
+    program = (
+        "import sys, tensorrt_rtx\n"
+        "from lenet_trt.cli import main\n"
+        f"sys.exit(main(['build', '--fp32', '--plugins', 'lenet5', '-o', {str(tmp_path / 'm.engine')!r}]))\n"
+    )
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "call lenet_trt.tensorrt.flavors.select('rtx') before import tensorrt_rtx" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not (tmp_path / "m.engine").exists()
+
+
 def test_an_unknown_operator_ends_in_an_error_and_not_in_an_abort(tmp_path: Path) -> None:
     """The parser looks for a plugin by loading libtensorrt_rtx.so, which the wheel does not have under that name."""
     graph = helper.make_graph(
