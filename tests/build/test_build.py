@@ -239,7 +239,7 @@ def test_weights_that_are_not_beside_the_model_are_named(tmp_path: Path, lenet5:
     path = tmp_path / "m.onnx"
     onnx.save(onnx.load(lenet5), path, save_as_external_data=True, location="m.data", size_threshold=0)
     (tmp_path / "m.data").unlink()
-    with pytest.raises(LenetTrtError, match=r"keeps weights in m\.data, which is not there"):
+    with pytest.raises(LenetTrtError, match=r"keeps the weights '.*' in 'm\.data', which is not there"):
         build(BuildRequest(onnx=path, output=tmp_path / "m.engine"))
 
 
@@ -272,13 +272,13 @@ def test_shapes_that_contradict_are_named(tmp_path: Path, lenet5: Path) -> None:
         (["build", "--sm", "7.5", "--bf16"], 2, "no bf16 on compute capability 7.5"),
         (["build", "--batch", "0"], 2, "--batch 0"),
         (["build", "--minShapes", "images:1x1x28x28"], 2, "needs --optShapes, --maxShapes"),
-        (["build", "-o", "x.json"], 2, "takes the name .json"),
-        (["build", "-o", "x.onnx"], 2, "the name of a model"),
+        (["build", "-o", "x.json"], 2, "sidecar has the suffix .json"),
+        (["build", "-o", "x.onnx"], 2, ".onnx is the suffix of a model"),
         (["build", "--fp16", "-o", "."], 2, "such as lenet5-fp16.engine"),
         (["build", "none.onnx"], 1, "does not exist"),
         (["build", "--flavor", "other"], 2, "invalid choice"),
         (["build", "--flavor", "tensorrt"], 1, "TensorRT is not installed: pip install 'lenet-trt[tensorrt]'"),
-        (["build", "--timing-cache", "t.cache"], 2, "times nothing while it builds"),
+        (["build", "--timing-cache", "t.cache"], 2, "does not time kernels while it builds"),
         (["build", "--plugins", "dense"], 2, "dense_bias_relu"),
         (["build", "--plugin-route", "ptx"], 2, "takes plugins by python, library"),
         (["inspect", "none.engine"], 1, "does not exist"),
@@ -338,7 +338,7 @@ def test_a_model_that_is_fused_already_brings_its_plugins(tmp_path: Path, lenet5
     model = onnx.load(tmp_path / "fused.onnx")
     model.metadata_props[0].value = "damaged"
     onnx.save(model, tmp_path / "damaged.onnx")
-    with pytest.raises(LenetTrtError, match="is damaged"):
+    with pytest.raises(LenetTrtError, match="is not JSON"):
         build(BuildRequest(onnx=tmp_path / "damaged.onnx", output=tmp_path / "n.engine"))
 
 

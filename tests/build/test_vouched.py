@@ -94,5 +94,5 @@ def test_the_bytes_that_are_deserialized_are_those_that_were_hashed(engines: Pat
     """A file that is replaced between the look at it and the load is not run."""
     sidecar = vouched(engines / "a.engine")
     shutil.copy(engines / "b.engine", engines / "a.engine")
-    with pytest.raises(LenetTrtError, match=r"the content of .*a\.engine is not what its sidecar says"):
+    with pytest.raises(LenetTrtError, match=r"the content of .*a\.engine does not match its sidecar"):
         TensorRt(engines / "a.engine", sidecar)
