@@ -138,6 +138,11 @@ def _classes(trt: Any) -> tuple[type, type]:
             self.plugin_name = kernel.name
             self.plugin_namespace = DOMAIN
             self.plugin_version = kernel.version
+            # TensorRT reads these after get_fields_to_serialize has returned, and its binding does not hold them.
+            self._stored = {
+                attribute.name: np.array([attribute.macro_value(self.attributes[attribute.name])], dtype=np.int32)
+                for attribute in kernel.attributes
+            }
             self._launchers: dict[tuple[Shape, ...], Callable[[Sequence[int], int], None]] = {}
             self._launcher: Callable[[Sequence[int], int], None] | None = None
 
@@ -185,11 +190,7 @@ def _classes(trt: Any) -> tuple[type, type]:
         @remembered
         def get_fields_to_serialize(self) -> Any:
             fields = [
-                trt.PluginField(
-                    attribute.name,
-                    np.array([attribute.macro_value(self.attributes[attribute.name])], dtype=np.int32),
-                    trt.PluginFieldType.INT32,
-                )
+                trt.PluginField(attribute.name, self._stored[attribute.name], trt.PluginFieldType.INT32)
                 for attribute in self.kernel.attributes
             ]
             return trt.PluginFieldCollection(fields)
