@@ -1,8 +1,8 @@
-"""The suite ``cold``: what the first inference costs, phase by phase, in fresh processes, and what each remedy saves.
+"""Measure the suite ``cold``: what the first inference costs in fresh processes, phase by phase, and what helps.
 
-Each timing is a process of its own (``cold_child``) from before it is started until it has its first answer. The
-configurations take turns; the first process of each is thrown away, so that all files are in memory, as they are on a
-machine that has run the program before. What only empties the caches on disk is timed as well.
+Each timing is a process of its own (``cold_child``), from before its start to its first answer. The configurations
+take turns. The first process of each is not counted, so that all files are in memory, as they are on a machine that
+has run the program before. Some configurations begin with empty caches on disk.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA
 
 BATCH = 1
-# So many of each count: a round of all takes half a minute on a GPU.
+# This many processes of each configuration count: a round of all takes half a minute on a GPU.
 PROCESSES = 3
 TIMEOUT_S = 300
-# The fp32 networks of all libraries agree far better than that with float64.
+# The fp32 networks of all libraries are far closer to float64 than this.
 MOST_ERROR = 1e-4
-# Where either library keeps what it compiled; empty folders make it compile again.
+# These variables name the folders of compiled kernels; an empty folder makes the library compile again.
 _CACHES = ("LENET_TRT_CACHE", "CUDA_CACHE_PATH")
 _LOADING = "CUDA_MODULE_LOADING"
 
 
 @dataclass(frozen=True)
 class Start:
-    """One way to start: a backend of ``cold_child``, how the driver loads machine code, what the caches hold.
+    """Hold one way to start: a backend of ``cold_child``, how the driver loads machine code, what the caches hold.
 
     ``loading``: "lazy" (code is loaded when it is first used, CUDA's default since 12.2) or "eager"; ``caches``:
-    "filled" or "empty"; both are "" where no GPU is used. ``quick``: one of the few that --quick takes.
+    "filled" or "empty"; both are "" where no GPU is used. ``quick``: --quick takes this start too.
     """
 
     backend: str
@@ -61,11 +61,11 @@ class Start:
     quick: bool = False
 
     def case(self, batch: int) -> dict[str, int | str]:
-        """What tells its row from others of the backend."""
+        """Return what distinguishes its row from other rows of the backend."""
         return {"batch": batch, "loading": self.loading, "caches": self.caches}
 
 
-# What tables call the backends, as the other suites do.
+# The names of the backends in tables, the same as in the other suites.
 NAMES = {
     "ours": OURS,
     "ours-graph": OURS_GRAPH,
@@ -99,7 +99,7 @@ STARTS = (
 
 @dataclass(frozen=True)
 class Given:
-    """What the processes are given: files in a folder of the suite, and the right answer for them."""
+    """Hold what the processes are given: files in a folder of the suite, and the right answer for them."""
 
     folder: Path
     batch: int
@@ -107,11 +107,11 @@ class Given:
 
     @property
     def images(self) -> Path:
-        """The images as .npy."""
+        """Return the path of the images, a .npy file."""
         return self.folder / "images.npy"
 
     def model(self, backend: str) -> Path:
-        """The file that the backend reads."""
+        """Return the path of the file that the backend reads."""
         if backend == "graph-fused":
             return self.folder / "fused.onnx"
         return self.folder / ("lenet5.engine" if backend == "tensorrt" else "lenet5.onnx")
@@ -127,7 +127,7 @@ def measure(options: Options) -> Record:
         samples: dict[Start, list[Mapping[str, Any]]] = {start: [] for start in starts if why[start] is None}
         try:
             take_turns(samples, why, given, min(options.plan.rounds, PROCESSES), found)
-        finally:  # also what an interruption leaves
+        finally:  # an interruption keeps its rows too
             for start in starts:
                 _add(found, start, batch, samples.get(start, []), why[start])
             found.details = {
@@ -163,7 +163,7 @@ def write_given(folder: Path, batch: int) -> Given:
 
 
 def obstacle(backend: str, given: Given) -> str | None:
-    """Why the backend cannot run here, as far as that is known before a process is started."""
+    """Say why the backend cannot run here, as far as that is known before a process starts."""
     if backend == "ort-cpu":
         return None
     gpu = first_gpu()
@@ -206,7 +206,9 @@ def take_turns(
     rounds: int,
     found: Recording,
 ) -> None:
-    """One process of each configuration a round, each round beginning with another; the first round does not count.
+    """Start one process of each configuration in every round; the first round does not count.
+
+    Each round begins with another configuration.
 
     A configuration that fails is left out from then on, its reason in ``why``.
     """
@@ -229,10 +231,10 @@ def take_turns(
 
 
 def started(start: Start, given: Given) -> Mapping[str, Any]:
-    """Start one process and take what it says.
+    """Start one process and return what it printed, with the relative error of its answer.
 
     Raises:
-        LenetTrtError: it fails, or its answer is wrong.
+        LenetTrtError: the process fails, or its answer is wrong.
     """
     with tempfile.TemporaryDirectory(prefix="empty-", dir=given.folder) as empty:
         environment = dict(os.environ)
@@ -260,7 +262,9 @@ def started(start: Start, given: Given) -> Mapping[str, Any]:
     answer: dict[str, Any] = json.loads(done.stdout)
     facts = answer["facts"]
     if start.loading and facts["loading"] != start.loading:
-        raise LenetTrtError(f"the driver loads {facts['loading']}, whatever {_LOADING} says")
+        raise LenetTrtError(
+            f"{_LOADING} is {start.loading.upper()}, and the driver loads {facts['loading']}: it ignores the variable"
+        )
     answer["error"] = relative_error(np.array(answer.pop("logits")), given.wanted)
     if not answer["error"] <= MOST_ERROR:
         raise LenetTrtError(f"its answer is wrong: relative error {answer['error']:.1e}")
@@ -268,7 +272,7 @@ def started(start: Start, given: Given) -> Mapping[str, Any]:
 
 
 def _add(found: Recording, start: Start, batch: int, samples: Sequence[Mapping[str, Any]], why: str | None) -> None:
-    """The row of a configuration; in microseconds."""
+    """Add the row of a configuration; times are in microseconds."""
     if not samples:
         found.cannot(NAMES[start.backend], start.case(batch), why or "it was interrupted before it was timed")
         return
@@ -279,7 +283,7 @@ def _add(found: Recording, start: Start, batch: int, samples: Sequence[Mapping[s
         "phases": {name: summarize(values).without_samples().as_json() for name, values in phases.items()},
         "error": max(sample["error"] for sample in samples),
     }
-    # How long an answer takes once the process has come so far: what the remedies of that kind leave.
+    # How long an answer takes after each stage of the process: the remedies of stages leave this time.
     later = names[names.index("load") :]
     after = {
         "preloaded": [sum(sample["phases_ns"][name] for name in later) / 1e3 for sample in samples],

@@ -1,13 +1,13 @@
-"""One cold start: a process of its own that classifies one batch by one backend, and says how long each phase took.
+"""Make one cold start: this process classifies one batch by one backend, and prints how long each phase took.
 
-Run by the suite ``cold``, as ``python -m lenet_trt.bench.cold_child BACKEND ...``; prints JSON. Every backend
-takes a NumPy array and gives one, so that copies to the GPU and back are in each of its runs. The CUDA driver is
-initialised and the GPU's context made in phases of their own, by the driver's C interface, before any library does it.
+The suite ``cold`` runs it as ``python -m lenet_trt.bench.cold_child BACKEND ...``; it prints JSON. Every backend
+takes a NumPy array and gives one, so that copies to the GPU and back are in each of its runs. The driver's C
+interface initialises the CUDA driver and makes the context, in phases of their own, before any library does it.
 """
 
 import time
 
-STARTED_NS = time.monotonic_ns()  # before anything else is imported: what went before is the interpreter's start
+STARTED_NS = time.monotonic_ns()  # before all other imports: until here the interpreter started
 
 # ruff: noqa: E402
 import argparse
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# In the order in which they happen; a backend has those that it needs.
+# The phases in the order in which they happen; a backend has those that it needs.
 PHASES = {
     "python": "Python starts",
     "import": "imports",
@@ -41,7 +41,7 @@ OneInference = Callable[[], Any]
 
 
 class Phases:
-    """How long each phase took, in nanoseconds; facts found on the way."""
+    """Collect how long each phase took, in nanoseconds, and facts found on the way."""
 
     def __init__(self, spawned_ns: int) -> None:
         # What this module imports counts as well.
@@ -57,7 +57,7 @@ class Phases:
 
 
 class Driver:
-    """The GPU's primary context, made by the driver's C interface: nothing needs to be imported for it."""
+    """Make the GPU's primary context by the driver's C interface: nothing needs to be imported for it."""
 
     def __init__(self, phases: Phases) -> None:
         with phases("driver"):
@@ -78,7 +78,7 @@ class Driver:
         phases.facts["context_bytes"] = self.used_bytes()
 
     def used_bytes(self) -> int:
-        """Memory of the GPU that is in use, by this process and others."""
+        """Return the GPU memory in use, by this process and others."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._check("cuMemGetInfo", self._cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)))
         return total.value - free.value
@@ -95,7 +95,7 @@ class Driver:
 def ours(
     phases: Phases, arguments: argparse.Namespace, graph: bool = False, early: bool = False
 ) -> tuple[OneInference, Driver | None]:
-    """The whole network in one kernel, by this toolkit's launcher, without torch.
+    """Prepare the whole network as one kernel, with this toolkit's launcher and without torch.
 
     ``graph`` captures the launch; ``early`` makes the context while other things are imported.
     """
@@ -153,17 +153,17 @@ def ours(
 
 
 def ours_graph(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """As ``ours``, replayed as a CUDA graph."""
+    """Prepare the same as ``ours``, replayed as a CUDA graph."""
     return ours(phases, arguments, graph=True)
 
 
 def ours_early(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """As ``ours``, the context made in a thread of its own from the beginning: what is left of it is waited for."""
+    """Prepare the same as ``ours``; a thread begins the context first, and the phases wait for the rest."""
     return ours(phases, arguments, early=True)
 
 
 def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """The network as PyTorch runs it, a layer after the other; the first run is told layer by layer as well."""
+    """Prepare the network as PyTorch runs it, one layer after the other; the first run times each layer as well."""
     with phases("import"):
         import numpy as np
         import torch
@@ -187,7 +187,7 @@ def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInfer
     def run() -> Any:
         with torch.inference_mode():
             x = torch.from_numpy(images).cuda()
-            if not layers:  # the very first time, waiting after each layer: some 10 us each, of milliseconds
+            if not layers:  # the first run waits after each layer: about 10 us each, where the run takes milliseconds
                 for name, layer in network.named_children():
                     begin = time.monotonic_ns()
                     x = layer(x)
@@ -203,7 +203,7 @@ def torch_eager(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInfer
 def _on_device(
     phases: Phases, arguments: argparse.Namespace, driver: Driver, make: Callable[[Path], Any]
 ) -> tuple[OneInference, Driver | None]:
-    """Any runtime that prepares calls on the GPU."""
+    """Prepare any runtime that prepares calls on the GPU."""
     import numpy as np
 
     from lenet_trt.cuda.driver import Stream, ask
@@ -236,7 +236,7 @@ def _on_device(
 
 
 def graph_runtime(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """``lenet_trt.run`` with the runtime "graph": torch and our kernels, captured in one CUDA graph."""
+    """Prepare ``lenet_trt.run`` with the runtime "graph": torch and our kernels, captured in one CUDA graph."""
     with phases("import"):
         import onnx
 
@@ -247,7 +247,7 @@ def graph_runtime(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInf
 
 
 def ort_cuda(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """ONNX Runtime with its CUDA provider, inputs and outputs bound."""
+    """Prepare ONNX Runtime with its CUDA provider; inputs and outputs are bound."""
     with phases("import"):
         import onnx
 
@@ -257,7 +257,7 @@ def ort_cuda(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInferenc
 
 
 def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """An engine, deserialized; TensorRT-RTX compiles for the GPU when it is made ready."""
+    """Prepare a deserialized engine; TensorRT-RTX compiles it for the GPU in the phase "prepare"."""
     with phases("import"):
         from lenet_trt.runtimes.tensorrt import TensorRt
         from lenet_trt.tensorrt.vouch import vouched
@@ -266,7 +266,7 @@ def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInferenc
 
 
 def ort_cpu(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
-    """ONNX Runtime on the CPU: what a first inference costs without a GPU."""
+    """Prepare ONNX Runtime on the CPU: what a first inference costs without a GPU."""
     with phases("import"):
         import numpy as np
         import onnx
@@ -314,7 +314,7 @@ def main(argv: list[str] | None = None) -> int:
         begin = time.monotonic_ns()
         run()
         steady.append(time.monotonic_ns() - begin)
-    import statistics  # nothing that the first answer needs
+    import statistics  # here, because the first answer does not need it
 
     found = {
         "phases_ns": phases.times_ns,

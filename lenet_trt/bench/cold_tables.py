@@ -29,7 +29,7 @@ STEPS = {
     "first run": ("first",),
 }
 _HEADINGS = ("Python, imports", "driver", "context", "network", "compile", "to the GPU", "made ready", "first run")
-# How far a process has come before it is asked, and where a row has what an answer then takes.
+# Stage that a process has reached before the request -> the key of the answer's time in a row.
 STAGES = {
     "nothing": None,
     "preloaded": "preloaded",
@@ -42,17 +42,17 @@ _STAGE_REMEDIES = {
     "make ready (network, kernels and graph as well)": "made ready",
     "warm up (one run as well)": "ran once",
 }
-# Of fewer nothing is known of the spread.
+# Fewer processes say nothing of the spread.
 _LEAST_PROCESSES = 3
 _US_PER_S = 1e6
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What an answer takes without and with a remedy.
+    """Compare the time of an answer without and with a remedy.
 
-    ``stage`` tells of two moments of the same processes, other remedies of two configurations. ``sure``: the
-    difference is beyond the noise, or of one sign in every process.
+    ``stage``: both times are from the same processes, at two moments; otherwise they are from two configurations.
+    ``sure``: the difference is larger than the noise, or has the same sign in every process.
     """
 
     remedy: str
@@ -72,11 +72,11 @@ class Remedy:
 
     @property
     def saves_us(self) -> float:
-        """Negative where it costs time."""
+        """Return the time saved; it is negative where the remedy costs time."""
         return self.without.median_us - self.with_it.median_us
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; medians and their intervals."""
+        """Return plain values: medians and their intervals."""
         return {
             "remedy": self.remedy,
             "backend": self.backend,
@@ -94,7 +94,7 @@ class Remedy:
 
 
 def columns(record: Record) -> list[Column]:
-    """A row a configuration: the first answer, its phases, and later answers."""
+    """Return the columns: a row is a configuration, with the first answer, its phases, and later answers."""
     made = [
         Column("backend", lambda row: row.backend, left=True),
         Column("loading", lambda row: str(row.case.get("loading", "")), left=True),
@@ -111,7 +111,7 @@ def columns(record: Record) -> list[Column]:
 
 
 def remedies(rows: Sequence[Row]) -> list[Remedy]:
-    """Every remedy that two measured configurations, or two stages of one, tell the effect of."""
+    """Return every remedy whose effect two measured configurations, or two stages of one, show."""
     return list(_remedies([row for row in rows if row.stats is not None]))
 
 
@@ -145,7 +145,7 @@ def _remedy(name: str, row: Row, without: Stats, with_it: Stats) -> Remedy:
 
 
 def stage(row: Row, name: str) -> Stats:
-    """What an answer takes where the process has come so far before it is asked; the row has timings."""
+    """Return the time of an answer when the process has reached this stage before the request; the row has timings."""
     key = STAGES[name]
     if key is None:
         assert row.stats is not None
@@ -177,7 +177,7 @@ def summaries(record: Record) -> list[Summary]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Where the first answer's time goes, and what an answer costs when part of that was done before."""
+    """Draw where the time of the first answer goes, and the time of an answer after each stage."""
     timed = [row for row in record.rows if row.stats is not None]
     if not timed:
         return []
@@ -208,14 +208,14 @@ def charts(record: Record) -> list[Chart]:
 
 
 def step_us(row: Row, phases: Sequence[str]) -> float | None:
-    """The medians of these phases together; None where the backend has none of them."""
+    """Add the medians of these phases; return None where the backend has none of them."""
     found: Mapping[str, Any] = row.extra.get("phases", {})
     values = [found[name]["median_us"] for name in phases if name in found]
     return sum(values) if values else None
 
 
 def _usual(rows: Sequence[Row], backend: str) -> Row | None:
-    """The backend as it starts unless told otherwise: lazy loading, filled caches."""
+    """Return the row of the backend's usual start: lazy loading, filled caches."""
     usual = (r for r in rows if r.backend == backend and r.stats is not None)
     return next((r for r in usual if r.case["loading"] != "eager" and r.case["caches"] != "empty"), None)
 

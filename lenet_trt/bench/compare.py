@@ -1,4 +1,4 @@
-"""Two records of one suite: what changed by more than the noise of either."""
+"""Compare two records of one suite: find what changed by more than the noise of either."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from lenet_trt.bench.tables import duration
 from lenet_trt.cuda.statistics import differ
 from lenet_trt.errors import UsageError
 
-# Two runs of the same differ by this much without any reason that a single run could show.
+# Two runs of the same code differ by this share, for reasons that a single run cannot show.
 LEAST_CHANGE = 0.02
 
 
 @dataclass(frozen=True)
 class RowChange:
-    """A row whose median changed."""
+    """Hold a row whose median changed."""
 
     key: str
     old: Stats
@@ -24,19 +24,19 @@ class RowChange:
 
     @property
     def ratio(self) -> float:
-        """New time by old time."""
+        """Return the new time divided by the old time."""
         return self.new.median_us / self.old.median_us
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Describe the change in words."""
         said = f"{self.ratio:.2f}x the time" if self.ratio >= 1 else f"{1 / self.ratio:.2f}x faster"
         return f"{self.key}: {duration(self.old.median_us)} -> {duration(self.new.median_us)} ({said})"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``changed`` rows, largest change first; how many did not change; rows that only one record has timings of."""
+    """Hold the changed rows, largest change first, the number of unchanged rows, and rows timed in one record only."""
 
     changed: tuple[RowChange, ...]
     unchanged: int
@@ -65,7 +65,7 @@ def compare(old: Record, new: Record) -> Comparison:
     if old.environment.get(device) != new.environment.get(device):
         raise UsageError(
             f"--compare: the old record is from {_device(old)}, the new one from {_device(new)}; "
-            "times of two machines say nothing of the code"
+            "times of two machines do not compare the code: give a record of this machine"
         )
     before, after = _timed(old), _timed(new)
     both = [key for key in after if key in before]
@@ -101,7 +101,7 @@ def _device(record: Record) -> str:
 
 
 def _differences(old: Record, new: Record) -> Iterator[str]:
-    """What else is not the same."""
+    """Yield what else differs between the two records."""
     for name in ("driver", "nvrtc", "python", "cpus"):
         before, after = old.environment.get(name), new.environment.get(name)
         if before != after:

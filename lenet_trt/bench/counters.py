@@ -1,4 +1,4 @@
-"""What Nsight Compute's hardware counters say of each kernel of a program, where ``ncu`` is installed.
+"""Read the hardware counters of each kernel of a program with Nsight Compute, where ``ncu`` is installed.
 
 Source: the options and metric names of Nsight Compute 2025.3 (its command-line help and --query-metrics).
 """
@@ -20,7 +20,7 @@ from lenet_trt.errors import LenetTrtError
 NCU = "ncu"
 TIME = "gpu__time_duration.sum"
 PEAK = "pct_of_peak_sustained_elapsed"
-# What it is called here -> the counter; all are shares of what the GPU could do while the kernel ran.
+# Name here -> counter of ncu; all are shares of what the GPU could do while the kernel ran, in percent.
 PERCENTAGES = {
     "sm_active_percent": f"sm__cycles_active.avg.{PEAK}",
     "sm_throughput_percent": f"sm__throughput.avg.{PEAK}",
@@ -32,7 +32,7 @@ _TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Counted:
-    """One launch of a kernel: ``percentages`` under the names above; ``us`` is how long it took by itself."""
+    """Hold one launch of a kernel: ``us`` is its time alone, ``percentages`` has the names above."""
 
     kernel: str
     us: float
@@ -40,9 +40,9 @@ class Counted:
 
 
 def count_launches(program: Sequence[str]) -> list[Counted]:
-    """Run a program under ncu and count what it launches between cuProfilerStart and cuProfilerStop, in order.
+    """Run a program under ncu and count its launches between cuProfilerStart and cuProfilerStop, in order.
 
-    Clocks and caches are left as they are.
+    Clocks and caches stay as they are.
 
     Raises:
         LenetTrtError: ncu is not installed, may not read the counters, or the program fails.
@@ -77,13 +77,13 @@ def parse_counts(text: str) -> list[Counted]:
             ns = _number(values[TIME])
             shares = {name: _number(values[metric]) for name, metric in PERCENTAGES.items()}
         except (KeyError, ValueError) as error:
-            raise LenetTrtError(f"ncu tells {values.get('Kernel Name')} without {error}") from error
+            raise LenetTrtError(f"ncu's row of {values.get('Kernel Name')} has no number: {error}") from error
         found.append(Counted(values["Kernel Name"], ns / 1e3, shares))
     return found
 
 
 def launches_together(launches: Sequence[Counted]) -> dict[str, float]:
-    """Several launches as one: their time summed, their percentages weighted by time."""
+    """Combine several launches: add their times, and average their percentages weighted by time."""
     us = math.fsum(launch.us for launch in launches)
     shares = {name: math.fsum(launch.us * launch.percentages[name] for launch in launches) / us for name in PERCENTAGES}
     return {"kernel_us": round(us, 3), **{name: round(share, 2) for name, share in shares.items()}}

@@ -1,4 +1,4 @@
-"""A kernel's step 0, where it has one: a loop in C, compiled by the system's compiler, on one CPU thread."""
+"""Time step 0 of a kernel, where it has one: a loop in C on one CPU thread, compiled by the system's compiler."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from lenet_trt.kernel.steps import CpuStep
 
 LEVEL = "-O2"
 OTHER_LEVEL = "-O3"
-# The first and the last images are compared with float64, this many each; that all were written is seen by poisoning.
+# This many of the first and of the last images are compared with float64; NaN shows images that were not written.
 CHECKED = 250
 MOST_ERROR = 1e-6
-# They take seconds each: five say enough of the spread, and nothing needs to warm up but memory and clock.
+# A timing takes seconds: five show the spread, and only memory and clock need to warm up.
 TIMINGS = 5
 LEAST_TIMINGS = 3
 _FLAGS = ("-std=c99", "-shared", "-fPIC")
@@ -42,16 +42,16 @@ _TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class CCompiler:
-    """A C compiler: the words that call it, and the first line of what it says of itself."""
+    """Hold a C compiler: the words that call it, and the first line of its --version."""
 
     command: tuple[str, ...]
     version: str
 
 
 def row(kernel: Kernel, step: CpuStep, case: RowCase, plan: TimingPlan) -> Row:
-    """Time the loop, as a row of the ladder; the row says why where it cannot be compiled.
+    """Time the loop, as a row of the ladder; where it cannot be compiled, the row says why.
 
-    ``extra`` has the compiler and its flags, the times of fewer images, and what -O3 makes of it.
+    ``extra`` has the compiler and its flags, the times of fewer images, and the time with -O3.
     """
     timings = max(LEAST_TIMINGS, min(TIMINGS, plan.rounds))
     first = next(iter(step.axes))
@@ -75,7 +75,7 @@ def row(kernel: Kernel, step: CpuStep, case: RowCase, plan: TimingPlan) -> Row:
 
 
 def find_compiler() -> CCompiler:
-    """The C compiler: $CC, else cc, gcc or clang.
+    """Find the C compiler: $CC, else cc, gcc or clang.
 
     Raises:
         LenetTrtError: there is none, or it does not run.
@@ -91,7 +91,7 @@ def find_compiler() -> CCompiler:
 
 
 class Loop:
-    """The compiled loop: its function takes float32 arrays, dense, and how many images they are."""
+    """Call the compiled loop: its function takes dense float32 arrays and the number of images."""
 
     def __init__(self, library: Path, entry: str, compiler: str, command: str) -> None:
         self.compiler, self.command = compiler, command
@@ -143,7 +143,7 @@ def _timed(loop: Loop, bound: Bound, timings: int) -> tuple[Stats, dict[str, Any
 
 
 def _error(bound: Bound, inputs: Sequence[NDArray[Any]], output: NDArray[Any]) -> float:
-    """The relative error of the first and the last images.
+    """Return the relative error of the first and the last images.
 
     Raises:
         LenetTrtError: it is larger than rounding makes it, or something was not written.

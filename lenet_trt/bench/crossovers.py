@@ -1,4 +1,4 @@
-"""At which batch size one backend overtakes another, as far as the timings tell."""
+"""Find the batch size at which one backend overtakes another, as far as the timings tell."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from lenet_trt.cuda.statistics import Stats
 
 @dataclass(frozen=True)
 class Crossover:
-    """``faster`` overtakes ``slower`` as batches grow.
+    """Hold where the backend ``faster`` overtakes the backend ``slower`` as batches grow.
 
-    At the batch ``before`` the other one is the faster, at ``after`` it is the slower one, both beyond their intervals;
-    between them the medians cross at ``at``, drawn as straight lines between the points on logarithmic axes.
+    At the batch ``before`` the backend ``slower`` still leads, at ``after`` the backend ``faster`` does; both times
+    the 95% intervals do not overlap. Between the two batches the medians cross at ``at``, on straight lines between
+    the points in logarithmic axes.
     """
 
     faster: str
@@ -26,12 +27,12 @@ class Crossover:
     at: float
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {**asdict(self), "at": float(f"{self.at:.4g}")}
 
 
 def crossovers(rows: Iterable[Row]) -> list[Crossover]:
-    """Those of all pairs of backends whose cases are batches, by the batch."""
+    """Find the crossovers of all pairs of backends whose cases are batches, sorted by batch."""
     curves: dict[str, dict[int, Stats]] = {}
     for row in rows:
         if row.stats is not None and isinstance(batch := row.case.get("batch"), int):
@@ -42,10 +43,10 @@ def crossovers(rows: Iterable[Row]) -> list[Crossover]:
 
 
 def of_pair(a: str, b: str, times_a: Mapping[int, Stats], times_b: Mapping[int, Stats]) -> list[Crossover]:
-    """Where one of two overtakes the other; batches at which their intervals overlap decide nothing."""
+    """Find where one of two backends overtakes the other; a batch at which their intervals overlap decides nothing."""
     batches = sorted(set(times_a) & set(times_b))
     found = []
-    last: int | None = None  # the batch at which one was the faster beyond doubt
+    last: int | None = None  # the last batch at which one backend led beyond doubt
     for batch in batches:
         now = faster_of(times_a[batch], times_b[batch])
         if now == 0:
@@ -59,12 +60,12 @@ def of_pair(a: str, b: str, times_a: Mapping[int, Stats], times_b: Mapping[int, 
 
 
 def faster_of(a: Stats, b: Stats) -> int:
-    """-1 where a is the faster one, 1 where b is, 0 where their intervals overlap and nobody can tell."""
+    """Return -1 where a is faster, 1 where b is faster, and 0 where their intervals overlap."""
     return -1 if a.high_us < b.low_us else 1 if b.high_us < a.low_us else 0
 
 
 def _crossing(batches: Sequence[int], a: Sequence[float], b: Sequence[float]) -> float:
-    """Where the medians cross: in the last step in which their order changes, as the ends of ``batches`` say it did."""
+    """Return the batch at which the medians cross; the order of the two changes between the ends of ``batches``."""
     order = [math.log(x / y) for x, y in zip(a, b, strict=True)]
     steps = [i for i in range(len(order) - 1) if order[i] * order[-1] <= 0 < order[i + 1] * order[-1]]
     i = steps[-1]

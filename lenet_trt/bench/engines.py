@@ -1,4 +1,4 @@
-"""The suite ``engines``: TensorRT's own layers against our plugins, in engines that trtexec times in turns."""
+"""Measure the suite ``engines``: TensorRT's own layers against our plugins, in engines that trtexec times in turns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ITERATIONS = 200
 MATMUL_ITERATIONS = 5
 CHECKED_CONV = 64
 OURS, THEIRS = "lenet_trt in TensorRT", "TensorRT"
-# Where trtexec waits, by which flags TensorRT is at its most exact, and what else it may do.
+# The flags with which trtexec builds each backend's engine; --noTF32 keeps float32 exact.
 FLAGS: Mapping[str, Sequence[str]] = {
     THEIRS: ("--noTF32",),
     f"{THEIRS}, TF32": (),
@@ -48,11 +48,11 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class EngineWorkload:
-    """A network whose engines are compared: TensorRT builds ``plain``, and ``embedded`` with our kernels.
+    """Describe a network whose engines are compared: TensorRT builds ``plain``, and ``embedded`` with our kernels.
 
-    ``backends``: names in ``FLAGS``, each with the batches that it is measured at. ``draw`` makes the inputs of a
-    batch, ``expected`` the output in float64. ``checked`` says which batch stands for a batch when results are
-    compared, where its own output is too large to be written as text.
+    ``backends``: names in ``FLAGS``, each with the batches at which it is measured. ``draw`` makes the inputs of a
+    batch, ``expected`` the output in float64. ``checked`` maps a batch to the batch whose results are compared: the
+    output of a large batch is too large to be written as text.
     """
 
     name: str
@@ -102,7 +102,7 @@ def _library(options: Options) -> Path:
 
 @dataclass(frozen=True)
 class _Bench:
-    """Builds and times the engines of one workload."""
+    """Build and time the engines of one workload."""
 
     tool: Trtexec
     library: Path
@@ -143,7 +143,7 @@ class _Bench:
     def _engine(
         self, workload: EngineWorkload, backend: str, batch: int, engines: Mapping[tuple[str, int], Engine]
     ) -> Engine:
-        """Build an engine; TensorRT gets one for each batch, so that it chooses for it, and ours one for all."""
+        """Build an engine: TensorRT gets one for each batch, and chooses for that batch; ours gets one for all."""
         if backend == OURS and (same := [engine for (name, _), engine in engines.items() if name == OURS]):
             return same[0]
         stem = f"{workload.name}-{backend}-{batch}".replace(" ", "_").replace(",", "")
@@ -262,7 +262,7 @@ def _half_flags(inputs: int) -> tuple[str, ...]:
 
 
 def _notes(tool: Trtexec) -> list[str]:
-    """Return what the figures are."""
+    """Return sentences that say how the times and errors were measured."""
     return [
         f"Times are the GPU's for one inference, by {tool} with a CUDA graph, a spinning wait and no copies; {ROUNDS} "
         "turns of all engines of a workload, and the median of all inferences. Inputs stay in the L2 cache where they "
@@ -272,7 +272,7 @@ def _notes(tool: Trtexec) -> list[str]:
 
 
 def columns(record: Record) -> list[Column]:
-    """Workload, batch, backend, time with its interval, how many times faster ours is, error and build time."""
+    """Return the columns: workload, batch, backend, time with its interval, factor to ours, error and build time."""
 
     def faster(row: Row) -> str:
         ours = record.find(OURS, **row.case)
@@ -296,7 +296,7 @@ def columns(record: Record) -> list[Column]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """LeNet-5: microseconds an image over the batch, in both precisions."""
+    """Draw microseconds per image over the batch for LeNet-5, in both precisions."""
     found = []
     for workload in ("LeNet-5 fp32", "LeNet-5 fp16"):
         rows = [row for row in record.timed if row.case["workload"] == workload]

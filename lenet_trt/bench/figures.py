@@ -18,7 +18,7 @@ from lenet_trt.bench.tables import duration, markdown, markdown_text, standard_c
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 
-# Longer tables are folded up.
+# A table with more rows is folded.
 _LONG = 30
 
 

@@ -1,4 +1,4 @@
-"""What the record of ``kernels`` says of each kernel: its time, its floor, and the best peer's time."""
+"""Read from the record of ``kernels`` each kernel's time, its floor, and the best peer's time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRODUCT = "product"
 
 @dataclass(frozen=True)
 class MeasuredWorkload:
-    """One workload of a record: what it is, and its rows. ``mode`` is how its times are compared."""
+    """Hold one workload of a record: its facts and its rows. The fact ``mode`` says how its times are compared."""
 
     name: str
     facts: Mapping[str, Any]
@@ -22,22 +22,22 @@ class MeasuredWorkload:
 
     @property
     def title(self) -> str:
-        """The workload as people call it."""
+        """Return the workload's name as people call it."""
         return str(self.facts["title"])
 
     @property
     def short_title(self) -> str:
-        """The same without what all of its kind have in common."""
+        """Return the title without the part that all titles of its kind share."""
         return self.title.replace(", 50 filters 5x5", "")
 
     @property
     def floor_us(self) -> float:
-        """The least time that any arithmetic of its precision allows."""
+        """Return the least time that any arithmetic of its precision allows."""
         return float(min(self.facts["floors_us"].values()))
 
     @property
     def main(self) -> list[Row]:
-        """The rows that are compared: of each contender the workload's own mode, or the one that it has."""
+        """Return the rows that are compared: each contender in the workload's own mode, or in the mode that it has."""
         best: dict[str, Row] = {}
         for row in self.rows:
             if row.backend not in best or row.case.get("mode") == self.facts["mode"]:
@@ -46,18 +46,18 @@ class MeasuredWorkload:
 
     @property
     def product(self) -> Row | None:
-        """The row of the variant that the declaration picks, if it was timed."""
+        """Return the row of the variant that the declaration picks, if it was timed."""
         return next((row for row in self.main if row.backend == PRODUCT and row.stats), None)
 
     @property
     def best_peer(self) -> Row | None:
-        """The fastest row that is not ours, among those that were timed and gave a finite result."""
+        """Return the fastest row that is not ours, among those with a time and a finite result."""
         timed = [(row.stats.median_us, row) for row in self.main if row.stats and not row.extra.get("ours")]
         right = [(us, row) for us, row in timed if row.extra.get("error") is not None]
         return min(right, key=lambda pair: pair[0])[1] if right else None
 
     def ordered(self) -> list[Row]:
-        """Steps in their order, the product, its variants and the peers by time, then what was not timed."""
+        """Return the steps in order, the product, its variants and the peers by time, then the rows without a time."""
 
         def key(row: Row) -> tuple[int, float]:
             if row.stats is None:
@@ -72,13 +72,13 @@ class MeasuredWorkload:
 
 
 def workloads(record: Record) -> Iterator[MeasuredWorkload]:
-    """The workloads of a record of ``kernels`` or ``ladder``, in its order."""
+    """Yield the workloads of a record of ``kernels`` or ``ladder``, in its order."""
     for name, facts in record.details.get("workloads", {}).items():
         yield MeasuredWorkload(name, facts, [row for row in record.rows if row.case.get("workload") == name])
 
 
 def gains(record: Record) -> list[dict[str, Any]]:
-    """What ``lenet-trt plugins`` lists: each kernel's time beside the best peer's, a row a workload."""
+    """Return what ``lenet-trt plugins`` lists: a row for each workload, with the kernel's and the best peer's time."""
     rows = []
     for workload in workloads(record):
         ours, peer = workload.product, workload.best_peer
@@ -100,5 +100,5 @@ def gains(record: Record) -> list[dict[str, Any]]:
 
 
 def display_name(row: Row) -> str:
-    """The contender's name; of the product also which variant it is."""
+    """Return the contender's name; the product's name says which variant it is."""
     return f"{PRODUCT} ({row.extra['variant']})" if row.backend == PRODUCT and "variant" in row.extra else row.backend

@@ -1,4 +1,4 @@
-"""The suite ``kernels``: every kernel's variants beside what PyTorch does with the same work, and beside the floor."""
+"""Measure the suite ``kernels``: every kernel's variants beside PyTorch's ways to do the same, and the floor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK_BATCHES = (1, 1024)
 
 
 def measure(options: Options) -> Record:
-    """Time all of it; without a GPU or torch there is a row for each kernel that says so."""
+    """Time all kernels; without a GPU or torch each kernel has a row that says so."""
     from lenet_trt.kernel.registry import kernels
 
     with recording("kernels", options) as found:
@@ -41,7 +41,7 @@ def measure(options: Options) -> Record:
 
 
 def obstacle() -> str | None:
-    """Why kernels cannot be timed here, or None."""
+    """Say why kernels cannot be timed here, or return None."""
     from importlib.util import find_spec
 
     from lenet_trt.cuda.gpus import gpus
@@ -91,7 +91,7 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
 
 
 def columns(record: Record) -> list[Column]:
-    """The usual ones, and how each row stands to the floor and to the best peer."""
+    """Return the standard columns, and each row's time divided by the floor and by the best peer's time."""
 
     def times_faster(stats: Stats, workload: MeasuredWorkload) -> str:
         peer = workload.best_peer
@@ -101,7 +101,7 @@ def columns(record: Record) -> list[Column]:
 
 
 def columns_with_floor(record: Record, title: str, say: Callable[[Stats, MeasuredWorkload], str]) -> list[Column]:
-    """The usual ones, how each row stands to the floor, and what else is said of a row in its workload."""
+    """Return the standard columns, each row's time divided by the floor, and one more column, which ``say`` fills."""
     by_name = {workload.name: workload for workload in workloads(record)}
 
     def where_known(said: Callable[[Stats, MeasuredWorkload], str]) -> Callable[[Row], str]:
@@ -119,7 +119,7 @@ def columns_with_floor(record: Record, title: str, say: Callable[[Stats, Measure
 
 
 def charts(record: Record) -> list[Chart]:
-    """Each workload's times in units of its floor: ours and the best peer's."""
+    """Draw each workload's time in units of its floor, ours and the best peer's."""
     chosen = [w for w in workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
     if not chosen:
         return []

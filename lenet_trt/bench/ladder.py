@@ -1,4 +1,4 @@
-"""The suite ``ladder``: the numbered steps of the kernels beside the product, from a loop on the CPU upwards."""
+"""Measure the suite ``ladder``: the kernels' numbered steps beside the product, from a loop on the CPU upwards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUICK_BATCHES = (1, 10_000)
 
 
 def measure(options: Options) -> Record:
-    """Time all steps; without a GPU each is a row that says so, and a loop on the CPU is timed all the same."""
+    """Time all steps; without a GPU each step is a row that says so, and only the loops on the CPU are timed."""
     from lenet_trt.bench import cpu_loop
 
     with recording("ladder", options) as found:
@@ -48,7 +48,7 @@ def measure(options: Options) -> Record:
 
 
 def columns(record: Record) -> list[Column]:
-    """The usual ones, and how each step stands to the floor and to the slowest one."""
+    """Return the standard columns, and each step's time beside the floor and the slowest step."""
 
     def gain(stats: Stats, workload: MeasuredWorkload) -> str:
         slowest = max((each.stats.median_us for each in workload.rows if each.stats), default=0.0)
@@ -58,7 +58,7 @@ def columns(record: Record) -> list[Column]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """A panel for each ladder, its largest workload: a bar a step, on a logarithmic axis."""
+    """Draw a panel for the largest workload of each ladder: a bar for each step, on a logarithmic axis."""
     last = {str(w.facts["kernel"]): w for w in workloads(record)}
     return [_chart(workload) for workload in last.values() if any(row.stats for row in workload.rows)]
 
@@ -83,7 +83,7 @@ def _case(workload: str) -> dict[str, int | str]:
 
 
 def _workloads(options: Options) -> Iterator[Workload]:
-    """The workloads of every kernel that has steps, in float32, with steps instead of peers."""
+    """Yield the workloads of every kernel that has steps, in float32, with steps in place of peers."""
     for workload in workloads_of(extent_of(options, QUICK_BATCHES)):
         steps = steps_of(workload.kernel)
         if steps and workload.precision == "fp32":
@@ -91,11 +91,9 @@ def _workloads(options: Options) -> Iterator[Workload]:
 
 
 def _with_steps(workload: Workload, steps: Sequence[Step]) -> Workload:
-    from lenet_trt.bench import ours
-
     declared = kernel(workload.kernel)
     types = next(types for types in declared.types if set(types.variables.values()) == {"float32"})
-    bound = ours.bind(declared, workload.axes, types)
+    bound = declared.bind_axes(workload.axes, types)
     product = [replace(c, modes=("graph",)) for c in workload.contenders if c.ours]
     made = [_contender(step, bound, workload.weights) for step in steps]
     name = f"ladder {workload.name}"
@@ -109,7 +107,7 @@ def _contender(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) ->
     from lenet_trt.bench.workload import Contender
 
     placed = {name: weight.to("cuda", torch.float32).contiguous() for name, weight in weights.items()}
-    # Made when it is prepared, so that a step that does not compile is a row that says so.
+    # The step is compiled in prepare(), so that a step that does not compile becomes a row that says so.
     prepared: list[Callable[[Inputs], TorchCall]] = []
 
     def prepare(inputs: Inputs) -> TorchCall:

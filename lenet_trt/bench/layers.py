@@ -1,4 +1,4 @@
-"""Workloads of one layer: a kernel beside the torch function that computes the same."""
+"""Make workloads of one layer: a kernel beside the torch function that computes the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAUNCHES: tuple[Mode, ...] = ("launch", "graph")
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: the kernel that computes it, its sizes but for ``n``, its attributes, and the same in torch."""
+    """Describe a layer: the kernel that computes it, its sizes except ``n``, its attributes, and the torch function."""
 
     name: str
     kernel: str
@@ -31,12 +31,12 @@ class Layer:
 
 
 def types_for(kernel: Kernel, precision: Precision) -> Types:
-    """The kernel's types in which ``T`` has that precision."""
+    """Return the kernel's types in which ``T`` has this precision."""
     return ours.types_of(kernel, T=str(DTYPES[precision]).removeprefix("torch."))
 
 
 def each_alone(layers: Sequence[Layer], extent: Extent) -> Iterator[Workload]:
-    """Layers of a network, each alone, in every precision and batch size."""
+    """Yield the layers of a network one by one, in every precision and batch size."""
     for layer in layers:
         for precision in PRECISIONS:
             tail = peers.network_peers(layer.function, autotune=False, quick=extent.quick)
@@ -56,11 +56,11 @@ def layer_workload(
     others: Sequence[Contender],
     modes: tuple[Mode, ...],
 ) -> Workload:
-    """One layer at one batch size, beside ``others``, which take the image and the weights."""
+    """Make the workload of one layer at one batch size; ``others`` are functions of the image and the weights."""
     kernel = kernel_named(layer.kernel)
     axes = {"n": n, **layer.axes}
     dtype = DTYPES[precision]
-    bound = ours.bind(kernel, axes, types_for(kernel, precision), layer.attributes)
+    bound = kernel.bind_axes(axes, types_for(kernel, precision), layer.attributes)
     shapes = {tensor.name: shape for tensor, shape in zip(kernel.inputs, bound.input_shapes, strict=True)}
     weights = {tensor.name: _weight(shapes[tensor.name]) for tensor in kernel.inputs if tensor.weight}
     rounded = [tensor.to(dtype) for tensor in weights.values()]
@@ -93,11 +93,11 @@ def _with_weights(contender: Contender, weights: Sequence[torch.Tensor]) -> Cont
 
 
 def _in_pieces(function: peers.TorchFunction, x: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The result in float64, a thousand images at a time."""
+    """Compute the result in float64, a thousand images at a time."""
     return torch.cat([function(piece.double(), *weights) for piece in torch.split(x, 1000)])
 
 
 def _weight(shape: Sequence[int]) -> torch.Tensor:
-    """Normally distributed and scaled by the fan-in, as trained weights roughly are."""
+    """Draw a weight from a normal distribution scaled by the fan-in, as trained weights roughly are."""
     fan_in = max(int(torch.Size(shape[1:]).numel()), 1)
     return torch.randn(tuple(shape), device="cuda") / fan_in**0.5

@@ -14,7 +14,7 @@ from lenet_trt.bench.record import Row
 from lenet_trt.bench.tables import Summary, duration
 from lenet_trt.cuda.statistics import Stats
 
-# By batch.
+# Batch -> timings.
 Curve: TypeAlias = Mapping[int, Stats]
 
 

@@ -1,7 +1,7 @@
-"""The suite ``occupancy``: how much of the GPU a batch uses, and why a batch of one leaves most of it idle.
+"""Measure the suite ``occupancy``: how much of the GPU a batch uses, and why one image leaves most of it idle.
 
-Of each backend and batch size: throughput; for our kernel the blocks of its launch and how many of them the GPU holds;
-and, where ``ncu`` is there, what the hardware counted while the kernels ran.
+For each backend and batch size it measures the throughput; for our kernel, the blocks of its launch and how many of
+them fit on the GPU; and, where ``ncu`` is installed, the hardware counters while the kernels ran.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lenet_trt.kernel.examples import relative_error
 BATCHES = tuple(4**power for power in range(8))
 QUICK_BATCHES = (1, 64, 4096)
 SETS = 4
-# Images whose answer is compared with float64, and how far fp32 and fp16 may be from it.
+# The number of images whose answers are compared with float64, and the largest relative error of fp16 and of others.
 CHECKED = 64
 MOST_ERROR = {"fp16": 5e-3, "": 1e-4}
 # The CUDA graph replays the kernels that the plain calls launch, so these are counted once.
@@ -62,7 +62,7 @@ def measure(options: Options) -> Record:
                 counters = counted_by_ncu(counted, batches)
             except LenetTrtError as error:
                 found.details["counters"] = str(error)
-        finally:  # also what an interruption leaves
+        finally:  # an interruption keeps its rows too
             for backend in BACKENDS:
                 largest = max(
                     (batch * 1e6 / times[b, batch].median_us for b, batch in times if b == backend), default=0
@@ -86,7 +86,7 @@ def _time(
     why: dict[OccupancyKey, str],
     facts: dict[OccupancyKey, dict[str, Any]],
 ) -> None:
-    """All backends at one batch size, taking turns."""
+    """Time all backends at one batch size, in turns."""
     maker = Maker()
     sets = images(batch, SETS)
     wanted = exact(sets[0][:CHECKED])
@@ -116,7 +116,7 @@ def _time(
 
 
 def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[OccupancyKey, dict[str, float]]:
-    """The counters of each backend and batch size, several kernels as one.
+    """Return the counters of each backend and batch size; several kernels are combined into one.
 
     Raises:
         LenetTrtError: ncu is not there, may not count, or does not show what was launched.
@@ -138,7 +138,7 @@ def counted_by_ncu(backends: Sequence[str], batches: Sequence[int]) -> dict[Occu
 
 
 def by_mark(launches: Sequence[Counted]) -> list[list[Counted]]:
-    """What was launched after each mark."""
+    """Split the launches at the marks, and return those after each mark."""
     sections: list[list[Counted]] = []
     for launch in launches:
         if launch.kernel.startswith(MARK):
@@ -149,7 +149,7 @@ def by_mark(launches: Sequence[Counted]) -> list[list[Counted]]:
 
 
 def _figures(batch: int, stats: Stats, largest: float, counters: Mapping[str, float]) -> dict[str, Any]:
-    """Throughput, and how much of the call's time kernels ran."""
+    """Compute the throughput, and the share of the call's time in which kernels ran."""
     rate = batch * 1e6 / stats.median_us
     found: dict[str, Any] = {"images_per_s": round(rate), "images_percent": round(100 * rate / largest, 2), **counters}
     if "kernel_us" in counters:

@@ -1,4 +1,4 @@
-"""LeNet-5 at one batch size by one backend, as calls on a stream: what ``occupancy`` times and ``ncu`` looks into."""
+"""Make calls of LeNet-5 on a stream, for one batch size and backend: ``occupancy`` times them, ``ncu`` counts them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Geometry:
-    """A launch on this GPU: its blocks, and how many of them and of its threads the GPU can hold at once.
+    """Describe a launch on this GPU: its blocks and threads, and how many of them the GPU holds at once.
 
-    ``resident`` blocks fit on a multiprocessor, says the driver.
+    ``resident``: the number of its blocks that fit on one multiprocessor, from the driver. ``held_threads``: the most
+    threads that one multiprocessor holds.
     """
 
     variant: str
@@ -40,18 +41,18 @@ class Geometry:
 
     @property
     def multiprocessors_percent(self) -> float:
-        """Of the multiprocessors, how many can get a block."""
+        """Return the share of the multiprocessors that can get a block, in percent."""
         return 100 * min(self.blocks, self.multiprocessors) / self.multiprocessors
 
     @property
     def threads_percent(self) -> float:
-        """Of the threads that the GPU can hold, how many this launch has there at once."""
+        """Return the share of the GPU's threads that this launch occupies at once, in percent."""
         at_once = min(self.blocks, self.resident * self.multiprocessors) * self.block_threads
         return 100 * at_once / (self.multiprocessors * self.held_threads)
 
     @property
     def waves(self) -> float:
-        """How many times the launch fills what the GPU can hold of it."""
+        """Return how many times the launch fills the GPU."""
         return self.blocks / (self.resident * self.multiprocessors)
 
 
@@ -74,9 +75,9 @@ def geometry(bound: Bound, variant: Variant) -> Geometry:
 
 
 class Ours:
-    """The whole network as one kernel, without torch.
+    """Run the whole network as one kernel, without torch.
 
-    ``run`` launches it, ``calls`` replay it as CUDA graphs, one for each input set.
+    ``run`` launches the kernel; ``calls`` replay it as CUDA graphs, one for each input set.
     """
 
     def __init__(self, types: str, stream: Stream, sets: Sequence[NDArray[np.float32]]) -> None:
@@ -110,8 +111,8 @@ class Ours:
 
     @property
     def calls(self) -> list[Callable[[], object]]:
-        """A call for each input set; whoever has one keeps the memory that it reads."""
-        # Not kept here: a circle would be freed by the garbage collector, at a moment when a capture may not have it.
+        """Return a call for each input set; a call keeps the memory that it reads."""
+        # Not kept here: the garbage collector would free such a circle during a capture, which breaks the capture.
         return [partial(self._replay, index) for index in range(len(self._graphs))]
 
     def run(self) -> None:
@@ -119,7 +120,7 @@ class Ours:
         self._launch()
 
     def answer(self, count: int) -> NDArray[np.float64]:
-        """The first logits of the first input set."""
+        """Return the first ``count`` logits of the first input set."""
         self._launch()
         self._stream.synchronize()
         found = self._output.read().view(np.float32).reshape(-1, CLASSES)
@@ -136,9 +137,9 @@ def _on_gpu(array: NDArray[Any]) -> Buffer:
 
 
 class Torch:
-    """The network as PyTorch runs it, a kernel or several for each layer.
+    """Run the network with PyTorch, one or several kernels for each layer.
 
-    ``run`` launches them; ``calls`` do so too, or replay them as CUDA graphs where ``graph`` says so.
+    ``run`` launches the kernels; ``calls`` launch them too, or replay them as CUDA graphs where ``graph`` is true.
     """
 
     def __init__(self, network: torch.nn.Module, graph: bool, stream: Stream, sets: Sequence[NDArray[Any]]) -> None:
@@ -153,8 +154,8 @@ class Torch:
 
     @property
     def calls(self) -> list[Callable[[], object]]:
-        """A call for each input set; whoever has one keeps the memory that it reads."""
-        # Not kept here: a circle would be freed by the garbage collector, at a moment when a capture may not have it.
+        """Return a call for each input set; a call keeps the memory that it reads."""
+        # Not kept here: the garbage collector would free such a circle during a capture, which breaks the capture.
         return [partial(self._call, index) for index in range(len(self._inputs))]
 
     def run(self) -> None:
@@ -162,7 +163,7 @@ class Torch:
         self._forward(self._inputs[0])
 
     def answer(self, count: int) -> NDArray[np.float64]:
-        """The first logits of the first input set."""
+        """Return the first ``count`` logits of the first input set."""
         found: torch.Tensor = self._forward(self._inputs[0])
         self._stream.synchronize()
         return found[:count].double().cpu().numpy()
@@ -184,7 +185,7 @@ class Torch:
             self._graphs[index][0].replay()
 
     def _captured(self, x: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-        """The graph and its result, whose memory it writes."""
+        """Capture the network, and return the graph and the tensor that it writes."""
         import torch
 
         self._forward(x)
@@ -205,7 +206,7 @@ BACKENDS = (*OURS, *TORCH)
 
 
 class Maker:
-    """Makes batches of a backend ready, on one stream.
+    """Prepare batches of a backend, on one stream.
 
     Raises:
         LenetTrtError: there is no GPU.
@@ -217,7 +218,7 @@ class Maker:
         self._network: Any = None
 
     def make(self, backend: str, sets: Sequence[NDArray[np.float32]]) -> Ours | Torch:
-        """One batch size of a backend; ``sets``: images [n, 1, 28, 28], some times over.
+        """Prepare one batch size of a backend; each of ``sets`` is images [n, 1, 28, 28] float32.
 
         Raises:
             LenetTrtError: the backend cannot run here.
@@ -243,7 +244,7 @@ class Maker:
 
 
 def images(batch: int, sets: int, seed: int = 0) -> list[NDArray[np.float32]]:
-    """Random images, so that no set is in a cache because another one was.
+    """Draw several sets of random images, so that no set is in a cache because another one was read.
 
     Shapes: each [batch, 1, 28, 28].
     """
@@ -252,7 +253,7 @@ def images(batch: int, sets: int, seed: int = 0) -> list[NDArray[np.float32]]:
 
 
 def exact(batch: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The logits in float64."""
+    """Compute the logits in float64."""
     declared = kernel("lenet5")
     trained: Mapping[str, Any] = load_weights()
     weights = [trained[t.name.replace("_", ".")].astype(np.float64) for t in declared.inputs if t.weight]

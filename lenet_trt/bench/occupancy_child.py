@@ -1,6 +1,6 @@
-"""The program that ``ncu`` looks into: each backend and batch size once, warmed up, each after a kernel that marks it.
+"""Launch what ``ncu`` counts: each backend and batch size once, warmed up, each after a kernel that marks it.
 
-Run by the suite ``occupancy``: ``ncu ... python -m lenet_trt.bench.occupancy_child --backends ... --batches ...``.
+The suite ``occupancy`` runs it: ``ncu ... python -m lenet_trt.bench.occupancy_child --backends ... --batches ...``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.registry import kernel
 
-# A kernel that no backend launches here; it tells one batch from the next in ncu's list.
+# No backend launches this kernel here; in ncu's list it separates one batch from the next.
 MARK = "maxpool2"
 
 

@@ -8,9 +8,9 @@ from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.draw.chart import Chart, Series
 
-# Enough of the largest throughput to call the GPU full.
+# The GPU counts as full from this share of the largest throughput on.
 _FULL_PERCENT = 90.0
-# What a picture shows of a backend, where it is known, and how.
+# The lines of a backend's picture: figure, label, emphasized. A figure that is not known has no line.
 _LINES = (
     ("images_percent", "throughput, of the largest", True),
     ("sm_active_percent", "SMs active (ncu)", False),
@@ -19,12 +19,12 @@ _LINES = (
     ("multiprocessors_percent", "SMs with a block", False),
     ("threads_percent", "threads, of those that fit", False),
 )
-# Its kernels are those of the CUDA graph, which has a panel.
+# torch eager runs the kernels of the CUDA graph, which has a panel.
 _NOT_PICTURED = ("torch eager",)
 
 
 def columns(record: Record) -> list[Column]:
-    """Throughput, the launch, and what the hardware counted."""
+    """Return the columns: throughput, the launch, and the hardware counters."""
     return [
         Column("batch", lambda row: str(row.case["batch"])),
         Column("backend", lambda row: row.backend, left=True),
@@ -63,7 +63,7 @@ def summaries(record: Record) -> list[Summary]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Batch against percent, a panel a backend."""
+    """Draw percentages over the batch, a panel for each backend."""
     found = []
     listed = dict.fromkeys(row.backend for row in record.timed)
     for backend in [name for name in listed if name not in _NOT_PICTURED]:

@@ -1,4 +1,4 @@
-"""Contenders from the kernels' declarations: every variant that can run the call, and the one the declaration picks."""
+"""Make contenders from a kernel's declaration: each variant that can run the call, and the one that it picks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
 from lenet_trt.kernel.bind import Bound, Shape
-from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types, Variant
+from lenet_trt.kernel.declaration import Kernel, Types, Variant
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
 def types_of(kernel: Kernel, **variables: str) -> Types:
-    """The kernel's types in which these type variables have these element types.
+    """Return the kernel's types in which these type variables have these element types.
 
     Raises:
-        LenetTrtError: it is not declared for them.
+        LenetTrtError: the kernel is not declared for these element types.
     """
     for types in kernel.types:
         if all(types.variables.get(name) == dtype for name, dtype in variables.items()):
@@ -31,22 +31,15 @@ def types_of(kernel: Kernel, **variables: str) -> Types:
     raise LenetTrtError(f"{kernel.name} is not declared for {variables}")
 
 
-def bind(
-    kernel: Kernel, axes: Mapping[str, int], types: Types, attributes: Mapping[str, AttributeValue] | None = None
-) -> Bound:
-    """The call for these axis values."""
-    return kernel.bind_axes(axes, types, attributes)
-
-
 def call_work(bound: Bound) -> Work:
-    """Bytes and operations of a call, from the declaration."""
+    """Return the bytes and operations of a call, from the declaration."""
     return Work(
         _bytes(bound.input_shapes, bound.input_dtypes), _bytes(bound.output_shapes, bound.output_dtypes), bound.flops
     )
 
 
 def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]) -> list[Contender]:
-    """A contender for each variant that can run the call, and ``product``, which is one of them timed once more.
+    """Make a contender for each variant that can run the call, and ``product``: the declaration's choice, timed again.
 
     ``weights`` are the constant inputs by name, as torch has them; the call's inputs are the others, in order.
     """
@@ -66,7 +59,7 @@ def _contender(
 
 
 def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
-    """What readies a variant for an input set; each has an output of its own, as it has in a peer's graph."""
+    """Return a function that prepares a variant for an input set; each set has its own output, as in a peer's graph."""
 
     def ready(inputs: Inputs) -> TorchCall:
         (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
@@ -87,7 +80,7 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
 
 
 def _placed(bound: Bound, weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights in the call's types, packed as the kernel wants them, on the GPU."""
+    """Put the weights on the GPU, in the call's types and packed as the kernel needs them."""
     kernel = bound.kernel
     dtypes = {t.name: getattr(torch, bound.types.resolve(t.dtype)) for t in (*kernel.inputs, *kernel.plain_inputs)}
     if kernel.packing is None:

@@ -1,6 +1,6 @@
 """Fill the figures of Markdown documents from the committed records.
 
-A document names each figure between two comments, which no reader of the page sees:
+A document names each figure between two comments, which the reader of the page does not see:
 
     LeNet-5 takes <!-- figure: time h200/sweep "lenet5 kernel" batch=1 -->10.5 us<!-- end -->.
 
@@ -27,7 +27,7 @@ from lenet_trt.bench.sources import Sources
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 
-# Kind -> the function that makes it. The text of the kinds in _INLINE is within a line, others have lines of their own.
+# Kind -> the function that makes it. Texts of the kinds in _INLINE stand within a line, others on lines of their own.
 KINDS: dict[str, Callable[..., str]] = {
     "compare": figures.compare,
     "contest": figures.contest,

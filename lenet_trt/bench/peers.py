@@ -1,4 +1,4 @@
-"""The peers: what PyTorch, with cuDNN, cuBLAS and its compiler, does with the same work on the same GPU."""
+"""Make the peers: PyTorch, with cuDNN, cuBLAS and its compiler, does the same work on the same GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TorchFunction: TypeAlias = Callable[..., torch.Tensor]
 
 
 def set_up_torch() -> None:
-    """Full float32 (no TF32), the fastest cuDNN algorithm, a compiler that talks less, the same draws each time."""
+    """Set full float32 (no TF32), the fastest cuDNN algorithm, a quiet compiler and the same random numbers."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -28,15 +28,15 @@ def set_up_torch() -> None:
 
 
 def direct(name: str, function: TorchFunction, modes: tuple[Mode, ...]) -> Contender:
-    """The function as it is."""
+    """Make a contender that calls the function as it is."""
     return Contender(name, False, lambda inputs: _bound(function, inputs), modes)
 
 
 def compiled(name: str, function: TorchFunction, modes: tuple[Mode, ...], autotune: bool = True) -> Contender:
-    """The function through ``torch.compile``.
+    """Make a contender that calls the function through ``torch.compile``.
 
-    With ``autotune`` it is compiled for each size, templates are tried against the libraries; without, in the default
-    mode, which makes the size that changes a variable.
+    With ``autotune`` torch compiles it for each size and tries templates against the libraries. Without, it compiles in
+    its default mode, where the size that changes becomes a variable.
     """
     mode = "max-autotune-no-cudagraphs" if autotune else "default"
     made = torch.compile(function, dynamic=False if autotune else None, fullgraph=True, mode=mode)
@@ -44,8 +44,8 @@ def compiled(name: str, function: TorchFunction, modes: tuple[Mode, ...], autotu
 
 
 def network_peers(function: TorchFunction, autotune: bool, quick: bool = False) -> list[Contender]:
-    """The three ways in which a network is usually run; a quick run does not wait for the compiler."""
-    torch.compiler.reset()  # other layers have other sizes: they must not become variables of this one
+    """Make the three ways in which a network usually runs; a quick run does not wait for the compiler."""
+    torch.compiler.reset()  # sizes of other layers must not become variables of this layer
     name = "torch.compile, CUDA graph"
     return [
         direct("torch eager", function, ("eager",)),

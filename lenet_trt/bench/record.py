@@ -1,4 +1,4 @@
-"""The record of a run of a suite: plain data with one schema for all suites, kept as JSON."""
+"""Define the record of a run of a suite: plain data with one schema for all suites, kept as JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMAT = "lenet-trt bench"
 SCHEMA = 2
 WANTED = "a record, as lenet-trt bench -o writes it"
 FIX = "measure again"
-# Single timings are kept where all rows together have at most so many; beyond that they would make the file large.
+# Single timings are kept where all rows together have at most this many: more would make the file large.
 KEPT_SAMPLES = 20_000
 
 RowCase: TypeAlias = Mapping[str, Whole | str]
@@ -24,13 +24,13 @@ RowCase: TypeAlias = Mapping[str, Whole | str]
 
 @dataclass(frozen=True)
 class Row:
-    """One contender (``backend``) at one ``case`` (as {"batch": 32}): its timings, or ``why`` it has none.
+    """Hold the timings of one ``backend`` at one ``case`` (such as {"batch": 32}), or ``why`` it has none.
 
-    ``extra``: further figures, plain JSON values; ``accuracy`` (share of right answers) and ``error`` (relative) are
-    shown by every table that has them.
+    ``extra``: further figures, plain JSON values. Tables show ``accuracy`` (share of right answers, 0 to 1) and
+    ``error`` (relative) where rows have them.
 
     Raises:
-        LenetTrtError: it has neither timings nor a reason.
+        LenetTrtError: the row has neither timings nor a reason.
     """
 
     backend: str
@@ -45,18 +45,18 @@ class Row:
 
     @property
     def where(self) -> str:
-        """The case in words: "batch 32, lazy"."""
+        """Describe the case in words: "batch 32, lazy"."""
         said = [f"{name} {value}" if isinstance(value, int) else value for name, value in self.case.items()]
         return ", ".join(said)
 
     @property
     def key(self) -> str:
-        """What makes a row the same in two records: backend and case."""
+        """Return what identifies a row in two records: backend and case."""
         return " ".join([self.backend, *(f"{name}={value}" for name, value in sorted(self.case.items()))])
 
 
 class Environment(TypedDict, total=False):
-    """What the code asks of the machine; a record says more of it."""
+    """Type the facts of the machine that the code reads; a record has more."""
 
     gpu: str | None
     cpu: str
@@ -72,27 +72,27 @@ class Environment(TypedDict, total=False):
 
 
 class RecordedPlan(TypedDict, total=False):
-    """What the code asks of how often things were timed."""
+    """Type the facts of the timing plan that the code reads."""
 
     rounds: Count
     burst: Count
 
 
 class Clock(TypedDict, total=False):
-    """A sample of the GPU's clocks."""
+    """Type a sample of the GPU's clocks."""
 
     sm_mhz: Duration
 
 
 class Details(TypedDict, total=False):
-    """What every suite may say."""
+    """Type the details that every suite may have."""
 
     stopped: str
     shared: str
 
 
 class Extra(TypedDict, total=False):
-    """What the code asks of a row's further figures, whichever suite it is of."""
+    """Type the further figures of a row that the code reads, for all suites."""
 
     accuracy: Real | None
     error: Real | None
@@ -108,7 +108,7 @@ class _RowFacts(TypedDict, total=False):
 
 
 class Facts(TypedDict):
-    """The parts of a record that are plain mappings, as far as the code asks for them."""
+    """Type the parts of a record that are plain mappings, as far as the code reads them."""
 
     environment: Environment
     plan: RecordedPlan
@@ -119,10 +119,10 @@ class Facts(TypedDict):
 
 @dataclass(frozen=True)
 class Record:
-    """What a suite measured, and with what.
+    """Hold what a suite measured, and on which machine.
 
-    ``plan``: how often things were timed. ``clocks``: the GPU's clocks, sampled between the timings. ``details``: what
-    only this suite has to say (ceilings, hashes); ``notes``: sentences for the reader.
+    ``plan``: how often things were timed. ``clocks``: the GPU's clocks, sampled between the timings. ``details``:
+    facts of this suite alone (ceilings, hashes); ``notes``: sentences for the reader.
     """
 
     suite: str
@@ -140,22 +140,22 @@ class Record:
 
     @property
     def timed(self) -> list[Row]:
-        """The rows that have timings."""
+        """Return the rows that have timings."""
         return [row for row in self.rows if row.stats is not None]
 
     @property
     def gpu(self) -> str | None:
-        """The GPU's name, or None where there was none."""
+        """Return the GPU's name, or None where there was none."""
         return self.environment.get("gpu")
 
     def find(self, backend: str, **case: int | str) -> Row | None:
-        """The row of that backend whose case has these values, or None."""
+        """Return the row of this backend whose case has these values, or None."""
         found = (r for r in self.rows if r.backend == backend and all(r.case.get(k) == v for k, v in case.items()))
         return next(found, None)
 
 
 def as_json(record: Record) -> str:
-    """The record as JSON, a row a line, so that two records are compared line by line."""
+    """Return the record as JSON, one line for each row, so that two records can be compared line by line."""
     few = sum(row.stats.count for row in record.timed if row.stats) <= KEPT_SAMPLES
     head = {
         "format": FORMAT,
@@ -191,10 +191,10 @@ def load_record(path: Path) -> Record:
 
 
 def parse(text: str, name: str) -> Record:
-    """Take what ``as_json`` gave; ``name`` says in errors where it is from.
+    """Read the text that ``as_json`` made; ``name`` names the text in errors.
 
     Raises:
-        LenetTrtError: it is damaged, or has another schema.
+        LenetTrtError: the text is damaged, or has another schema.
     """
     data = parsed(text, name, wanted=WANTED, fix=FIX)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
@@ -220,7 +220,7 @@ def _row_json(row: Row, samples: bool) -> dict[str, Any]:
 
 
 def _dumps(value: Any) -> str:
-    """JSON on one line; what it does not have (infinity, NaN) is refused."""
+    """Return JSON on one line; infinity and NaN, which JSON does not have, are refused."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:

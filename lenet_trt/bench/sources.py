@@ -1,4 +1,4 @@
-"""The files that the figures of a document are made from."""
+"""Find the files from which the figures of a document are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_MEASURED = "not measured"
 
 @dataclass
 class Sources:
-    """The folder of the records, the document that is filled, and the pictures that the document asked for."""
+    """Hold the folder of the records, the document to fill, and the pictures that the document asks for."""
 
     records: Path
     document: Path

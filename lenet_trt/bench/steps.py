@@ -1,4 +1,4 @@
-"""The numbered steps in ``plugins/*/steps``, run as their headers say: several launches, buffers between them."""
+"""Run the numbered steps in ``plugins/*/steps`` as their headers say: several launches, with buffers between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
-    """What readies a step for an input set; ``weights`` are on the GPU, in its types. All sets share the buffers."""
+    """Return a function that prepares a step for an input set.
+
+    ``weights`` are on the GPU, in the step's types. All input sets share the buffers.
+    """
     import torch
 
     context = current_context()
@@ -62,7 +65,7 @@ def ready(step: Step, bound: Bound, weights: Mapping[str, torch.Tensor]) -> Call
 
 
 def _function(each: StepLaunch, bound: Bound) -> object:
-    """The compiled function, by way of a variant that only the benchmark knows."""
+    """Compile the function as a variant that only the benchmark knows, and return it."""
     context = current_context()
     module = compile_for_launch(bound.specialized, each.variant, context.sm)
     sizes = {**bound.axes, **bound.specialized.known_sizes, **context.sizes}

@@ -1,4 +1,4 @@
-"""What a suite is given and how it collects its rows: options, and a recording that an interruption leaves whole."""
+"""Define the options of a suite, and the recording that collects its rows, also when it is interrupted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lenet_trt.errors import LenetTrtError
 # The checkout, where this is one and not an installed copy.
 _ROOT = Path(__file__).resolve().parents[2]
 STOPPED, SHARED = "stopped", "shared"
-# A GPU that is busier than this before a suite begins is somebody else's as well; its figure lags behind.
+# A GPU that is busier than this before a suite begins has another user too; nvidia-smi's figure lags behind.
 BUSY_PERCENT = 5
 _SETTLING_S = 2.0
 QUICK = TimingPlan(rounds=3, burst=5, settle=3, budget_s=3.0)
@@ -29,11 +29,12 @@ QUICK = TimingPlan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 @dataclass(frozen=True)
 class Options:
-    """What a suite is asked for. ``batches`` None: the suite's own; ``quick``: few timings and cases.
+    """Hold the options of a suite. ``batches`` None: the suite's own; ``quick``: few timings and cases.
 
-    ``only``: the workloads whose name has one of these in it, for suites that have ``TAKES_ONLY``. ``command``: what
-    to type for the same again. ``commit`` is the one that is measured, where git cannot tell. ``trtexec``,
-    ``trtexec_flags`` and ``library`` are the suite ``engines``': program, further flags to build with, plugin library.
+    ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
+    ``command``: what to type for the same run again. ``commit``: the measured commit, where git cannot tell it.
+    ``trtexec``, ``trtexec_flags``, ``library`` are for the suite ``engines``: the program, further flags for building,
+    and the plugin library.
     """
 
     quick: bool = False
@@ -47,12 +48,12 @@ class Options:
 
     @property
     def plan(self) -> TimingPlan:
-        """How often to time."""
+        """Return how often to time."""
         return QUICK if self.quick else TimingPlan()
 
 
 class Recording:
-    """A record that grows, row by row; ``say`` tells people on standard error what is being measured."""
+    """Collect the rows of a record one by one; ``say`` tells people on standard error what is being measured."""
 
     def __init__(self, suite: str, options: Options) -> None:
         self.rows: list[Row] = []
@@ -61,12 +62,12 @@ class Recording:
         self.interrupted = False
         self._suite, self._options = suite, options
         self._begin = time.monotonic()
-        # Asked now: an error on the GPU while measuring must not take what was measured with it.
+        # Asked now: a later error on the GPU must not lose what was measured.
         self._environment = environment()
         self._clocks: list[Mapping[str, float | None]] = []
 
     def add(self, row: Row) -> None:
-        """Keep a row, and say what it tells."""
+        """Keep a row."""
         self.rows.append(row)
 
     def cannot(self, backend: str, case: RowCase, problem: BaseException | str, **extra: Any) -> None:
@@ -80,7 +81,7 @@ class Recording:
         self.add(Row(backend, case, None, " ".join(why.split())[:400] or "it gave no reason", extra))
 
     def say(self, text: str) -> None:
-        """Tell people what is going on."""
+        """Print what is being done on standard error, with the seconds since the start."""
         print(f"[{time.monotonic() - self._begin:6.1f} s] {self._suite}: {text}", file=sys.stderr, flush=True)
 
     def sample_clocks(self) -> None:
@@ -93,15 +94,15 @@ class Recording:
         """Note the clocks before anything runs, and whether somebody else uses the GPU."""
         now = _clocks()
         if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
-            time.sleep(_SETTLING_S)  # it may be what ran here just before
+            time.sleep(_SETTLING_S)  # the load may be from a program that just ended here
             now = _clocks()
         if now is not None and (now.busy_percent or 0) > BUSY_PERCENT:
             self.details[SHARED] = f"the GPU was {now.busy_percent:.0f}% busy before anything of this ran"
-            self.say(f"{self.details[SHARED]}: another process shares it, and times are not what they would be")
+            self.say(f"{self.details[SHARED]}: another process uses it, so times are too long")
         self.sample_clocks()
 
     def finish(self) -> Record:
-        """The record of what was measured until now."""
+        """Return the record of what was measured until now."""
         return Record(
             suite=self._suite,
             command=self._options.command,

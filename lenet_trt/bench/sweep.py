@@ -1,7 +1,7 @@
-"""The suite ``sweep``: time an image over the batch size, by every backend, and from which batch a GPU beats the CPU.
+"""Measure the suite ``sweep``: the time per image over the batch size, and from which batch on a GPU beats the CPU.
 
-A time is what a caller waits, by the host's clock, from the call to the last logit; images lie in GPU memory for
-backends on the GPU.
+A time is how long a caller waits, by the host's clock, from the call to the last logit. For backends on the GPU the
+images lie in GPU memory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lenet_trt.draw.chart import Chart, Series
 
 BATCHES = tuple(1 << power for power in range(15))
 QUICK_BATCHES = (1, 32, 1024)
-# A backend whose call would take more seconds gets a row that says so.
+# A backend whose call would take more seconds is not timed: its row says so.
 LIMIT_S = 0.5
 QUICK_LIMIT_S = 0.3
 # Seconds of timing that a slow backend gets at each batch.
 _BUDGET_S = 0.5
-# More than a picture shows apart; the table has them.
+# A picture with these lines too would not be readable; the table has them.
 _NOT_DRAWN = ("torch CPU, 1 thread", "torch CPU", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
 _EMPHASIZED = "lenet5 kernel"
 
@@ -40,17 +40,17 @@ def measure(options: Options) -> Record:
 
 
 def measured(options: Options, backends: Sequence[Backend]) -> Record:
-    """The same with some of the backends."""
+    """Time these backends at each batch, small batches first."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
-    # What somebody asked for is measured, however long it takes.
+    # Batches that the user named are measured, however long they take.
     limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
     left_out = not_quick(backends) if options.quick else {}
     with recording("sweep", options) as found, opened(backends, found, left_out) as ready:
         running = [each for each in ready if each.session is not None]
         try:
             for each in ready:
-                if each.session is None:  # one row says it for all batches
+                if each.session is None:  # one row gives the reason for all batches
                     found.cannot(each.backend.name, {"batch": "any"}, each.problem or "", **about(each.backend))
                 elif each.backend.batches and not options.batches:
                     taken = [str(batch) for batch in batches if batch in each.backend.batches]
@@ -59,7 +59,7 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
             for batch in batches:
                 at = [e for e in running if options.batches or not e.backend.batches or batch in e.backend.batches]
                 measure_batch(found, at, mnist(batch), {"batch": batch}, plan, limit_s=limit_s)
-        finally:  # also what an interruption leaves
+        finally:  # an interruption keeps its crossovers too
             found.details["crossovers"] = [each.as_json() for each in crossovers(found.rows)]
     return found.finish()
 
@@ -70,7 +70,7 @@ def summaries(record: Record) -> list[Summary]:
 
 
 def columns(record: Record) -> list[Column]:
-    """Batch, backend, time with its interval, time an image, and the GPU's own time."""
+    """Return the columns: batch, backend, time with its interval, time per image, and the GPU's own time."""
     return [
         Column("batch", lambda row: str(row.case["batch"])),
         Column("backend", lambda row: row.backend, left=True),
@@ -83,10 +83,10 @@ def columns(record: Record) -> list[Column]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Microseconds an image over the batch, in fp32: what a caller waits."""
+    """Draw microseconds per image over the batch, in fp32: how long a caller waits."""
     names = dict.fromkeys(row.backend for row in record.timed if row.extra.get("precision", "fp32") == "fp32")
     series = [_series(record, name) for name in names if name not in _NOT_DRAWN]
-    # A point is no line among lines.
+    # A single point would not show among lines.
     several = [each for each in series if len(each.x) > 1]
     if not series:
         return []

@@ -11,13 +11,13 @@ from lenet_trt.bench.record import Record, Row
 from lenet_trt.cuda.statistics import NOISY_SPREAD, Stats
 from lenet_trt.text_table import aligned, markdown_table
 
-# Rates in which the GPU's clock may change within a record before it is mentioned.
+# The GPU's clock may change by this share within a record before a warning says so.
 _CLOCK_CHANGE = 0.05
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A small table that a suite makes of its rows; columns whose heading is in ``numbers`` are set to the right."""
+    """Hold a small table that a suite makes of its rows; headings in ``numbers`` are set to the right."""
 
     title: str
     headings: Sequence[str]
@@ -43,7 +43,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table, and the function that makes its text; text is set to the left, numbers to the right."""
+    """Define one column of a table: its heading, the function that makes its text, and whether it is left-aligned."""
 
     heading: str
     text: Callable[[Row], str]
@@ -85,7 +85,7 @@ def standard_columns(record: Record, name_of: Callable[[Row], str] = lambda row:
 def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """Return rows under headings, aligned; a row without timings has its reason in place of the figures."""
     lines = [[column.heading for column in columns], *([column.text(row) for column in columns] for row in rows)]
-    # A row without timings is only as wide as what names it.
+    # A row without timings shows only the columns that name it, then its reason.
     left = [index for index, column in enumerate(columns) if column.left]
     named = max(left, default=0) + 1
     shown = [len(columns), *(len(columns) if row.stats else named for row in rows)]
@@ -128,13 +128,13 @@ def to_csv(record: Record) -> str:
             row.why or "",
             *("" if row.extra.get(name) is None else row.extra[name] for name in extras),
         ]
-        # A record is a line, whatever a reason says: some readers of CSV split at every end of line.
+        # A row is one line, whatever its reason contains: some readers of CSV split at every end of line.
         writer.writerow([" ".join(value.split()) if isinstance(value, str) else value for value in values])
     return text.getvalue()
 
 
 def warnings(record: Record) -> list[str]:
-    """Return sentences on what makes the figures less sure than they look."""
+    """Return sentences that say why the figures are less certain than they look."""
     found = []
     if record.interrupted:
         why = f"stopped ({record.details['stopped']})" if "stopped" in record.details else "was interrupted"
@@ -145,15 +145,15 @@ def warnings(record: Record) -> list[str]:
     if noisy:
         share = f"{NOISY_SPREAD:.0%}"
         found.append(
-            f"eight tenths of the timings spread by more than {share} of the median, "
-            "so that comparing means little, for: "
+            f"the middle 80% of the timings spread by more than {share} of the median, "
+            "so a comparison means little, for: "
             + _named(noisy, lambda row: f"{row.stats.spread:.0%}" if row.stats else "")
         )
     restless = [row for row in record.timed if row.stats and not row.stats.settled]
     if restless:
         found.append("times were still changing when the warm-up ended, for: " + _named(restless, lambda row: ""))
     clocks = [sample["sm_mhz"] for sample in record.clocks]
-    # The first sample may be of a GPU that idles.
+    # During the first sample the GPU may be idle.
     if len(clocks) > 2 and max(clocks[1:]) > (1 + _CLOCK_CHANGE) * min(clocks[1:]):
         found.append(f"the GPU's clock went from {min(clocks[1:]):.0f} to {max(clocks[1:]):.0f} MHz between timings")
     return found

@@ -1,7 +1,7 @@
-"""The suite ``10k``: the 10,000 MNIST test images by every backend, all right.
+"""Measure the suite ``10k``: every backend classifies all 10,000 MNIST test images.
 
-A time is what a caller waits, by the host's clock, from the call to the last logit. The images are a batch of float32,
-for backends on the GPU in its memory; the main ones are timed with images in host memory as well.
+A time is how long a caller waits, by the host's clock, from the call to the last logit. The images are one batch of
+float32; for backends on the GPU the batch lies in GPU memory. The main backends are timed from host memory as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def measure(options: Options) -> Record:
 
 
 def measured(options: Options, backends: Sequence[Backend], count: int) -> Record:
-    """The same with some of the backends, and of the images the first ``count``."""
+    """Time these backends on the first ``count`` images."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     tuned = "left out: tuned for 10,000 images it is faster, and that is measured"
     left_out = not_quick(backends) if options.quick else dict.fromkeys(COMPILED, tuned)
@@ -45,7 +45,7 @@ def measured(options: Options, backends: Sequence[Backend], count: int) -> Recor
 
 
 def _profile(found: Recording, each: Opened, count: int) -> None:
-    """Where the naive program's time goes, kept in its row's name in ``details``."""
+    """Measure where the naive program's time goes, and keep it in ``details`` under the row's name."""
     if each.session is None or found.rows == []:
         return
     found.say(f"where the time of {each.backend.name} goes")
@@ -80,7 +80,7 @@ def summaries(record: Record) -> list[Summary]:
 
 
 def columns(record: Record) -> list[Column]:
-    """Where the images lie, the time with its interval, images a second, the GPU's own time, and what is right."""
+    """Return the columns: memory of the images, time with its interval, images per second, GPU time, right classes."""
     return [
         Column("images in", lambda row: str(row.case.get("images", "")), left=True),
         Column("backend", lambda row: row.backend, left=True),
@@ -99,12 +99,12 @@ def _rate(row: Row) -> str:
 
 
 def interval(row: Row) -> str:
-    """The 95% interval of the median."""
+    """Return the 95% interval of the median as text."""
     return f"{duration(row.stats.low_us)} to {duration(row.stats.high_us)}" if row.stats else "-"
 
 
 def gpu_alone(row: Row) -> str:
-    """The median of the GPU's own time, where there is one."""
+    """Return the median of the GPU's own time as text, where it is known."""
     alone = row.extra.get("gpu_alone")
     return duration(alone["median_us"]) if alone and row.stats else "-"
 

@@ -1,4 +1,4 @@
-"""Engines built, run and timed by trtexec, as users of TensorRT do it by hand."""
+"""Build, run and time engines by trtexec, as users of TensorRT do it by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIMIT_S = 900.0
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine on disk, and the plugin library that it needs, if any."""
+    """Hold an engine on disk, and the plugin library that it needs, if any."""
 
     path: Path
     library: Path | None
@@ -38,17 +38,17 @@ def built(
     shapes: Sequence[Mapping[str, Shape]],
     library: Path | None,
 ) -> Engine:
-    """Build an engine; ``shapes`` are the smallest, the usual and the largest of each input, or none.
+    """Build an engine; ``shapes`` are the smallest, the usual and the largest shape of each input, or none.
 
     Raises:
-        LenetTrtError: trtexec made no engine; says its errors.
+        LenetTrtError: trtexec made no engine; the message has trtexec's errors.
     """
     words = [f"--onnx={model}", f"--saveEngine={engine}", _building(tool), *flags]
     for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
         words.append(f"--{option}={shapes_option(chosen)}")
     begin = time.monotonic()
     engine.unlink(missing_ok=True)
-    # The exit status says nothing: trtexec 8.6 may crash at its end, after the engine is saved.
+    # The exit status is not used: trtexec 8.6 may crash at its end, after it has saved the engine.
     said = _said(tool, words, library)
     if not engine.is_file() or not engine.stat().st_size:
         raise LenetTrtError(f"{tool} built no engine: {_errors(said)}")
@@ -56,10 +56,10 @@ def built(
 
 
 def timed(tool: Trtexec, engine: Engine, shapes: Mapping[str, Shape], iterations: int, folder: Path) -> list[float]:
-    """Run an engine and return what each inference took on the GPU, in microseconds, after a warm-up of 0.2 s.
+    """Run an engine and return each inference's time on the GPU in microseconds, after a warm-up of 0.2 s.
 
     Raises:
-        LenetTrtError: the engine does not run; says trtexec's errors.
+        LenetTrtError: the engine does not run; the message has trtexec's errors.
     """
     exported = folder / "times.json"
     words = [*_running(tool, engine, shapes), "--warmUp=200", "--duration=0", f"--iterations={iterations}"]
@@ -73,7 +73,7 @@ def output(
     """Run an engine on these inputs and return its one output.
 
     Raises:
-        LenetTrtError: the engine does not run, or has not one output.
+        LenetTrtError: the engine does not run, or has no output or several.
     """
     files = []
     for name, array in inputs.items():
@@ -91,7 +91,7 @@ def output(
 
 
 def _building(tool: Trtexec) -> str:
-    """The option that builds without running; 8.6 has it under an older name."""
+    """Return the option that builds without running; TensorRT 8.6 has it under an older name."""
     return "--skipInference" if "skipInference" in tool.options else "--buildOnly"
 
 

@@ -1,4 +1,4 @@
-"""One workload: its contenders are built, checked against float64 and timed in turns; each becomes a row."""
+"""Measure one workload: build its contenders, check them against float64 and time them in turns, a row for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lenet_trt.floors.floor import Ceilings, Work, floors
 
 Inputs: TypeAlias = tuple[torch.Tensor, ...]
 TorchCall: TypeAlias = Callable[[], torch.Tensor]
-# graph: one replay of a captured CUDA graph; launch: put into a stream that is busy; eager: the host's time counts.
+# graph: one replay of a captured CUDA graph; launch: the work enters a busy stream; eager: the host's time counts.
 Mode = Literal["graph", "launch", "eager"]
 
 MAX_SETS = 40
@@ -26,7 +26,7 @@ _PIECE = 1 << 26
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to do the work: ``prepare`` readies it for one input set; the call that it returns gives the result."""
+    """Describe one way to do the work: ``prepare`` takes an input set and returns the call that computes the result."""
 
     name: str
     ours: bool
@@ -37,11 +37,11 @@ class Contender:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is to be computed. ``draw`` makes one random input set, ``reference`` the exact result of one, in float64.
+    """Describe a computation. ``draw`` makes a random input set, ``reference`` its exact result in float64.
 
-    ``weights`` are the kernel's constant inputs in float32. ``launch_counts``: work so small that a launch is part of
-    its floor. ``checked``: the inputs that results are checked with, instead of random ones, and the ``labels`` that
-    a classifier should give them.
+    ``weights`` are the kernel's constant inputs in float32. ``launch_counts``: the work is so small that a launch is
+    part of its floor. ``checked``: inputs that replace the random ones when results are checked; ``labels``: the
+    classes that a classifier should give them.
     """
 
     section: str
@@ -62,7 +62,7 @@ class Workload:
 
 
 def input_sets(bytes_a_call: int, l2_bytes: int) -> int:
-    """How many input sets to rotate: together with the outputs twice the L2 cache, where a sane number makes that."""
+    """Return how many input sets to rotate: enough to fill twice the L2 cache, unless that takes too many."""
     needed = math.ceil(2 * l2_bytes / bytes_a_call) + 1
     return needed if needed <= MAX_SETS else SMALL_SETS
 
@@ -70,9 +70,9 @@ def input_sets(bytes_a_call: int, l2_bytes: int) -> int:
 def run(
     workload: Workload, found: Recording, ceilings: Ceilings, l2_bytes: int, stream: torch.cuda.Stream, plan: TimingPlan
 ) -> None:
-    """Build, check and time all contenders into rows; one that fails becomes a row that says why.
+    """Build, check and time all contenders, a row for each; a contender that fails has a row that says why.
 
-    What all rows of a workload share is kept once, in the record's ``details["workloads"]``.
+    Facts that all rows of a workload share are kept once, in the record's ``details["workloads"]``.
     """
     found.say(workload.name)
     count = input_sets(workload.work.total_bytes, l2_bytes)
@@ -119,13 +119,13 @@ def run(
 
 
 def hold(microseconds: float) -> None:
-    """Keep the current stream busy for at least that long (at the 2 GHz that no GPU of today exceeds by much)."""
-    spin: Callable[[int], None] = torch.cuda._sleep  # a kernel that does nothing for so many cycles
+    """Keep the current stream busy for at least this many microseconds, on a GPU whose clock is at most 2 GHz."""
+    spin: Callable[[int], None] = torch.cuda._sleep  # a kernel that does nothing for a number of cycles
     spin(int(microseconds * 2000))
 
 
 def captured(call: TorchCall, stream: torch.cuda.Stream) -> TorchCall:
-    """The call as a replay of a CUDA graph; its result always lies in the same memory."""
+    """Capture the call in a CUDA graph and return its replay; the result always lies in the same memory."""
     call()
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -143,12 +143,12 @@ def captured(call: TorchCall, stream: torch.cuda.Stream) -> TorchCall:
 
 
 def tensor_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    """norm(got - wanted) / norm(wanted); infinite where the result is not finite or has another shape."""
+    """Return norm(got - wanted) / norm(wanted); infinity where the result is not finite or has another shape."""
     if got.shape != wanted.shape:
         return math.inf
     difference = 0.0
     norm = 0.0
-    # In pieces: float64 copies of the largest outputs at once would take gigabytes.
+    # In pieces: float64 copies of the largest outputs would take gigabytes at once.
     for a, b in zip(torch.split(got.reshape(-1), _PIECE), torch.split(wanted.reshape(-1), _PIECE), strict=True):
         difference += float((a.double() - b).square().sum())
         norm += float(b.square().sum())
@@ -166,7 +166,7 @@ def _calls(contender: Contender, sets: Sequence[Inputs], mode: Mode, stream: tor
 
 
 def _quality(call: TorchCall, wanted: torch.Tensor, labels: torch.Tensor | None) -> dict[str, float | None]:
-    """Poison the result, compute it again and compare: what was not written shows."""
+    """Fill the result with NaN, compute it again and compare: elements that were not written show."""
     call().fill_(math.nan)
     got = call()
     error = tensor_error(got, wanted)

@@ -1,7 +1,7 @@
-"""What the suites ``kernels`` and ``ladder`` time: the ``workloads`` modules in the kernels' folders, found by name.
+"""Find what the suites ``kernels`` and ``ladder`` time: the modules ``workloads.py`` in the kernels' folders.
 
-A kernel's ``workloads.py`` has ``workloads(extent)`` for what the kernel was written for, ``layers(extent)`` for layers
-of a network that it computes, or both; each yields a ``Workload``.
+A kernel's ``workloads.py`` has ``workloads(extent)`` for the sizes that the kernel was written for, ``layers(extent)``
+for layers of a network that it computes, or both; each yields ``Workload`` objects.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from lenet_trt.bench.workload import Workload
 
 BATCHES = (1, 32, 1024, 10_000)
-# A quick run takes this batch alone of a network's layers.
+# A quick run times a network's layers at this batch alone.
 QUICK_LAYERS = (1024,)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much is asked for: batch sizes of networks and of layers; a quick run lets no compiler search for long."""
+    """Hold how much to measure: batch sizes of networks and of layers; a quick run lets no compiler search for long."""
 
     batches: Sequence[int] = BATCHES
     layer_batches: Sequence[int] = BATCHES
@@ -31,24 +31,24 @@ class Extent:
 
 
 def extent_of(options: Options, quick_batches: Sequence[int]) -> Extent:
-    """What a suite's options ask for; ``quick_batches`` are those of a quick run."""
+    """Return what a suite's options ask for; ``quick_batches`` are the batch sizes of a quick run."""
     if not options.quick:
         return Extent(options.batches or BATCHES, options.batches or BATCHES)
     return Extent(options.batches or quick_batches, options.batches or QUICK_LAYERS, quick=True)
 
 
 def workloads_of(extent: Extent) -> Iterator[Workload]:
-    """Every kernel's own workloads, one after the other: the next is made when the one before has been timed."""
+    """Yield every kernel's own workloads; the next one is made after the one before has been timed."""
     yield from _made("workloads", extent)
 
 
 def layers_of(extent: Extent) -> Iterator[Workload]:
-    """The layers that the kernels compute."""
+    """Yield the layers that the kernels compute."""
     yield from _made("layers", extent)
 
 
 def without_workloads() -> list[str]:
-    """The kernels that nothing is timed of."""
+    """Return the kernels for which nothing is timed."""
     return [name for name in kernels() if part(name, "workloads") is None]
 
 

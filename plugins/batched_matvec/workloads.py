@@ -21,7 +21,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
     """The MatMul, its second operand broadcast, beside five ways to do it in torch."""
     autotune = not extent.quick
     for precision in PRECISIONS:
-        bound = ours.bind(KERNEL, AXES, types_for(KERNEL, precision))
+        bound = KERNEL.bind_axes(AXES, types_for(KERNEL, precision))
         shapes = bound.input_shapes
 
         def draw(shapes: Sequence[Sequence[int]] = shapes, precision: Precision = precision) -> Inputs:

@@ -29,7 +29,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
         types = ours.types_of(KERNEL, TX="float32", T=str(dtype).removeprefix("torch."))
         others = peers.network_peers(_with_casts(network, dtype), autotune=not extent.quick)
         for n in extent.batches:
-            bound = ours.bind(KERNEL, {"n": n}, types)
+            bound = KERNEL.bind_axes({"n": n}, types)
             real = n == len(labels)
 
             def draw(n: int = n) -> Inputs:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_work_of_a_call_is_what_its_declaration_says() -> None:
     matvec = kernel("batched_matvec")
     axes = {"outer": 600, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}
-    work = ours.call_work(ours.bind(matvec, axes, ours.types_of(matvec, T="float32")))
+    work = ours.call_work(matvec.bind_axes(axes, ours.types_of(matvec, T="float32")))
     products = 600 * 200 * 8 * 64
     assert work == Work(4 * (products + 600 * 8 * 64), 4 * 600 * 200 * 8, 2 * products)
 
@@ -85,7 +85,7 @@ def test_layers_take_what_their_kernels_declare(name: str) -> None:
     for layer in getattr(part(name, "workloads"), "LAYERS", ()):
         assert layer.kernel == name
         for precision in PRECISIONS:
-            bound = ours.bind(declared, {"n": 3, **layer.axes}, types_for(declared, precision), layer.attributes)
+            bound = declared.bind_axes({"n": 3, **layer.axes}, types_for(declared, precision), layer.attributes)
             inputs = [torch.rand(shape) for shape in bound.input_shapes]
             assert tuple(layer.function(*inputs).shape) == tuple(bound.output_shapes[0]), layer.name
 

@@ -81,7 +81,7 @@ def test_what_ncu_wrote_is_read() -> None:
 
 @pytest.mark.parametrize("value", ["", "n/a", "nan", "(!) n/a"])
 def test_a_counter_that_is_missing_is_no_number(value: str) -> None:
-    with pytest.raises(LenetTrtError, match="ncu tells lenet5_cluster8 without"):
+    with pytest.raises(LenetTrtError, match="ncu's row of lenet5_cluster8 has no number"):
         parse_counts(
             "\n".join([line(*HEADING), line(*UNITS), launched(0, "lenet5_cluster8", "5280", value, "1", "1", "1")])
         )

@@ -165,7 +165,7 @@ def test_a_reader_is_warned_of_what_makes_figures_unsure() -> None:
     assert warnings(SMALL) == []
     noisy = record(Row("ours", {"batch": 8}, summarize([1.0, 2.0, 3.0, 4.0] * 4, 3, settled=False)), interrupted=True)
     said = " ".join(warnings(noisy))
-    for part in ("interrupted", "ours (batch 8", "comparing means little", "still changing"):
+    for part in ("interrupted", "ours (batch 8", "a comparison means little", "still changing"):
         assert part in said
     slowing = record(Row("ours", {}, stats(5)), clocks=[{"sm_mhz": mhz} for mhz in (300, 1980, 1700)])
     assert "1700 to 1980 MHz" in " ".join(warnings(slowing))

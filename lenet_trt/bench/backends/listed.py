@@ -1,4 +1,4 @@
-"""Every backend, in the order in which tables have them: slow to fast, the CPU first."""
+"""List every backend in the order of the tables: the CPU first, then from slow to fast."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from lenet_trt.bench.backends import naive, with_onnx, with_torch
 from lenet_trt.bench.backends.protocol import Backend
 
 NAIVE = "naive CUDA program"
-OURS = ("our kernels", "lenet5 kernel")  # how the names of this toolkit's own begin
-# The compiler's default mode; tuning makes it faster, and takes some seconds for each batch size.
+OURS = ("our kernels", "lenet5 kernel")  # names of this toolkit's own backends begin so
+# These use the compiler's default mode. Tuning makes them faster, and takes some seconds for each batch size.
 COMPILED = ("torch.compile + graph", "torch.compile + graph, fp16")
 TUNED_BATCHES = (1, 32, 1024, 10_000, 16_384)
 
@@ -120,5 +120,5 @@ BACKENDS: tuple[Backend, ...] = (
 
 
 def backend(name: str) -> Backend:
-    """The backend of that name."""
+    """Return the backend with this name."""
     return next(each for each in BACKENDS if each.name == name)

@@ -1,4 +1,4 @@
-"""Open backends, make each ready for a batch, check what it computes and time it: a row for each, whatever happens."""
+"""Open backends, make each ready for a batch, check its logits and time it: each gives a row, even one that fails."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from lenet_trt.kernel.examples import relative_error
 
 HOST = "host memory"
 DEVICE = "GPU memory"
-# Until threads of the CPU's libraries that wait for work have gone to sleep.
+# After this time the threads of CPU libraries that spin for work have gone to sleep.
 _QUIET_S = 0.05
-# What a batch takes says what one up to so many times as large would: a GPU that is not full takes no longer for more.
+# The time of a batch foretells the time of a batch up to this many times as large: a GPU that is not full takes no
+# longer for more images.
 _FORESEEN = 4
 
 
 @dataclass
 class Opened:
-    """A backend that was opened, or why it could not be; ``seen``: the last batch timed, and its seconds."""
+    """Hold a backend that was opened, or why it could not be; ``seen``: the last batch timed, and its seconds."""
 
     backend: Backend
     session: Session | None
@@ -42,7 +43,7 @@ class Opened:
 
 @dataclass
 class _Prepared:
-    """What one backend has for one batch."""
+    """Hold what one backend has for one batch."""
 
     opened: Opened
     ready: Ready | None = None
@@ -54,9 +55,9 @@ class _Prepared:
 def opened(
     backends: Sequence[Backend], found: Recording, left_out: Mapping[str, str] | None = None
 ) -> Iterator[list[Opened]]:
-    """Open all, closing them in reverse order; one that cannot run here keeps its reason.
+    """Open all backends, and close them in reverse order; a backend that cannot run here keeps its reason.
 
-    ``left_out`` has reasons not to open some of them.
+    ``left_out``: backends not to open, each with the reason.
     """
     with ExitStack() as cleanup:
         made = []
@@ -90,12 +91,12 @@ def measure(
 ) -> None:
     """Add a row for each backend: how long a caller waits for the logits, by the host's clock.
 
-    Images lie in GPU memory for backends on the GPU, in host memory for the others; ``where`` says so in the case,
-    and adds rows for backends on the GPU that are worth timing from host memory. Those on the GPU take turns; those on
-    the CPU are timed one after the other, since each library's threads go on spinning for a while after a call and
-    would be in the next one's way. What a GPU takes alone, by CUDA events, is in ``extra``. A call that takes longer
-    than ``limit_s`` is left out with a reason: as the batch before foretells, where it is not much smaller, else as
-    a trial shows.
+    Images lie in GPU memory for backends on the GPU, in host memory for the others. With ``where`` the case says so,
+    and backends on the GPU with ``host_too`` get a second row, timed from host memory. Backends on the GPU take turns.
+    Backends on the CPU are timed one after the other: after a call the threads of a library spin for a while, and
+    would disturb the next library. The time of the GPU alone, by CUDA events, is in ``extra``. A call that takes
+    longer than ``limit_s`` is left out with a reason; the time of the batch before foretells it where that batch was
+    not much smaller, otherwise a trial shows it.
     """
     with _no_collection():
         prepared = [_prepare(each, images, limit_s, found) for each in backends]
@@ -114,7 +115,7 @@ def measure(
 
 @dataclass(frozen=True)
 class _Times:
-    """By backend: what a caller waits, the same from host memory, and what the GPU alone takes."""
+    """Hold for each backend how long a caller waits, the same from host memory, and the time of the GPU alone."""
 
     waiting: Mapping[str, Stats]
     from_host: Mapping[str, Stats]
@@ -137,7 +138,7 @@ def _times(prepared: Sequence[_Prepared], plan: TimingPlan, from_host: bool) -> 
 
 
 def _prepare(each: Opened, images: LabelledBatch, limit_s: float, found: Recording) -> _Prepared:
-    """Make a batch ready and check it; what fails leaves its reason."""
+    """Make a batch ready and check its logits; a failure leaves its reason."""
     backend, count = each.backend, len(images)
     if each.session is None:
         return _Prepared(each, problem=each.problem)
@@ -164,7 +165,7 @@ def _prepare(each: Opened, images: LabelledBatch, limit_s: float, found: Recordi
 
 
 def _foretold(seen: tuple[int, float], count: int, limit_s: float) -> str | None:
-    """Why a batch would take too long, as far as the one before tells; None where it does not."""
+    """Say why a batch would take too long, judged by the batch before; return None where it would not."""
     batch, seconds = seen
     told = min(count, _FORESEEN * batch)
     expected = seconds * told / batch
@@ -178,7 +179,7 @@ def _foretold(seen: tuple[int, float], count: int, limit_s: float) -> str | None
 
 
 def _tried(call: Ready, limit_s: float) -> float:
-    """The seconds of a call; of two, where the first takes too long: it may have readied what later ones find."""
+    """Time a call in seconds; where the first call takes too long, take the faster of two: the first may compile."""
     taken = math.inf
     for _ in range(2):
         begin = time.perf_counter()
@@ -190,7 +191,7 @@ def _tried(call: Ready, limit_s: float) -> float:
 
 
 def _quality(logits: NDArray[np.float32], images: LabelledBatch) -> dict[str, Any]:
-    """How many classes are right, and how many the same as in float64."""
+    """Count the right classes, and the classes that are the same as in float64."""
     classes = logits.argmax(axis=1)
     right = int((classes == images.labels).sum())
     return {
@@ -224,19 +225,19 @@ def _figures(each: _Prepared, images: LabelledBatch, stats: Stats) -> dict[str, 
 
 
 def not_quick(backends: Sequence[Backend]) -> dict[str, str]:
-    """The backends that --quick leaves out, with the reason."""
+    """Return the backends that --quick leaves out, each with the reason."""
     return {
         each.name: "left out by --quick: it takes some seconds for each batch" for each in backends if not each.quick
     }
 
 
 def about(backend: Backend) -> dict[str, Any]:
-    """What every row of a backend says of it."""
+    """Return what every row of a backend says of it."""
     return {"precision": backend.precision, "place": backend.place, "what": backend.what}
 
 
 def _alone(timed: dict[str, Timed], plan: TimingPlan) -> dict[str, Stats]:
-    """The GPU's own time, everything in the stream before it begins; torch has the kernel that holds the stream."""
+    """Time the GPU alone: all work is in the stream before it begins. torch has the kernel that holds the stream."""
     if not timed:
         return {}
     try:
@@ -252,7 +253,7 @@ def _text(case: RowCase) -> str:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python from freeing GPU memory while a graph is captured, which breaks it, and from pausing in a timing."""
+    """Switch off the garbage collector: freed GPU memory breaks the capture of a graph, and a pause spoils a timing."""
     gc.collect()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
-"""The CUDA program that write-up 1 begins with: an image at a time, a launch a layer, a device sync after each launch.
+"""Run the CUDA program with which write-up 1 begins: one image at a time, one launch a layer, a sync after each.
 
-Once through this toolkit's own way to the driver, once through PyCUDA, as the write-up has it. The kernels are those of
-the first step of ``lenet5``.
+It runs once by this toolkit's own way to the driver, and once through PyCUDA, as in the write-up. The kernels are
+those of the first step of ``lenet5``.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ LaunchOne: TypeAlias = Callable[[int, int], None]
 
 NETWORK = "lenet5"
 _SLOT = 8
-# A launch is too short for the events' clock: a graph of so many is timed.
+# A launch is too short for the events' clock: a graph of this many launches is timed.
 _LAUNCHES_TIMED = 200
-# Single images that the shares are found from.
+# The shares are measured over this many images.
 _IMAGES_PROFILED = 1000
 
 
 @dataclass(frozen=True)
 class LayerLaunch:
-    """A launch of the program, for one image; ``arguments`` are tensors by name and 32-bit sizes."""
+    """Describe a launch of the program for one image; ``arguments`` are names of tensors and 32-bit sizes."""
 
     module: Module
     grid: int
@@ -52,10 +52,10 @@ class LayerLaunch:
 
 @dataclass(frozen=True)
 class Shares:
-    """Where the naive program's time goes.
+    """Hold where the naive program's time goes.
 
-    ``sync`` is the share of the host's time inside the sync calls; ``kernels`` has, by kernel, its share of the GPU's
-    time in kernels and microseconds a launch.
+    ``sync``: the share of the host's time inside the sync calls. ``kernels``: for each kernel its share of the GPU's
+    time in kernels, and its microseconds per launch.
     """
 
     sync: float
@@ -63,7 +63,7 @@ class Shares:
 
 
 class NaiveSession:
-    """The program, its weights on the GPU; ``pycuda`` says by which way it is launched."""
+    """Hold the program with its weights on the GPU; ``pycuda``: PyCUDA launches it."""
 
     def __init__(self, pycuda: bool) -> None:
         self._context = _PyCudaContext() if pycuda else None
@@ -88,7 +88,7 @@ class NaiveSession:
 
 
 class Naive(OnGpu):
-    """A batch, image by image."""
+    """Run a batch, image by image."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Naive(OnGpu):
                 synchronize()
 
     def sync_share(self) -> float:
-        """The share of the host's time that the sync calls take, over a number of images."""
+        """Return the share of the host's time that the sync calls take, from 0 to 1, over a number of images."""
         clock = time.perf_counter_ns
         inside = 0
         begin = clock()
@@ -129,7 +129,7 @@ class Naive(OnGpu):
         return inside / (clock() - begin)
 
     def shares(self) -> Shares:
-        """Where the time goes: in sync calls by the host's clock, in kernels by CUDA events, in passes of their own."""
+        """Measure where the time goes: in sync calls by the host's clock, then in kernels by CUDA events."""
         work = stream()
         graphs = []
         for launch in self._launches:
@@ -139,7 +139,7 @@ class Naive(OnGpu):
                     launch(x, y)
             graphs.append(graph)
         timed = {str(index): Timed([partial(graph.replay, work)]) for index, graph in enumerate(graphs)}
-        # The graphs are long enough for the host to be ahead of the GPU: nothing need hold the stream.
+        # The graphs are so long that the host stays ahead of the GPU: nothing needs to hold the stream.
         stats = time_in_turns(timed, work.handle, lambda _: None, TimingPlan(rounds=5, burst=6, settle=2))
         each = [stats[str(index)].median_us / _LAUNCHES_TIMED for index in range(len(graphs))]
         entries = [layer.module.entry for layer in self._layers]
@@ -152,7 +152,7 @@ class Naive(OnGpu):
 
 
 def program() -> tuple[list[LayerLaunch], dict[str, tuple[int, ...]]]:
-    """The launches for one image, compiled for the GPU here, and the buffers between them by name and shape."""
+    """Compile the launches for one image, and return them with the buffers between them (shape by name)."""
     declared, step = kernel(NETWORK), steps_of(NETWORK)[0]
     bound = declared.bind_axes({"n": 1}, declared.types_named("fp32"))
     context = current_context()
@@ -178,7 +178,7 @@ def _weights() -> dict[str, DeviceArray]:
 
 
 def _launcher(layer: LayerLaunch, tensors: Mapping[str, int]) -> LaunchOne:
-    """A launch into the shared stream; the arguments lie in one table, of which only the addresses change."""
+    """Prepare a launch into the shared stream; its arguments lie in one table, where only the addresses change."""
     function = load_function(current_context(), layer.module, 0)
     values = (ctypes.c_uint64 * len(layer.arguments))()
     places: dict[str, int] = {}
@@ -208,7 +208,7 @@ def _launcher(layer: LayerLaunch, tensors: Mapping[str, int]) -> LaunchOne:
 
 
 class _PyCudaContext:
-    """PyCUDA in the primary context, which is the one that everybody else is in."""
+    """Use PyCUDA in the primary context, which all other backends use too."""
 
     def __init__(self) -> None:
         try:
@@ -223,7 +223,7 @@ class _PyCudaContext:
         self._modules: dict[bytes, Any] = {}
 
     def launcher(self, layer: LayerLaunch, tensors: Mapping[str, int]) -> LaunchOne:
-        """A launch into the default stream, as the write-up does it."""
+        """Prepare a launch into the default stream, as in the write-up."""
         if layer.module.image not in self._modules:
             self._modules[layer.module.image] = self._pycuda.module_from_buffer(layer.module.image)
         function = self._modules[layer.module.image].get_function(layer.module.entry)

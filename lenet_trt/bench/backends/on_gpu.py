@@ -1,4 +1,4 @@
-"""Batches on the GPU: every backend reads the same memory and works in the same stream."""
+"""Hold batches on the GPU: every backend reads the same memory and works in the same stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lenet_trt.runtimes.protocol import DeviceRuntime
 
 @cache
 def stream() -> Stream:
-    """The stream in which all backends of this process work."""
+    """Return the stream in which all backends of this process work."""
     # A stream must be destroyed while the driver's bindings are still there.
     atexit.register(stream.cache_clear)
     return Stream()
@@ -29,7 +29,7 @@ def stream() -> Stream:
 
 @dataclass(frozen=True)
 class Memory:
-    """Where an array of a library lies, from its first element to its last: its rows may be padded.
+    """Describe where an array of a library lies, from its first element to its last; its rows may be padded.
 
     Units: ``strides`` and ``nbytes`` in bytes.
     """
@@ -41,19 +41,19 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        """From the first element to the end of the last, with what lies between rows."""
+        """Return the bytes from the first element to the end of the last one, padding between rows included."""
         steps = zip(self.shape, self.strides, strict=True)
         return sum((length - 1) * stride for length, stride in steps) + self.dtype.itemsize
 
     def seen_in(self, copied: NDArray[np.uint8]) -> NDArray[Any]:
-        """The array in a copy of these bytes."""
+        """Return the array inside a copy of these bytes."""
         return np.ndarray(self.shape, self.dtype, copied.data, strides=self.strides)
 
 
 def memory_of(array: Any) -> Memory:
-    """Where a torch tensor or our own array lies; max-autotune gives rows of 10 in memory for 12.
+    """Find where a torch tensor or our own array lies; max-autotune puts rows of 10 into memory for 12.
 
-    Nothing is copied: that would be one more kernel, which the tensor's maker does not need.
+    Nothing is copied: a copy would be one more kernel, which the library itself does not need.
     """
     if isinstance(array, DeviceArray):
         dense = np.empty(array.shape, numpy_dtype(array.dtype))
@@ -64,10 +64,10 @@ def memory_of(array: Any) -> Memory:
 
 
 class OnGpu:
-    """A batch that ``submit`` puts into the stream.
+    """Run a batch that ``submit`` puts into the stream.
 
-    ``output`` is where the logits lie; None: in the torch tensor that ``submit`` returns. ``self_waiting``: it waits
-    for the GPU by itself, so that its work cannot be timed on the GPU alone.
+    ``output``: where the logits lie; None: in the torch tensor that ``submit`` returns. ``self_waiting``: ``submit``
+    waits for the GPU itself, so that its work cannot be timed on the GPU alone.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class OnGpu:
     def logits(self) -> NDArray[np.float32]:
         """Fill the logits with NaN, compute them and copy them to the host."""
         before = self._output
-        if before is None:  # torch most often takes the same memory again
+        if before is None:  # torch usually takes the same memory again
             before = self.submit()
             self._wait()
         memory = memory_of(before)
@@ -108,9 +108,9 @@ class OnGpu:
         return memory.seen_in(copied).astype(np.float32)
 
     def from_host(self) -> Callable[[], NDArray[Any]]:
-        """The same, from images in pinned host memory to logits there: both copies and the wait are in the call.
+        """Return a call from images in pinned host memory to logits there, with both copies and the wait.
 
-        What the call gives lies in that memory, for as long as the call is kept.
+        The result lies in that memory for as long as the call is kept.
         """
         given = Pinned(self._images.host)
         submit, output_of = self.submit, self._output_of
@@ -124,7 +124,7 @@ class OnGpu:
         def call() -> NDArray[Any]:
             answer = cuda.cuMemcpyHtoDAsync(device.pointer, given.pointer, device.nbytes, handle)
             ask(answer, "cannot copy to the GPU")
-            output = submit()  # alive until all is done
+            output = submit()  # keeps the tensor alive until all is done
             answer = cuda.cuMemcpyDtoHAsync(taken.pointer, pointer_of(output), memory.nbytes, handle)
             ask(answer, "cannot copy from the GPU")
             self._wait()
@@ -137,7 +137,7 @@ class OnGpu:
 
 
 class RuntimeSession:
-    """A runtime that prepares calls on the GPU: the graph runtime, ONNX Runtime with CUDA, TensorRT."""
+    """Wrap a runtime that prepares calls on the GPU: the graph runtime, ONNX Runtime with CUDA, TensorRT."""
 
     def __init__(
         self, runtime: DeviceRuntime, details: Mapping[str, Any] | None = None, self_waiting: bool = False
@@ -154,5 +154,5 @@ class RuntimeSession:
         return OnGpu(images, lambda: call(handle), outputs[0], self._details, self._self_waiting)
 
     def close(self) -> None:
-        """Let go of the runtime."""
+        """Release the runtime."""
         self._runtime.close()

@@ -1,4 +1,4 @@
-"""What a backend is to the suites: it says what it is, is opened once, and made ready for a batch of images."""
+"""Define what a backend is to the suites: it is described, opened once, and made ready for each batch of images."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lenet_trt.runtimes.arrays import DeviceArray, own_array
 Processor: TypeAlias = Literal["CPU", "GPU"]
 Precision: TypeAlias = Literal["fp32", "fp16"]
 
-# relative error of the logits, in norm, that a right implementation stays below.
+# The largest relative error of the logits, in norm, of a right implementation.
 TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-5, "fp16": 5e-3}
-# The reference's intermediate tensors, in float64, take 0.1 MB an image.
+# Images that the reference computes at once: its float64 tensors take 0.1 MB per image.
 _PIECE = 1000
 
 
 @dataclass(frozen=True)
 class LabelledBatch:
-    """A batch, and what is right for it.
+    """Hold a batch and the right answers for it.
 
     Shapes: host [n, 1, 28, 28] float32, exact [n, 10] float64 (the logits in float64), labels [n] uint8.
     """
@@ -37,7 +37,7 @@ class LabelledBatch:
 
     @cached_property
     def device(self) -> DeviceArray:
-        """The same in the GPU's memory, where every backend reads it."""
+        """Return the images in the GPU's memory, where every backend reads them."""
         from lenet_trt.cuda.driver import ask, driver
 
         array = own_array(self.host.shape, "float32")
@@ -46,7 +46,7 @@ class LabelledBatch:
 
 
 def mnist(count: int) -> LabelledBatch:
-    """The first ``count`` MNIST test images, from the start again where there are no more."""
+    """Return ``count`` MNIST test images; after the last image it begins with the first one again."""
     host, exact, labels = _test_set()
     if count == len(host):
         return LabelledBatch(host, exact, labels)
@@ -74,36 +74,36 @@ class Ready(Protocol):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """Plain values for its row."""
+        """Return plain values for the backend's row."""
 
     def __call__(self) -> None:
-        """Classify the images where they lie; return when the logits are there."""
+        """Classify the images where they lie, and return when the logits are complete."""
 
     def logits(self) -> NDArray[np.float32]:
-        """Classify them once more and give the logits, none of them left from before."""
+        """Classify the images once more and return the logits [n, 10]; none is left from an earlier call."""
 
 
 class Session(Protocol):
     """A backend that is open: its weights are where it computes."""
 
     def prepare(self, images: LabelledBatch) -> Ready:
-        """Make a batch ready, compiling and capturing what that takes.
+        """Make a batch ready: compile and capture what it needs.
 
         Raises:
-            Exception: it cannot; the message says why.
+            Exception: the batch cannot be made ready; the message says why.
         """
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what the session holds."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to run the network.
+    """Describe a way to run the network.
 
-    ``what`` says in a line how it is done; ``open`` readies it, or raises what says why it cannot run here;
-    ``host_too``: on the GPU, and worth timing with images that lie in host memory as well; ``batches``: what it is made
-    ready for without being asked, where that takes long; ``quick``: whether --quick takes it.
+    ``what``: one line that says how the backend works. ``open``: opens it, or raises an error that says why it cannot
+    run here. ``host_too``: it is on the GPU and is also timed with images in host memory. ``batches``: the batches at
+    which it is measured by default, where preparing one takes long. ``quick``: --quick takes it.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Sessions from the ONNX file: ONNX Runtime, our kernels in the graph runtime, TensorRT."""
+"""Open sessions from the ONNX file: ONNX Runtime, our kernels in the graph runtime, TensorRT."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lenet_trt.errors import LenetTrtError
 if TYPE_CHECKING:
     import onnx
 
-# What a layer's kernel may replace, when the whole network is not to be one.
+# The kernels of single layers, for a fused model that does not use the kernel of the whole network.
 LAYER_KERNELS = ("conv5x5_bias_relu_pool2", "dense_bias_relu")
 _ENGINE_BATCHES = "1:1024:16384"
 
 
 class OrtCpuSession:
-    """ONNX Runtime on the CPU, with its default number of threads."""
+    """Run ONNX Runtime on the CPU, with its default number of threads."""
 
     def __init__(self) -> None:
         from lenet_trt.runtimes.ort import OrtCpu
@@ -30,11 +30,11 @@ class OrtCpuSession:
         self._runtime = OrtCpu(_model("fp32"))
 
     def prepare(self, images: LabelledBatch) -> _OrtCpu:
-        """Nothing is to be made ready."""
+        """Return the batch; nothing needs to be prepared."""
         return _OrtCpu(self._runtime, images)
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         self._runtime.close()
 
 
@@ -53,17 +53,17 @@ class _OrtCpu:
 
 
 def ort_cuda(precision: Precision, cuda_graph: bool) -> RuntimeSession:
-    """ONNX Runtime on the GPU, reading and writing GPU memory."""
+    """Open ONNX Runtime on the GPU; it reads and writes GPU memory."""
     import onnxruntime
 
     from lenet_trt.runtimes.ort import OrtCuda
 
-    onnxruntime.set_default_logger_severity(3)  # it warns of what does it no harm
+    onnxruntime.set_default_logger_severity(3)  # errors only: its warnings here are harmless
     return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
 
 
 def our_kernels(precision: Precision, layers: bool) -> RuntimeSession:
-    """The fused file in the graph runtime: a kernel for each layer, or one for the whole network."""
+    """Open the fused file in the graph runtime, with a kernel for each layer or one for the whole network."""
     from lenet_trt.fuse.stage import fuse
     from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
     from lenet_trt.runtimes.graph.runtime import GraphRuntime
@@ -73,7 +73,7 @@ def our_kernels(precision: Precision, layers: bool) -> RuntimeSession:
 
 
 class TensorRtSession:
-    """An engine, built now for the GPU here, with our kernels as plugins or without.
+    """Build an engine for the GPU here, with our kernels as plugins or without, and run it.
 
     Raises:
         LenetTrtError: no TensorRT is installed, it does not take this GPU, or the engine cannot be built or loaded.
@@ -112,12 +112,12 @@ class TensorRtSession:
         return self._session.prepare(images)
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         self._session.close()
 
 
 def _model(precision: Precision) -> onnx.ModelProto:
-    """The shipped export, in these types."""
+    """Load the shipped export and convert it to this precision."""
     from lenet_trt.export.lenet5 import SHIPPED
     from lenet_trt.onnx_model.precision import convert
     from lenet_trt.onnx_model.read import load_model

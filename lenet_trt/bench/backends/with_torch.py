@@ -1,4 +1,4 @@
-"""PyTorch: on the CPU, and on the GPU eager, as a CUDA graph, and compiled."""
+"""Open PyTorch: on the CPU, and on the GPU eager, as a CUDA graph, and compiled."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     Function: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
 
-# Both without torch.compile's own CUDA graphs: the whole is captured here, as for every other backend.
+# Neither mode uses torch.compile's own CUDA graphs: the whole call is captured here, as for every other backend.
 COMPILED = "default"
 TUNED = "max-autotune-no-cudagraphs"
 
 
 class CpuSession:
-    """The network on the CPU, by so many threads; None takes all that torch would."""
+    """Run the network on the CPU with this number of threads; None: torch's default number."""
 
     def __init__(self, threads: int | None) -> None:
         torch = _torch()
@@ -35,7 +35,7 @@ class CpuSession:
         self._network = _network("fp32")
 
     def prepare(self, images: LabelledBatch) -> OnCpu:
-        """Nothing is to be made ready."""
+        """Return the batch; nothing needs to be prepared."""
         return OnCpu(self._network, images, self._threads)
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class CpuSession:
 
 
 class OnCpu:
-    """A batch on the CPU."""
+    """Run a batch on the CPU."""
 
     def __init__(self, network: Function, images: LabelledBatch, threads: int) -> None:
         import torch
@@ -58,21 +58,21 @@ class OnCpu:
 
     def __call__(self) -> None:
         """Run the network."""
-        if self._torch.get_num_threads() != self._threads:  # another backend of this process took turns
+        if self._torch.get_num_threads() != self._threads:  # another backend of this process changed it
             self._torch.set_num_threads(self._threads)
         self._logits = self._network(self._images)
 
     def logits(self) -> NDArray[np.float32]:
-        """Run it and give what came out."""
+        """Run the network and return the logits [n, 10]."""
         self()
         return np.asarray(self._logits.numpy())
 
 
 class GpuSession:
-    """The network on the GPU.
+    """Run the network on the GPU.
 
-    ``captured``: as a CUDA graph; ``compiled``: through torch.compile in this mode, by default once for all batches
-    of more than one image, tuned for each batch.
+    ``captured``: as a CUDA graph. ``compiled``: through torch.compile in this mode; the mode ``COMPILED`` compiles
+    once for all batches of more than one image, ``TUNED`` for each batch.
     """
 
     def __init__(self, precision: Precision = "fp32", *, captured: bool = False, compiled: str | None = None) -> None:
@@ -84,7 +84,7 @@ class GpuSession:
         set_up_torch()
         self._torch = torch
         self._before = torch.cuda.current_stream()
-        # Entering a stream for each call would be timed with it.
+        # The stream is set once: entering it in each call would be timed too.
         self._stream = torch.cuda.ExternalStream(stream().handle)
         torch.cuda.set_stream(self._stream)
         network = _network(precision).cuda()
@@ -114,7 +114,7 @@ class GpuSession:
         return OnGpu(images, submit, None, self._details)
 
     def close(self) -> None:
-        """Let go of the network and of the memory of its graphs."""
+        """Release the network and the memory of its graphs."""
         del self._function
         self._torch.cuda.synchronize()
         self._torch.cuda.set_stream(self._before)
@@ -122,7 +122,7 @@ class GpuSession:
 
 
 def _quiet() -> None:
-    """Keep the compiler from telling what nobody can act on."""
+    """Silence messages of the compiler on which nobody can act."""
     logging.getLogger("torch.utils._sympy.interp").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32", UserWarning)
 
@@ -136,7 +136,7 @@ def _torch() -> Any:
 
 
 def _network(precision: Precision) -> Any:
-    """The trained network, its parameters constants, so that torch records nothing for gradients."""
+    """Return the trained network; its parameters are constants, so torch records nothing for gradients."""
     import torch
 
     from lenet_trt.export import load_weights
