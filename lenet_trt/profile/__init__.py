@@ -1,1 +1,1 @@
-"""The verb ``profile``: the recorders and what they trace."""
+"""Record what a network does: the verb ``profile`` and its recorders."""

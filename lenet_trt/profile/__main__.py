@@ -64,13 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="recorder",
         choices=RECORDERS,
         default="auto",
-        help="the profiler: nsys, CUPTI in the process, or the runtime's own one (times of nodes alone)",
+        help="the profiler: nsys, CUPTI in the process, or the runtime's own profiler (times of nodes only)",
     )
     parser.add_argument(
-        "--batch", type=whole(), metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
+        "--batch",
+        type=whole(),
+        metavar="N",
+        help="size of the first axis of each input where that axis is open (default: 1)",
     )
     parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
-    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
+    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, written as for trtexec")
     parser.add_argument(
         "--iterations", type=whole(), default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace"
     )
@@ -101,7 +104,7 @@ def command(arguments: argparse.Namespace) -> int:
     output = _output(arguments.output)
     model: Path | None = arguments.model
     if model is not None and model.name and output == sidecar_path(model):  # "." has no name
-        raise UsageError(f"-o {output}: that is the name of the engine's sidecar: choose another name")
+        raise UsageError(f"-o {output}: the engine's sidecar has this name: choose another name")
     report = output.with_suffix(_REPORT_SUFFIX)
     _guard(arguments, output, report)
     before = report.stat().st_mtime_ns if report.is_file() else None
@@ -127,12 +130,12 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _guard(arguments: argparse.Namespace, output: Path, report: Path) -> None:
-    """Refuse to replace what is not of an earlier run; what lies beside the timeline is known by the timeline."""
+    """Refuse to replace files that are not from an earlier run; the timeline says which files beside it are."""
     timeline = has_keys("schema", "source", "iterations", "activities")
     outputs: dict[Path, Mark] = {output: timeline}
     if arguments.trtexec or arguments.trtexec_path:
         if is_special(output):
-            raise UsageError(f"-o {output}: trtexec leaves its exports beside the timeline: name a file")
+            raise UsageError(f"-o {output}: trtexec writes its exports beside the timeline: name a file")
         outputs |= {path: beside(output, timeline) for path in trtexec.export_paths(_exports(output)).values()}
     elif not arguments.traces:
         outputs[report] = beside(output, _traced_here)
@@ -140,7 +143,7 @@ def _guard(arguments: argparse.Namespace, output: Path, report: Path) -> None:
 
 
 def _traced_here(path: Path) -> bool:
-    """A timeline whose report lies beside it: one that was read of somebody's trace has none."""
+    """Say whether a timeline has its report beside it; a timeline that was read from another trace has none."""
     return b"--from" not in bytes(json_object(path).get("command", b"--from"))
 
 
@@ -183,8 +186,8 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) 
         return _of_model(trtexec.traced_engine(run, trtexec.find_trtexec(arguments.trtexec_path)), model)
     if not gpus().devices:
         print(
-            f"note: there is no GPU here ({gpus().problem}): ONNX Runtime is profiled on the CPU, and --from takes "
-            "traces that were made elsewhere",
+            f"note: there is no GPU here ({gpus().problem}): ONNX Runtime is profiled on the CPU, and --from reads "
+            "traces from other machines",
             file=sys.stderr,
         )
     return profile_model(
@@ -222,7 +225,7 @@ def _profiled_us(timeline: Timeline) -> float | None:
 
 
 def _headline(timeline: Timeline) -> str:
-    """Return what ran where, and the time of an inference with the profiler and without."""
+    """Return what ran where, and the time of an inference with and without the profiler."""
     sizes = ", ".join(f"{name}={size}" for name, size in timeline.sizes.items())
     where = timeline.environment.get("where") or timeline.environment.get("gpu") or "an unknown GPU"
     model = Path(timeline.model).name if timeline.model else "a trace"

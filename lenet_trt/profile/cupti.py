@@ -1,7 +1,7 @@
-"""CUPTI in process, through NVIDIA's own binding ``cupti-python``: kernels, copies and API calls without a profiler.
+"""Trace with CUPTI in the process, through NVIDIA's binding ``cupti-python``: kernels, copies and API calls.
 
-Chosen over torch.profiler because it needs no torch, gives times in nanoseconds as integers and the same records as
-Nsight Systems, which is built on CUPTI too.
+It is used in place of torch.profiler because it needs no torch, gives times as integers in nanoseconds, and has the
+same records as Nsight Systems, which is built on CUPTI too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIRECTIONS = {"HTOD": "HtoD", "DTOH": "DtoH", "DTOD": "DtoD", "HTOH": "HtoH", "
 
 
 class Cupti:
-    """Records from ``start`` to ``stop``, once a process.
+    """Record from ``start`` to ``stop``, once in a process.
 
     Raises:
         RecorderError: the binding or CUPTI itself is missing, or does not fit the driver.
@@ -50,10 +50,10 @@ class Cupti:
         self._zero = 0  # nanoseconds since 1970 have too many digits for a float of microseconds
 
     def start(self) -> None:
-        """Begin.
+        """Start recording.
 
         Raises:
-            RecorderError: CUPTI refuses, as it does beside another profiler or with a driver that is too old.
+            RecorderError: CUPTI refuses, for example beside another profiler or with a driver that is too old.
         """
         cupti = self._cupti
         try:
@@ -61,7 +61,7 @@ class Cupti:
             cupti.activity_register_callbacks(lambda: (_BUFFER_BYTES, 0), self._completed)
             for kind in self._kinds:
                 cupti.activity_enable(kind)
-        except Exception as error:  # its errors share no base class with those of a library that is not found
+        except Exception as error:  # CUPTI's errors and those of a missing library share no base class
             raise RecorderError(
                 f"CUPTI (cupti-python {self.version}) does not start: {error or type(error).__name__}. Its major "
                 "version must be the driver's, and no other profiler may be attached"
@@ -80,7 +80,7 @@ class Cupti:
         return (moment - self._zero) / _NS
 
     def stop(self) -> Recorded:
-        """End, and give what was recorded; times in microseconds since ``start``."""
+        """Stop recording, and return what was recorded; times in microseconds since ``start``."""
         cupti = self._cupti
         cupti.activity_flush_all(_FORCED)
         for kind in self._kinds:
@@ -88,7 +88,7 @@ class Cupti:
         return Recorded(self.version, self._activities, self._calls, self._ranges)
 
     def _completed(self, records: Sequence[Any]) -> None:
-        """Take a buffer's records; they are not valid after this returns."""
+        """Read the records of a buffer; they are not valid after this function returns."""
         kind = self._cupti.ActivityKind
         for record in records:
             which = record.kind
@@ -108,7 +108,7 @@ class Cupti:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What CUPTI saw, and the ranges that were marked meanwhile."""
+    """Hold what CUPTI recorded, and the ranges that were marked meanwhile."""
 
     version: str
     activities: Sequence[Activity]
@@ -116,7 +116,7 @@ class Recorded:
     ranges: Sequence[HostRange]
 
     def timeline(self) -> Timeline:
-        """The inferences that were marked, and what they asked the GPU to do; their first begins at 0."""
+        """Make a timeline of the marked inferences and the GPU work that they submitted; the first begins at 0."""
         marked = [entry for entry in self.ranges if is_iteration(entry.name)]
         if not marked:
             raise RecorderError("CUPTI recorded no inference")
@@ -187,6 +187,6 @@ def _memset(record: Any, begin: float, end: float) -> Activity:
 def _call(record: Any, begin: float, end: float, names: Any) -> ApiCall:
     try:
         name = re.sub(r"_v\d{4,}$", "", names(record.cbid).name)
-    except ValueError:  # newer than the binding
+    except ValueError:  # the call is newer than the binding
         name = f"CUDA call {record.cbid}"
     return ApiCall(name, begin, end, record.thread_id, record.correlation_id)

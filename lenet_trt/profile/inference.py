@@ -1,4 +1,4 @@
-"""One inference of a loaded network, again and again on the same inputs, and how long it takes untraced."""
+"""Run one inference of a loaded network again and again on the same inputs, and time it without a profiler."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime, PreparedCall
 
 Inference: TypeAlias = Callable[[], None]
 
-# Untraced timings: so many, or as many as fit into the time, but some in any case.
+# Untraced timings: at most _MOST, as many as fit into the time, and at least _LEAST.
 _MOST, _LEAST = 300, 10
 _SECONDS = 2.0
 
 
 def on_host(runtime: HostRuntime, arrays: Sequence[NDArray[Any]]) -> Inference:
-    """An inference of a runtime that computes on the host."""
+    """Make an inference of a runtime that computes on the host."""
 
     def infer() -> None:
         runtime.run(arrays)
@@ -32,7 +32,7 @@ def on_host(runtime: HostRuntime, arrays: Sequence[NDArray[Any]]) -> Inference:
 
 
 class DeviceInference:
-    """An inference on the GPU: put into a stream and waited for; with ``transfers`` inputs come from the host."""
+    """Run an inference on the GPU: put it into a stream and wait; with ``transfers`` copy from and to the host too."""
 
     def __init__(self, runtime: DeviceRuntime, arrays: Sequence[NDArray[Any]], transfers: bool) -> None:
         inputs = [own_array(array.shape, array.dtype.name) for array in arrays]
@@ -48,7 +48,7 @@ class DeviceInference:
         self.prepare()
 
     def prepare(self) -> None:
-        """Make the call ready, once more where there is one already."""
+        """Prepare the call, again where one exists already."""
         self.call: PreparedCall = self._runtime.prepare(self._inputs)
         self._down = [
             (Pinned(np.zeros(output.shape, numpy_dtype(output.dtype))), output.pointer, output.nbytes)
@@ -56,7 +56,7 @@ class DeviceInference:
         ]
 
     def __call__(self) -> None:
-        """Run once, and wait for the result."""
+        """Run one inference and wait for its result."""
         cuda, stream = driver(), self._stream.handle
         for pointer, pinned, count in self._up:
             ask(cuda.cuMemcpyHtoDAsync(pointer, pinned.pointer, count, stream), "cannot copy to the GPU")
@@ -67,7 +67,7 @@ class DeviceInference:
 
 
 def median_us(infer: Inference, warmup: int) -> float:
-    """The median of many inferences one after the other, by the host's clock."""
+    """Return the median time of many inferences, one after the other, by the host's clock."""
     for _ in range(warmup):
         infer()
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""Nsight Systems: found, asked for its version, run over a program; what it says when it makes no report."""
+"""Run Nsight Systems over a program: find it, ask for its version, and explain why it made no report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from lenet_trt.profile.request import RecorderError
 from lenet_trt.trace.readers.nsys_tool import find_nsys
 
-# Older ones do not trace the nodes of a CUDA graph one by one.
+# Older versions do not trace the nodes of a CUDA graph one by one.
 _OLDEST = (2022, 1)
 _WAIT_S = 60.0
 _SHOWN_LINES = 8
@@ -31,17 +31,17 @@ FLAGS = (
 
 @dataclass(frozen=True)
 class Nsys:
-    """An ``nsys`` that answers, and its version as it tells it."""
+    """Hold an ``nsys`` that runs, and the version that it prints."""
 
     path: str
     version: str
 
 
 def find_profiler() -> Nsys:
-    """The ``nsys`` of the PATH, or the newest of the usual places.
+    """Find ``nsys`` on the PATH, or the newest one in the usual places.
 
     Raises:
-        RecorderError: there is none, it does not start, or it is too old.
+        RecorderError: nsys is not installed, does not start, or is too old.
     """
     found = find_nsys()
     if found is None:
@@ -68,15 +68,15 @@ def find_profiler() -> Nsys:
 
 
 def command(nsys: Nsys, report: Path, program: Sequence[str]) -> list[str]:
-    """The command line that traces a program into ``report``, a path that ends in .nsys-rep."""
+    """Return the command line that traces a program into ``report``, a path that ends in .nsys-rep."""
     return [nsys.path, "profile", *FLAGS, f"--output={report.with_suffix('')}", *program]
 
 
 def trace(nsys: Nsys, report: Path, program: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Trace a program; returns the last lines of what was printed.
+    """Trace a program; return the last lines that it printed.
 
     Raises:
-        RecorderError: nsys failed, or left no report; says what it printed.
+        RecorderError: nsys failed, or left no report; the message says what nsys printed.
     """
     report.unlink(missing_ok=True)
     done = subprocess.run(
@@ -96,12 +96,12 @@ def _why_no_report(nsys: Nsys, report: Path, status: int, said: str) -> str:
     lines = _last_lines(said)
     raw = report.with_suffix(".qdstrm")
     if raw.is_file() or "importer" in said.lower():
-        kept = f" What it recorded is in {raw}." if raw.is_file() else ""
+        kept = f" The recording is in {raw}." if raw.is_file() else ""
         missing = re.search(r"(lib[\w.+-]+\.so[\w.]*)", said)
         advice = (
             f"install the package that has {missing[1]} (for libdw.so.1: apt-get install libdw1)"
             if missing
-            else "on a small image it lacks libdw.so.1 most often (apt-get install libdw1)"
+            else "on a small image it usually lacks libdw.so.1 (apt-get install libdw1)"
         )
         return (
             f"{nsys.path} {nsys.version} traced the program, but its importer made no report: {advice}, "

@@ -1,4 +1,4 @@
-"""ONNX Runtime's own profile of the CPU: a time for each node, as the nodes of the model that it was given.
+"""Read ONNX Runtime's own profile of the CPU: a time for each node, under the names of the given model.
 
 Source: the events that ONNX Runtime 1.31 writes (enable_profiling); their times are whole microseconds.
 """
@@ -20,24 +20,24 @@ from lenet_trt.trace.timeline import Activity, Iteration, Timeline
 
 _RUN = "model_run"
 _NODE_SUFFIX = "_kernel_time"
-# What ONNX Runtime puts around the name of a node that it changed: Gemm and Relu in one, blocked memory layout.
+# ONNX Runtime adds these to the name of a node that it changed: Gemm and Relu in one, blocked memory layout.
 _FUSED = "fused "
 _BLOCKED = "_nchwc"
 
 
 @dataclass(frozen=True)
 class Named:
-    """A model without functions whose nodes all have names, and the node of the file that each stems from."""
+    """Hold a model without functions whose nodes all have names, and the file's node for each of them."""
 
     model: ModelProto
     origins: Mapping[str, str]
 
     def origin(self, name: str, op_type: str) -> str | None:
-        """The file's node behind a name in the profile; None for what ONNX Runtime added (reorders) or named anew."""
+        """Return the file's node behind a name in the profile; None for nodes that ONNX Runtime added or renamed."""
         plain = name.removeprefix(_FUSED)
         if plain in self.origins:
             return self.origins[plain]
-        # A convolution in blocked layout is called as its result, which may be that of the activation fused into it.
+        # A convolution in blocked layout has the name of its result, or of the result of the activation fused into it.
         made = self._makers().get(plain.removesuffix(_BLOCKED))
         while made is not None and made.op_type != op_type:
             made = self._makers().get(made.input[0]) if made.input else None
@@ -48,17 +48,19 @@ class Named:
 
 
 def named(model: ModelProto) -> Named:
-    """Put functions' bodies in place and name every node, so that a profile can be read back.
+    """Inline the functions and name every node, so that the profile's names lead back to the file's nodes.
 
     Raises:
-        LenetTrtError: the inliner gives other nodes than the functions have.
+        LenetTrtError: the inlined nodes are not the nodes of the functions.
     """
     bodies = {(function.domain, function.name): function.node for function in model.functions}
     sources = list(_sources(model.graph.node, bodies, None))
     inlined = onnx.inliner.inline_local_functions(model) if model.functions else _copy(model)
     nodes = inlined.graph.node
     if [node.op_type for node in nodes] != [op_type for op_type, _ in sources]:
-        raise LenetTrtError("the model's functions cannot be told apart once they are inlined; profile a plain model")
+        raise LenetTrtError(
+            "the model's functions cannot be recognised once they are inlined: profile a model without functions"
+        )
     origins = {}
     for index, (node, (op_type, source)) in enumerate(zip(nodes, sources, strict=True)):
         if source != node.name or source in origins:
@@ -70,7 +72,7 @@ def named(model: ModelProto) -> Named:
 def _sources(
     nodes: Iterable[NodeProto], bodies: Mapping[tuple[str, str], Sequence[NodeProto]], outer: str | None
 ) -> Iterator[tuple[str, str]]:
-    """Operator and origin of each node once functions are inlined, in order."""
+    """Return operator and origin of each node, in order, once functions are inlined."""
     for node in nodes:
         name = outer or node.name or node.output[0]
         body = bodies.get((node.domain, node.op_type))
@@ -88,7 +90,7 @@ def _copy(model: ModelProto) -> ModelProto:
 
 @dataclass(frozen=True)
 class _Event:
-    """A line of the profile: when it began and how long it took, in microseconds."""
+    """Type a line of the profile: start and duration, in microseconds."""
 
     ts: Duration
     dur: Duration
@@ -105,10 +107,10 @@ class _Layer(_Event):
 
 
 def timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline:
-    """The last ``iterations`` runs of a profile.
+    """Make a timeline from the last ``iterations`` runs of a profile.
 
     Raises:
-        LenetTrtError: the file has fewer runs, or is not what ONNX Runtime writes.
+        LenetTrtError: the file has fewer runs, or is no profile of ONNX Runtime.
     """
     wanted, fix = "a profile of ONNX Runtime", "profile again"
     events = read_json(path, list[dict[str, Any]], wanted=wanted, fix=fix)
@@ -130,7 +132,7 @@ def timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline
     return Timeline(
         source,
         notes=(
-            "ONNX Runtime times each node on the CPU in whole microseconds; what it fused counts for the first node.",
+            "ONNX Runtime times each node on the CPU in whole microseconds; fused nodes count for the first of them.",
             *_absorbed(activities, model),
         ),
         iterations=tuple(Iteration(index, float(begin), float(end)) for index, (begin, end) in enumerate(spans)),

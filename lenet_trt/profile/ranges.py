@@ -1,4 +1,4 @@
-"""Named ranges on the host, as a tracer takes them: NVTX for Nsight Systems, clock readings for CUPTI."""
+"""Mark named ranges on the host for a tracer: NVTX for Nsight Systems, clock readings for CUPTI."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from contextlib import contextmanager
 from lenet_trt.profile.request import RecorderError
 from lenet_trt.runtimes.graph.replay_log import Ranges
 
-# The NVTX domain, and what an inference's range is called in it.
+# The NVTX domain, and the beginning of an inference's name in it.
 DOMAIN = "lenet_trt"
 _ITERATION = "iteration "
 
 
 def iteration(number: int) -> str:
-    """What the range of an inference is called."""
+    """Return the name of an inference's range."""
     return f"{_ITERATION}{number}"
 
 
 def is_iteration(name: str) -> bool:
-    """Whether a range is an inference."""
+    """Say whether a range is an inference."""
     return name.startswith(_ITERATION)
 
 
 def nvtx() -> Ranges:
-    """Mark ranges for whoever listens to NVTX; where nobody does, the package's own functions do nothing.
+    """Return a function that marks NVTX ranges; where no tool listens, the package's functions do nothing.
 
     Raises:
         RecorderError: the package is not installed.
@@ -33,7 +33,7 @@ def nvtx() -> Ranges:
         import nvtx as package
     except ImportError as error:
         raise RecorderError(
-            f"inferences are told apart by NVTX ranges, and the package nvtx is missing ({error}): "
+            f"NVTX ranges separate inferences, and the package nvtx is missing ({error}): "
             "pip install 'lenet-trt[profile]'"
         ) from error
     domain = package.get_domain(DOMAIN)

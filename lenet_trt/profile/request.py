@@ -1,4 +1,4 @@
-"""What is to be traced, as it travels to the child process that runs it."""
+"""Carry the request of a trace to the child process that runs it, and the child's error back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDERS = ("auto", "nsys", "cupti", "own")
 DEFAULT_ITERATIONS = 20
 DEFAULT_WARMUP = 20
 
-# What parent and child leave each other in a folder.
+# The files in the folder that parent and child share.
 REQUEST = "request.json"
 TIMELINE = "timeline.json"
 REPLAY = "replay.json"
@@ -26,16 +26,17 @@ _FIX = "profile again"
 
 
 class RecorderError(LenetTrtError):
-    """A recorder is missing, or does not work here; another one may."""
+    """Say that a recorder is missing or does not work here; another recorder may work."""
 
 
 @dataclass(frozen=True)
 class TraceRequest:
-    """A run of ``iterations`` inferences after ``warmup`` untraced ones.
+    """Describe a run of ``iterations`` traced inferences after ``warmup`` untraced ones.
 
-    ``batch`` sizes the first axis of each input that has it open, ``sizes`` give axes by name, ``shapes`` whole inputs.
-    ``transfers`` copies inputs to the GPU and results back in each inference; else they stay there. With ``insist``
-    no other recorder may step in. ``library`` is the plugin library of an engine that needs one.
+    ``batch``: the size of the first axis of each input where it is open. ``sizes``: sizes of axes by name. ``shapes``:
+    whole shapes of inputs. ``transfers``: each inference copies its inputs to the GPU and its results back; otherwise
+    they stay there. ``insist``: no other recorder may replace this one. ``library``: the plugin library of an engine
+    that needs one.
     """
 
     model: str
@@ -52,10 +53,10 @@ class TraceRequest:
     library: str | None = None
 
     def check(self) -> None:
-        """Refuse numbers that make no sense.
+        """Refuse values that are too small or unknown.
 
         Raises:
-            UsageError: one is too small, or the recorder is not known.
+            UsageError: a number is too small, or the recorder is unknown.
         """
         for option, value, least in (
             ("--batch", self.batch, 1),
@@ -68,12 +69,12 @@ class TraceRequest:
             raise UsageError(f"--with {self.recorder}: wanted one of {', '.join(RECORDERS)}")
 
     def write(self, path: Path) -> None:
-        """Write it for the child."""
+        """Write the request for the child."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
 
 def read_request(path: Path) -> TraceRequest:
-    """Read what ``write`` wrote."""
+    """Read what ``TraceRequest.write`` wrote."""
     return read_json(path, TraceRequest, wanted="a request of lenet-trt profile", fix=_FIX)
 
 
@@ -89,7 +90,7 @@ def write_failure(error: LenetTrtError, path: Path) -> None:
 
 
 def raise_failure(path: Path) -> None:
-    """Raise what the child left, where it left something."""
+    """Raise the error that the child left, if it left one."""
     if path.is_file():
         said = read_json(path, _Failure, wanted="an error of the program that is traced", fix=_FIX)
         raise _FAILURES.get(said["kind"], LenetTrtError)(said["message"])

@@ -1,4 +1,4 @@
-"""A traced run from outside: the recorder that works here is taken, and what it saw is put together."""
+"""Trace a run from outside: choose the recorder that works here, and put together what it saw."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NOTABLY_SLOWER = 1.5
 
 
 def traced(request: TraceRequest, report: Path | None = None) -> Timeline:
-    """Trace with the recorder that is asked for, or with the first that works: the others leave a note.
+    """Trace with the recorder that is asked for, or with the first that works; recorders that fail leave a note.
 
-    ``report`` keeps the report of Nsight Systems there.
+    ``report``: the path where the report of Nsight Systems is kept.
 
     Raises:
-        UsageError: sizes that the network does not have.
+        UsageError: the network does not have these sizes.
         LenetTrtError: the network does not run here, or no recorder works.
     """
     notes: list[str] = []
@@ -47,20 +47,20 @@ def traced(request: TraceRequest, report: Path | None = None) -> Timeline:
 
 
 def _inflated(timeline: Timeline) -> Iterator[str]:
-    """Say so where the tracer slowed the network down so much that gaps are the tracer's more than the network's."""
+    """Add a note where the tracer slowed the network down so much that most gaps are the tracer's."""
     if timeline.unprofiled_us and timeline.iterations:
         slower = statistics.median(entry.us for entry in timeline.iterations) / timeline.unprofiled_us
         if slower > _NOTABLY_SLOWER:
             yield (
-                f"Traced, an inference took {slower:.1f} times as long as untraced: the times of single kernels and "
-                "nodes hold, the gaps between them are the tracer's."
+                f"Under the tracer an inference took {slower:.1f} times as long: the times of single kernels and "
+                "nodes are right, the gaps between them are the tracer's."
             )
 
 
 def _recorders(request: TraceRequest) -> tuple[str, ...]:
     if request.recorder != "auto":
         return (request.recorder,)
-    # ONNX Runtime on the CPU, which runs where there is no GPU, is the last of every choice.
+    # ONNX Runtime on the CPU, which needs no GPU, is the last choice.
     chosen = candidates(request.runtime)
     if not gpus().devices:
         return candidates("ort-cpu")[0].recorders
@@ -94,7 +94,7 @@ def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Ti
     try:
         said = nsys.trace(nsys.find_profiler(), made, program, child_environment())
     except RecorderError:
-        raise_failure(folder / FAILURE)  # why the program did not come as far as the profiler's range
+        raise_failure(folder / FAILURE)  # says why the program did not reach the profiler's range
         if (told := _told(folder)) is not None and told.activities:
             return told
         raise
@@ -102,7 +102,7 @@ def _under_nsys(program: Sequence[str], folder: Path, report: Path | None) -> Ti
     told = _told(folder)
     if told is None:
         raise LenetTrtError(f"the program that runs the network ended early: {said}")
-    if told.activities:  # it runs where nsys sees nothing, and has traced itself
+    if told.activities:  # nsys does not see where it runs, and it has traced itself
         return told
     if report is not None:
         with atomic_path(report) as temporary:

@@ -1,4 +1,4 @@
-"""The verb ``profile``: run a network under a tracer, or take a trace that somebody else made, as one timeline."""
+"""Profile a network: run it under a tracer, or read a trace that another tool made, as one timeline."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def profile_model(
 ) -> Timeline:
     """Run an engine, an ONNX or a fused ONNX file in a process of its own and trace its inferences.
 
-    ``batch`` sizes the first axis of inputs that have it open (1 where nothing is said), ``sizes`` axes by name,
-    ``shapes`` whole inputs. ``recorder`` "auto" is nsys where there is one, else CUPTI, and the runtime's own profiler
-    where nothing runs on a GPU. With ``transfers`` each inference copies its inputs to the GPU and its results back.
-    ``library`` is the plugin library of an engine that needs one. ``report`` keeps the .nsys-rep there, where nsys made
-    one.
+    ``batch``: the size of the first axis of each input where it is open (default 1). ``sizes``: sizes of axes by name.
+    ``shapes``: whole shapes of inputs. ``recorder``: "auto" takes nsys where it is installed, else CUPTI, and the
+    runtime's own profiler where nothing runs on a GPU. ``transfers``: each inference copies its inputs to the GPU and
+    its results back. ``library``: the plugin library of an engine that needs one. ``report``: the path where the
+    .nsys-rep is kept, if nsys makes one.
 
     Raises:
-        UsageError: sizes that the network does not have, or an unknown runtime or recorder.
-        LenetTrtError: the network does not run here, or no recorder works; says what to install.
+        UsageError: the network does not have these sizes, or the runtime or recorder is unknown.
+        LenetTrtError: the network does not run here, or no recorder works; the message says what to install.
     """
     path = Path(path)
     request = TraceRequest(

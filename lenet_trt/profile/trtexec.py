@@ -1,7 +1,7 @@
-"""trtexec and tensorrt_rtx: which version that is, the flags that make it measure the same in each, and its exports.
+"""Run trtexec and tensorrt_rtx: find their version, make each measure the same, and read their exports.
 
-TensorRT 8 and 10 copy inputs and results, wait by sleeping, launch kernels one by one and profile in the timed run
-unless told otherwise; 11 and TensorRT-RTX do none of that unless told. Both are told to measure the network alone.
+By default TensorRT 8 and 10 copy inputs and results, wait by sleeping, launch kernels one by one, and profile in the
+timed run; TensorRT 11 and TensorRT-RTX do none of this. The flags here make all of them measure the network alone.
 Source: samples/common/sampleOptions.cpp of NVIDIA/TensorRT; the migration guide from TensorRT 10 to 11 for trtexec.
 """
 
@@ -27,9 +27,9 @@ from lenet_trt.trace.timeline import Timeline
 PROGRAMS = ("trtexec", "tensorrt_rtx")
 _PLACES = ("/usr/src/tensorrt/bin", "/usr/local/tensorrt/bin", "/opt/tensorrt/bin")
 _NEEDED = ("loadEngine", "iterations", "duration", "exportProfile", "exportLayerInfo", "exportTimes")
-# Defaults since version 11.
+# These options are defaults since version 11.
 _ONCE_ASKED_FOR = ("useSpinWait", "useCudaGraph", "separateProfileRun")
-# From 8.6 on, and before.
+# The option from 8.6 on, and the option before.
 _LIBRARY_OPTIONS = ("staticPlugins", "plugins")
 _ALWAYS = ("profilingVerbosity=detailed",)
 _NEW_DEFAULTS = 11
@@ -39,7 +39,7 @@ _SHOWN_LINES = 6
 
 @dataclass(frozen=True)
 class Trtexec:
-    """A program that answers: ``options`` are those that its help lists, without the dashes."""
+    """Hold a program that runs; ``options`` are the options in its help, without the dashes."""
 
     path: str
     rtx: bool
@@ -48,7 +48,7 @@ class Trtexec:
 
     @property
     def new_defaults(self) -> bool:
-        """Whether it measures the network alone without being told."""
+        """Say whether it measures the network alone by default."""
         return self.rtx or self.version[0] >= _NEW_DEFAULTS
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Trtexec:
 
 @dataclass(frozen=True)
 class Run:
-    """An engine to run; its exports go into the folder ``exports``. ``library``: a plugin library to open first."""
+    """Describe an engine to run; its exports go into the folder ``exports``. ``library``: a plugin library to load."""
 
     engine: Path
     shapes: Mapping[str, Shape]
@@ -69,10 +69,10 @@ class Run:
 
 
 def find_trtexec(chosen: str | None = None) -> Trtexec:
-    """The program at a path, or the first of the PATH and of the usual places.
+    """Find the program at a path, or the first one on the PATH and in the usual places.
 
     Raises:
-        LenetTrtError: there is none, or it is not trtexec.
+        LenetTrtError: no such program is found, or it is not trtexec.
     """
     path = chosen and shutil.which(chosen)
     if chosen and not path:
@@ -82,7 +82,7 @@ def find_trtexec(chosen: str | None = None) -> Trtexec:
     if path is None:
         raise LenetTrtError(
             f"neither {' nor '.join(PROGRAMS)} is on the PATH: they come with TensorRT's archive and packages (not "
-            "with pip), or say where it is: --trtexec-path"
+            "with pip); give the path of the program with --trtexec-path"
         )
     try:
         done = subprocess.run([path, "--help"], capture_output=True, text=True, errors="replace", timeout=_WAIT_S)
@@ -106,7 +106,7 @@ def find_trtexec(chosen: str | None = None) -> Trtexec:
 
 
 def _version(said: str) -> tuple[int, int, int] | None:
-    """The version in ``[TensorRT v8601]`` or ``[TensorRT v101300]``: two digits each but for the old short form."""
+    """Read the version in ``[TensorRT v8601]`` or ``[TensorRT v101300]``; the old form has one digit per number."""
     match = re.search(r"TensorRT\S* v(?:(\d+)\.(\d+)\.(\d+)|(\d{4,6})\b)", said)
     if match is None:
         return None
@@ -119,7 +119,7 @@ def _version(said: str) -> tuple[int, int, int] | None:
 
 
 def command(tool: Trtexec, run: Run) -> list[str]:
-    """The command line that runs an engine and leaves its three exports."""
+    """Return the command line that runs an engine and writes its three exports."""
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
         flags.append(f"shapes={shapes_option(run.shapes)}")
@@ -131,7 +131,7 @@ def command(tool: Trtexec, run: Run) -> list[str]:
 
 
 def loading(tool: Trtexec, library: Path | None) -> list[str]:
-    """The flag that loads a plugin library, if there is one."""
+    """Return the flag that loads a plugin library, if there is one."""
     if library is None:
         return []
     option = next(name for name in _LIBRARY_OPTIONS if name in tool.options)
@@ -144,7 +144,7 @@ def shapes_option(shapes: Mapping[str, Shape]) -> str:
 
 
 def network_alone(tool: Trtexec, *, transfers: bool = False) -> list[str]:
-    """The flags that make every version time the network alone: a CUDA graph, a spinning wait, no copies."""
+    """Return the flags that make every version time the network alone: CUDA graph, spinning wait, no copies."""
     if tool.new_defaults:
         return ["includeDataTransfers"] if transfers else []
     asked = [flag for flag in _ONCE_ASKED_FOR if flag in tool.options]
@@ -152,16 +152,16 @@ def network_alone(tool: Trtexec, *, transfers: bool = False) -> list[str]:
 
 
 def export_paths(folder: Path) -> dict[str, Path]:
-    """Name the option of each export, and the file in the folder that it goes to."""
+    """Return the file in the folder for each export, by option."""
     names = {"exportProfile": "profile.json", "exportLayerInfo": "layers.json", "exportTimes": "times.json"}
     return {option: folder / name for option, name in names.items()}
 
 
 def traced_engine(run: Run, tool: Trtexec) -> Timeline:
-    """Run an engine and read what was exported; the exports stay in their folder.
+    """Run an engine and read its exports; the exports stay in their folder.
 
     Raises:
-        LenetTrtError: nobody vouches for the engine, it is for another program, or the run failed; says why.
+        LenetTrtError: no sidecar matches the engine, it is for another program, or the run failed.
     """
     run = _checked(run, tool)
     run.exports.mkdir(parents=True, exist_ok=True)
@@ -187,10 +187,10 @@ def traced_engine(run: Run, tool: Trtexec) -> Timeline:
 
 
 def _checked(run: Run, tool: Trtexec) -> Run:
-    """The run with the plugin library that its engine needs. An engine can contain code, and trtexec runs it.
+    """Return the run with the plugin library that its engine needs. An engine can contain code, and trtexec runs it.
 
     Raises:
-        LenetTrtError: nobody vouches for the engine, or this program cannot run it.
+        LenetTrtError: no sidecar matches the engine, or this program cannot run it.
     """
     try:
         sidecar: Sidecar = vouched(run.engine)
@@ -210,7 +210,7 @@ def _checked(run: Run, tool: Trtexec) -> Run:
 
 
 def _told(said: str) -> str:
-    """The lines that matter: errors, or else the last ones."""
+    """Return the lines that matter: errors, or the last lines."""
     lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if "[E]" in line]
     return "; ".join((errors or lines)[-_SHOWN_LINES:])

@@ -1,4 +1,4 @@
-"""The program that is traced: loads a network, times it, and runs the inferences between the profiler's marks.
+"""Run the traced program: load a network, time it, and run the inferences between the profiler's marks.
 
 ``python -m lenet_trt.profile.workload FOLDER`` reads FOLDER/request.json and leaves its results beside it.
 """
@@ -40,12 +40,12 @@ from lenet_trt.runtimes.tensorrt import EngineCall, TensorRt
 from lenet_trt.tensorrt.sidecar import model_path
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 
-# The first inferences that a tracer sees take longer: it makes room for what it records.
+# The first traced inferences take longer: the tracer allocates memory for its records.
 _SETTLING = 3
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the folder asks for; an error is left there for the parent to tell."""
+    """Run what the folder's request asks for; an error is left there for the parent."""
     folder = Path(arguments[0])
     try:
         save(run(read_request(folder / REQUEST), folder), folder / TIMELINE)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(request: TraceRequest, folder: Path) -> Timeline:
-    """Trace a network; under Nsight Systems the timeline has no activities: the report has them.
+    """Trace a network; under Nsight Systems the timeline has no activities, because the report has them.
 
     Raises:
         LenetTrtError: the network cannot run here, or the recorder cannot record it.
@@ -74,7 +74,7 @@ def run(request: TraceRequest, folder: Path) -> Timeline:
             unprofiled_us = median_us(infer, request.warmup)
             found = _on_gpu(request, runtime, infer, log)
             if not log.parts and not isinstance(runtime, TensorRt):
-                note = f"{network.where} tells nobody its nodes: GPU work names none."
+                note = f"{network.where} does not say which node it runs: GPU work names no node."
                 found = replace(found, notes=(*found.notes, note))
             write_parts(log.parts, folder / REPLAY)
         else:
@@ -95,7 +95,7 @@ def _on_gpu(request: TraceRequest, runtime: DeviceRuntime, infer: DeviceInferenc
     if request.recorder == "nsys":
         mark = ranges.nvtx()
         ask(driver().cuProfilerStart(), "cannot begin the profiler's range")
-        if log.parts:  # capture again where nsys sees it, so that its report too knows the nodes
+        if log.parts:  # capture again within nsys' range, so that its report has the nodes too
             log.mark = mark
             infer.prepare()
         _infer(infer, mark, request.iterations)
@@ -122,7 +122,7 @@ def _infer(infer: Inference, mark: Ranges, count: int) -> None:
 
 
 def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, call: EngineCall) -> Timeline:
-    """TensorRT's own layer times, end to end: it tells how long a layer took, not when."""
+    """Trace TensorRT's own layer times and put them end to end: TensorRT gives durations without positions."""
     times = runtime.layer_times(call)
     infer()  # the first run with a profiler sets it up
     activities: list[Activity] = []
@@ -137,15 +137,15 @@ def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, ca
             at += ms * 1e3
         iterations.append(Iteration(number, begin, at))
     if not activities:
-        raise RecorderError("TensorRT told no layer times: take --with nsys or cupti")
-    note = "TensorRT tells how long each layer took, not when: positions are reconstructed, without gaps."
+        raise RecorderError("TensorRT gave no layer times: take --with nsys or cupti")
+    note = "TensorRT gives each layer's duration, not its start: positions are reconstructed, without gaps."
     return Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
 
 
 def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:
     if request.insist and request.recorder != "own":
         raise LenetTrtError(
-            f"{runtime.where} does nothing on a GPU that --with {request.recorder} could trace: leave --with out "
+            f"{runtime.where} does no GPU work, so --with {request.recorder} has nothing to trace: leave --with out "
             "(its own profiler then times each node)"
         )
     from lenet_trt.onnx_model.read import load_model
@@ -159,12 +159,12 @@ def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArra
     source = f"ONNX Runtime {onnx_runtime().__version__}"
     found = ort.timeline(profiled.end_profile(), model, source, request.iterations)
     if request.transfers:
-        found = replace(found, notes=(*found.notes, "On the CPU nothing is transferred: --transfers changes nothing."))
+        found = replace(found, notes=(*found.notes, "--transfers has no effect on the CPU: nothing is copied."))
     return found
 
 
 def _onnx_file(path: Path) -> Path:
-    """The model that ONNX Runtime runs: for an engine the one that it was built from, as ``load`` found it."""
+    """Return the model that ONNX Runtime runs; for an engine, the model it was built from, as ``load`` found it."""
     if path.suffix == ".onnx":
         return path
     return model_path(path)

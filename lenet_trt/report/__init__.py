@@ -1,1 +1,1 @@
-"""The verb ``report``: where the time of a traced run went, as a page, as Markdown and as JSON."""
+"""Show where the time of a traced run went, as a page, as Markdown and as JSON: the verb ``report``."""

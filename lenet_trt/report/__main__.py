@@ -23,7 +23,9 @@ from lenet_trt.trace.timeline import Timeline, load_timeline
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("timeline", type=Path, metavar="TIMELINE.json", help="a timeline of lenet-trt profile")
-    parser.add_argument("--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace cannot find it")
+    parser.add_argument(
+        "--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace does not lead to it"
+    )
     parser.add_argument(
         "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
     )
@@ -36,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ceilings", type=Path, metavar="FILE", help="take the ceilings from a file of lenet-trt roofline --json"
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: report.html; .md and .json are written as such"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="the report (default: report.html); the suffix .md or .json chooses the form",
     )
     add_overwrite(parser)
     form = parser.add_mutually_exclusive_group()
@@ -50,7 +56,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.report.document import document
 
     if arguments.before_model and not arguments.before:
-        raise UsageError("--before-model belongs to another timeline: name that timeline with --before")
+        raise UsageError("--before-model is the model of the earlier timeline: name that timeline with --before")
     output: Path | None = arguments.output
     if output is None and not (arguments.json or arguments.markdown):
         output = Path("report.html")
@@ -92,7 +98,7 @@ def _inputs(arguments: argparse.Namespace, timeline: Timeline) -> list[Path | No
 
 
 def _made_by_report(path: Path) -> bool:
-    """Any of the forms that a report has: a page, Markdown, JSON."""
+    """Recognise each form of a report: page, Markdown, JSON."""
 
     return any(mark(path) for mark in (says(GENERATOR), says(MARK), has_keys("schema", "ledger", "findings", "tables")))
 

@@ -1,4 +1,4 @@
-"""Before and after: two runs beside each other, and what an optimisation tried."""
+"""Show two runs beside each other, before and after, and what an optimisation tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lenet_trt.report.sections import section
 
 
 def comparison(content: Content) -> Markup | None:
-    """The section on what changed; None where there is nothing to compare with."""
+    """Make the section on what changed; return None where there is nothing to compare with."""
     before = content.before
     if before is None:
         return None
@@ -66,7 +66,7 @@ def _share(share: float | None) -> str:
 
 
 def _warning(content: Content) -> Markup | None:
-    """Runs that differ in more than the model are not to be compared."""
+    """Warn where two runs differ in more than the model, so that their times do not compare."""
     assert content.before is not None
     old, new = content.before.timeline, content.run.timeline
     pairs = {

@@ -1,4 +1,4 @@
-"""What a report tells of a traced run, before anybody decides how it looks."""
+"""Gather what a report says of a traced run, independent of its form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class TracedRun:
-    """One traced run with what was made of it. ``label`` is what the report calls it.
+    """Hold one traced run with its ledger and findings. ``label`` is its name in the report.
 
     ``not_judged`` says where time could be lost without a finding.
     """
@@ -38,7 +38,7 @@ class TracedRun:
 
 @dataclass(frozen=True)
 class RooflinePoint:
-    """A node on the roofline: what it has to do, what the hardware would need, and what it took."""
+    """Hold a node on the roofline: its work, the time that the hardware needs, and the time that it took."""
 
     node: str
     op: str
@@ -52,18 +52,18 @@ class RooflinePoint:
 
     @property
     def intensity(self) -> float:
-        """Operations a byte."""
+        """Return the operations per byte."""
         return self.flops / self.bytes if self.bytes else 0.0
 
     @property
     def reached(self) -> float:
-        """The share of its roof that the node reached."""
+        """Return the share of its roof that the node reached."""
         return self.needed_us / self.taken_us if self.taken_us else 0.0
 
 
 @dataclass(frozen=True)
 class Change:
-    """A number before and now."""
+    """Hold a time before and now."""
 
     name: str
     before_us: float
@@ -71,16 +71,16 @@ class Change:
 
     @property
     def difference_us(self) -> float:
-        """How much more it takes now; less than nothing where time was won."""
+        """Return how much more time it takes now; the number is negative where time was won."""
         return self.now_us - self.before_us
 
 
 @dataclass(frozen=True)
 class Content:
-    """A run, what it is compared with, and why something cannot be said.
+    """Hold a run, the run to compare it with, and the reasons why parts are missing.
 
-    ``missing`` has a reason for each part that is not there: "roofline". ``model_file`` is the model that was given for
-    a trace that names none.
+    ``missing`` has a reason for each missing part, such as "roofline". ``model_file``: the model that was given for a
+    trace that names none.
     """
 
     run: TracedRun
@@ -94,28 +94,28 @@ class Content:
 
     @property
     def model(self) -> str:
-        """The model's file name."""
+        """Return the model's file name."""
         named = self.run.timeline.model or self.model_file
         return named.replace("\\", "/").rpartition("/")[2] if named else "a traced run"
 
     @property
     def gpu(self) -> str:
-        """The GPU of the trace; the CPU where it was that."""
+        """Return the GPU of the trace, or the CPU where the network ran there."""
         said = self.run.timeline.environment
         return str(said.get("gpu") or said.get("cpu") or "a GPU that the trace does not name")
 
     @property
     def floor_us(self) -> float | None:
-        """What the hardware would need for the kernels that have a floor."""
+        """Return the time that the hardware needs for the kernels that have a floor."""
         return self.run.ledger.total.floor_us if self.run.ledger.floor_known else None
 
     @property
     def recoverable_us(self) -> float:
-        """What the findings of the ledger could win back together."""
+        """Return the time that the findings of the ledger could win back together."""
         return sum(entry.recoverable_us for entry in self.run.findings if entry.kind != "cold_start")
 
     def roofline(self) -> list[RooflinePoint]:
-        """The nodes whose work is known, in the ledger's order."""
+        """Return the nodes whose work is known, in the ledger's order."""
         return [point for row in self.run.ledger.rows for point in [self._point(row)] if point]
 
     def _point(self, row: LedgerRow) -> RooflinePoint | None:
@@ -136,7 +136,7 @@ class Content:
         )
 
     def term_changes(self) -> list[Change]:
-        """The ledger's terms before and now, and their sum."""
+        """Return the ledger's terms before and now, and their sum."""
         if self.before is None:
             return []
         old, new = self.before.ledger, self.run.ledger
@@ -145,7 +145,7 @@ class Content:
         return [*(change for change in terms if change.before_us or change.now_us), end]
 
     def node_changes(self) -> list[Change]:
-        """Each node's time before and now; a node that only one of the runs has is 0 in the other."""
+        """Return each node's time before and now; a node that only one run has takes 0 in the other."""
         if self.before is None:
             return []
         old = {row.node: row.terms.total_us for row in self.before.ledger.rows}
@@ -155,7 +155,7 @@ class Content:
         }
         changes = []
         for row in self.run.ledger.rows:
-            # A fused node stands for those that it replaced, and a layer for its nodes.
+            # A fused node stands for the nodes that it replaced, and a layer for its nodes.
             gone = {name for node in _held(row) for name in replaced.get(node, ())} - set(new)
             stood_for = [entry.node for entry in self.before.ledger.rows if entry.node in old and _held(entry) <= gone]
             if row.node not in old and stood_for:
@@ -167,7 +167,7 @@ class Content:
         return changes + [Change(name or "no node", old.get(name, 0.0), new.get(name, 0.0)) for name in names]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         timeline = self.run.timeline
         return {
             "schema": SCHEMA,
@@ -203,24 +203,26 @@ class Content:
 
 
 def _held(row: LedgerRow) -> set[str | None]:
-    """The nodes of a row; what belongs to no node is in no other row."""
+    """Return the nodes of a row; a row without a node has none."""
     return {*row.nodes} or {row.node}
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
-    """The axes' values: ``n = 32``."""
+    """Return the values of the axes as text: ``n = 32``."""
     return ", ".join(f"{name} = {value}" for name, value in sizes.items())
 
 
 def headline(content: Content) -> str:
-    """The run in two or three sentences."""
+    """Describe the run in two or three sentences."""
     from lenet_trt.draw.text import ratio_text, share_text, time_text
 
     ledger = content.run.ledger
     sentences = [f"One inference took {time_text(ledger.end_to_end_us)} from end to end."]
     if content.floor_us:
         ratio = ratio_text(ledger.end_to_end_us / content.floor_us)
-        sentences.append(f"The hardware would need {time_text(content.floor_us)} for its kernels: {ratio} the floor.")
+        sentences.append(
+            f"The hardware needs at least {time_text(content.floor_us)} for its kernels: {ratio} the floor."
+        )
     largest = max((term for term in TERMS if term != "floor_us"), key=lambda term: getattr(ledger.total, term))
     value = getattr(ledger.total, largest)
     if ledger.end_to_end_us and value:
@@ -231,7 +233,7 @@ def headline(content: Content) -> str:
 
 
 def verdict(content: Content) -> str:
-    """Faster or slower, and by how much."""
+    """Say whether the run became faster or slower, and by how much."""
     from lenet_trt.draw.text import ratio_text, time_text
 
     assert content.before is not None
@@ -252,5 +254,5 @@ def _change_dict(change: Change) -> dict[str, Any]:
 
 
 def shown_terms(runs: Sequence[TracedRun]) -> list[str]:
-    """The terms that any of the runs has."""
+    """Return the terms that at least one of the runs has."""
     return [term for term in TERMS if any(getattr(run.ledger.total, term) for run in runs)]

@@ -1,4 +1,4 @@
-"""The report as Markdown: for a pull request, an issue, a mail."""
+"""Write the report as Markdown, for a pull request, an issue or a mail."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lenet_trt.trace import tables as table_parts
 from lenet_trt.trace.findings import none_found
 from lenet_trt.trace.ledger import TERMS
 
-# How a document says who made it; nobody sees it where Markdown is shown.
+# This comment says which program made the document; rendered Markdown does not show it.
 MARK = "<!-- made by lenet-trt report -->"
-# Rows of a table that people read in a pull request.
+# The most rows of a table that people read in a pull request.
 _MOST_ROWS = 30
 
 
 def document(content: Content) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = [
         f"# {markdown(content.model)} on {markdown(content.gpu)}: where the time goes",
         markdown(headline(content)),
@@ -54,7 +54,9 @@ def _inflation(content: Content) -> list[str]:
     grown = content.run.ledger.inflation
     if grown is None:
         return ["What the profiler added is not known: no inference was timed without it."]
-    return [f"Without the profiler it took {time_text(grown.unprofiled_us)}: the trace is {100 * grown.share:+.1f}%."]
+    return [
+        f"Without the profiler an inference took {time_text(grown.unprofiled_us)}: the trace is {100 * grown.share:+.1f}%."
+    ]
 
 
 def _findings(content: Content) -> list[str]:

@@ -1,4 +1,4 @@
-"""A timeline as rows of bars for the page: names said once, bars that overlap in lanes of their own."""
+"""Turn a timeline into rows of bars for the page: each name is stored once, overlapping bars have their own lanes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from lenet_trt.draw.text import bytes_text, visible
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
 
-# More bars than these are slow to draw and make a page too large to send; whole inferences are left out.
+# More bars are slow to draw and make the page too large to send: whole inferences are left out then.
 MOST_BARS = 40_000
 MOST_LANES = 8
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar: what happened, when, and what is told of it. ``link`` joins a call with the work it asked for."""
+    """Hold one bar: what happened, when, and its details. ``link`` joins a call with the work that it submitted."""
 
     start_us: float
     end_us: float
@@ -30,7 +30,7 @@ class Bar:
 
 @dataclass
 class _Names:
-    """Every text once, by its place."""
+    """Store every text once; a text is named by its index."""
 
     places: dict[str, int] = field(default_factory=dict)
 
@@ -39,7 +39,7 @@ class _Names:
 
 
 def typical_iteration(timeline: Timeline) -> Iteration | None:
-    """The inference whose time is nearest the median of all, the first of equals."""
+    """Return the inference whose time is nearest to the median of all; of equals, the first."""
     if not timeline.iterations:
         return None
     median = statistics.median(one.us for one in timeline.iterations)
@@ -47,7 +47,7 @@ def typical_iteration(timeline: Timeline) -> Iteration | None:
 
 
 def shown_window(timeline: Timeline, most: int = MOST_BARS) -> tuple[float, float] | None:
-    """The time from which bars are shown: None for all, else whole inferences around the typical one."""
+    """Return the span whose bars are shown: None for all, else whole inferences around the typical one."""
     starts = sorted(one.start_us for one in _events(timeline))
     if len(starts) <= most:
         return None
@@ -66,9 +66,9 @@ def shown_window(timeline: Timeline, most: int = MOST_BARS) -> tuple[float, floa
 
 
 def drawn_events(timeline: Timeline, most: int = MOST_BARS) -> dict[str, Any]:
-    """What the page's script draws: rows of lanes of bars, as numbers into one list of names.
+    """Return what the page's script draws: rows of lanes of bars, as numbers into one list of names.
 
-    A bar is [start, length, name, kind, node, detail, link], times in microseconds; what is absent is -1.
+    A bar is [start, length, name, kind, node, detail, link], with times in microseconds; -1 stands for a missing value.
     """
     window = shown_window(timeline, most)
     names = _Names()
@@ -93,7 +93,7 @@ def drawn_events(timeline: Timeline, most: int = MOST_BARS) -> dict[str, Any]:
 
 
 def activity_detail(activity: Activity) -> str:
-    """What a trace tells of a piece of GPU work beside its name and time."""
+    """Return what a trace says of a piece of GPU work beside its name and time."""
     parts = []
     if activity.direction:
         parts.append(activity.direction)
@@ -154,7 +154,7 @@ def _inside(bars: list[Bar], window: tuple[float, float] | None) -> list[Bar]:
 
 
 def _lanes(bars: Sequence[Bar], names: _Names) -> list[list[list[float]]]:
-    """Each bar goes to the first lane that is free, longer ones first: nested ranges lie under each other."""
+    """Put each bar into the first free lane, longer bars first: nested ranges lie below each other."""
     lanes: list[list[list[float]]] = []
     ends: list[float] = []
     for bar in sorted(bars, key=lambda one: (one.start_us, -one.end_us)):

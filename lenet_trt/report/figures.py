@@ -1,4 +1,4 @@
-"""The report's pictures: the ledger as a stacked bar, and the roofline. They are drawn without any style attribute."""
+"""Draw the report's pictures without any style attribute: the ledger as a stacked bar, and the roofline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lenet_trt.floors.floor import Ceilings
 from lenet_trt.report.content import RooflinePoint
 from lenet_trt.trace.ledger import TERMS, Ledger
 
-# Term -> class of its colour.
+# Term -> CSS class of its colour.
 COLOURS = {
     "floor_us": "t-floor",
     "inefficiency_us": "t-kernels",
@@ -23,19 +23,19 @@ COLOURS = {
 }
 _WIDTH, _HEIGHT = 900, 470
 _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 24, 18, 50
-# A point this near its roof is fine.
+# A node that reaches this share of its roof is fine.
 _NEAR = 0.7
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def swatch(colour: str) -> Markup:
-    """A square of a colour, for legends."""
+    """Draw a small square in a colour, for legends."""
     square = element("rect", width="100%", height="100%", rx=2)
     return element("svg", square, class_=f"swatch {colour}", aria_hidden="true")
 
 
 def stacked_bar(ledger: Ledger, label: str, longest_us: float | None = None) -> Markup:
-    """The terms side by side, as wide as their share of the longest of the bars that are compared."""
+    """Draw the terms side by side; their widths are shares of the longest of the compared bars."""
     whole = longest_us or ledger.end_to_end_us or 1.0
     parts: list[Markup] = []
     at = 0.0
@@ -61,7 +61,7 @@ def stacked_bar(ledger: Ledger, label: str, longest_us: float | None = None) -> 
 
 
 def meter(share: float) -> Markup:
-    """A share as a small bar, beside its number."""
+    """Draw a share as a small bar beside its number."""
     width = f"{100 * min(1.0, max(0.0, share)):.1f}%"
     return element(
         "svg",
@@ -73,7 +73,7 @@ def meter(share: float) -> Markup:
 
 
 class _Axes:
-    """Logarithmic axes that hold all points and the bend of every roof."""
+    """Hold logarithmic axes that contain all points and the bend of every roof."""
 
     def __init__(self, points: Sequence[RooflinePoint], ceilings: Ceilings) -> None:
         bends = [ceilings.rate(a) / ceilings.read_bytes_per_s for a in _arithmetics(points)]
@@ -93,12 +93,12 @@ class _Axes:
 
 
 def roof_rate(point: RooflinePoint) -> float:
-    """Operations a second at the node's roof."""
+    """Return the operations per second at the node's roof."""
     return point.flops / point.needed_us * 1e6
 
 
 def roofline_svg(points: Sequence[RooflinePoint], ceilings: Ceilings) -> Markup | None:
-    """The roofline; None where no node computes anything."""
+    """Draw the roofline; return None where no node computes anything."""
     plotted = [point for point in points if point.flops and point.bytes and point.taken_us and point.needed_us]
     if not plotted:
         return None
@@ -121,7 +121,7 @@ def roofline_svg(points: Sequence[RooflinePoint], ceilings: Ceilings) -> Markup 
 
 
 def rate_text(rate: float) -> str:
-    """Operations a second."""
+    """Return a number of operations per second as text."""
     for size, unit in _UNITS:
         if rate >= size:
             return f"{rate / size:.3g} {unit}flop/s"
@@ -190,7 +190,7 @@ def _points(axes: _Axes, points: Sequence[RooflinePoint]) -> list[Markup]:
         roof = axes.y(roof_rate(point))
         title = (
             f"{point.node}: took {time_text(point.taken_us)}, needs {time_text(point.needed_us)}, "
-            f"{ratio_text(point.taken_us / point.needed_us)} its floor"
+            f"{ratio_text(point.taken_us / point.needed_us)} the floor"
         )
         if y - roof > 9:
             parts.append(element("path", d=f"M{x:.1f} {y:.1f}V{roof:.1f}", class_="reach"))
@@ -202,7 +202,7 @@ def _points(axes: _Axes, points: Sequence[RooflinePoint]) -> list[Markup]:
 
 
 def _label(text: str, x: float, y: float, taken: list[tuple[float, float, float]]) -> list[Markup]:
-    """The name beside its point, where it hides neither a point nor another name; none where there is no room."""
+    """Draw the name beside its point where it hides no point and no other name; draw none where no room is left."""
     width = 7.4 * len(text)
     for anchor, low in (("start", x + 11), ("end", x - 11 - width)):
         high = low + width

@@ -1,4 +1,4 @@
-"""Tables of the page: a caption, headings with their scope, numbers that the page's script can sort by."""
+"""Make tables of the page: a caption, headings with their scope, and numbers by which the page's script can sort."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lenet_trt.draw.elements import Markup, element
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, and the number that it is sorted by (None: its text)."""
+    """Hold what a cell shows, and the number by which it is sorted (None: by its text)."""
 
     shown: object
     number: float | None = None
@@ -18,7 +18,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class GridColumn:
-    """A column; ``number`` columns stand to the right, the ``head`` column names the row."""
+    """Define a column; a ``number`` column is set to the right, the ``head`` column names the row."""
 
     title: str
     number: bool = False
@@ -37,10 +37,10 @@ def grid(
     ident: str | None = None,
     wide: bool = False,
 ) -> Markup:
-    """A table that scrolls sideways by itself where the page is narrow.
+    """Make a table that scrolls sideways by itself where the page is narrow.
 
-    ``sorted_by`` is the column that the rows are in falling order of already; ``total`` stays the last row.
-    ``wide``: names have room.
+    ``sorted_by``: the column by which the rows are already sorted, largest first. ``total`` stays the last row.
+    ``wide``: the column of names is wide.
     """
     heads = [
         element(
@@ -64,7 +64,7 @@ def grid(
         class_=names or None,
         id=ident,
     )
-    # A part that scrolls must be reachable with the keyboard, and then has to say what it is.
+    # A part that scrolls must be reachable with the keyboard, so it needs a label.
     return element("div", table, class_="scroll", tabindex=0, role="group", aria_label=_plain(caption))
 
 

@@ -1,4 +1,4 @@
-"""What an optimisation tried, kept and gave up; from the record that lenet-trt optimize leaves."""
+"""Show what an optimisation tried, kept and gave up, from the record that lenet-trt optimize writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lenet_trt.report.sections import section
 
 
 def optimized(record: Mapping[str, Any] | None) -> Markup | None:
-    """The section on an optimisation; None where there was none."""
+    """Make the section on an optimisation; return None where there was none."""
     if record is None:
         return None
     lines, said = summary(record)
@@ -29,7 +29,7 @@ def optimized(record: Mapping[str, Any] | None) -> Markup | None:
 
 
 def summary(record: Mapping[str, Any]) -> tuple[list[str], str]:
-    """What was chosen, a line for each batch size; and how it was measured."""
+    """Return what was chosen, a line for each batch size, and how it was measured."""
     said = f"Measured on {record['environment'].get('gpu') or record['where']}: {record['how']}."
     return headline(record), said
 

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no network, no server, not even JavaScript for its numbers."""
+"""Write the report as one HTML file that needs nothing else: no network, no server, no JavaScript for its numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from lenet_trt.report.optimized import optimized
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.timeline import Timeline
 
-# How a page says who made it.
+# This text in a page says that lenet-trt report made it.
 GENERATOR = 'name="generator" content="lenet-trt '
-# A table of more rows than these is no alternative to a picture.
+# A longer table does not replace a picture.
 _MOST_LISTED = 400
 _LEGEND = {
     "k-kernel": "kernel or layer",
@@ -53,7 +53,7 @@ _MOUSE = "Drag to move, hold Ctrl and scroll (or pinch) to zoom, double-click a 
 
 
 def page(content: Content) -> str:
-    """The whole file."""
+    """Return the whole file."""
     style, script = _asset("report.css"), _asset("report.js")
     compared = comparison(content)
     tried = optimized(content.optimized)
@@ -103,7 +103,7 @@ def page(content: Content) -> str:
 
 
 def timeline_section(timeline: Timeline) -> Markup:
-    """The timeline: a picture to zoom and move in, and a table of the typical inference for those who cannot see it."""
+    """Make the timeline: a picture to zoom and move in, and the typical inference as a table for the blind."""
     if not (timeline.activities or timeline.api_calls or timeline.ranges):
         return sections.section("timeline", "Timeline", sections.missing("The trace has no activity."))
     data = drawn_events(timeline)
@@ -144,14 +144,14 @@ def timeline_section(timeline: Timeline) -> Markup:
         id="timeline-part",
         hidden=True,
     )
-    says = f"{data['shown']:,} bars: what the host asked for, and what the GPU did."
+    says = f"{data['shown']:,} bars: the calls of the host and the work of the GPU."
     if left_out:
-        says += f" {left_out:,} of {data['total']:,} are left out here: they belong to inferences further away."
+        says += f" {left_out:,} of {data['total']:,} bars are left out here: they belong to other inferences."
     return sections.section(
         "timeline",
         "Timeline",
         view,
-        # Not in a noscript element: a policy of the place that shows the page may keep the script from running as well.
+        # Not in a noscript element: a policy of the site that shows the page may also stop the script.
         element("p", _NO_SCRIPT, class_="missing", id="timeline-missing"),
         element("details", element("summary", "One inference as a table"), _listed(timeline)),
         Markup(
@@ -162,8 +162,8 @@ def timeline_section(timeline: Timeline) -> Markup:
     )
 
 
-_NO_SCRIPT = "The picture needs JavaScript; the table has the same of one inference."
-_EMPTY = "Pick a bar to read of it here: click it, or press N in the picture."
+_NO_SCRIPT = "The picture needs JavaScript; the table shows one inference without it."
+_EMPTY = "Pick a bar to see its details here: click it, or press N in the picture."
 
 
 def _keys(keys: str) -> list[object]:
@@ -171,7 +171,7 @@ def _keys(keys: str) -> list[object]:
 
 
 def _listed(timeline: Timeline) -> Markup:
-    """What the GPU did in the typical inference, in order."""
+    """List what the GPU did in the typical inference, in order."""
     typical = typical_iteration(timeline)
     low, high = (typical.start_us, typical.end_us) if typical else (float("-inf"), float("inf"))
     inside = sorted((one for one in timeline.activities if low <= one.start_us <= high), key=lambda one: one.start_us)
@@ -208,7 +208,7 @@ def _navigation(links: dict[str, str]) -> Markup:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may load, and only these two run: what comes from a trace cannot, whatever it says."""
+    """Return a policy that lets nothing load and only these two texts run: text from a trace cannot run."""
     return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

@@ -1,4 +1,4 @@
-"""The sections of the page, each from what the report tells."""
+"""Make the sections of the page from the report's content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lenet_trt.trace.tables import TimeTable
 
 
 def section(ident: str, title: str, *children: object, says: object = None) -> Markup:
-    """A landmark with its heading and one sentence on what it shows."""
+    """Make a landmark with its heading and one sentence on what it shows."""
     return element(
         "section",
         element("h2", title, id=f"{ident}-title"),
@@ -27,12 +27,12 @@ def section(ident: str, title: str, *children: object, says: object = None) -> M
 
 
 def missing(text: str) -> Markup:
-    """Why something is not there."""
+    """Make the text that says why something is not shown."""
     return element("p", text, class_="missing")
 
 
 def top(content: Content) -> Markup:
-    """The headline: what was traced, in a sentence, and the numbers that matter most."""
+    """Make the headline: what was traced, in a sentence, and the most important numbers."""
     timeline = content.run.timeline
     facts = [content.gpu, timeline.runtime and f"runtime {timeline.runtime}", sizes_text(timeline.sizes)]
     return element(
@@ -77,8 +77,8 @@ def _tile(label: str, value: str, more: str) -> Markup:
 
 
 def findings(content: Content) -> Markup:
-    """What could be won back, the largest first."""
-    says = "What could be won back, the largest first. No two of them claim the same time."
+    """List what could be won back, the largest first."""
+    says = "What could be won back, the largest first. No two findings claim the same time."
     found, unjudged = content.run.findings, content.run.not_judged
     blind = [element("p", f"Not judged: {line}.", class_="note") for line in unjudged]
     if not found:
@@ -106,7 +106,7 @@ def findings(content: Content) -> Markup:
 
 
 def ledger(content: Content) -> Markup:
-    """The ledger as a bar, its terms as a table, and the same for each node."""
+    """Show the ledger as a bar, its terms as a table, and the same for each node."""
     run = content.run
     found = run.ledger
     notes = [element("p", note, class_="note") for note in found.notes]
@@ -153,11 +153,11 @@ _HEADS = {
 }
 _MEANING = {
     "floor_us": "what the hardware needs for the kernels' work",
-    "inefficiency_us": "what the kernels took beyond that",
-    "unjudged_us": "time in kernels that no floor is known for",
+    "inefficiency_us": "what the kernels took beyond the floor",
+    "unjudged_us": "time in kernels whose floor is not known",
     "copies_us": "moving and converting data, without computing",
-    "launch_gaps_us": "the GPU waits between pieces of work that were asked for",
-    "host_enqueue_us": "the GPU waits for the host to ask for work",
+    "launch_gaps_us": "the GPU waits between pieces of submitted work",
+    "host_enqueue_us": "the GPU waits for the host to submit work",
     "residual_us": "what no other term explains",
 }
 
@@ -198,7 +198,7 @@ def _kernels(names: Sequence[str]) -> list[Markup]:
 
 
 def roofline(content: Content) -> Markup:
-    """What each node reached of what the GPU can do."""
+    """Show how much of the GPU's ability each node reached."""
     title, ceilings = "Roofline", content.ceilings
     points = content.roofline()
     if ceilings is None or not points:
@@ -228,7 +228,7 @@ def roofline(content: Content) -> Markup:
         for point in points
     ]
     source = "measured on it" if ceilings.source == "measured" else "from its data sheet, not measured"
-    says = f"The roofs are those of {ceilings.gpu}, {source}. A dashed line shows how far a node is from its roof."
+    says = f"The roofs are of {ceilings.gpu}, {source}. A dashed line shows how far a node is from its roof."
     picture = roofline_svg(points, ceilings)
     return section(
         "roofline",
@@ -248,16 +248,16 @@ def _ceilings_text(content: Content) -> str:
         f"Ceilings: read {found.read_bytes_per_s / 1e12:.3g} TB/s, write {found.write_bytes_per_s / 1e12:.3g} TB/s, "
         f"copy {found.copy_bytes_per_s / 1e12:.3g} TB/s; {rates}; "
         f"launch {time_text(found.launch_us) if found.launch_us else 'not known'}. "
-        "Arithmetic called split is float accuracy from fp16 tensor cores, at three products each."
+        "The arithmetic split reaches float accuracy with fp16 tensor cores, by three products for each product."
     )
 
 
 def activity_tables(content: Content) -> Markup:
-    """GPU activities and API calls, as profilers show them."""
+    """Show GPU activities and API calls, as profilers do."""
     found = content.run.tables
-    says = f"All that belongs to the {found.iterations} inferences traced."
+    says = f"Everything that belongs to the {found.iterations} traced inferences."
     if found.left_out:
-        says += f" {found.left_out:,} events outside of them are left out."
+        says += f" {found.left_out:,} events outside of inferences are left out."
     parts = [_activity_table(found.gpu, "gpu-table"), _activity_table(found.api, "api-table")]
     return section("tables", "Kernels and calls", *parts, says=says)
 
@@ -290,7 +290,7 @@ def _activity_table(table: TimeTable, ident: str) -> Markup:
 
 
 def environment(content: Content) -> Markup:
-    """What was measured with what, and how to do it again."""
+    """Show on what the run was measured, and how to repeat it."""
     timeline = content.run.timeline
     facts = {
         "model": timeline.model or content.model_file or "not said",

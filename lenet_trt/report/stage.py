@@ -1,4 +1,4 @@
-"""The report verb: one page that says where the time of a traced run went."""
+"""Make the report: one page that says where the time of a traced run went."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedWork:
-    """What a trace's nodes have to do, and the kernel that could replace one; ``problem`` says what is lacking."""
+    """Hold the work of a trace's nodes, and the kernels that could replace nodes; ``problem`` says what is missing."""
 
     nodes: Sequence[NodeWork] = ()
     replaceable: Mapping[str, str] = field(default_factory=dict)
@@ -32,10 +32,10 @@ def run_of(
     ceilings: Ceilings | None = None,
     replaceable: Mapping[str, str] | None = None,
 ) -> TracedRun:
-    """A timeline with its ledger, findings and tables.
+    """Combine a timeline with its ledger, findings and tables.
 
     Raises:
-        LenetTrtError: the timeline holds nothing that could be taken for an inference.
+        LenetTrtError: the timeline holds nothing that could count as an inference.
     """
     from lenet_trt.trace.findings import findings, not_judged
     from lenet_trt.trace.ledger import ledger
@@ -61,9 +61,9 @@ def content_of(
     commands: Sequence[str] = (),
     missing: Mapping[str, str] | None = None,
 ) -> Content:
-    """Gather what a report tells of a timeline; ``missing`` says why ceilings or model are not known.
+    """Gather what a report says of a timeline; ``missing`` says why ceilings or model are not known.
 
-    A timeline names its model by the path from the ``folder`` that the timeline lies in.
+    A timeline names its model by the path from the ``folder`` of the timeline.
 
     Raises:
         LenetTrtError: the model cannot be read, or a timeline holds no inference.
@@ -90,7 +90,7 @@ def content_of(
 
 
 def _traced_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedWork:
-    """What the engine's layers or the model's nodes have to do; or none of them and why."""
+    """Return the work of the engine's layers or the model's nodes; or no work, and the reason."""
     from lenet_trt.trace.engine import traced_work
 
     found = _model_work(timeline, model, folder)
@@ -122,7 +122,7 @@ def _model_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedW
 def trace_ceilings(
     timeline: Timeline, name: str | None = None, file: Path | None = None
 ) -> tuple[Ceilings | None, str]:
-    """The ceilings of the trace's GPU: of the file or data sheet named, else measured here; or None and why.
+    """Return the ceilings of the trace's GPU, from the named file or data sheet or measured here; or None and why.
 
     Raises:
         LenetTrtError: the file holds no ceilings, or there is no such data sheet.
@@ -139,7 +139,7 @@ def trace_ceilings(
         return None, "the trace is of a CPU, and ceilings are of GPUs"
     advice = "name the GPU with --datasheet, or make the report where the trace was made"
     if not gpus().devices:
-        return None, f"the ceilings of the GPU are not known here, where there is no GPU: {advice}"
+        return None, f"the ceilings of the GPU are not known, and there is no GPU here: {advice}"
     found = measured_ceilings()
     if traced and traced != found.gpu:
         return None, f"the trace is of {traced}, and the GPU here is {found.gpu}: {advice}"

@@ -1,1 +1,1 @@
-"""What ran and when: timelines, the readers of traces, the ledger of the time, and findings."""
+"""Tell what ran and when: timelines, the readers of traces, the ledger of the time, and findings."""

@@ -1,4 +1,4 @@
-"""Names of C++ kernels as people write them."""
+"""Turn mangled names of C++ kernels into readable ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 @cache
 def demangled(name: str) -> str:
-    """Turn ``_Z3addPfi`` into ``add(float*, int)``, by the C++ library's own function; others stay as they are."""
+    """Turn ``_Z3addPfi`` into ``add(float*, int)`` with the C++ library's function; leave other names as they are."""
     demangle = _demangler()
     if not name.startswith("_Z") or demangle is None:
         return name

@@ -1,4 +1,4 @@
-"""The engine behind a timeline: its layers, and what they have to do in the types that they really use."""
+"""Describe the engine behind a timeline: its layers, and their work in the types that they really use."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def with_layers(timeline: Timeline, layers: Sequence[EngineLayer]) -> Timeline:
-    """Add an engine's layers to the trace of it; work that a layer's name marks then names the layer's ONNX nodes."""
+    """Add an engine's layers to its trace; work that carries a layer's name then names the layer's ONNX nodes."""
     nodes = {layer.name: layer.node for layer in layers}
     activities = tuple(replace(entry, node=nodes.get(entry.node or "", entry.node)) for entry in timeline.activities)
     return replace(timeline, layers=tuple(layers), activities=activities)
 
 
 def traced_work(timeline: Timeline, nodes: Sequence[NodeWork]) -> list[NodeWork]:
-    """What the nodes or layers of a trace have to do: the engine's layers where it has told them, else the model's."""
+    """Return the work of each node of a trace: from the engine's layers where it has them, else from the model."""
     return engine_work(timeline.layers, nodes) if layers_with_types(timeline.layers) else list(nodes)

@@ -1,4 +1,4 @@
-"""C++ names of kernels for people: demangled, without return type, arguments and what templates were filled with."""
+"""Shorten C++ names of kernels for people: demangled, without return type, arguments and long template arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from lenet_trt.trace.demangle import demangled
 
-# What tables in text have room for.
+# The width of a name's column in text tables.
 TABLE_WIDTH = 72
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|_GLOBAL__N__[0-9a-zA-Z_]*::")
 _LAMBDA = re.compile(r"\{lambda\([^{}]*\)#\d+\}(?:::operator\(\)(?:\([^()]*\))?(?: const)?)?")
@@ -16,17 +16,17 @@ _CLONE = re.compile(r"\s*(?:\[clone [^\]]*\]|\.(?:kernel|constprop|isra|part)\.\
 _CAST = re.compile(r"^\((?:unsigned )?(?:int|bool|long|short|char|\w+::\w+)\)")
 _MOST_ARGUMENT = 12
 _BOOL = re.compile(r"^\(bool\)([01])$")
-# What torch puts around the function that a kernel applies to each element.
+# Names that torch puts around the function that a kernel applies to each element.
 _WRAPPERS = ("gpu_kernel_impl", "gpu_kernel_impl_nocast", "BinaryFunctor", "BUnaryFunctor", "AUnaryFunctor")
 _CONTAINERS = ("array", "tuple", "pair")
 
 
 def short_name(name: str, width: int | None = None) -> str:
-    """A name that fits into a table: ``at::native::elementwise_kernel<128, 4, ...>``; cut where it has a ``width``.
+    """Shorten a name so that it fits into a table: ``at::native::elementwise_kernel<128, 4, ...>``.
 
-    Template arguments stay where they are short, as numbers and simple types are. Of the first that is long its own
-    name stays, which often says what the kernel computes, and what follows becomes three dots. A name that is no C++
-    declaration stays as it is.
+    Short template arguments stay, such as numbers and simple types. Of the first long one its own name stays, which
+    often says what the kernel computes; three dots replace the rest. A name that is no C++ declaration stays as it is.
+    With ``width``, a longer result is cut.
     """
     text = _for_people(name)
     return text if width is None or len(text) <= width else text[: width - 1] + "…"
@@ -62,7 +62,7 @@ def _shortened(arguments: list[str]) -> list[str]:
 
 
 def _own_name(argument: str) -> str:
-    """The name of a long argument, without what it is in; of a wrapper, that of what it wraps."""
+    """Return the name of a long argument without its namespace; of a wrapper, the name of what it wraps."""
     argument = argument.removeprefix("void ")
     name, mark, inner = re.split(r"([(<\[{ ]|$)", argument, maxsplit=1)
     name = name.rpartition("::")[2]
@@ -72,7 +72,7 @@ def _own_name(argument: str) -> str:
 
 
 def _without_arguments(text: str) -> str:
-    """Cut the list of parameters off: the last bracket that opens outside all others, if the name ends with it."""
+    """Cut off the list of parameters: the last bracket that opens outside all others, if the name ends with it."""
     text = re.sub(r"\) const$", ")", text)
     if not text.endswith(")"):
         return _without_return_type(text)
@@ -91,12 +91,12 @@ def _without_arguments(text: str) -> str:
 
 
 def _is_parameters(text: str) -> bool:
-    """Whether a bracket holds types: pointers, or the usual ones."""
+    """Say whether a bracket holds types: pointers or usual types."""
     return bool(re.search(r"[*&]|\b(?:int|float|double|long|unsigned|char|bool|__half|half)\b", text))
 
 
 def _without_return_type(text: str) -> str:
-    """What follows the last space outside of angle brackets, in ``void name`` or ``std::enable_if<...>::type name``."""
+    """Return what follows the last space outside of angle brackets: ``name`` of ``void name``."""
     depth = 0
     for at in range(len(text) - 1, -1, -1):
         if text[at] in ">)":
@@ -111,7 +111,7 @@ def _without_return_type(text: str) -> str:
 
 
 def _template(text: str) -> tuple[str, list[str], str] | None:
-    """The name, the arguments of its last template, and what follows; None where there is none."""
+    """Return the name, the arguments of its last template, and the rest; None where there is no template."""
     if not text.endswith(">") or "<" not in text:
         return None
     depth = 0

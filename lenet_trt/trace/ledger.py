@@ -1,12 +1,12 @@
-"""The ledger: where the time of one inference went, in terms that add up to it exactly.
+"""Account for the time of one inference, in terms that add up to it exactly.
 
     end to end = floor + kernel inefficiency + copies and reformats + launch gaps + host enqueue + residual
 
-Every moment of an inference belongs to one term and one node (``accounting.slices`` says to which), so the
-sums hold for each node and in all. Kernel time up to what the hardware would need is the floor, the rest of it is
-inefficiency; kernels that no floor is known for stay one term of their own, ``unjudged``. What the ledger tells of is
-the *interquartile mean*: inferences are put in order of how long they took, the quarter at each end is left out (a cold
-start, a preempted host), and each term is the mean over those that remain. With one or two, all are used.
+Every moment of an inference belongs to one term and one node (``accounting.slices`` decides which), so the sums hold
+for each node and for the whole. Kernel time up to what the hardware needs is the floor; the rest of it is
+inefficiency. Kernels without a known floor are a term of their own, ``unjudged``. The ledger shows the
+*interquartile mean*: inferences are sorted by their time, the fastest and the slowest quarter are left out (a cold
+start, a preempted host), and each term is the mean over the others. With one or two inferences, all are used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
 SCHEMA = 1
-# Term -> what people call it, in the order in which they are shown.
+# Term -> its name for people, in the order in which the terms are shown.
 TERMS = {
     "floor_us": "floor",
     "inefficiency_us": "kernel inefficiency",
@@ -39,7 +39,7 @@ TERMS = {
     "host_enqueue_us": "host enqueue",
     "residual_us": "residual",
 }
-# Arithmetic of products whose operands have 4 bytes.
+# The arithmetic of products whose operands have 4 bytes.
 _FLOATS = ("split", "tf32", "fp32")
 _HOW_TO_GIVE_LAYERS = " (trtexec --exportLayerInfo, with --profilingVerbosity=detailed): give it beside the trace"
 _TERM_OF_USE = {"copy": "copies_us", "gap": "launch_gaps_us", "host": "host_enqueue_us", "residual": "residual_us"}
@@ -47,7 +47,7 @@ _TERM_OF_USE = {"copy": "copies_us", "gap": "launch_gaps_us", "host": "host_enqu
 
 @dataclass(frozen=True)
 class Terms:
-    """Microseconds of one inference, none negative."""
+    """Hold the terms of one inference in microseconds; none is negative."""
 
     floor_us: Us = 0.0
     inefficiency_us: Us = 0.0
@@ -62,23 +62,23 @@ class Terms:
 
     @property
     def total_us(self) -> float:
-        """Their sum."""
+        """Return the sum of the terms."""
         return sum(getattr(self, entry.name) for entry in fields(self))
 
     @property
     def kernel_us(self) -> float:
-        """The time in kernels."""
+        """Return the time in kernels."""
         return self.floor_us + self.inefficiency_us + self.unjudged_us
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One node, or layer of an engine; ``node`` None holds what belongs to no node.
+    """Hold the time of one node, or of one layer of an engine; the row with ``node`` None has the time of no node.
 
-    ``roof_us`` is what the hardware would need (None where it is not known); the floor is that, or the kernel time
-    where the kernels took even less, as they can with data in the L2 cache. ``launches`` is the mean number of kernels
-    an inference, ``kernels`` are their names, those that took longest in all first; ``longest_us`` is one call of the
-    longest. ``nodes`` are the model's nodes in it.
+    ``roof_us``: the time that the hardware needs, None where it is not known. The floor is ``roof_us``, or the kernel
+    time where the kernels took even less, as they can with data in the L2 cache. ``launches``: the mean number of
+    kernels per inference. ``kernels``: their names, the longest total time first. ``longest_us``: the mean time of one
+    call of the longest kernel. ``nodes``: the model's nodes in the row.
     """
 
     node: str | None
@@ -95,7 +95,7 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class Inflation:
-    """What the profiler added: the traced inference against the same one without a profiler."""
+    """Hold the time that the profiler added: the traced inference against the same inference without a profiler."""
 
     unprofiled_us: Us
     added_us: Us
@@ -104,11 +104,10 @@ class Inflation:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Where the time went; ``total`` and the sum over ``rows`` are ``end_to_end_us``.
+    """Hold where the time went; ``total`` and the sum over ``rows`` are ``end_to_end_us``.
 
-    ``used`` are the indexes of the inferences that the means are over, of ``iterations`` traced. ``residual`` says
-    what the residual is made of. ``floor_from`` says whose ceilings the floors are from; None where there are none,
-    and ``notes`` say why.
+    ``used``: the indexes of the inferences in the means, of ``iterations`` traced ones. ``residual``: the residual by
+    reason. ``floor_from``: whose ceilings the floors come from; None where there are no floors, and ``notes`` say why.
     """
 
     end_to_end_us: float
@@ -123,15 +122,15 @@ class Ledger:
 
     @property
     def floor_known(self) -> bool:
-        """Whether any kernel time has a floor."""
+        """Say whether any kernel time has a floor."""
         return any(row.roof_us is not None for row in self.rows)
 
     def row(self, node: str | None) -> LedgerRow | None:
-        """The row of a node."""
+        """Return the row of a node."""
         return next((row for row in self.rows if row.node == node), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {"schema": SCHEMA, **asdict(self), "terms": dict(TERMS), "used": list(self.used)}
 
 
@@ -139,7 +138,7 @@ def ledger(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceilings
     """Account for one inference of a timeline.
 
     Raises:
-        LenetTrtError: the timeline holds no inference and nothing that could be taken for one.
+        LenetTrtError: the timeline holds no inference, and no work that could count as one.
     """
     notes: list[str] = []
     iterations = inferences(timeline, notes)
@@ -172,7 +171,7 @@ def ledger(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceilings
 
 
 def slicer_of(timeline: Timeline, nodes: Sequence[NodeWork] | None) -> Slicer:
-    """What cuts the timeline's inferences into slices."""
+    """Make the slicer that cuts the timeline's inferences into slices."""
     reformats = {entry.node for entry in nodes or () if entry.op in REFORMAT_OPS}
     reformats |= {layer.name for layer in timeline.layers if layer.reformats and not layer.onnx}
     return Slicer(timeline, frozenset(reformats))
@@ -192,7 +191,9 @@ def _rows(
     known = {name: members(name, nodes or ()) for name in sums if name is not None}
     everything = tuple(nodes or ())
     if everything and not any(known.values()) and None in sums:
-        notes.append("no kernel of the trace names a node: they are held against the floor of the whole network")
+        notes.append(
+            "no kernel of the trace names a node: the kernels are compared with the floor of the whole network"
+        )
     rows = []
     other_types: list[str] = []
     for name in _order(sums, known, everything):
@@ -226,14 +227,14 @@ def _rows(
     over = [row.node for row in rows if row.roof_us is not None and row.terms.kernel_us < on_grid(row.roof_us)]
     if over:
         notes.append(
-            f"quicker than memory and arithmetic allow, so their data was in the L2 cache (or less was computed): "
+            f"faster than memory and arithmetic allow, so the data was in the L2 cache (or less was computed): "
             f"{', '.join(name or 'the kernels' for name in over)}"
         )
     return rows
 
 
 def _in_other_types(held: Sequence[NodeWork], kernels: Iterable[str]) -> bool:
-    """Whether an engine computes the model's float nodes in narrower types, so that their floor would be too high."""
+    """Say whether an engine computes the model's float nodes in narrower types: their floor would be too high."""
     floats = any(entry.arithmetic in _FLOATS and not entry.holds for entry in held)
     return floats and any(map(takes_narrow_types, kernels))
 
@@ -255,7 +256,7 @@ def _order(
     known: Mapping[str, Sequence[NodeWork]],
     nodes: Sequence[NodeWork],
 ) -> list[str | None]:
-    """The model's order; names that are none of its nodes where the trace first has them; no node comes last."""
+    """Sort the names in the model's order; other names keep their place in the trace, and no node comes last."""
     position = {entry.node: index for index, entry in enumerate(nodes)}
     named = [name for name in sums if name is not None]
     place: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""A timeline as tables of GPU activities, API calls and nodes: share, time, calls, average, minimum, maximum, name."""
+"""Make tables of a timeline, for GPU activities, API calls and nodes: share, time, calls, mean, extremes, name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER = ("Time(%)", "Time", "Calls", "Avg", "Min", "Max", "Name")
 
 @dataclass(frozen=True)
 class TimeRow:
-    """What one kernel, call or node took in all; ``name`` is short, ``full_name`` as it was traced."""
+    """Hold the total time of one kernel, call or node; ``name`` is short, ``full_name`` is the traced name."""
 
     name: str
     full_name: str
@@ -33,20 +33,20 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class TimeTable:
-    """Rows by falling time."""
+    """Hold rows, the longest total time first."""
 
     title: str
     rows: tuple[TimeRow, ...]
 
     @property
     def total_us(self) -> float:
-        """The time of all rows."""
+        """Return the time of all rows."""
         return sum(row.total_us for row in self.rows)
 
 
 @dataclass(frozen=True)
 class TimeTables:
-    """The tables of a timeline; in ``nodes`` average, minimum and maximum are of an inference, not of a kernel."""
+    """Hold the tables of a timeline; in ``nodes``, average, minimum and maximum are per inference, not per kernel."""
 
     iterations: int
     left_out: int
@@ -55,17 +55,17 @@ class TimeTables:
     nodes: TimeTable
 
     def all(self) -> tuple[TimeTable, ...]:
-        """Those that have rows, in the order in which they are shown."""
+        """Return the tables that have rows, in the order in which they are shown."""
         return tuple(table for table in (self.gpu, self.api, self.nodes) if table.rows)
 
 
 def tables(timeline: Timeline, *, everything: bool = False) -> TimeTables:
-    """Add a timeline up: what belongs to inferences, or with ``everything`` what was traced before and between too."""
+    """Add up a timeline: what belongs to inferences; with ``everything``, also what was traced before and between."""
     activities = [entry for entry in timeline.activities if everything or entry.iteration is not None]
     calls = list(timeline.api_calls) if everything else _in_iterations(timeline)
     left_out = len(timeline.activities) - len(activities) + len(timeline.api_calls) - len(calls)
     named = any(entry.node is not None for entry in activities)
-    # Tools that time layers alone, as ONNX Runtime on a CPU, tell of no GPU.
+    # Tools that time only layers, such as ONNX Runtime on a CPU, record no GPU activity.
     layers = bool(activities) and all(entry.kind == "layer" for entry in activities)
     return TimeTables(
         len(timeline.iterations),
@@ -77,7 +77,7 @@ def tables(timeline: Timeline, *, everything: bool = False) -> TimeTables:
 
 
 def as_dict(found: TimeTables) -> dict[str, Any]:
-    """The tables for JSON."""
+    """Return the tables as plain values, for JSON."""
     return {
         "iterations": found.iterations,
         "left_out": found.left_out,
@@ -89,7 +89,7 @@ def as_dict(found: TimeTables) -> dict[str, Any]:
 
 
 def text(found: TimeTables, most_rows: int | None = None) -> str:
-    """The tables as the profilers of NVIDIA print them."""
+    """Return the tables as text, as NVIDIA's profilers print them."""
     lines = []
     width = max((len(table.title) for table in found.all()), default=0) + 1
     for table in found.all():
@@ -104,7 +104,7 @@ def text(found: TimeTables, most_rows: int | None = None) -> str:
 
 
 def markdown(found: TimeTables, most_rows: int | None = None) -> str:
-    """The tables as Markdown."""
+    """Return the tables as Markdown."""
     lines = []
     for table in found.all():
         rows = [[_escaped(cell) for cell in _cells(row)] for row in table.rows[:most_rows]]
@@ -115,7 +115,7 @@ def markdown(found: TimeTables, most_rows: int | None = None) -> str:
 def _footer(found: TimeTables) -> list[str]:
     lines = [f"{found.iterations} inference{'s' * (found.iterations != 1)}."]
     if found.nodes.rows:
-        lines[0] += " Of nodes, average, minimum and maximum are of one inference."
+        lines[0] += " For nodes, average, minimum and maximum are per inference."
     if found.left_out:
         lines[0] += f" {found.left_out} events outside of inferences are left out."
     return lines
@@ -155,7 +155,7 @@ def _ranked(title: str, groups: Sequence[tuple[str, str, list[float], int]]) -> 
     shown = Counter(short for short, _, _, _ in groups)
     rows = [
         TimeRow(
-            # Two kernels that differ in what was left out of the name are told apart by the full one.
+            # Two kernels with the same short name are shown with their full names.
             name if shown[short] > 1 else short,
             name,
             100 * sum(times) / whole if whole else 0.0,
@@ -183,7 +183,7 @@ def _time(us: float) -> str:
 
 
 def _plain(name: str) -> str:
-    """One line without control characters: a name comes from a model or a trace, and could say anything."""
+    """Return the name as one line without control characters: it comes from a model or a trace and may hold any."""
     return "".join(mark if mark.isprintable() else f"\\x{ord(mark):02x}" for mark in " ".join(name.split()))
 
 

@@ -1,7 +1,7 @@
-"""A timeline: what the GPU and the host did while a network ran, whoever traced it.
+"""Define a timeline: what the GPU and the host did while a network ran, whichever tool traced it.
 
-Every reader of traces ends here, and every table, ledger and report begins here. All times are microseconds since the
-first iteration began; nodes are named as the network (ONNX file or engine) names them.
+Every reader of traces makes a timeline, and every table, ledger and report starts from one. All times are microseconds
+since the first iteration began. Nodes have the names of the network (ONNX file or engine).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lenet_trt.tensorrt.layers import EngineLayer
 
 SCHEMA = 1
 WANTED = "a timeline, as lenet-trt profile writes it"
-# A "layer" is a time that a tool gave for a whole layer, without its kernels, as trtexec --exportProfile does.
+# A "layer" is the time that a tool such as trtexec --exportProfile gives for a whole layer, without its kernels.
 Kind = Literal["kernel", "memcpy", "memset", "layer"]
 
 
 @dataclass(frozen=True)
 class Activity:
-    """Work of the GPU. ``node`` is the node that it belongs to, ``iteration`` the inference, where known.
+    """Hold one piece of GPU work, with its ``node`` and its inference (``iteration``) where they are known.
 
-    ``direction`` is of copies: "HtoD", "DtoH", "DtoD", "HtoH" or "PtoP".
+    ``direction`` is set for copies: "HtoD", "DtoH", "DtoD", "HtoH" or "PtoP".
     """
 
     kind: Kind
@@ -47,13 +47,13 @@ class Activity:
 
     @property
     def us(self) -> float:
-        """How long it took."""
+        """Return the duration."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True)
 class ApiCall:
-    """A call into the CUDA runtime or driver; ``correlation`` names the GPU work that it asked for."""
+    """Hold a call into the CUDA runtime or driver; ``correlation`` identifies the GPU work that it submitted."""
 
     name: str
     start_us: Us
@@ -63,13 +63,13 @@ class ApiCall:
 
     @property
     def us(self) -> float:
-        """How long it took."""
+        """Return the duration."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True)
 class HostRange:
-    """A named range on the host (NVTX)."""
+    """Hold a named range on the host (NVTX)."""
 
     name: str
     start_us: Us
@@ -79,7 +79,7 @@ class HostRange:
 
 @dataclass(frozen=True)
 class Iteration:
-    """One inference: from the host's first call for it until its last result is there."""
+    """Hold the span of one inference: from the host's first call for it until its last result is there."""
 
     index: Whole
     start_us: Us
@@ -87,18 +87,18 @@ class Iteration:
 
     @property
     def us(self) -> float:
-        """How long it took."""
+        """Return the duration."""
         return self.end_us - self.start_us
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """One traced run.
+    """Hold one traced run.
 
-    ``source`` says who traced it ("nsys 2025.3.1", "CUPTI 13.0", "trtexec 10.13"); ``unprofiled_us`` is the median
-    time of an inference without the profiler, where it was measured; ``sizes`` are the axes' values ("n": 32).
-    ``environment`` holds GPU, driver and versions. ``notes`` say what a reader of the numbers should know. ``layers``
-    are those of the engine that ran, where it was asked for them.
+    ``source``: the tool that traced it ("nsys 2025.3.1", "CUPTI 13.0", "trtexec 10.13"). ``unprofiled_us``: the median
+    time of an inference without the profiler, where it was measured. ``sizes``: the values of the axes ("n": 32).
+    ``environment``: GPU, driver and versions. ``notes``: what a reader of the numbers should know. ``layers``: the
+    layers of the engine that ran, where they are known.
     """
 
     source: str
@@ -118,7 +118,7 @@ class Timeline:
 
 
 class TraceEnvironment(TypedDict, total=False):
-    """What the code asks of an environment; a timeline's may say more, in values of any kind."""
+    """Type the parts of an environment that the code reads; a timeline may have more, of any type."""
 
     gpu: str | None
     cpu: str | None
@@ -146,10 +146,10 @@ def load_timeline(path: Path) -> Timeline:
     if seen != SCHEMA:
         raise LenetTrtError(f"{path} is no timeline of schema {SCHEMA} (its schema: {seen!r:.60}): {fix}")
     names = {entry.name for entry in fields(Timeline)}
-    if missing := sorted(names - set(data) - {"layers"}):  # timelines of traces without them
+    if missing := sorted(names - set(data) - {"layers"}):  # not every trace has layers
         raise LenetTrtError(f"{path} is not {WANTED}: it has no {', '.join(missing)}: {fix}")
     if unknown := sorted(set(data) - names - {"schema"}):
-        raise LenetTrtError(f"{path} is not {WANTED}: nobody knows its {', '.join(unknown):.60}: {fix}")
+        raise LenetTrtError(f"{path} is not {WANTED}: its fields {', '.join(unknown):.60} are unknown: {fix}")
     made = checked(data, Timeline, str(path), wanted=WANTED, fix=fix)
     checked(made.environment, TraceEnvironment, f"the environment in {path}", wanted="a timeline's", fix=fix)
     return made

@@ -1,4 +1,4 @@
-"""The model behind a trace: where it is, and whether a file still is the one that was traced."""
+"""Find the model behind a trace, and say whether a file is still the model that was traced."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def of_model(timeline: Timeline, model: Path, folder: Path) -> Timeline:
 
 
 def differs(timeline: Timeline, model: Path) -> bool:
-    """Whether a file is known not to be the one that was traced."""
+    """Say whether a file is known to differ from the model that was traced."""
     return bool(timeline.model_sha256) and model.is_file() and sha256_file(model) != timeline.model_sha256
 
 
 def warning(timeline: Timeline, model: Path) -> str | None:
-    """What to say of a model that the user names and that is not the one that was traced."""
+    """Return a warning where the model that the user names is not the one that was traced."""
     return (
         f"warning: {model} is not the file that was traced (its SHA-256 differs)" if differs(timeline, model) else None
     )
 
 
 def find_model(timeline: Timeline, folder: Path) -> tuple[Path | None, str]:
-    """Find the ONNX file of a timeline that lies in ``folder``; or None, and why and what to do.
+    """Find the ONNX file of a timeline in ``folder``; return None, the reason and the fix where it is missing.
 
-    It is looked for where the timeline says, then beside the timeline and in the current folder. Of an engine it is the
-    file that the engine was built from.
+    The function looks where the timeline says, then beside the timeline and in the current folder. For an engine, the
+    model is the file from which the engine was built.
     """
     if not timeline.model:
         return None, "the trace does not name its model: give it with --model"

@@ -237,7 +237,7 @@ def test_a_reformat_and_back() -> None:
     ]
     (finding,) = found(repeated(91, happens))
     assert (finding.kind, finding.recoverable_us) == ("reformat_pair", 20)
-    assert "1 an inference" in finding.evidence[0]
+    assert "1 per inference" in finding.evidence[0]
     assert kinds(repeated(81, happens[:-1])) == [], "one of them may be needed"
 
 

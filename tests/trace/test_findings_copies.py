@@ -42,7 +42,7 @@ def test_what_returns_has_the_size_of_what_left_and_returns_once() -> None:
     other = [copy(2, 22, "DtoH", bytes=4096), copy(30, 50, "HtoD", bytes=8192), kernel(60, 95)]
     assert BACK_AND_FORTH not in evidence(other)
     twice = [copy(2, 12, "DtoH", bytes=64), copy(20, 30, "HtoD", bytes=64), copy(30, 40, "HtoD", bytes=64)]
-    assert f"2.0 copies an inference {BACK_AND_FORTH}" in evidence([*twice, kernel(60, 95)])
+    assert f"2.0 copies per inference {BACK_AND_FORTH}" in evidence([*twice, kernel(60, 95)])
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_copies_between_kernels_are_in_the_middle(direction: str, start: float, 
 
 def test_a_copy_within_the_gpu_is_counted_once_with_its_bytes() -> None:
     (entry,) = found([kernel(2, 20), copy(30, 50, "DtoD", bytes=1_000_000), kernel(60, 75)])
-    assert entry.evidence == (f"1.0 copies an inference {WITHIN}: 20.0 us, 1,000,000 bytes",)
+    assert entry.evidence == (f"1.0 copies per inference {WITHIN}: 20.0 us, 1,000,000 bytes",)
     assert entry.recoverable_us == 20
 
 

@@ -93,7 +93,7 @@ def test_the_text_is_aligned_and_whole() -> None:
         "                  31.00%  31.000 us      3  15.500 us  11.000 us  20.000 us  conv1\n"
         "                   4.00%   4.000 us      1   4.000 us   4.000 us   4.000 us  (no node)\n"
         "\n"
-        "2 inferences. Of nodes, average, minimum and maximum are of one inference. "
+        "2 inferences. For nodes, average, minimum and maximum are per inference. "
         "2 events outside of inferences are left out.\n"
     )
 

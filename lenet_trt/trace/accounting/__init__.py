@@ -1,1 +1,1 @@
-"""What the ledger and its findings are made from: the slices of an inference, and what a kernel's name says."""
+"""Make what the ledger and its findings need: the slices of an inference, and facts from a kernel's name."""

@@ -1,4 +1,4 @@
-"""Which inferences of a timeline the ledger tells of."""
+"""Choose the inferences of a timeline that the ledger describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lenet_trt.trace.timeline import Iteration, Timeline
 
 
 def middle_half(iterations: Sequence[Iteration]) -> list[Iteration]:
-    """The inferences that are neither among the quickest nor among the slowest quarter, in order of time."""
+    """Return the inferences without the fastest and the slowest quarter, in their order in the trace."""
     count = len(iterations)
     cut = max(count // 4, 1) if count > 2 else 0
     ordered = sorted(iterations, key=lambda entry: (entry.us, entry.index))
@@ -17,14 +17,14 @@ def middle_half(iterations: Sequence[Iteration]) -> list[Iteration]:
 
 
 def inferences(timeline: Timeline, notes: list[str]) -> list[Iteration]:
-    """The timeline's inferences; of a trace that marks none, all of it as one.
+    """Return the timeline's inferences; a trace that marks none counts as one inference.
 
     Raises:
         LenetTrtError: there is nothing to account for.
     """
     sound = [entry for entry in timeline.iterations if entry.end_us > entry.start_us]
     if len(sound) < len(timeline.iterations):
-        notes.append(f"{len(timeline.iterations) - len(sound)} inferences that end before they begin were left out")
+        notes.append(f"{len(timeline.iterations) - len(sound)} inferences were left out: they end before they begin")
     if sound:
         return sound
     spans = [(entry.start_us, entry.end_us) for entry in timeline.activities]
@@ -34,12 +34,12 @@ def inferences(timeline: Timeline, notes: list[str]) -> list[Iteration]:
             f"the trace of {timeline.source} holds no inference, and no work of the GPU: nothing can be accounted for. "
             "Trace the program while it runs the network"
         )
-    notes.append("the trace marks no inferences: all of it is taken for one")
+    notes.append("the trace marks no inferences: the whole trace counts as one")
     return [Iteration(0, min(start for start, _ in spans), max(end for _, end in spans))]
 
 
 def note_what_is_outside(timeline: Timeline, used: Sequence[Iteration], notes: list[str]) -> None:
-    """Say when inferences have work that lies outside of the time that is theirs."""
+    """Add a note where inferences have work that lies outside of their time."""
     own = {entry.index: entry for entry in used}
     outside = [
         entry
@@ -53,6 +53,6 @@ def note_what_is_outside(timeline: Timeline, used: Sequence[Iteration], notes: l
             for entry, span in ((entry, own[entry.iteration]) for entry in outside if entry.iteration is not None)
         )
         notes.append(
-            f"{lost / len(used):,.1f} us of GPU work an inference lie outside of its time (it did not wait for them) "
+            f"{lost / len(used):,.1f} us of GPU work per inference lie outside of its time (it did not wait for them) "
             "and are not in the ledger"
         )

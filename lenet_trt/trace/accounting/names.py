@@ -1,13 +1,13 @@
-"""What the name of a kernel or a layer says: the architecture it is made for, whether it reformats, multiplies, how.
+"""Read the name of a kernel or layer: its architecture, and whether it reformats or multiplies, and how.
 
-Names are those that NVIDIA's libraries, torch and TensorRT give; seen in traces, not documented anywhere as a format.
+NVIDIA's libraries, torch and TensorRT give these names. They were seen in traces; no document defines their format.
 """
 
 from __future__ import annotations
 
 import re
 
-# The word for an architecture, where a name has no number: its first compute capability.
+# Architecture by name -> its first compute capability, for names without a number.
 _WORDS = {
     "maxwell": 50,
     "pascal": 60,
@@ -21,14 +21,14 @@ _WORDS = {
 _SM = re.compile(r"(?<![a-z0-9])sm_?(\d{2,3})(?![0-9])")
 _WORD = re.compile(r"(?<![a-z])(" + "|".join(_WORDS) + r")(?![a-z])")
 
-# Kernels and layers that only put the same numbers into another order or type: by the function's own name, and by the
-# operation that torch instantiates its element-wise kernels with (what else stands there may say anything: nocast).
+# Kernels and layers that only change the order or the type of numbers: matched by the function's own name, and by the
+# operation in torch's element-wise kernels (the other template arguments are not matched: one is "nocast").
 _REFORMAT = re.compile(
     r"reformat|copynode|nchwto|nhwcto|tonchw|tonhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|"
     r"copy_kernel|copypackedkernel|genericcopy|(?<!broad)(?<!no)cast(?!e)"
 )
 _COPIES = re.compile(r"direct_copy_kernel|catarraybatchedcopy")
-# TensorRT's own compiler strings together what a kernel does: __myl_MoveCast_myl0_3.
+# TensorRT's own compiler joins the operations of a kernel into its name: __myl_MoveCast_myl0_3.
 _COMPILED = re.compile(r"^__myl_(\w+?)_")
 _COMPILED_REFORMAT = re.compile(r"(Move|Cast|Tran|Resh|Copy)+")
 # ONNX operators that only change layout, type or shape.
@@ -44,7 +44,7 @@ _NARROW = re.compile(r"_(f16f16|bf16bf16|i8i8|e4m3e4m3)_")
 
 
 def architecture(name: str) -> int | None:
-    """The architecture that a kernel's name carries: 80 for ``sm80_xmma_gemm_...`` or ``ampere_sgemm_...``."""
+    """Return the architecture in a kernel's name: 80 for ``sm80_xmma_gemm_...`` or ``ampere_sgemm_...``."""
     lower = name.lower()
     numbers = [int(found) for found in _SM.findall(lower)]
     if numbers:
@@ -54,7 +54,7 @@ def architecture(name: str) -> int | None:
 
 
 def is_reformat(name: str) -> bool:
-    """Whether it only changes layout or type: TensorRT's reformat layers, cuDNN's conversions, torch's copies."""
+    """Say whether it only changes layout or type: TensorRT's reformat layers, cuDNN's conversions, torch's copies."""
     compiled = _COMPILED.match(name)
     if compiled:
         return bool(_COMPILED_REFORMAT.fullmatch(compiled[1]))
@@ -63,13 +63,13 @@ def is_reformat(name: str) -> bool:
 
 
 def is_gemm(name: str) -> bool:
-    """Whether it is a matrix product (of matrices: a kernel for matrix times vector is none)."""
+    """Say whether it is a product of two matrices; a kernel for matrix times vector is not."""
     lower = name.lower()
     return bool(_GEMM.search(lower)) and not _GEMV.search(lower)
 
 
 def uses_tensor_cores(name: str) -> bool | None:
-    """Whether the name says that tensor cores are used; None where it says neither."""
+    """Say whether the name shows that tensor cores are used; None where the name shows neither."""
     lower = name.lower()
     if _NO_TENSOR_CORES.search(lower):
         return False
@@ -77,12 +77,12 @@ def uses_tensor_cores(name: str) -> bool | None:
 
 
 def takes_narrow_types(name: str) -> bool:
-    """Whether the name of a matrix kernel says that its operands have 2 bytes or less."""
+    """Say whether the name of a matrix kernel shows operands of 2 bytes or less."""
     return bool(_NARROW.search(name.lower()))
 
 
 def bare(name: str) -> str:
-    """A kernel's function without return type, template arguments and parameters; other names as they are."""
+    """Return a kernel's function without return type, template arguments and parameters; other names as they are."""
     if "<" not in name and "(" not in name:
         return name.removeprefix("void ")
     kept: list[str] = []

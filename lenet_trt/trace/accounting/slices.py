@@ -1,13 +1,13 @@
-"""An inference cut into slices: at every moment it is one kernel's, one copy's, or the GPU is idle for one reason.
+"""Cut an inference into slices: each moment belongs to one kernel or copy, or the GPU is idle for one reason.
 
-Work that overlaps is counted once, as the part that nothing else hides: a moment in which several activities run is
-the kernel's that began first; without a kernel it is a reformat's, then a copy's. So a copy behind a kernel is free.
+Overlapping work counts once. Where several activities run, the moment belongs to the kernel that began first; without
+a kernel it belongs to a reformat, then to a copy. So a copy that runs behind a kernel costs nothing.
 
-Idle time before an activity is split where the call that submitted it returned: until then the host was late
-(``host``), after that the work was there and the GPU had not begun it (``gap``). In a CUDA graph that is the launch
-of the whole graph. All that cannot be told so is ``residual``, with its reason: the GPU works for another inference,
-the submission is not in the trace, the time after the last activity (until the host saw the result), or an inference
-without any GPU work.
+Idle time before an activity is split at the moment when the call that submitted it returned: before, the host was late
+(``host``); after, the work was there and the GPU had not begun it (``gap``). In a CUDA graph this call is the launch of
+the whole graph. Other idle time is ``residual``, with its reason: the GPU works for another inference, the submission
+is not in the trace, the time after the last activity (until the host saw the result), or an inference without any GPU
+work.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_WORK = "inferences without GPU work"
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of an inference. ``activity`` is what runs, or for idle time what the GPU waits for."""
+    """Hold a part of an inference. ``activity`` is what runs; in idle time it is what the GPU waits for."""
 
     start_us: float
     end_us: float
@@ -45,25 +45,25 @@ class Slice:
 
     @property
     def us(self) -> float:
-        """How long it is."""
+        """Return the duration."""
         return self.end_us - self.start_us
 
     @property
     def node(self) -> str | None:
-        """The node whose time it is."""
+        """Return the node to which the time belongs."""
         return self.activity.node if self.activity else None
 
 
 def on_grid(us: float) -> float:
-    """The time on the grid that is nearest."""
+    """Round a time to the nearest point of the grid."""
     return round(us * GRID) / GRID
 
 
 class Slicer:
-    """Cuts inferences of one timeline."""
+    """Cut inferences of one timeline into slices."""
 
     def __init__(self, timeline: Timeline, reformatting: frozenset[str] = frozenset()) -> None:
-        """``reformatting`` are the nodes that only change layout or type: their kernels count as copies."""
+        """Take the timeline, and the nodes that only change layout or type: their kernels count as copies."""
         self._reformatting = reformatting
         self._activities = sorted(timeline.activities, key=lambda entry: (entry.start_us, entry.end_us, entry.stream))
         self._starts = [entry.start_us for entry in self._activities]
@@ -71,15 +71,15 @@ class Slicer:
         self._calls = _submissions(timeline.api_calls)
 
     def activities(self, iteration: Iteration) -> list[Activity]:
-        """What runs for this inference while it lasts, in order: its own activities, and those that nobody claims."""
+        """Return what runs while this inference lasts, in order: its own activities, and those of no inference."""
         return [entry for entry in self._within(iteration) if entry.iteration in (None, iteration.index)]
 
     def submission(self, activity: Activity) -> ApiCall | None:
-        """The call that submitted it."""
+        """Return the call that submitted it."""
         return None if activity.correlation is None else self._calls.get(activity.correlation)
 
     def slices(self, iteration: Iteration) -> list[Slice]:
-        """The slices of one inference, in order, without a hole between them."""
+        """Return the slices of one inference, in order and without a hole between them."""
         begin, end = on_grid(iteration.start_us), on_grid(iteration.end_us)
         own = self.activities(iteration)
         if not own:
@@ -98,7 +98,7 @@ class Slicer:
         return found
 
     def is_reformat(self, activity: Activity) -> bool:
-        """Whether a kernel or layer only changes layout or type."""
+        """Say whether a kernel or layer only changes layout or type."""
         if activity.kind in ("memcpy", "memset"):
             return False
         if activity.node is not None and (activity.node in self._reformatting or is_reformat_layer(activity.node)):
@@ -106,7 +106,7 @@ class Slicer:
         return is_reformat(activity.name)
 
     def is_copy(self, activity: Activity) -> bool:
-        """Whether it computes nothing: a copy, a memset or a reformat."""
+        """Say whether it computes nothing: a copy, a memset or a reformat."""
         return activity.kind in ("memcpy", "memset") or self.is_reformat(activity)
 
     def _rank(self, activity: Activity) -> tuple[int, float, float, int]:
@@ -154,7 +154,7 @@ def _moments(
 
 
 def _submissions(calls: Sequence[ApiCall]) -> dict[int, ApiCall]:
-    """Correlation -> the call; of a runtime's call and the driver's within it, the outer one."""
+    """Map each correlation to its call; where a runtime's call contains a driver's call, to the outer one."""
     found: dict[int, ApiCall] = {}
     for call in calls:
         if call.correlation is None:

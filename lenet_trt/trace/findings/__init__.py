@@ -1,12 +1,12 @@
-"""Findings: what could be won back, how much of it, by which evidence, and what to do.
+"""Make findings: what could be won back, how much of it, by which evidence, and what to do.
 
-No two findings claim the same microseconds. Each takes what it claims out of the ledger's terms (a node's
-inefficiency, the gaps before it, the copies, the host's time), the more specific kind first, and a later one can only
-have what is left; so all of them together never promise more than end to end less the floor. Advice names what exists:
-one of this toolkit's kernels only for nodes that it can replace (``replaceable``). A node whose kernel has
-several faults gets one finding, of the most specific kind, with the others among its evidence. A cold start alone is
-outside of this: it is not in the ledger, which leaves the slowest inferences out, and its number is what it adds to
-the mean over all of them. What is below the threshold (``Inquiry.notable``) is no finding.
+No two findings claim the same microseconds. Each finding takes its microseconds out of the ledger's terms (a node's
+inefficiency, the gaps before it, the copies, the host's time). More specific kinds come first, and a later kind can
+claim only what is left; so all findings together never promise more than end to end minus floor. Advice names what
+exists: a kernel of this toolkit only for nodes that it can replace (``replaceable``). A node whose kernel has several
+faults gets one finding, of the most specific kind, with the other faults among its evidence. A cold start is the
+exception: it is not in the ledger, which leaves the slowest inferences out, and its number is what it adds to the mean
+over all inferences. Time below the threshold (``Inquiry.notable``) is no finding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "findings", "lines", "none_found", "not_judged"]
 
 _MOST_NAMES = 3
-# In the order in which they claim; a kind sees only what those before it left.
+# The kinds in the order in which they claim time; each kind sees only what the kinds before it left.
 _KINDS = (
     far_kernels,
     many_small_launches,
@@ -49,7 +49,7 @@ def findings(
     ceilings: Ceilings | None = None,
     replaceable: Mapping[str, str] | None = None,
 ) -> list[Finding]:
-    """What could be won back, the largest first; ``not_judged`` says what no finding could be made of.
+    """Return what could be won back, the largest first; ``not_judged`` returns what no finding can cover.
 
     ``replaceable`` has the kernel of this toolkit for each of the model's nodes that one could replace.
     """
@@ -59,7 +59,7 @@ def findings(
 
 
 def not_judged(timeline: Timeline, ledger: Ledger) -> list[str]:
-    """What could be lost without a finding that says so, and why; empty where everything was judged."""
+    """Return what could be lost without a finding that says so, and why; empty where everything was judged."""
     found = []
     blind = ledger.total.unjudged_us
     if blind > 0:
@@ -76,7 +76,7 @@ def not_judged(timeline: Timeline, ledger: Ledger) -> list[str]:
 
 
 def none_found(unjudged: Sequence[str]) -> str:
-    """What to say where there is no finding: that nothing is lost only where everything was judged."""
+    """Return the text for no finding; it says that nothing is lost only where everything was judged."""
     if unjudged:
         return "None in what could be judged. Not everything could be:"
     return "None: all of it was judged, and no part is lost that is worth a change."

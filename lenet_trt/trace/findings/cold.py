@@ -1,4 +1,4 @@
-"""A cold start inside the measurement."""
+"""Find a cold start inside the measurement."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from statistics import fmean, median
 
 from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 
-# The first inferences are cold while they take so many times what the later ones take.
+# The first inferences count as cold while each takes this many times the later ones' time.
 _COLD = 1.5
 _LEAST_WARM = 3
 
 
 def cold_start(inquiry: Inquiry) -> Iterator[Finding]:
-    """The first inferences took much longer than the others, and are in the mean."""
+    """Yield a finding where the first inferences took much longer than the others and are in the mean."""
     times = [entry.us for entry in sorted(inquiry.timeline.iterations, key=lambda entry: entry.index) if entry.us > 0]
     if len(times) <= _LEAST_WARM:
         return

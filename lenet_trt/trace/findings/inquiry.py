@@ -1,4 +1,4 @@
-"""What a kind of finding looks at, and the microseconds that it can claim."""
+"""Hold what a kind of finding looks at, and the microseconds that it can claim."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from lenet_trt.trace.ledger import Ledger, LedgerRow
     from lenet_trt.trace.timeline import Timeline
 
-# Less than this is no finding: a clock's doubt, and a share that no one would work for.
+# Less than this is no finding: clocks are not more exact, and a smaller share is not worth the work.
 _LEAST_US = 1.0
 _LEAST_SHARE = 0.02
-# What a launch is taken to cost where no ceilings say; measured ones are 2 to 3 us.
+# The assumed cost of a launch where the ceilings do not give it; measured launches cost 2 to 3 us.
 _USUAL_LAUNCH_US = 2.5
-# A kernel is small when it takes no longer than so many launches.
+# A kernel is small when it takes no longer than this many launches.
 _SMALL_LAUNCHES = 4
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that costs time: which node (None: the whole), how much could be won back, why one can say so."""
+    """Hold something that costs time: its node (None: the whole), the time to win back, the evidence and the advice."""
 
     kind: str
     title: str
@@ -39,12 +39,12 @@ class Finding:
     advice: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
 class Inquiry:
-    """A timeline with its ledger, and what of the ledger no finding has claimed yet."""
+    """Hold a timeline with its ledger, and the part of the ledger that no finding has claimed yet."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Inquiry:
 
     @cached_property
     def used(self) -> list[Iteration]:
-        """The inferences that the ledger tells of."""
+        """Return the inferences that the ledger describes."""
         wanted = set(self.ledger.used)
         found = [entry for entry in self.timeline.iterations if entry.index in wanted and entry.end_us > entry.start_us]
         if found:
@@ -76,17 +76,17 @@ class Inquiry:
 
     @cached_property
     def slices(self) -> list[list[Slice]]:
-        """The slices of each of them."""
+        """Return the slices of each of these inferences."""
         return [self.slicer.slices(iteration) for iteration in self.used]
 
     @cached_property
     def activities(self) -> list[list[Activity]]:
-        """What ran for each of them, in order."""
+        """Return what ran for each of these inferences, in order."""
         return [self.slicer.activities(iteration) for iteration in self.used]
 
     @cached_property
     def exposed(self) -> list[dict[int, float]]:
-        """For each of them, how long each activity (by ``id``) ran with nothing before it in rank: what it costs."""
+        """Return, for each inference, how long each activity (by ``id``) owned the moment: its cost."""
         result = []
         for parts in self.slices:
             times: dict[int, float] = defaultdict(float)
@@ -98,18 +98,18 @@ class Inquiry:
 
     @property
     def launch_us(self) -> float:
-        """What a launch costs at least."""
+        """Return the least cost of a launch."""
         measured = self.ceilings.launch_us if self.ceilings else 0.0  # a data sheet does not say
         return measured or _USUAL_LAUNCH_US
 
     @property
     def small_us(self) -> float:
-        """A kernel that takes no longer is small: its time is mostly its launch and the way to memory and back."""
+        """Return the longest time of a small kernel, which mostly waits for its launch and for memory."""
         return _SMALL_LAUNCHES * self.launch_us
 
     @property
     def sm(self) -> int | None:
-        """The GPU's architecture, 90 for compute capability 9.0."""
+        """Return the GPU's architecture, such as 90 for compute capability 9.0."""
         if self.ceilings is not None and self.ceilings.sm:
             return self.ceilings.sm
         seen = self.timeline.environment.get("sm")
@@ -119,35 +119,35 @@ class Inquiry:
         return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None
 
     def notable(self, us: float, share: float = _LEAST_SHARE) -> bool:
-        """Whether it is worth telling: at least a microsecond, and a fiftieth (or ``share``) of the inference."""
+        """Say whether a time is worth a finding: at least a microsecond, and 2% (or ``share``) of the inference."""
         return us >= max(_LEAST_US, share * self.ledger.end_to_end_us)
 
     def members(self, row: LedgerRow) -> list[NodeWork]:
-        """The model's nodes in a row; all of them where the trace names none."""
+        """Return the model's nodes in a row; all nodes where the trace names none."""
         if row.node is None:
             return list(self.nodes)
         return [entry for entry in self.nodes if not set(row.nodes).isdisjoint(entry.model_nodes)]
 
     def replacement(self, row: LedgerRow) -> str | None:
-        """The kernel of this toolkit that could replace a node of the row."""
+        """Return the kernel of this toolkit that could replace a node of the row."""
         nodes = [node for entry in self.members(row) for node in entry.model_nodes]
         return next((self._replaceable[node] for node in nodes if node in self._replaceable), None)
 
     @property
     def fusable(self) -> bool:
-        """Whether any of this toolkit's kernels has a place in the model."""
+        """Say whether any of this toolkit's kernels has a place in the model."""
         return bool(self._replaceable)
 
     def left(self, term: str, node: str | None) -> float:
-        """What of a row's term nobody has claimed."""
+        """Return the part of a row's term that no finding has claimed."""
         return self._left.get((term, node), 0.0)
 
     def left_in_all(self, term: str) -> float:
-        """The same over all rows."""
+        """Return the part of a term that no finding has claimed, over all rows."""
         return sum(value for (name, _), value in self._left.items() if name == term)
 
     def claim(self, term: str, wanted: Mapping[str | None, float]) -> float:
-        """Take so much of the term from each row, as far as it is left; returns what that is in all."""
+        """Claim these microseconds of the term from each row, as far as they are left; return what was claimed."""
         taken = 0.0
         for node, us in wanted.items():
             got = min(max(us, 0.0), self.left(term, node))
@@ -156,14 +156,14 @@ class Inquiry:
         return taken
 
     def claim_if_notable(self, term: str, wanted: Mapping[str | None, float]) -> float:
-        """Take it where it is worth telling; returns 0 where it is not, or too little of it is left."""
+        """Claim time that is worth a finding, and return it; return 0 where it is not, or where too little is left."""
         if not self.notable(sum(wanted.values())):
             return 0.0
         taken = self.claim(term, wanted)
         return taken if self.notable(taken) else 0.0
 
     def claim_share(self, term: str, us: float) -> float:
-        """Take so much of the term, from all rows in the ratio of what is left in them."""
+        """Claim these microseconds of the term from all rows, in proportion to what is left in them."""
         everything = self.left_in_all(term)
         share = min(us / everything, 1.0) if everything > 0 else 0.0
         nodes: Sequence[str | None] = [node for name, node in self._left if name == term]

@@ -1,4 +1,4 @@
-"""Kernels that take long and are far from what the hardware can do, by what is wrong with them."""
+"""Find kernels that take long and are far from what the hardware can do, and name the fault."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
     from lenet_trt.trace.ledger import LedgerRow
 
-# A kernel is far from its roof when it takes so many times the floor. For the kinds that name a fault, and for the
-# one that names none: good kernels of small networks are some 3 times above a floor that counts no latency.
+# A kernel is far from its roof when it takes this many times the floor. FAR is for the kinds that name a fault; the
+# other number is for the kind that names none: good kernels of small networks take about 3 times a floor that counts
+# no latency.
 FAR = 2.0
 _VERY_FAR = 4.0
 _MANY_LAUNCHES = 10
-# Operations for each element that is read or written: a product of matrix and vector has 2, of two columns already 4.
+# Operations per element read or written: a product of matrix and vector has 2, a product with two columns has 4.
 _GEMV_OPERATIONS = 2.5
 _PRODUCTS = ("MatMul", "Gemm", "FusedMatMul")
 _NARROW = {"fp16": 2, "bf16": 2, "fp16_fma": 2, "bf16_fma": 2}
 
 
 def far_kernels(inquiry: Inquiry) -> Iterator[Finding]:
-    """One finding a node whose kernels are not small and far from the roof: the most specific kind that fits."""
+    """Yield one finding for each node whose kernels are not small and far from the roof, of the most specific kind."""
     if inquiry.ceilings is None:
         return
     for row in inquiry.ledger.rows:
@@ -48,12 +49,12 @@ def far_kernels(inquiry: Inquiry) -> Iterator[Finding]:
         if inquiry.notable(claimed):
             evidence = (*_figures(row), *first.evidence, *(f"also: {line}" for o in others for line in o.evidence))
             if own:
-                evidence += (f"{own:,.1f} us more for putting its input into the layout that this kernel wants",)
+                evidence += (f"{own:,.1f} us more to put its input into the layout that this kernel needs",)
             yield Finding(first.kind, first.title, row.node, claimed, evidence, first.advice)
 
 
 def gemv_as_gemm(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
-    """A product of matrix and vector that a kernel for two matrices computes: most of its tile is thrown away."""
+    """Find a product of matrix and vector that a kernel for two matrices computes: most of its tile is unused."""
     product = _product(inquiry, row)
     kernel = next((name for name in row.kernels if is_gemm(name)), None)
     if product is None or kernel is None:
@@ -67,8 +68,8 @@ def gemv_as_gemm(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Findin
         row.node,
         row.terms.inefficiency_us,
         (
-            f"{product.work.flops / elements:.1f} operations an element: reading them is the work, and the kernel is "
-            f"{short_name(kernel)}, which computes tiles of columns where there is one",
+            f"{product.work.flops / elements:.1f} operations per element, so reading them takes the time; the kernel "
+            f"{short_name(kernel)} computes tiles of several columns where there is one column",
         ),
         "take a kernel that reads each row once and adds up in registers: "
         + _plugin_or(inquiry, row, "write it as a multiply and a sum"),
@@ -76,7 +77,7 @@ def gemv_as_gemm(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Findin
 
 
 def tensor_cores_unused(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
-    """A product in a type that tensor cores take, computed without them, and limited by arithmetic."""
+    """Find a product whose type tensor cores take, computed without them and limited by arithmetic."""
     product = _product(inquiry, row, ("Conv",))
     if product is None or product.arithmetic not in ("fp16", "bf16", "tf32"):
         return None
@@ -93,7 +94,7 @@ def tensor_cores_unused(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) ->
         row.node,
         row.terms.inefficiency_us,
         (
-            f"{short_name(plain)} multiplies outside tensor cores: {without:,.1f} us at this GPU's best, and "
+            f"{short_name(plain)} multiplies without tensor cores: {without:,.1f} us at this GPU's best, and "
             f"{arithmetic_us(product.work, product.arithmetic, ceilings):,.1f} us with them",
         ),
         _plugin_or(inquiry, row, "make the inner and outer sizes multiples of 8 (16 bytes)"),
@@ -101,9 +102,9 @@ def tensor_cores_unused(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) ->
 
 
 def older_architecture(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
-    """A kernel made for an older GPU that is very far from its roof, where one of our kernels could replace it.
+    """Find a kernel for an older GPU that is very far from its roof, where one of our kernels could replace it.
 
-    Libraries run kernels of an earlier architecture on purpose, as those of sm_80 on Ada, and most of them are good.
+    Libraries use kernels of an earlier architecture on purpose, such as sm_80 kernels on Ada; most of them are good.
     """
     sm, kernel = inquiry.sm, inquiry.replacement(row)
     made_for = {name: made for name in row.kernels if (made := architecture(name)) is not None}
@@ -122,7 +123,7 @@ def older_architecture(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> 
 
 
 def batch_too_small(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
-    """Kernels that work long on fewer blocks than there are multiprocessors."""
+    """Find kernels that take long on fewer blocks than there are multiprocessors."""
     blocks = [
         math.prod(activity.grid)
         for activities in inquiry.activities
@@ -147,7 +148,7 @@ def batch_too_small(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Fin
 
 
 def far_from_roof(inquiry: Inquiry, row: LedgerRow, ceilings: Ceilings) -> Finding | None:
-    """A kernel that is very far from its roof, whatever the reason."""
+    """Find a kernel that is very far from its roof, for any reason."""
     lost = row.terms.inefficiency_us
     if not _is_very_far(row) or lost < _MANY_LAUNCHES * inquiry.launch_us:
         return None
@@ -167,7 +168,7 @@ def _is_very_far(row: LedgerRow) -> bool:
 
 
 def _plugin_or(inquiry: Inquiry, row: LedgerRow, otherwise: str) -> str:
-    """Advice: the kernel of ours that could replace the node, where there is one, and what else helps."""
+    """Return advice: the kernel of ours that could replace the node, where there is one, and what else helps."""
     kernel = inquiry.replacement(row)
     plugin = f"the plugin {kernel} computes this node, and lenet-trt optimize measures it"
     return f"{plugin}; {otherwise}" if kernel else otherwise
@@ -177,13 +178,13 @@ _FAULTS = (gemv_as_gemm, tensor_cores_unused, older_architecture, batch_too_smal
 
 
 def _product(inquiry: Inquiry, row: LedgerRow, more: tuple[str, ...] = ()) -> NodeWork | None:
-    """The matrix product in a row; of several the one with most operations."""
+    """Return the matrix product of a row; of several, the one with most operations."""
     found = [entry for entry in inquiry.members(row) if entry.op in (*_PRODUCTS, *more)]
     return max(found, key=lambda entry: entry.work.flops) if found else None
 
 
 def _own_reformats(inquiry: Inquiry, row: LedgerRow) -> float:
-    """What kernels of the same node take that only copy: the price of the kernel that was chosen."""
+    """Return the time of the node's kernels that only copy: the price of the kernel that was chosen."""
     if row.node is None:
         return 0.0
     return sum(

@@ -1,4 +1,4 @@
-"""Time that is lost between kernels: small launches, gaps, waiting in the middle, a host that is late."""
+"""Find time that is lost between kernels: small launches, gaps, waiting in the middle, a late host."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from statistics import fmean
 from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.timeline import ApiCall
 
-# So many small kernels, or submissions, of one inference are many.
+# From this number on, small kernels or submissions of one inference count as many.
 _MANY = 4
-# What a kernel costs by being one of its own: it begins, waits for memory and drains. Fusing it saves that at most.
+# The cost of a separate kernel: it begins, waits for memory and drains. Fusing it saves at most this.
 _OWN_COST_US = 2.0
 _GAP_SHARE = 0.05
 _HOST_SHARE = 0.10
@@ -23,7 +23,7 @@ _WAITS = re.compile(r"synchronize|^cu(da)?memcpy(?!.*async)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Small:
-    """The small kernels of the inferences: how many, how long, and the gaps before them, a mean an inference."""
+    """Hold the small kernels of an inference, as means: their number, their time, and the gaps before them."""
 
     count: float
     median_us: float
@@ -32,7 +32,7 @@ class _Small:
 
 
 def many_small_launches(inquiry: Inquiry) -> Iterator[Finding]:
-    """Kernels so short that beginning and ending them is most of their time."""
+    """Yield a finding where kernels are so short that beginning and ending them takes most of their time."""
     small = _small(inquiry)
     if small.count < _MANY:
         return
@@ -44,13 +44,12 @@ def many_small_launches(inquiry: Inquiry) -> Iterator[Finding]:
         return
     yield Finding(
         "many_small_launches",
-        f"{small.count:.0f} small kernels an inference",
+        f"{small.count:.0f} small kernels per inference",
         None,
         kernels + between,
         (
             f"{small.count:.0f} kernels of {inquiry.small_us:.1f} us or less; one takes {small.median_us:.1f} us",
-            f"{kernels:,.1f} us for beginning and ending kernels that could be one, {between:,.1f} us in the gaps "
-            "between them",
+            f"{kernels:,.1f} us to begin and end kernels that could be one, {between:,.1f} us in the gaps between them",
         ),
         "fuse them: lenet-trt fuse puts one plugin in the place of several layers, and lenet-trt optimize measures "
         "which pay off"
@@ -68,7 +67,7 @@ def _small(inquiry: Inquiry) -> _Small:
         kernels = [entry for entry in activities if entry.kind == "kernel"]
         small = [entry for entry in kernels if entry.us <= inquiry.small_us]
         durations += [entry.us for entry in small]
-        for entry in small[1:]:  # one kernel has to remain
+        for entry in small[1:]:  # one kernel remains
             cost[entry.node] += min(exposed[id(entry)], _OWN_COST_US) / count
         short = {id(entry) for entry in small}
         first = id(kernels[0]) if kernels else None
@@ -80,7 +79,7 @@ def _small(inquiry: Inquiry) -> _Small:
 
 
 def sync_in_loop(inquiry: Inquiry) -> Iterator[Finding]:
-    """The host waits for the GPU in the middle of an inference, and the GPU then waits for the host."""
+    """Yield a finding where the host waits for the GPU within an inference, and then the GPU waits for the host."""
     waits = [call for call in inquiry.timeline.api_calls if _WAITS.search(call.name)]
     lost: dict[str | None, float] = defaultdict(float)
     times, names = 0, set()
@@ -103,16 +102,16 @@ def sync_in_loop(inquiry: Inquiry) -> Iterator[Finding]:
         None,
         inquiry.claim("host_enqueue_us", lost),
         (
-            f"{times / len(inquiry.used):.1f} times an inference, in {', '.join(sorted(names))}: the GPU is done, and "
-            "the next work is submitted only after the host has seen that",
+            f"{times / len(inquiry.used):.1f} times per inference, in {', '.join(sorted(names))}: the GPU is done, and "
+            "the host submits the next work only after it has seen that",
         ),
-        "wait once, at the end: keep what is between on the GPU, use cudaMemcpyAsync with pinned memory, and let "
+        "wait once, at the end: keep results in between on the GPU, use cudaMemcpyAsync with pinned memory, and let "
         "streams and events order the work",
     )
 
 
 def host_bound(inquiry: Inquiry) -> Iterator[Finding]:
-    """The GPU is idle because the host has not submitted the next work yet, launch by launch."""
+    """Yield a finding where the GPU is idle because the host has not yet submitted the next work."""
     calls = _submissions(inquiry)
     count = len(calls) / len(inquiry.used)
     if count < _MANY:
@@ -127,7 +126,7 @@ def host_bound(inquiry: Inquiry) -> Iterator[Finding]:
         None,
         inquiry.claim_share("host_enqueue_us", wanted),
         (
-            f"{count:.0f} submissions an inference, {fmean(call.us for call in calls):.1f} us each; the GPU was idle "
+            f"{count:.0f} submissions per inference, {fmean(call.us for call in calls):.1f} us each; the GPU was idle "
             f"for {inquiry.ledger.total.host_enqueue_us:,.1f} us until they came",
         ),
         "capture the inference in a CUDA graph (one submission; lenet-trt run --runtime graph does), or submit the "
@@ -136,7 +135,7 @@ def host_bound(inquiry: Inquiry) -> Iterator[Finding]:
 
 
 def _submissions(inquiry: Inquiry) -> list[ApiCall]:
-    """The calls that submitted kernels: a launch each, or one for a whole CUDA graph."""
+    """Return the calls that submitted kernels: one for each launch, or one for a whole CUDA graph."""
     found: dict[int, ApiCall] = {}
     for activities in inquiry.activities:
         for entry in activities:
@@ -147,7 +146,7 @@ def _submissions(inquiry: Inquiry) -> list[ApiCall]:
 
 
 def gaps(inquiry: Inquiry) -> Iterator[Finding]:
-    """The GPU is idle with work already submitted, for longer than one launch takes."""
+    """Yield a finding where the GPU is idle for longer than a launch takes, with work already submitted."""
     calls = {id(call) for entry in chain(*inquiry.activities) if (call := inquiry.slicer.submission(entry)) is not None}
     waits = max(len(calls) / len(inquiry.used), 1.0)
     wanted = inquiry.left_in_all("launch_gaps_us") - waits * inquiry.launch_us
@@ -162,9 +161,9 @@ def gaps(inquiry: Inquiry) -> Iterator[Finding]:
         None,
         inquiry.claim_share("launch_gaps_us", wanted),
         (
-            f"{len(parts) / len(inquiry.used):.1f} gaps an inference, "
+            f"{len(parts) / len(inquiry.used):.1f} gaps per inference, "
             f"{inquiry.ledger.total.launch_gaps_us:,.1f} us in all; one launch takes {inquiry.launch_us:.1f} us, "
-            f"and of submissions there are {waits:.0f}",
+            f"and there are {waits:.0f} submissions",
             f"the longest, {longest.us:,.1f} us, is before {longest.node or awaited}",
         ),
         f"fewer and larger kernels{' (lenet-trt fuse)' if inquiry.fusable else ''}, a CUDA graph, and no waiting for "

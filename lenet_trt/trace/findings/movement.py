@@ -1,4 +1,4 @@
-"""Data that is moved or put into another order without need."""
+"""Find data that is copied or put into another layout without need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENGINE = re.compile(r"Reformatting CopyNode for (Input|Output) Tensor \d+ to (.
 
 
 def reformat_pairs(inquiry: Inquiry) -> Iterator[Finding]:
-    """A reformat, and another that takes it back: the layer between wants a layout that its neighbours do not have."""
+    """Yield a finding for a reformat that a later one undoes: the layer between needs another layout."""
     cost: dict[str | None, float] = defaultdict(float)
     seen: dict[str, int] = defaultdict(int)
     for activities, exposed in zip(inquiry.activities, inquiry.exposed, strict=True):
@@ -34,14 +34,14 @@ def reformat_pairs(inquiry: Inquiry) -> Iterator[Finding]:
         "data is put into another layout and back",
         None,
         claimed,
-        tuple(f"{count / len(inquiry.used):.0f} an inference: {pair[:160]}" for pair, count in seen.items()),
+        tuple(f"{count / len(inquiry.used):.0f} per inference: {pair[:160]}" for pair, count in seen.items()),
         "keep one layout through the neighbours (channels_last in torch, a format that the plugin takes in TensorRT), "
         "or fuse the layer with them",
     )
 
 
 def _pairs(reformats: Sequence[Activity]) -> Iterator[tuple[Activity, Activity]]:
-    """Each reformat with the next one that takes it back; none is in two pairs."""
+    """Yield each reformat with the next one that undoes it; no reformat is in two pairs."""
     waiting: list[Activity] = []
     for entry in reformats:
         found = next((before for before in waiting if _undoes(before.name, entry.name)), None)
@@ -61,7 +61,7 @@ def _undoes(before: str, after: str) -> bool:
 
 
 def copies_that_could_stay(inquiry: Inquiry) -> Iterator[Finding]:
-    """Copies to the host and back, copies in the middle of the network, and copies within the GPU."""
+    """Yield a finding for copies to the host and back, within the network, and within the GPU."""
     reasons = {
         "to the host and back": _round_trips,
         "to or from the host in the middle of the network": _in_the_middle,
@@ -85,7 +85,7 @@ def copies_that_could_stay(inquiry: Inquiry) -> Iterator[Finding]:
                 size += entry.bytes or 0
         if times:
             moved = f", {size / len(inquiry.used):,.0f} bytes" if size else ""
-            evidence.append(f"{times / len(inquiry.used):.1f} copies an inference {reason}: {us:,.1f} us{moved}")
+            evidence.append(f"{times / len(inquiry.used):.1f} copies per inference {reason}: {us:,.1f} us{moved}")
     claimed = inquiry.claim_if_notable("copies_us", cost)
     if not claimed:
         return

@@ -1,4 +1,4 @@
-"""Traces that anybody made, as timelines: Nsight Systems, trtexec, tensorrt_rtx, and our own timeline.json."""
+"""Read traces of any tool as timelines: Nsight Systems, trtexec, tensorrt_rtx, and our own timeline.json."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ WANTED = (
 _GZIP = b"\x1f\x8b"
 _SUFFIXES = (".nsys-rep", ".qdrep")
 _REPORT_MAGIC = b"NVIDIA Tegra Profiler Report"
-# A JSON file of this size is no timeline and no export of trtexec; it would not fit into memory either.
+# A larger JSON file is no timeline and no export of trtexec; it would not fit into memory either.
 _LARGEST_JSON = 2 << 30
-# Traces shrink by a factor of 5 to 30; what grows by more than this was made to fill a disk.
+# gzip makes traces 5 to 30 times smaller; a file that grows by more than this factor was made to fill a disk.
 _MOST_TIMES = 100
 _SMALL_UNPACKED = 64 << 20
 
 
 def timeline_from(path: Path | str, *more: Path | str, model: str | None = None) -> Timeline:
-    """Read a trace, whichever tool made it; what it is is seen from its content, not from its name.
+    """Read a trace of any tool; the file's content, not its name, says which tool made it.
 
-    ``more`` are further files of trtexec about the same engine: its exports are one file each. To a trace of another
-    tool they may add the engine's layer information alone. ``model`` names the network in the timeline. A file that was
-    compressed with gzip is read too.
+    ``more``: further files of trtexec about the same engine, since trtexec writes each export into its own file. For a
+    trace of another tool, ``more`` may only have the engine's layer information. ``model`` names the network in the
+    timeline. A file that is compressed with gzip is read too.
 
     Raises:
-        LenetTrtError: it is empty, damaged, cut off, of an unknown kind or version; says which and what was wanted.
+        LenetTrtError: the file is empty, damaged, cut off, or of an unknown kind or version; the message says which
+            and what is wanted.
     """
     paths = [Path(path), *map(Path, more)]
     if len(paths) > 1:
@@ -60,7 +61,7 @@ def _one(path: Path) -> Timeline:
             return nsys.read(sqlite)
     if path.suffix == ".qdstrm":
         raise LenetTrtError(
-            f"{path} is what nsys recorded before it made a report of it: run QdstrmImporter -i {path}, which comes "
+            f"{path} is a recording of nsys that is not yet a report: run QdstrmImporter -i {path}, which comes "
             "with Nsight Systems, and give the .nsys-rep"
         )
     if _is_json(start):
@@ -68,11 +69,11 @@ def _one(path: Path) -> Timeline:
         if _is_timeline(text):
             return load_timeline(path)
         return _exports([path])
-    raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
+    raise LenetTrtError(f"{path} is no trace of a known kind (it begins with {start[:16]!r}): {WANTED}")
 
 
 def _with_layer_information(traces: list[Path], exports: list[Path], paths: list[Path]) -> Timeline:
-    """The timeline of trtexec's exports, or of one trace of Nsight Systems with the layers that an export names."""
+    """Read trtexec's exports, or one trace of Nsight Systems with the layers that an export names."""
     if not traces:
         return _exports(paths)
     parts = [trtexec_exports.read(_text(path), str(path)) for path in exports]
@@ -90,13 +91,15 @@ def _exports(paths: list[Path]) -> Timeline:
     for path in paths:
         start = _start(path)
         if not _is_json(start):
-            raise LenetTrtError(f"{path} is no trace that is known here (it begins with {start[:16]!r}): {WANTED}")
+            raise LenetTrtError(f"{path} is no trace of a known kind (it begins with {start[:16]!r}): {WANTED}")
         found = trtexec_exports.read(_text(path), str(path))
         if found is None:
-            raise LenetTrtError(f"{path} is JSON, but no trace that is known here: {WANTED}")
+            raise LenetTrtError(f"{path} is JSON, but no trace of a known kind: {WANTED}")
         kind, part = found
         if kind in kinds:
-            raise LenetTrtError(f"{path} and {kinds[kind]} are both of --export{_FLAGS[kind]}: give those of one run")
+            raise LenetTrtError(
+                f"{path} and {kinds[kind]} are both of --export{_FLAGS[kind]}: give the files of one run"
+            )
         kinds[kind] = path
         parts.append(part)
     return trtexec.timeline(parts)
@@ -106,7 +109,7 @@ _FLAGS = {"profile": "Profile", "layers": "LayerInfo", "times": "Times"}
 
 
 def _unpacked(path: Path) -> Timeline:
-    """Read a compressed trace by way of a temporary file."""
+    """Unpack a compressed trace into a temporary file, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="lenet-trt-trace-") as folder:
         inner = Path(folder) / path.name.removesuffix(".gz")
         try:
@@ -116,13 +119,13 @@ def _unpacked(path: Path) -> Timeline:
                     if file.tell() + len(block) > most:
                         raise LenetTrtError(
                             f"{path} grows to more than {most:,} bytes when it is unpacked, as no trace does: unpack "
-                            "it yourself (gunzip) where it is one, and give what comes out"
+                            "it yourself (gunzip) if it is a trace, and give the result"
                         )
                     file.write(block)
         except (OSError, EOFError, zlib.error) as error:
             raise LenetTrtError(f"{path} cannot be unpacked ({error}): it is damaged or was cut off") from error
         if _start(inner).startswith(_GZIP):
-            raise LenetTrtError(f"{path} was compressed twice: unpack it once (gunzip) and give what comes out")
+            raise LenetTrtError(f"{path} was compressed twice: unpack it once (gunzip) and give the result")
         try:
             return _one(inner)
         except LenetTrtError as error:
@@ -161,7 +164,7 @@ def _text(path: Path) -> str:
 
 
 def _is_timeline(text: str) -> bool:
-    """Whether it is ours: it says so itself, and damage further on is for its reader to report."""
+    """Say whether the text is a timeline of ours; its reader reports damage further on."""
     if not text.lstrip().startswith("{"):
         return False
     try:

@@ -1,4 +1,4 @@
-"""An SQLite file that somebody else wrote: opened for reading alone, its tables and columns as they happen to be."""
+"""Read an SQLite file of another program: it is opened read-only, and its tables and columns may vary."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lenet_trt.errors import LenetTrtError
 
 MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
-# SQLite takes some ten steps for a row of a table, and a row has at least some ten bytes; tables are read more than
-# once. A view that asks for more steps than this does not come from Nsight Systems.
+# SQLite takes about ten steps for a row of a table, and a row has at least about ten bytes; tables are read more than
+# once. A view that needs more steps than this does not come from Nsight Systems.
 _STEPS_A_CALL = 10_000
 _FREE_STEPS = 5_000_000
 _STEPS_A_BYTE = 100
-# Columns that hold texts; all others that are read hold whole numbers.
+# These columns hold texts; all other columns that are read hold whole numbers.
 _TEXTS = frozenset({"name", "text", "value"})
 
 
 class Database:
-    """Reads rows one after the other; a table or column that is missing reads as nothing.
+    """Read rows one after the other; a table or column that is missing gives no rows.
 
     Raises:
-        LenetTrtError: the file cannot be read, is no SQLite file, or is shorter than it says (cut off).
+        LenetTrtError: the file cannot be read, is no SQLite file, or was cut off (shorter than its header says).
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,15 +50,15 @@ class Database:
         return table in self._tables
 
     def tables(self) -> frozenset[str]:
-        """The names of its tables."""
+        """Return the names of the tables."""
         return frozenset(self._tables)
 
     def columns(self, table: str) -> frozenset[str]:
-        """The names of a table's columns; none where it is missing."""
+        """Return the names of a table's columns; none where the table is missing."""
         return self._tables.get(table, frozenset())
 
     def count(self, table: str) -> int:
-        """How many rows a table has; 0 where it is missing."""
+        """Return the number of rows of a table; 0 where the table is missing."""
         if table not in self._tables:
             return 0
         return int(next(self._rows(f"SELECT count(*) FROM {_quoted(table)}", ()))[0])
@@ -71,11 +71,11 @@ class Database:
         where: str = "",
         values: Sequence[Any] = (),
     ) -> Iterator[tuple[Any, ...]]:
-        """The columns ``needed`` and ``optional`` of every row, None for an optional one that the table lacks.
+        """Yield the columns ``needed`` and ``optional`` of every row; an optional column that is missing gives None.
 
         Raises:
             LenetTrtError: a needed column is missing (another version wrote the file), a page is damaged, or a value
-                is not of its column's kind, which only damage makes.
+                has another type than its column, which only damage causes.
         """
         columns = self._tables.get(table)
         if columns is None:
@@ -84,7 +84,7 @@ class Database:
         if missing:
             raise LenetTrtError(
                 f"{self.path}: its table {table} has no column {', '.join(missing)} (it has "
-                f"{', '.join(sorted(columns))}): no version of Nsight Systems that is known here writes that; "
+                f"{', '.join(sorted(columns))}): no known version of Nsight Systems writes that; "
                 "export the report again with nsys export --type sqlite of version 2022 or later"
             )
         chosen = [_quoted(name) if name in columns else "NULL" for name in (*needed, *optional)]
@@ -102,13 +102,13 @@ class Database:
             if self._left >= 0:
                 raise self.damaged(str(error)) from error
             raise LenetTrtError(
-                f"{self.path}: a table of it has more rows than a file of its size can hold: export the report again"
+                f"{self.path}: a table has more rows than a file of this size can hold: export the report again"
             ) from error
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self.damaged(str(error)) from error
 
     def _spent(self) -> bool:
-        """Count SQLite's steps; True stops it: a view may ask for rows without end, which no table has."""
+        """Count SQLite's steps; True stops it: a view may produce rows without end, a table cannot."""
         self._left -= _STEPS_A_CALL
         return self._left < 0
 
@@ -116,12 +116,12 @@ class Database:
         return frozenset(str(row[1]) for row in self._connection.execute(f"PRAGMA table_info({_quoted(table)})"))
 
     def damaged(self, why: str) -> LenetTrtError:
-        """The error for a file that is not what was written."""
+        """Make the error for a damaged file."""
         return LenetTrtError(f"{self.path} is a damaged SQLite file ({why}): copy it or export the report again")
 
 
 def _check_size(path: Path) -> None:
-    """SQLite reads a file that was cut off until it meets the end; its header says how long it should be."""
+    """Compare the file's size with its header: SQLite reads a file that was cut off until it meets the end."""
     try:
         size = path.stat().st_size
         with open(path, "rb") as file:
@@ -133,10 +133,10 @@ def _check_size(path: Path) -> None:
     page = int.from_bytes(header[16:18], "big")
     page = 65536 if page == 1 else page
     pages = int.from_bytes(header[28:32], "big")
-    current = header[24:28] == header[92:96]  # else an old SQLite wrote it, and the number of pages is not kept
+    current = header[24:28] == header[92:96]  # an old SQLite does not keep the number of pages
     if len(header) < _HEADER_BYTES or (current and size < page * pages):
         raise LenetTrtError(
-            f"{path} was cut off: it has {size} bytes and says that it has {page * pages}; copy it or export it again"
+            f"{path} was cut off: it has {size} bytes, and its header says {page * pages}; copy it or export it again"
         )
 
 

@@ -1,4 +1,4 @@
-"""JSON as C++ streams write it: names that nobody escaped, control characters, ``nan`` and ``inf``."""
+"""Read JSON as C++ streams write it: with unescaped names, control characters, ``nan`` and ``inf``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _UNICODE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 
 def loads(text: str) -> Any:
-    """Parse JSON; where it is none because strings were written as they are, find where they must end.
+    """Parse JSON; where names are not escaped, find where each string must end.
 
-    In a string that has to be repaired a backslash is a backslash, except before ``u`` and four digits.
+    In a string that needs repair, a backslash stands for itself, except before ``u`` and four digits.
 
     Raises:
-        ValueError: it is not JSON, even so; the message is about the text as it is.
+        ValueError: the text is not JSON, even after repair; the message is about the text as it is.
     """
     try:
         return _parsed(text)
@@ -33,9 +33,9 @@ def loads(text: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, strict=False)  # control characters in strings are taken as they are
+        return json.loads(text, strict=False)  # strict=False allows control characters in strings
     except RecursionError:
-        raise ValueError("brackets within brackets without end") from None
+        raise ValueError("brackets are nested too deeply") from None
 
 
 def _numbers(text: str) -> str:
@@ -48,7 +48,7 @@ def _number(word: str) -> str:
 
 
 def _strings(text: str) -> str:
-    """Write every string anew; a quotation mark ends one only where JSON can go on after it."""
+    """Write every string anew; a quotation mark ends a string only where JSON can continue after it."""
     made: list[str] = []
     inside: list[str] = []  # the brackets that are open
     at = 0
@@ -84,7 +84,7 @@ def _string_end(text: str, start: int, inside: str, is_key: bool) -> int:
         if _ends(text, at + 1, inside, is_key):
             return at
         at = text.find('"', at + 1)
-    return len(text)  # never closed: what comes out does not parse
+    return len(text)  # the string never ends, so the result will not parse
 
 
 def _ends(text: str, after: int, inside: str, is_key: bool) -> bool:

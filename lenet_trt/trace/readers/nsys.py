@@ -1,9 +1,9 @@
-"""Nsight Systems' SQLite export as a timeline: of our own programs, of trtexec, of anybody's.
+"""Read Nsight Systems' SQLite export as a timeline: of our own programs, of trtexec, and of others.
 
-A kernel belongs to the innermost node range (``nvtx.py``) around the API call that launched it, or, when
-a CUDA graph launched it, around the call that put it into the graph. Inferences are the ranges ``iteration N``; without
-them TensorRT's submissions or the launches of CUDA graphs; without those, what lies between cudaProfilerStart and
-cudaProfilerStop, else everything, is one.
+A kernel belongs to the innermost node range (``nvtx.py``) around the API call that launched it; where a CUDA graph
+launched it, around the call that put it into the graph. Inferences are the ranges ``iteration N``. Without them they
+are TensorRT's submissions or the launches of CUDA graphs. Without those, the time between cudaProfilerStart and
+cudaProfilerStop is one inference; without these calls, the whole trace is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lenet_trt.trace.readers.nsys_rows import (
 from lenet_trt.trace.readers.nvtx import Innermost, Range, enqueues, iterations, node_of_range, node_ranges
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
 
-# Events in memory; of a longer trace the first inferences are read, as many as fit.
+# The most events in memory; of a longer trace, the first inferences that fit are read.
 MOST_EVENTS = 1_000_000
 
 Moment: TypeAlias = tuple[int, int]  # thread, nanoseconds
@@ -41,14 +41,14 @@ def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
     """Read an SQLite export.
 
     Raises:
-        LenetTrtError: not an export of Nsight Systems, damaged, of an unknown version, with nothing of CUDA in it, or
-            longer than fits into memory; says which and what to do.
+        LenetTrtError: the file is no export of Nsight Systems, is damaged, of an unknown version, without CUDA
+            activity, or too long for memory; the message says which and what to do.
     """
     with Database(path) as database:
         if "StringTable" in database.tables():
             raise LenetTrtError(
-                f"{path} is a profile of nvprof or of the Visual Profiler, which came before Nsight Systems and is not "
-                "read here: record with Nsight Systems, nsys profile -t cuda,nvtx"
+                f"{path} is a profile of nvprof or of the Visual Profiler, which lenet-trt does not read: record with "
+                "their successor Nsight Systems, nsys profile -t cuda,nvtx"
             )
         if not is_export(database.tables()):
             raise LenetTrtError(
@@ -58,8 +58,8 @@ def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
         if not any(map(database.count, EVENTS)):
             said = "; ".join(warnings(database))
             raise LenetTrtError(
-                f"{path} has no CUDA activity: record with -t cuda,nvtx, and see that the program uses the GPU (inside "
-                f"the capture range, when there is one){'. ' + said if said else ''}"
+                f"{path} has no CUDA activity: record with -t cuda,nvtx, and check that the program uses the GPU "
+                f"(inside the capture range, when there is one){'. ' + said if said else ''}"
             )
         return _Reading(Rows(database), most_events).timeline()
 
@@ -135,14 +135,14 @@ class _Reading:
         self._marked = inside[:kept]
 
     def _inside(self, entry: GpuWork) -> bool:
-        """Whether it belongs to the window: what was launched in it may begin after its end."""
+        """Say whether an activity belongs to the window; work that was launched in it may begin after its end."""
         return entry.activity.start_us < self._window[1] or self._launch(entry) is not None
 
     def _launch(self, entry: GpuWork) -> RecordedCall | None:
         return self._launches.get((entry.process, entry.activity.correlation))
 
     def _placed(self) -> list[Activity]:
-        """The activities with their nodes and inferences."""
+        """Return the activities with their nodes and inferences."""
         nodes = Innermost(node_ranges(self._ranges))
         graphs = any(entry.graph_node is not None for entry in self._work)
         captured = _captured(self._rows) if graphs else {}
@@ -156,7 +156,7 @@ class _Reading:
             if entry.graph_node is not None:
                 asked = captured.get((entry.process, entry.graph_node))
             node = nodes.at(*asked) if asked else None
-            # Graphs are noted from the program's start on, ranges from that of the capture range.
+            # Nsight Systems records graphs from the program's start on, ranges from the start of the capture range.
             outside += entry.graph_node is not None and node is None and (asked is None or asked[1] < began)
             moment = (launch.thread, launch.start) if launch else (0, int(entry.activity.start_us))
             iteration = inference.at(*moment) if self._marked else 0
@@ -169,7 +169,7 @@ class _Reading:
         return placed
 
     def _spans(self, activities: Sequence[Activity]) -> list[tuple[int, int]]:
-        """Start and end of each inference; it is over when the last work that it asked for is."""
+        """Return start and end of each inference; it ends when the last work that it submitted ends."""
         if self._marked:
             ends = [entry.end for entry in self._marked]
             for entry in activities:
@@ -185,19 +185,21 @@ class _Reading:
         notes = self._notes
         if not self._marked:
             notes.append(
-                "No range is named iteration N: what was traced counts as one iteration. Mark each inference with NVTX "
-                "to have the times of one."
+                "No range is named iteration N: the whole trace counts as one inference. Mark each inference with NVTX "
+                "to get the time of one."
             )
         if any(entry.activity.kind == "layer" for entry in self._work):
-            notes.append("CUDA graphs were traced whole: record with --cuda-graph-trace=node to see their kernels.")
+            notes.append(
+                "CUDA graphs were traced as a whole: record with --cuda-graph-trace=node to see their kernels."
+            )
         lost = sum(self._launch(entry) is None for entry in self._work)
         if lost:
-            notes.append(f"{lost} activities were asked for by calls that are not in the trace.")
+            notes.append(f"{lost} activities were submitted by calls that are not in the trace.")
         if len({entry.process for entry in self._work}) > 1:
-            notes.append("Several processes are in the trace, on one axis of time.")
+            notes.append("The trace has several processes; they share one time axis.")
         devices = self._rows.devices()
         if len(devices) > 1:
-            notes.append(f"Work of {len(devices)} GPUs is in the trace; their streams are not told apart.")
+            notes.append(f"The trace has work of {len(devices)} GPUs; their streams are not distinguished.")
         moments = [moment for start, end in spans for moment in (start, end)] or [0]
         overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:
@@ -206,13 +208,13 @@ class _Reading:
 
 
 def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) -> tuple[list[Range], str]:
-    """What separates inferences, and what a reader should know of it."""
+    """Return the ranges that separate inferences, and a note for the reader."""
     marked = iterations(ranges)
     if marked:
         return marked, ""
     inside = [entry for entry in enqueues(ranges) if window[0] <= entry.start < window[1]]
     captures = _captures(rows)
-    # In a capture nothing runs: it makes the graph whose launches are the inferences.
+    # Nothing runs during a capture: it makes the graph whose launches are the inferences.
     run = [entry for entry in inside if not any(start <= entry.start < end for start, end in captures)]
     calls = [call for call in rows.calls_named("cu(da)?GraphLaunch") if window[0] <= call.start < window[1]]
     threads = Innermost(inside)
@@ -230,14 +232,14 @@ def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) ->
 
 
 def _captures(rows: Rows) -> list[tuple[int, int]]:
-    """From when to when calls were captured into CUDA graphs."""
+    """Return the spans in which calls were captured into CUDA graphs."""
     ends = [call.end for call in rows.calls_named("cu(da)?StreamEndCapture")]
     begins = [call.start for call in rows.calls_named("cu(da)?StreamBeginCapture")]
     return [(begin, min((end for end in ends if end > begin), default=ALWAYS[1])) for begin in begins]
 
 
 class _Inferences:
-    """The ranges of inferences; several threads may run some at the same time."""
+    """Find inferences by their ranges; several threads may run inferences at the same time."""
 
     def __init__(self, marked: Sequence[Range]) -> None:
         self._marked = marked
@@ -246,7 +248,7 @@ class _Inferences:
         self._innermost = Innermost(marked)
 
     def at(self, thread: int, moment: int) -> int | None:
-        """The inference that this thread is in, else the last one that began before, where it is not over."""
+        """Return the inference of this thread at this moment, else the last one that began before and is not over."""
         own = self._innermost.at(thread, moment)
         if own is not None:
             return self._numbers[own]
@@ -255,7 +257,7 @@ class _Inferences:
 
 
 def _profiler_window(rows: Rows) -> tuple[int, int]:
-    """From the first cudaProfilerStart to the last cudaProfilerStop, where the trace goes beyond them."""
+    """Return the span from the first cudaProfilerStart to the last cudaProfilerStop, where the trace exceeds it."""
     starts = [call.end for call in rows.calls_named("cu(da)?ProfilerStart")]
     if not starts:
         return ALWAYS
@@ -264,9 +266,9 @@ def _profiler_window(rows: Rows) -> tuple[int, int]:
 
 
 def _captured(rows: Rows) -> dict[tuple[int, int], Moment]:
-    """Where each node of a CUDA graph was first made.
+    """Return where each node of a CUDA graph was first made.
 
-    Instantiation clones a graph, perhaps several times: of a copy there is a row for its making and one for its origin.
+    Instantiation clones a graph, perhaps several times: a copied node has a row of its own and a row for its origin.
     """
     made: dict[tuple[int, int], Moment] = {}
     copied: dict[tuple[int, int], tuple[int, int]] = {}

@@ -1,7 +1,7 @@
-"""The rows of Nsight Systems' SQLite export, whichever version wrote them; times in nanoseconds, as traced.
+"""Read the rows of Nsight Systems' SQLite export, whichever version wrote them; times in nanoseconds, as traced.
 
-Synchronisation is in the API calls too, so its own table is not read. Source: the schema is what ``nsys export``
-2025.3 wrote; what other versions lack or add is in NVIDIA's page "SQLite Export Schema Reference".
+The API calls include synchronisation, so its own table is not read. Source: the schema is what ``nsys export`` 2025.3
+writes; NVIDIA's page "SQLite Export Schema Reference" says what other versions lack or add.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 EVENTS = (KERNEL, MEMCPY, MEMSET, GRAPH, RUNTIME)
 NVTX = "NVTX_EVENTS"
 GRAPH_NODES = ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")
-# Any of these makes a file an export of Nsight Systems.
+# A file with any of these tables is an export of Nsight Systems.
 _KNOWN = frozenset({*EVENTS, NVTX, "StringIds", "META_DATA_EXPORT", "TARGET_INFO_GPU"})
 
 ALWAYS = (-(1 << 62), 1 << 62)
@@ -34,10 +34,10 @@ _THREAD = (1 << 24) - 1
 # CUpti_ActivityMemcpyKind; 11 to 13 are Nsight Systems' own, for managed memory. Arrays are memory of the device.
 _DIRECTIONS = {1: "HtoD", 2: "DtoH", 3: "HtoD", 4: "DtoH", 5: "DtoD", 6: "DtoD", 7: "DtoD", 8: "DtoD", 9: "HtoH"}
 _DIRECTIONS |= {10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}
-_VERSION = re.compile(r"_v\d{4,}$")  # cudaMalloc_v3020: the version in which a call came, which nobody writes
+_VERSION = re.compile(r"_v\d{4,}$")  # of cudaMalloc_v3020: the version in which the call appeared
 _MOST_WARNINGS = 5
 _WARNINGS = (2, 3)  # warnings and errors; 1 is for information, 4 for details
-# Said of every capture range, at its end, also when nothing is missing.
+# Nsight Systems says this at the end of every capture range, even when nothing is missing.
 _ALWAYS_SAID = re.compile(r"Not all (?:NVTX|CUDA) events might have been collected\.")
 _RANGED = "Profiling started due to cudaProfilerStart"
 
@@ -49,7 +49,7 @@ _SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """An API call; ``thread`` has the process in it, as Nsight Systems numbers them."""
+    """Hold an API call; ``thread`` contains the process, as Nsight Systems numbers threads."""
 
     name: str
     thread: int
@@ -60,7 +60,7 @@ class RecordedCall:
 
 @dataclass(frozen=True)
 class GpuWork:
-    """Work of the GPU; process and correlation name the call that asked for it (of a graph's work, its launch)."""
+    """Hold GPU work; process and correlation identify the call that submitted it (the launch, for a graph's work)."""
 
     activity: Activity
     process: int
@@ -69,7 +69,7 @@ class GpuWork:
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A node that was put into a CUDA graph, or copied from another when the graph was instantiated."""
+    """Hold a node that was put into a CUDA graph, or copied from another node when the graph was instantiated."""
 
     start: int
     thread: int
@@ -78,14 +78,14 @@ class GraphNode:
 
 
 class Rows:
-    """Reads an export's rows, and what was traced and where."""
+    """Read the rows of an export, and on which machine what was traced."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._strings = {key: str(value or "") for key, value in database.rows("StringIds", ("id", "value"))}
 
     def ranges(self) -> Iterator[Range]:
-        """The NVTX ranges; one that was still open ends with the last that is known."""
+        """Yield the NVTX ranges; a range that was still open ends with the last event."""
         domains = {}
         rows = []
         columns = ("start", "end", "eventType", "text", "globalTid")
@@ -102,7 +102,7 @@ class Rows:
             yield Range(name, domains.get((process_of(thread), domain), ""), thread, start, end or last)
 
     def calls(self, window: tuple[int, int] = ALWAYS) -> Iterator[RecordedCall]:
-        """The API calls that began in the window."""
+        """Yield the API calls that began in the window."""
         columns = ("start", "end", "globalTid", "nameId")
         where = "start >= ? AND start < ?"
         for start, end, thread, name, correlation in self.database.rows(
@@ -112,7 +112,7 @@ class Rows:
             yield RecordedCall(_VERSION.sub("", self._string(name)), thread or 0, start, end, correlation or None)
 
     def calls_named(self, pattern: str) -> list[RecordedCall]:
-        """The API calls, of the whole trace, whose names begin like this."""
+        """Return the API calls of the whole trace whose names begin like this."""
         keys = [key for key, value in self._strings.items() if re.match(pattern, value)]
         columns = ("start", "end", "globalTid", "nameId")
         found = []
@@ -123,7 +123,7 @@ class Rows:
         return sorted(found, key=lambda call: call.start)
 
     def work(self, since: int = ALWAYS[0]) -> Iterator[GpuWork]:
-        """Kernels, copies, fillings and graphs that began then or later."""
+        """Yield kernels, copies, fillings and graphs that began at this moment or later."""
         names = ("demangledName", "shortName")
         for row in self._rows(KERNEL, since, (), (*names, *_SIZES, "registersPerThread", *_SHARED)):
             sizes = [row[name] for name in _SIZES]
@@ -147,28 +147,28 @@ class Rows:
             yield _work("layer", f"CUDA graph {row['graphId']} as a whole", {**row, "graphNodeId": None})
 
     def graph_nodes(self) -> Iterator[GraphNode]:
-        """When and by which thread nodes were put into CUDA graphs."""
+        """Yield when, and by which thread, nodes were put into CUDA graphs."""
         columns = ("start", "globalTid", "graphNodeId")
-        # Older versions have them in the table that is now of graphs alone.
+        # Older versions keep the nodes in the table that now has only graphs.
         table = next((name for name in GRAPH_NODES if "graphNodeId" in self.database.columns(name)), GRAPH_NODES[0])
         for start, thread, node, original in self.database.rows(table, columns, ("originalGraphNodeId",)):
             self._check(table, start, start if node is not None else None)
             yield GraphNode(start, thread or 0, node, original or None)
 
     def devices(self) -> set[int]:
-        """The numbers of the GPUs that did something."""
+        """Return the numbers of the GPUs that did something."""
         found: set[int] = set()
         for table in (KERNEL, MEMCPY, MEMSET, GRAPH):
             found.update(device for (device,) in self.database.rows(table, (), ("deviceId",)) if device is not None)
         return found
 
     def overhead_us(self, begin: int, end: int) -> float:
-        """How long Nsight Systems itself kept the host busy in this time."""
+        """Return how long Nsight Systems itself kept the host busy in this time."""
         rows = self.database.rows("PROFILER_OVERHEAD", ("start", "end"))
         return sum(max(0, min(last or 0, end) - max(first or 0, begin)) for first, last in rows) / 1e3
 
     def command(self) -> str | None:
-        """The command line that was profiled."""
+        """Return the command line that was profiled."""
         found = dict(self.database.rows("META_DATA_CAPTURE", ("name", "value")))
         arguments = [found.get("PROCESS_0:COMMAND")]
         while arguments[-1] is not None:
@@ -176,13 +176,13 @@ class Rows:
         return shlex.join(map(str, arguments[:-1])) or None
 
     def version(self) -> str:
-        """The version that exported the file."""
+        """Return the version that exported the file."""
         exported = dict(self.database.rows("META_DATA_EXPORT", ("name", "value")))
         found = exported.get("EXPORT_PRODUCT_VERSION") or exported.get("EXPORT_SCHEMA_VERSION")
         return str(found or "of an old version")
 
     def environment(self) -> dict[str, Any]:
-        """GPU, driver and machine, as far as the export tells."""
+        """Return GPU, driver and machine, as far as the export has them."""
         found: dict[str, Any] = {}
         used = self.devices()
         optional = ("id", "computeMajor", "computeMinor", "smCount", "totalMemory")
@@ -205,7 +205,7 @@ class Rows:
             yield dict(zip((*needed, *optional), row, strict=True))
 
     def _check(self, table: str, start: int | None, end: int | None) -> None:
-        """Refuse what only damage makes: a page that was overwritten may still be read as rows."""
+        """Refuse spans that only damage makes: SQLite may still read an overwritten page as rows."""
         if start is None or end is None or end < start:
             raise self.database.damaged(f"a row of {table} is from {start} to {end}")
 
@@ -214,22 +214,22 @@ class Rows:
 
 
 def is_export(tables: frozenset[str]) -> bool:
-    """Whether these tables are an export of Nsight Systems."""
+    """Say whether these tables are an export of Nsight Systems."""
     return bool(tables & _KNOWN)
 
 
 def process_of(thread: int | None) -> int:
-    """The process of a thread, as Nsight Systems numbers both."""
+    """Return the process of a thread, as Nsight Systems numbers both."""
     return (thread or 0) & ~_THREAD
 
 
 def thread_of(thread: int) -> int:
-    """The operating system's number of a thread."""
+    """Return the operating system's number of a thread."""
     return thread & _THREAD
 
 
 def warnings(database: Database, processes: Set[int] = frozenset()) -> list[str]:
-    """What Nsight Systems warned of, the same warning once; of programs other than ``processes`` only where none is."""
+    """Return Nsight Systems' warnings, each once: of ``processes``, or of other programs where these have none."""
     rows = list(database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity", "globalPid")))
     ranged = any(_RANGED in str(text) for text, _, _ in rows)
     said = [

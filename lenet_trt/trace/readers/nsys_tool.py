@@ -1,4 +1,4 @@
-"""The nsys program: where it is, and its export of a report as SQLite."""
+"""Find the program nsys, and let it export a report as SQLite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
 
-# Where installers put it without putting it on PATH; the newest version of several is taken.
+# Installers put nsys here without adding it to PATH; of several versions the newest is taken.
 _PLACES = (
     "/opt/nvidia/nsight-systems/*/bin/nsys",
     "/opt/nvidia/nsight-systems-cli/*/bin/nsys",
@@ -23,7 +23,7 @@ _TIMEOUT_S = 3600.0
 
 
 def find_nsys() -> Path | None:
-    """The nsys on PATH, else the newest one where NVIDIA's installers put it."""
+    """Return the nsys on PATH, else the newest one where NVIDIA's installers put it."""
     found = shutil.which("nsys")
     if found:
         return Path(found)
@@ -39,12 +39,12 @@ def exported(report: Path) -> Iterator[Path]:
     """Export a report (.nsys-rep, .qdrep) as SQLite into a temporary folder, and remove it after.
 
     Raises:
-        LenetTrtError: there is no nsys, it does not know the report (an older version), or there is no space.
+        LenetTrtError: nsys is not installed, is too old for the report, or has no space to write.
     """
     nsys = find_nsys()
     if nsys is None:
         raise LenetTrtError(
-            f"{report} is a report of Nsight Systems, which nsys alone can read, and nsys was not found: install "
+            f"{report} is a report of Nsight Systems, which only nsys can read, and nsys was not found: install "
             "Nsight Systems (developer.nvidia.com/nsight-systems), or run nsys export --type sqlite where the report "
             "was made and give the .sqlite file"
         )
@@ -59,8 +59,8 @@ def exported(report: Path) -> Iterator[Path]:
         if done.returncode != 0 or not target.is_file():
             said = " ".join((done.stderr or done.stdout).split())[-500:] or f"exit status {done.returncode}"
             raise LenetTrtError(
-                f"{nsys} cannot export {report}: {said}. A report can be read by the version of Nsight Systems that "
-                "made it, and by later ones"
+                f"{nsys} cannot export {report}: {said}. The version of Nsight Systems that made a report, and later "
+                "versions, can read it"
             )
         yield target
 

@@ -1,4 +1,4 @@
-"""NVTX ranges: which one a moment of a thread lies in, which are inferences and which are nodes."""
+"""Interpret NVTX ranges: find the range around a moment of a thread, the inferences, and the nodes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 OURS = "lenet_trt"
 TENSORRT = "TensorRT"
 _ITERATION = re.compile(r"iteration[ _#:]*(\d+)$", re.IGNORECASE)
-# What TensorRT pushes around each submission of an inference.
+# TensorRT puts this range around each submission of an inference.
 _ENQUEUE = re.compile(r"I?ExecutionContext::enqueue")
-# TensorRT's own calls, around the layers: no layers themselves.
+# TensorRT's own calls around the layers; they are not layers.
 _NO_LAYER = re.compile(r"(?:IExecutionContext|ExecutionContext|ICudaEngine|IBuilder|IRuntime)\b")
-# torch appends the number of the call to the name of its operator, which would make every call a node of its own.
+# torch appends the call's number to the name of its operator; with it, every call would be a node of its own.
 _TORCH_TAIL = re.compile(r", (?:seq|op_id|sizes|input_op_ids|sequence|stashed seq)\b.*$", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Range:
-    """A range; times in nanoseconds, as traced. ``domain`` is "" for the default one."""
+    """Hold a range; times in nanoseconds, as traced. ``domain`` is "" for the default domain."""
 
     name: str
     domain: str
@@ -30,13 +30,13 @@ class Range:
 
     @property
     def iteration(self) -> int | None:
-        """The number of the inference that it marks."""
+        """Return the number of the inference that the range marks."""
         found = _ITERATION.match(self.name)
         return int(found[1]) if found and self.domain in (OURS, "") else None
 
 
 class Innermost:
-    """Answers which of some ranges was opened last, of those open at a moment in a thread."""
+    """Find the innermost range: of the ranges open at a moment in a thread, the one opened last."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         threads: dict[int, list[Range]] = {}
@@ -46,7 +46,7 @@ class Innermost:
         self._steps = {thread: _steps(entries) for thread, entries in threads.items()}
 
     def at(self, thread: int, moment: int) -> Range | None:
-        """The innermost range there."""
+        """Return the innermost range at this moment."""
         if thread not in self._steps:
             return None
         moments, open_ranges = self._steps[thread]
@@ -55,14 +55,14 @@ class Innermost:
 
 
 def iterations(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges ``iteration N`` in the order of time: ours, or where there are none, the default domain's."""
+    """Return the ranges ``iteration N`` in order of time: ours, or where there are none, the default domain's."""
     marked = [entry for entry in ranges if entry.iteration is not None]
     ours = [entry for entry in marked if entry.domain == OURS]
     return sorted(ours or marked, key=lambda entry: (entry.start, entry.end))
 
 
 def enqueues(ranges: Iterable[Range]) -> list[Range]:
-    """TensorRT's ranges around its submissions of inferences, in the order of time; of nested ones the outer."""
+    """Return TensorRT's ranges around its submissions of inferences, in order of time; of nested ranges the outer."""
     found: list[Range] = []
     ends: dict[int, int] = {}
     for entry in sorted(ranges, key=lambda entry: (entry.start, -entry.end)):
@@ -77,7 +77,7 @@ def enqueues(ranges: Iterable[Range]) -> list[Range]:
 
 
 def node_ranges(ranges: Sequence[Range]) -> list[Range]:
-    """The ranges that name nodes: ours, else TensorRT's layers, else the default domain's, else those of any domain."""
+    """Return the ranges that name nodes: ours, else TensorRT's layers, else the default domain's, else any domain's."""
     plain = [entry for entry in ranges if entry.iteration is None and entry.name]
     for domain in (OURS, TENSORRT, ""):
         chosen = [entry for entry in plain if entry.domain == domain]
@@ -89,12 +89,12 @@ def node_ranges(ranges: Sequence[Range]) -> list[Range]:
 
 
 def node_of_range(entry: Range) -> str:
-    """The node that a range names."""
+    """Return the node that a range names."""
     return entry.name if entry.domain in (OURS, TENSORRT) else _TORCH_TAIL.sub("", entry.name)
 
 
 def _steps(ranges: Sequence[Range]) -> tuple[list[int], list[Range | None]]:
-    """From each of these moments on, until the next, the range beside it is the innermost; an end is outside."""
+    """Return moments and ranges: from each moment until the next one, its range is the innermost; None is outside."""
     events = sorted(
         [(entry.end, 0, 0, index) for index, entry in enumerate(ranges)]
         + [(entry.start, 1, -entry.end, index) for index, entry in enumerate(ranges)]

@@ -1,4 +1,4 @@
-"""A timeline of what trtexec and tensorrt_rtx exported: of an inference, put together, or of those that were timed."""
+"""Make a timeline from the exports of trtexec and tensorrt_rtx."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_TACTIC = ("", "0x0000000000000000")
 
 
 def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
-    """One timeline of what was exported of one run.
+    """Make one timeline from the exports of one run.
 
-    With a profile it has one inference, put together from the layers' times; with --exportTimes alone every inference
-    that was timed, its layers unknown.
+    With a profile, the timeline has one inference, put together from the layers' times. With --exportTimes alone, it
+    has every timed inference, without layers.
 
     Raises:
-        LenetTrtError: nothing in it has a time.
+        LenetTrtError: no export has a time.
     """
     parts = list(exports)
     profile = next((part for part in parts if part.profile), None)
@@ -36,7 +36,7 @@ def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
     if times:
         return replace(_from_times(times, source, environment), layers=tuple(layers))
     raise LenetTrtError(
-        "--exportLayerInfo says which layers there are, but not how long they took: "
+        "--exportLayerInfo names the layers, but has no times: "
         "give the file of --exportProfile (or of --exportTimes) of the same engine with it"
     )
 
@@ -74,7 +74,7 @@ def _from_profile(
     notes = [
         f"Positions are reconstructed: trtexec gives a time for each layer ({kind} of {profile.runs} runs), and here "
         "they follow each other in its order, without the gaps between them and without overlap.",
-        "A layer's time has the profiler's own overhead in it, and no time of its kernels one by one.",
+        "A layer's time includes the profiler's own overhead; the times of its single kernels are not known.",
     ]
     still = [entry.name for entry in profile.profile if not entry.ms > 0]
     if still:
@@ -89,7 +89,7 @@ def _from_profile(
         calls = (ApiCall("enqueue", 0.0, enqueue_us),)
         notes.append(
             f"The layers add up to {sum_us:.1f} us; the timed runs took {compute_us:.1f} us on the GPU (median). "
-            "Before TensorRT 11 these are of one and the same run, unless --separateProfileRun was given."
+            "Before TensorRT 11 both come from the same run, unless --separateProfileRun was given."
         )
         notes += _rounded(_exact(times))
     return Timeline(
@@ -141,7 +141,7 @@ def _from_times(times: Sequence[TimedInference], source: str, environment: Mappi
 
 
 def _exact(times: Sequence[TimedInference]) -> Sequence[TimedInference]:
-    """Those whose moments are written to the microsecond, where there are any: durations made of two of them."""
+    """Return the inferences whose moments have microseconds, where there are any; durations come from two moments."""
     return [time for time in times if time.start_ms < _SIX_DIGITS_MS] or times
 
 
@@ -149,8 +149,7 @@ def _rounded(times: Sequence[TimedInference]) -> list[str]:
     if all(time.start_ms < _SIX_DIGITS_MS for time in times):
         return []
     return [
-        "trtexec writes six digits: after the first second, positions and the time of the enqueue are rounded to 10 us "
-        "or more."
+        "trtexec writes six digits: after the first second it rounds positions and the enqueue time to 10 us or more."
     ]
 
 
@@ -162,7 +161,7 @@ def _by_name(layers: Iterable[EngineLayer]) -> dict[str, list[EngineLayer]]:
 
 
 def _shown(layer: EngineLayer) -> str:
-    """The kernel where the tactic names it, else the layer; a reformat says that it is one."""
+    """Return the kernel that the tactic names, else the layer; the name of a reformat says that it is one."""
     if layer.tactic not in _NO_TACTIC:
         return layer.tactic
     reformat = layer.kind == "Reformat" and "reformat" not in layer.name.lower()

@@ -1,4 +1,4 @@
-"""What trtexec and tensorrt_rtx export: --exportProfile, --exportLayerInfo, --exportTimes, in the words of 8 to 11.
+"""Read what trtexec and tensorrt_rtx export: --exportProfile, --exportLayerInfo, --exportTimes, of versions 8 to 11.
 
 Source: samples/common/sampleReporting.cpp of NVIDIA/TensorRT writes profile and times; the layers are the JSON of
 TensorRT's engine inspector, which says more with --profilingVerbosity=detailed.
@@ -21,7 +21,7 @@ from lenet_trt.trace.readers.lenient_json import loads
 
 Export = Literal["profile", "layers", "times"]
 
-# trtexec writes a name as it is, quotation marks and backslashes too, so its profile is read by its own words.
+# trtexec does not escape quotation marks and backslashes in names, so its profile is read by this pattern.
 _RAW_ENTRY = re.compile(r'\{ "name" : "(?P<name>.*?)", "timeMs" : (?P<numbers>[^{}]*)\}', re.DOTALL)
 _RAW_NUMBER = re.compile(r'"(\w+)" : (\S+?)(?=[\s,]|$)')
 _RAW_START = '{ "name" : "'
@@ -34,7 +34,7 @@ _Ms = Annotated[float, msgspec.Meta(ge=-_MOST_MS, le=_MOST_MS)]
 
 
 class _ProfileRow(TypedDict, total=False):
-    """An entry of --exportProfile: the number of runs, or a layer. A mean of no runs is not a number."""
+    """Type an entry of --exportProfile: the number of runs, or a layer. The mean of no runs is NaN."""
 
     count: Count
     name: str
@@ -43,7 +43,7 @@ class _ProfileRow(TypedDict, total=False):
 
 
 class _TimesRow(TypedDict):
-    """An entry of --exportTimes."""
+    """Type an entry of --exportTimes."""
 
     startH2dMs: _Ms
     startComputeMs: _Ms
@@ -56,7 +56,7 @@ class _TimesRow(TypedDict):
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer and the milliseconds that it took: the median of the runs, or the mean where trtexec gives no median."""
+    """Hold a layer's time in milliseconds: the median of the runs, or the mean where trtexec gives no median."""
 
     name: str
     ms: float
@@ -65,7 +65,7 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class TimedInference:
-    """One inference of --exportTimes, in milliseconds; the four parts as trtexec measured them."""
+    """Hold one inference of --exportTimes, in milliseconds: the four parts that trtexec measured."""
 
     start_ms: float
     compute_start_ms: float
@@ -77,13 +77,13 @@ class TimedInference:
 
     @property
     def latency_ms(self) -> float:
-        """What trtexec calls the latency."""
+        """Return the sum that trtexec calls the latency."""
         return self.h2d_ms + self.compute_ms + self.d2h_ms
 
 
 @dataclass(frozen=True)
 class Exports:
-    """What was exported of one run, each part where it was."""
+    """Hold the exports of one run; a part that was not exported is None or empty."""
 
     profile: tuple[LayerTime, ...] = ()
     runs: int = 0
@@ -93,10 +93,10 @@ class Exports:
 
 
 def read(text: str, name: str) -> tuple[Export, Exports] | None:
-    """Read one export, whichever it is; None where it is JSON of another kind.
+    """Read one export of any kind; return None where it is JSON of another kind.
 
     Raises:
-        LenetTrtError: it is no JSON, even after repair, or ends early, or has nothing in it; names what and the fix.
+        LenetTrtError: the text is no JSON, even after repair, ends early, or is empty; the message names the fix.
     """
     if _RAW_START in text[:4096] and '"timeMs" : ' in text:
         return "profile", _raw_profile(text, name)

@@ -64,14 +64,14 @@ def test_a_compressed_trace_is_unpacked_and_the_copy_removed(tmp_path: Path, mon
     ("data", "said"),
     [
         (b"", "is empty: wanted a report of Nsight Systems"),
-        (b"\x7fELF", r"no trace that is known here \(it begins with b'\\x7fELF'\)"),
-        (b"==123== NVPROF is profiling", "no trace that is known here"),
+        (b"\x7fELF", r"no trace of a known kind \(it begins with b'\\x7fELF'\)"),
+        (b"==123== NVPROF is profiling", "no trace of a known kind"),
         (b"{", "is not JSON"),
         (b'{"schema": 1, "source": "x"', "is not JSON"),
         (b'{"schema": 2}', r"no timeline of schema 1 \(its schema: 2\)"),
         (b"[" * 100_000, "is not JSON"),
         (b'{"schema": ' + b"[" * 100_000, "is not JSON"),
-        (b'{"traceEvents": []}', "is JSON, but no trace that is known here"),
+        (b'{"traceEvents": []}', "is JSON, but no trace of a known kind"),
         (b"SQLite format 3\0", "was cut off"),
     ],
 )
@@ -97,7 +97,7 @@ def test_several_files_are_those_of_trtexec(tmp_path: Path) -> None:
 
 @pytest.fixture
 def report(tmp_path: Path) -> Path:
-    """A report, which nsys alone can read."""
+    """A report, which only nsys can read."""
     path = tmp_path / "run 1.nsys-rep"
     path.write_bytes(b"NVIDIA Tegra Profiler Report 36398880.\n\x0b")
     return path
@@ -121,7 +121,7 @@ def test_a_report_is_known_by_its_first_words_and_a_stream_by_its_name(
     report: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lenet_trt.trace.readers.nsys_tool.find_nsys", lambda: None)
-    with pytest.raises(LenetTrtError, match="which nsys alone can read"):
+    with pytest.raises(LenetTrtError, match="which only nsys can read"):
         timeline_from(report.rename(report.with_name("renamed")))
     stream = report.with_name("a.qdstrm")
     stream.write_bytes(b"\x10\x00")
@@ -157,7 +157,9 @@ def test_nsys_is_found_where_installers_put_it_the_newest(tmp_path: Path, monkey
 def test_a_report_that_nsys_refuses(report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "bin", "echo 'Unknown report version' >&2; exit 1")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    with pytest.raises(LenetTrtError, match=r"Unknown report version\. A report can be read by the version"):
+    with pytest.raises(
+        LenetTrtError, match=r"Unknown report version\. The version of Nsight Systems that made a report"
+    ):
         timeline_from(report)
 
 
@@ -218,5 +220,5 @@ def test_a_view_that_never_ends_is_stopped(tmp_path: Path, table: str) -> None:
             f"SELECT {columns} FROM c WHERE i < 0"
         )
         connection.commit()
-    with pytest.raises(LenetTrtError, match="more rows than a file of its size can hold"):
+    with pytest.raises(LenetTrtError, match="more rows than a file of this size can hold"):
         timeline_from(path)

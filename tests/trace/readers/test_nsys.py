@@ -274,7 +274,7 @@ def test_work_whose_call_was_not_traced_is_kept_and_counted(tmp_path: Path) -> N
     found = {entry.name: entry.iteration for entry in timeline.activities}
     assert found["stray"] is None
     assert found["early"] == 0
-    assert "2 activities were asked for by calls that are not in the trace." in timeline.notes
+    assert "2 activities were submitted by calls that are not in the trace." in timeline.notes
 
 
 def test_a_range_that_was_never_popped_ends_with_the_trace(tmp_path: Path) -> None:
@@ -331,8 +331,8 @@ def test_several_processes_and_gpus_are_told(tmp_path: Path) -> None:
     correlation = file.call("cudaLaunchKernel_v7000", 10_003 * US, 10_004 * US, other | 5)
     file.kernel("theirs", 10_005 * US, 10_006 * US, correlation, globalPid=other, deviceId=1)
     timeline = timeline_from(file.done())
-    assert "Several processes are in the trace, on one axis of time." in timeline.notes
-    assert any(note.startswith("Work of 2 GPUs") for note in timeline.notes)
+    assert "The trace has several processes; they share one time axis." in timeline.notes
+    assert any(note.startswith("The trace has work of 2 GPUs") for note in timeline.notes)
     (theirs,) = [entry for entry in timeline.activities if entry.name == "theirs"]
     assert theirs.node is None
 
@@ -372,7 +372,7 @@ def test_a_profile_of_nvprof_is_known_and_refused(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE StringTable (_id_ INTEGER, value TEXT)")
         connection.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (_id_ INTEGER, start INT, end INT, name INT)")
     connection.close()
-    with pytest.raises(LenetTrtError, match=r"is a profile of nvprof .* record with Nsight Systems"):
+    with pytest.raises(LenetTrtError, match=r"is a profile of nvprof .* their successor Nsight Systems"):
         timeline_from(path)
 
 

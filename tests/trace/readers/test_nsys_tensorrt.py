@@ -121,7 +121,7 @@ def test_one_launch_of_a_graph_tells_nothing(tmp_path: Path) -> None:
     graph_launch(made, 10_000)
     found = timeline_from(made.done())
     assert [(entry.start_us, entry.end_us) for entry in found.iterations] == [(0, 47)]
-    assert any("counts as one iteration" in note for note in found.notes)
+    assert any("counts as one inference" in note for note in found.notes)
 
 
 def test_only_what_the_profiler_was_asked_for_counts(tmp_path: Path) -> None:

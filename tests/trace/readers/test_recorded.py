@@ -160,7 +160,10 @@ def test_a_graph_that_was_traced_whole() -> None:
     timeline = trace("lenet5_graph")
     wholes = [entry for entry in timeline.activities if entry.kind == "layer"]
     assert [(entry.name, entry.iteration) for entry in wholes] == [("CUDA graph 4 as a whole", i) for i in range(5)]
-    assert "CUDA graphs were traced whole: record with --cuda-graph-trace=node to see their kernels." in timeline.notes
+    assert (
+        "CUDA graphs were traced as a whole: record with --cuda-graph-trace=node to see their kernels."
+        in timeline.notes
+    )
 
 
 def test_a_program_without_marks_is_one_inference_between_the_profilers_calls() -> None:

@@ -242,10 +242,10 @@ def test_an_entry_in_the_middle_that_is_damaged(tmp_path: Path) -> None:
         ('{"Layers": []}', "has no layers"),
         ('{"Layers": [{"LayerType": "x"}]}', "a layer has no Name"),
         ('[{"startComputeMs": 1, "h2dMs": 2}]', "missing required field `startH2dMs`"),
-        ("[]", "no trace that is known here"),
-        ('{"a": 1}', "no trace that is known here"),
-        ("[1, 2]", "no trace that is known here"),
-        (CASK_10, "not how long they took: give the file of --exportProfile"),
+        ("[]", "no trace of a known kind"),
+        ('{"a": 1}', "no trace of a known kind"),
+        ("[1, 2]", "no trace of a known kind"),
+        (CASK_10, "has no times: give the file of --exportProfile"),
     ],
 )
 def test_files_that_say_too_little(tmp_path: Path, text: str, said: str) -> None:
@@ -254,7 +254,7 @@ def test_files_that_say_too_little(tmp_path: Path, text: str, said: str) -> None
 
 
 def test_two_files_of_a_kind(tmp_path: Path) -> None:
-    with pytest.raises(LenetTrtError, match=r"are both of --exportProfile: give those of one run"):
+    with pytest.raises(LenetTrtError, match=r"are both of --exportProfile: give the files of one run"):
         timeline_from(*made(tmp_path, a=profile(LAYERS), b=profile(LAYERS)))
 
 
