@@ -1,1 +1,1 @@
-"""The verb ``check``: is a kernel what its declaration says?"""
+"""Check that a kernel is what its declaration says: the verb ``check``."""

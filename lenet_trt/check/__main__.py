@@ -1,4 +1,4 @@
-"""Verb ``check``: compare a kernel with its declaration, on this machine."""
+"""Read the options of ``check``: compare a kernel with its declaration, on this machine."""
 
 from __future__ import annotations
 
@@ -94,11 +94,11 @@ def check_kernel(
             continue
         yield _collect(kernel, name, chosen, lambda case, name=name: run_check(name, case), f"calls on sm_{sm}")
         if reason := context_lost():
-            lost = f"a call above ended with {reason}, after which nothing runs in this process: mend that first"
+            lost = f"a call above ended with {reason}, and nothing runs in this process after it: mend that call first"
 
 
 def all_targets() -> tuple[str, ...]:
-    """Return a target for every architecture, and the PTX that newer ones compile."""
+    """Return a target for every architecture, and the PTX that newer architectures compile."""
     return (*(f"sm_{sm}" for sm in architectures()), f"compute_{OLDEST_SM}")
 
 
@@ -108,7 +108,7 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
     for tool in tools:
         name = f"sanitizer {tool}"
         if program is None:
-            reason = "compute-sanitizer is not on the PATH; it comes with the CUDA toolkit"
+            reason = "compute-sanitizer is not on the PATH: install the CUDA toolkit, which has it"
             yield Outcome(kernel.name, name, "skipped", reason)
             continue
         again = [sys.executable, "-m", "lenet_trt.check", kernel.name, "--only", "values", "--quick"]
@@ -118,7 +118,7 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
         if done.returncode == 0:
             yield Outcome(kernel.name, name, "passed", "nothing found in the small examples")
         else:
-            # The kit's own report, if it failed as well, then what the tool found first.
+            # The checks' own report, where they failed too, then the tool's first errors.
             lines = (done.stdout + done.stderr).splitlines()
             lines.sort(key=lambda line: line.startswith("========="))
             log = "\n".join(lines)
@@ -128,9 +128,13 @@ def sanitize(kernel: Kernel, tools: Sequence[str], case_filter: str = "") -> Ite
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("names", nargs="+", metavar="NAME", help="kernels to check (lenet-trt plugins lists them)")
-    parser.add_argument("--only", metavar="CHECK,...", default="", help=f"of {', '.join((*ALWAYS, *CHECKS))}")
+    parser.add_argument(
+        "--only", metavar="CHECK,...", default="", help=f"run only these checks, of {', '.join((*ALWAYS, *CHECKS))}"
+    )
     parser.add_argument("--case", metavar="TEXT", default="", help="only calls whose name contains TEXT")
-    parser.add_argument("--targets", metavar="sm_XX,...", default="", help="architectures to compile for (all)")
+    parser.add_argument(
+        "--targets", metavar="sm_XX,...", default="", help="architectures to compile for (default: all)"
+    )
     parser.add_argument("--quick", action="store_true", help="leave out the large examples")
     parser.add_argument(
         "--sanitize",
@@ -185,7 +189,7 @@ def _check_examples(kernel: Kernel) -> Outcome:
 
 
 def _reference_problems(kernel: Kernel) -> Iterable[str]:
-    """Try reference and packing on the smallest example, with every choice of attributes; what goes wrong."""
+    """Try reference and packing on the smallest example with every choice of attributes; return what fails."""
     smallest: dict[tuple[tuple[str, object], ...], Bound] = {}
     for bound in bounds(kernel):
         least = smallest.setdefault(bound.specialized.attributes, bound)

@@ -1,6 +1,6 @@
-"""The part of ``lenet-trt check`` that runs kernels: each function checks one property of one call.
+"""Run kernels for ``lenet-trt check``: each function checks one property of one call.
 
-They return None when the property holds, else what was seen instead.
+A function returns None when the property holds, otherwise what was seen instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import SEED, Case, expected_outputs, kernel_inputs, plain_inputs, relative_error, resized
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 
-# Every float type reads these bytes as NaN, so that what is read outside an input, or never written, shows.
+# Every float type reads these bytes as NaN: reads outside an input, and elements that are never written, show.
 _POISON = 0xFF
 _OTHER_POISON = 0x11
 _GUARD_BYTES = 4096
@@ -25,7 +25,7 @@ _RANDOM_SIZES = 3
 
 
 class Guarded:
-    """A tensor in device memory with guard bytes on both sides, at an address no more aligned than promised."""
+    """Hold a tensor in device memory with guard bytes on both sides, at an address with only the promised alignment."""
 
     def __init__(self, size_bytes: int, alignment: int) -> None:
         self._start = _GUARD_BYTES + alignment
@@ -45,7 +45,7 @@ class Guarded:
         self._buffer.write(array, self._start)
 
     def read(self) -> tuple[np.ndarray, bool]:
-        """The tensor's bytes, and whether the guards are as they were."""
+        """Return the tensor's bytes, and whether the guards are unchanged."""
         host = self._buffer.read()
         end = self._start + self._size
         intact = bool((host[: self._start] == _POISON).all() and (host[end:] == _POISON).all())
@@ -53,7 +53,7 @@ class Guarded:
 
 
 class Rig:
-    """One call set up in device memory: its inputs, poisoned outputs, a stream of its own and the launcher."""
+    """Set up one call in device memory: its inputs, poisoned outputs, its own stream and the launcher."""
 
     def __init__(self, case: Case, plain: Sequence[np.ndarray] | None = None) -> None:
         self.case = case
@@ -73,12 +73,12 @@ class Rig:
         self.pointers = [guarded.pointer for guarded in self.memory]
 
     def poison(self, byte: int = _POISON) -> None:
-        """Forget the outputs."""
+        """Overwrite the outputs."""
         for guarded in self.memory[len(self.inputs) :]:
             guarded.fill(byte)
 
     def launch(self) -> None:
-        """Launch once and wait."""
+        """Launch the kernel once and wait."""
         self.launcher(self.pointers, self.stream.handle)
         self.stream.synchronize()
 
@@ -86,7 +86,7 @@ class Rig:
         """Read the outputs.
 
         Raises:
-            LenetTrtError: something outside the outputs was written.
+            LenetTrtError: the kernel wrote outside of its outputs.
         """
         bound = self.case.bound
         tensors = (*bound.kernel.inputs, *bound.kernel.outputs)
@@ -105,7 +105,7 @@ class Rig:
         return arrays
 
     def problem(self) -> str | None:
-        """What is wrong with the outputs that are in memory now, or None."""
+        """Say what is wrong with the outputs that are in memory now, or return None."""
         bound = self.case.bound
         wanted = expected_outputs(bound, self.plain) if self._own else _standard(bound)[1]
         error = max(map(relative_error, self.outputs(), wanted))
@@ -115,13 +115,13 @@ class Rig:
 
 @lru_cache(maxsize=2)
 def _standard(bound: Bound) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The random inputs of a call and what is expected of them, kept while its variants are checked."""
+    """Return the random inputs of a call and the expected outputs; they are kept while its variants are checked."""
     plain = plain_inputs(bound, np.random.default_rng(SEED))
     return plain, expected_outputs(bound, plain)
 
 
 def values(case: Case) -> str | None:
-    """Outputs agree with the float64 reference, all are written, and nothing else is."""
+    """Check that outputs agree with the float64 reference, that all are written, and that nothing else is written."""
     rig = Rig(case)
     for byte in (_POISON, _OTHER_POISON):
         rig.poison(byte)
@@ -133,7 +133,7 @@ def values(case: Case) -> str | None:
 
 
 def random_sizes(case: Case) -> str | None:
-    """Other sizes of the runtime axes than the examples', drawn at random, are as right."""
+    """Check that random sizes of the runtime axes, other than the examples', give right results."""
     rng = np.random.default_rng([SEED, *case.bound.axes.values()])
     for _ in range(_RANDOM_SIZES):
         other = resized(case, rng)
@@ -144,7 +144,7 @@ def random_sizes(case: Case) -> str | None:
 
 
 def special_values(case: Case) -> str | None:
-    """NaN and infinity in an input come out where the reference has them."""
+    """Check that NaN and infinity in an input reach the outputs where the reference has them."""
     for value in (np.nan, np.inf, -np.inf):
         rng = np.random.default_rng(SEED)
         plain = plain_inputs(case.bound, rng)
@@ -161,10 +161,10 @@ def special_values(case: Case) -> str | None:
 
 
 def number_range(case: Case) -> str | None:
-    """Single precision keeps its range: numbers far from 1 are as exact as those near it.
+    """Check that single precision keeps its range: numbers far from 1 are as exact as those near 1.
 
-    The first input is scaled by 2**40 and 2**-40; then weights by 2**20 and 2**-20, without biases beside them and with
-    the first input scaled the other way, which leaves what follows a first layer (tanh, say) as well-conditioned.
+    First the first input is scaled by 2**40 and 2**-40. Then the weights are scaled by 2**20 and 2**-20, without
+    biases, and the first input by the inverse: so the layers after the first one (such as tanh) stay well-conditioned.
     """
     types, tensors = case.bound.types, case.bound.kernel.plain_inputs
     if any(types.resolve(tensor.dtype) != "float32" for tensor in tensors):
@@ -189,7 +189,7 @@ def number_range(case: Case) -> str | None:
 
 
 def graph(case: Case) -> str | None:
-    """A call is captured as exactly one kernel node (so it allocates and waits for nothing) and replays right."""
+    """Check that a call is captured as one kernel node (so it allocates and waits for nothing) and replays right."""
     rig = Rig(case)
     with rig.stream.capture() as captured:
         rig.launcher(rig.pointers, rig.stream.handle)
@@ -206,7 +206,7 @@ def graph(case: Case) -> str | None:
 
 
 def misaligned(case: Case) -> str | None:
-    """A pointer that is not aligned as declared is refused before anything is launched."""
+    """Check that a pointer with less alignment than declared is refused before anything is launched."""
     rig = Rig(case)
     for index, tensor in enumerate((*case.bound.kernel.inputs, *case.bound.kernel.outputs)):
         pointers = list(rig.pointers)
@@ -220,7 +220,7 @@ def misaligned(case: Case) -> str | None:
 
 
 def empty(case: Case) -> str | None:
-    """A call without any output element succeeds, launches nothing and writes nothing."""
+    """Check that a call without any output element succeeds, launches nothing and writes nothing."""
     kernel = case.bound.kernel
     for axis in kernel.axes:
         if axis.static:
@@ -246,10 +246,10 @@ CHECKS: dict[str, Callable[[Case], str | None]] = {
 
 
 def run_check(name: str, case: Case) -> str | None:
-    """Run one of ``CHECKS``; a failing launch is what was seen."""
+    """Run one of ``CHECKS``; a launch that fails counts as what was seen."""
     lost = context_lost()
     if lost:
-        return f"not run: an earlier call ended with {lost}, after which nothing runs in this process"
+        return f"not run: an earlier call ended with {lost}, and nothing runs in this process after it"
     try:
         return CHECKS[name](case)
     except LenetTrtError as error:

@@ -1,4 +1,4 @@
-"""Whether a kernel's patterns are found in what they describe, and what takes their place computes the reference."""
+"""Check that a kernel's patterns are found in their own models, and that the replacement computes the reference."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from lenet_trt.kernel.pattern import DOMAIN, Pattern
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
-_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
+_OPSET = 22  # the first opset in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
-# ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator.
+# ONNX Runtime computes with these types on a CPU; in float16 it rounds after each operator.
 _RUNTIME_TOLERANCE = {"float32": 5e-6, "float16": 1e-2}
 _LARGEST_ELEMENTS = 1 << 22
 
 
 def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
-    """Try every call that a pattern stands for; yield what is wrong with any.
+    """Try every call for which a pattern stands; yield what is wrong with any of them.
 
-    A model is made of the pattern and random weights, fused, run by ONNX Runtime and compared with the reference.
+    Each call becomes a model of the pattern and random weights; the model is fused, run by ONNX Runtime and compared
+    with the reference.
     """
     for bound in kernel_bounds:
         patterns = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
@@ -52,17 +53,17 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
 
 
 def small_bounds(kernel_bounds: Iterator[Bound]) -> list[Bound]:
-    """Those calls that take a CPU little time."""
+    """Return the calls that take a CPU little time."""
     return [b for b in kernel_bounds if all(np.prod(shape) <= _LARGEST_ELEMENTS for shape in b.input_shapes)]
 
 
 def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
-    """The ONNX model that a pattern describes, with the sizes of a call and random weights; the batch is symbolic.
+    """Make the ONNX model that a pattern describes, with the sizes of a call, random weights and a symbolic batch.
 
-    None when the pattern is not valid ONNX for these types.
+    It returns None when the pattern is not valid ONNX for these types.
 
     Raises:
-        LenetTrtError: the pattern raises, or gives no values.
+        LenetTrtError: the pattern raises an error, or returns no values.
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
@@ -71,7 +72,9 @@ def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
     result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):
-        raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")
+        raise LenetTrtError(
+            f"{kernel.name}: the pattern returns {result!r}; wanted the result of op.<OnnxOperator>(...)"
+        )
     batch = next((axis.name for axis in kernel.axes if not axis.static), None)
     inputs, weights = [], []
     for tensor, array in zip(kernel.plain_inputs, plain, strict=True):
@@ -103,7 +106,7 @@ def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
     fused = fuse(model, [kernel])
     nodes = [node for node in fused.model.graph.node if node.domain == DOMAIN]
     if len(nodes) != 1:
-        return f"{len(nodes)} plugin nodes take its place, not 1"
+        return f"{len(nodes)} plugin nodes replace it, not 1"
     seen = {entry.name: helper.get_attribute_value(entry) for entry in nodes[0].attribute}
     for attribute in kernel.attributes:
         wanted = attribute.macro_value(bound.attributes[attribute.name])
@@ -111,7 +114,7 @@ def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
             return f"{attribute.name} is {seen.get(attribute.name)} on the node, not {wanted}"
     tolerances = [_RUNTIME_TOLERANCE.get(dtype) for dtype in bound.types.variables.values()]
     if None in tolerances:
-        return None  # ONNX Runtime has no CPU kernels for it (bfloat16)
+        return None  # ONNX Runtime has no CPU kernels for the type (bfloat16)
     return _difference(bound, fused.model, max(t for t in tolerances if t is not None))
 
 

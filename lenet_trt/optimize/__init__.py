@@ -1,1 +1,1 @@
-"""The verb ``optimize``: candidates, the loop that tries them, the gate that they pass, and what is left."""
+"""Optimize a model: the verb ``optimize``, with its candidates, the loop that tries them, the gate and the record."""

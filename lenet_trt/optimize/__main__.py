@@ -1,4 +1,4 @@
-"""Verb ``optimize``: find the layers that lose time, replace them by plugins, keep what is right and faster."""
+"""Read the options of ``optimize``: find the layers that lose time, replace them by plugins, keep what is faster."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_overwrite(parser)
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
-    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="what runs it; tensorrt builds engines")
+    parser.add_argument("--runtime", choices=CHOICES, default="auto", help="the runtime; tensorrt builds engines")
     parser.add_argument(
-        "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try: all that fit, or these"
+        "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try (default: all that fit)"
     )
     parser.add_argument(
-        "--tolerance", type=number(0), metavar="E", help="relative error that outputs may have (default: 1e-5 in fp32)"
+        "--tolerance", type=number(0), metavar="E", help="largest relative error of the outputs (default: 1e-5 in fp32)"
     )
     parser.add_argument(
         "--max-drop",
         type=number(0, 100),
         default=MAX_DROP_POINTS,
         metavar="POINTS",
-        help="accuracy that may be lost",
+        help="largest loss of accuracy",
     )
     parser.add_argument("--images", nargs="+", default=[], metavar="FILE", help="labelled images, as run takes them")
     parser.add_argument("--labels", metavar="FILE", help="the images' classes")
     parser.add_argument(
-        "--with", dest="recorder", choices=RECORDERS, default="auto", help="what traces, as profile has it"
+        "--with", dest="recorder", choices=RECORDERS, default="auto", help="the profiler, as for profile"
     )
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT, to build engines"
     )
-    parser.add_argument("--restart", action="store_true", help="measure again what an earlier run measured")
+    parser.add_argument("--restart", action="store_true", help="repeat the measurements of an earlier run")
     parser.add_argument("--json", action="store_true", help="print the record")
 
 
@@ -73,7 +73,7 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path} is not an ONNX file: give the model from which an engine is built")
     folder: Path = arguments.output or path.with_name(f"{path.stem}.optimized")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"-o {folder}: that is a file; name a folder")
+        raise UsageError(f"-o {folder} is a file: name a folder")
     model = load_model(path)
     _guard(folder, arguments.overwrite)
     settings = settings_from(arguments, model)
@@ -90,14 +90,14 @@ def command(arguments: argparse.Namespace) -> int:
     if journal.note:
         _log(journal.note)
     if not journal.resumes:
-        shutil.rmtree(folder / TRIED, ignore_errors=True)  # models that other kernels were put into
+        shutil.rmtree(folder / TRIED, ignore_errors=True)  # models with other kernels in them
     bench = Remembered(Bench(space, settings, folder, _log, path), journal)
     if about["rehearsal"]:
         _log(REHEARSAL)
     try:
         optimized = optimize(settings.batches, space, bench, _log)
     except KeyboardInterrupt:
-        _log(f"interrupted: the same command goes on from {folder / written.STATE}")
+        _log(f"interrupted: the same command continues from {folder / written.STATE}")
         return 130
     paths, record = written.write(folder, path.stem, space, optimized, about)
     if engines_alone(settings.runtime):
@@ -111,7 +111,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _guard(folder: Path, overwrite: bool) -> None:
-    """Refuse a folder with other things in it: models that were tried are deleted in it, and records replaced.
+    """Refuse a folder with other files in it: tried models are deleted there, and records are replaced.
 
     Raises:
         LenetTrtError: the folder is not empty, and no earlier run wrote in it.

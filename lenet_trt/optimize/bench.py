@@ -1,4 +1,4 @@
-"""The workbench that measures: writes each plan's model, loads it into the runtime, traces, checks and times it."""
+"""Measure plans: write each plan's model, load it into the runtime, trace it, check it and time it."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
 PLAIN = Plan()
-# In the output folder.
+# The subfolder of the output folder for models that are tried.
 TRIED = "tried"
 TIMELINES = "timelines"
 
 
 class Bench:
-    """Measures plans of one model; ``folder`` takes the models that are tried, and the traces.
+    """Measure plans of one model; ``folder`` holds the tried models and the traces.
 
-    ``source`` is the model's own file, which the trace of the model as it is names.
+    ``source``: the model's own file, which the trace of the plain model names.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Bench:
 
     @property
     def ceilings(self) -> Ceilings | None:
-        """What the GPU can do, measured once (and cached on disk); None where that is not possible."""
+        """Return what the GPU can do, measured once (and cached on disk); None where that is not possible."""
         if not self._ceilings_asked:
             self._ceilings_asked = True
             try:
@@ -84,7 +84,7 @@ class Bench:
     def observe(self, plan: Plan, batch: int | None) -> Observation:
         """Trace a plan's model in a process of its own, and account for its time.
 
-        Where nothing can trace it here, the answer has no rows, and says why.
+        Where no recorder works here, the observation has no rows, and says why.
         """
         path = self.file(plan, batch)
         try:
@@ -127,20 +127,20 @@ class Bench:
             return tuple(timed.in_turns(networks, arrays, self._settings.timing))
 
     def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
-        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+        """Return the least time for these nodes of the plain model as one kernel; 0 where it is not known."""
         network = self._network(PLAIN, batch)
         if network is None or self.ceilings is None:
             return 0.0
-        there = [entry.node for entry in network.nodes if entry.node in nodes]  # not what is constant
+        there = [entry.node for entry in network.nodes if entry.node in nodes]  # without constant nodes
         if not there:
             return 0.0
         together = network.fused(there, "together", "")
-        # A kernel may well get the accuracy of fp32 out of tensor cores.
+        # A kernel may reach the accuracy of fp32 on tensor cores.
         arithmetic = "split" if together.arithmetic == "fp32" else together.arithmetic
         return floor_us(together.work, arithmetic, self.ceilings, launch=False)
 
     def file(self, plan: Plan, batch: int | None) -> Path:
-        """The plan's model on disk: ONNX, or the engine built of it."""
+        """Return the plan's model on disk: ONNX, or the engine built from it."""
         path = self._folder / TRIED / f"{plan.key}.onnx"
         if not path.is_file():
             write_atomic(path, self._space.fitted(plan).model.SerializeToString())
@@ -170,7 +170,7 @@ class Bench:
                 exact = gate.reference(self._space.model, arrays)
                 self._wanted = batch, gate.FLOAT64, exact, gate.worst_error(plain, exact)
             except LenetTrtError as error:
-                self._log(f"no float64 reference ({error}): held against the model as it is")
+                self._log(f"no float64 reference ({error}): outputs are compared with the model as it is")
                 self._wanted = batch, gate.PLAIN, plain, None
         return self._wanted[1:]
 
@@ -193,7 +193,7 @@ class Bench:
         return self._scores[plan.key, batch]
 
     def _work(self, plan: Plan, batch: int | None) -> Sequence[NodeWork] | None:
-        """What the nodes of a plan's model have to do; None where that is not known."""
+        """Return the work of the nodes of a plan's model; None where that is not known."""
         network = self._network(plan, batch)
         return None if network is None else network.nodes
 
@@ -216,7 +216,7 @@ def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[A
 
 
 def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -> Path:
-    """Build an engine for one batch size and the GPU that is here (or those in the settings)."""
+    """Build an engine for one batch size and for the GPU here (or the GPUs in the settings)."""
     from lenet_trt.build.request import BuildRequest
     from lenet_trt.build.stage import build
 
@@ -226,7 +226,7 @@ def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -
 
 
 def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:
-    """The ledger and the findings of a trace, as the loop wants them."""
+    """Return the ledger and the findings of a trace, as the loop needs them."""
     nodes = None if nodes is None else traced_work(trace, nodes)
     books = ledger(trace, nodes, ceilings)
     rows = [
@@ -243,7 +243,7 @@ def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Cei
 
 
 def sources(space: Space) -> Mapping[str, str]:
-    """The kernels that could be used, and the hash of each one's source."""
+    """Return the kernels that could be used, and the hash of each kernel's source."""
     from lenet_trt.cuda.compile import source_sha256
     from lenet_trt.kernel.registry import kernel
 

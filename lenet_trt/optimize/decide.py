@@ -1,4 +1,4 @@
-"""What decides: pure functions of what was measured, so that the rules can be tested without measuring."""
+"""Decide by pure functions of what was measured, so that the rules can be tested without measuring."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.optimize.records import Crossing, Observation
 from lenet_trt.optimize.space import Piece, Plan
 
-# Two runs of the same differ by this much without any reason that a single run could show.
+# Two runs of the same model differ by this share, for reasons that a single run cannot show.
 LEAST_GAIN = 0.02
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the new plan stays, and why."""
+    """Hold whether the new plan stays, and why."""
 
     kept: bool
     reason: str
@@ -25,21 +25,21 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Candidates that are worth trying, the most promising first, and those that promise no more than the noise."""
+    """Hold the candidates to try, the most promising first, and those that promise no more than the noise."""
 
     worth: tuple[tuple[Plan, float], ...]
     below: tuple[tuple[Plan, float], ...]
 
 
 def noise_us(stats: Stats) -> float:
-    """The smallest change that one could believe: how far timings of the same spread, and at least a fiftieth."""
+    """Return the smallest change that counts: the spread of the timings, and at least 2% of the time."""
     return max(stats.p90_us - stats.p10_us, stats.high_us - stats.low_us, LEAST_GAIN * stats.median_us)
 
 
 def attempt(candidate: Plan, current: Plan) -> tuple[Plan, tuple[Piece, ...]]:
-    """What makes two attempts the same: the candidate, and the pieces that it would push out.
+    """Return what identifies an attempt: the candidate, and the pieces that it would displace.
 
-    Pieces elsewhere in the network do not change what it gains, so it is not tried again when those come or go.
+    Pieces elsewhere in the network do not change its gain, so it is not tried again when they come or go.
     """
     return candidate, current.changed_by(candidate)
 
@@ -52,11 +52,11 @@ def promise_us(
     names: Mapping[Piece, str],
     floor_us: Callable[[tuple[str, ...]], float],
 ) -> float:
-    """How much the ledger says the candidate could win at most.
+    """Return the most time that the candidate could win, from the ledger.
 
-    That is what the rows of the nodes that it takes cost now, less its own floor, less what the nodes cost in the plain
-    model that fall back to it because a piece is pushed out. ``names`` are the plugin nodes of the current plan's
-    pieces. Where the trace names no nodes, all of the time might be theirs.
+    The promise is the present cost of the nodes that the candidate replaces, minus its own floor, minus the cost in the
+    plain model of the nodes that return because a piece is displaced. ``names``: the plugin nodes of the current
+    plan's pieces. Where the trace names no nodes, the promise is the whole time.
     """
     if not any(row.node is not None for row in seen.rows):
         return max(seen.end_to_end_us, 0.0)
@@ -77,10 +77,10 @@ def promise_us(
 def elsewhere_us(
     candidate: Plan, before: Observation, after: Observation, new_nodes: Mapping[Piece, str], out: Mapping[Piece, str]
 ) -> float | None:
-    """How much more the other nodes cost with the candidate than without it; None where one was not traced.
+    """Return how much more the other nodes cost with the candidate than without it; None where one was not traced.
 
-    ``new_nodes`` are the plugin nodes with it, ``out`` those of the pieces that it pushed out. The time was measured
-    end to end, so a plugin pays for this in any case; here it is only told.
+    ``new_nodes``: the plugin nodes of the new plan. ``out``: the plugin nodes of the displaced pieces. The time is
+    measured end to end and includes this cost; the number only explains it.
     """
     if not all(any(row.node is not None for row in seen.rows) for seen in (before, after)):
         return None
@@ -92,7 +92,7 @@ def elsewhere_us(
 
 
 def ranked(promises: Mapping[Plan, float], noise: float) -> Ranked:
-    """Put candidates in order; of two that promise the same the one with more nodes first."""
+    """Sort candidates by their promise; of two with equal promises, the one with more nodes comes first."""
 
     def size(plan: Plan) -> int:
         return sum(len(piece.nodes) for piece in plan.pieces)
@@ -104,7 +104,7 @@ def ranked(promises: Mapping[Plan, float], noise: float) -> Ranked:
 
 
 def verdict(old: Stats, new: Stats) -> Verdict:
-    """Keep the new plan only when it is faster beyond the noise; both were timed in turns in one run."""
+    """Decide whether the new plan stays: it must be faster beyond the noise; both were timed in turns in one run."""
     gain = old.median_us - new.median_us
     change = f"{old.median_us:,.2f} -> {new.median_us:,.2f} us"
     if gain <= 0:
@@ -117,7 +117,7 @@ def verdict(old: Stats, new: Stats) -> Verdict:
 
 
 def best(times: Mapping[Plan, Stats], preferred: Plan) -> Plan:
-    """The plan to take at a batch size: the preferred one, unless another is faster beyond the noise."""
+    """Return the plan to take at a batch size: the preferred plan, unless another is faster beyond the noise."""
     taken = preferred
     for plan, stats in sorted(times.items(), key=lambda entry: entry[1].median_us):
         if plan != taken and verdict(times[taken], stats).kept:
@@ -126,9 +126,9 @@ def best(times: Mapping[Plan, Stats], preferred: Plan) -> Plan:
 
 
 def crossings(chosen: Mapping[int, Plan], times: Mapping[int, Mapping[Plan, Stats]]) -> list[Crossing]:
-    """Where the choice changes from one batch size to the next, and at which size both would take the same time.
+    """Find where the choice changes between two batch sizes, and the size at which both plans take the same time.
 
-    Between two sizes the ratio of the times is taken to follow a power of the batch size.
+    Between two sizes the ratio of the times is assumed to follow a power of the batch size.
     """
     found = []
     sizes: Sequence[int] = sorted(chosen)

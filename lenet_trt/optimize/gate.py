@@ -1,4 +1,4 @@
-"""Is a plan's model still right? Against float64 where torch can compute that, else against the model as it is."""
+"""Check that a plan's model is still right: against float64 where torch can compute that, else the plain model."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lenet_trt.optimize.records import Accuracy
 
 FLOAT64 = "float64"
 PLAIN = "the model as it is"
-# Relative error in norm that an output may have, by the narrowest type that the model computes in.
+# The largest relative error in norm of an output, by the narrowest type in which the model computes.
 TOLERANCES = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-# Above so many bytes of inputs and weights in float64 the reference is left to the plain model.
+# With more bytes of inputs and weights in float64, the plain model is the reference.
 _LARGEST_REFERENCE = 8 << 30
 
 
 def in_float64(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every floating-point tensor, constant and cast in float64."""
+    """Return the model with every floating-point tensor, constant and cast in float64."""
     wide = onnx.ModelProto()
     wide.CopyFrom(onnx.inliner.inline_local_functions(model) if model.functions else model)
     graph = wide.graph
@@ -50,10 +50,10 @@ def in_float64(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def reference(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    """The outputs in float64, by torch on the GPU where there is one.
+    """Compute the outputs in float64, by torch, on the GPU where there is one.
 
     Raises:
-        LenetTrtError: torch is missing, an operator is not known to it, or there is not enough memory.
+        LenetTrtError: torch is missing, torch does not have an operator, or the memory is too small.
     """
     if sum(array.size for array in arrays) * 8 > _LARGEST_REFERENCE:
         raise LenetTrtError("the inputs are too large in float64")
@@ -80,7 +80,7 @@ def reference(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[ND
 
 
 def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:
-    """The largest relative error in norm among the outputs; infinite where a shape differs."""
+    """Return the largest relative error in norm among the outputs; infinite where a shape differs."""
     worst = 0.0
     for output, expected in zip(outputs, wanted, strict=True):
         if output.shape != expected.shape:
@@ -91,7 +91,7 @@ def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]])
 
 
 def problem(found: Accuracy, max_drop: float) -> str | None:
-    """Why these results are refused; None where they are good enough."""
+    """Say why these results are refused; return None where they are good enough."""
     if not found.error <= max(found.tolerance, found.plain_error or 0.0):
         return f"not accurate enough: {found.text}; allowed {found.tolerance:.1e}"
     if found.labelled and found.correct is not None and found.plain_correct is not None:
@@ -102,7 +102,7 @@ def problem(found: Accuracy, max_drop: float) -> str | None:
 
 
 def tolerance_of(kinds: frozenset[str] | set[str], given: float | None) -> float:
-    """The tolerance asked for, or that of the narrowest type."""
+    """Return the given tolerance, or the tolerance of the narrowest type."""
     if given is not None:
         return given
     known: Mapping[str, float] = TOLERANCES

@@ -1,4 +1,4 @@
-"""What was measured already, on disk after each step: an interrupted run goes on where it was."""
+"""Keep what was measured on disk after each step, so that an interrupted run can continue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Kept(TypedDict):
 
 
 class Journal:
-    """Steps by name, valid for one ``identity``: everything that decides what a step would find."""
+    """Hold steps by name, valid for one ``identity``: everything on which the result of a step depends."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any], *, restart: bool = False) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class Journal:
         self.note = None if restart else self._read()
 
     def _read(self) -> str | None:
-        """Take over what the file has; says so when that is not possible."""
+        """Take over what the file has; where that is not possible, say so."""
         if not self._path.exists():
             return None
         try:
@@ -51,17 +51,18 @@ class Journal:
         if data["key"] != self._key:
             return "the model, the kernels, the machine or the options have changed since: starting again"
         self._steps = data["steps"]
-        return f"going on: {len(self._steps)} steps were done before" if self._steps else None
+        return f"continuing: {len(self._steps)} steps were done before" if self._steps else None
 
     @property
     def resumes(self) -> bool:
-        """Whether there is anything to go on from."""
+        """Say whether an earlier run left steps to continue from."""
         return bool(self._steps)
 
     def step(self, name: str, do: Callable[[], Any], kind: type[_T]) -> _T:
-        """What the step gave when it was done, or what it gives now, on disk before this returns.
+        """Return the result of a step that was done before, or do the step now and write its result to disk.
 
-        ``do`` gives plain values, and ``kind`` is what they are: those on disk that do not fit are made again.
+        ``do`` returns plain values, and ``kind`` is their type: a step whose stored values have another type is
+        done again.
         """
         if name in self._steps:
             try:
@@ -70,20 +71,22 @@ class Journal:
                 return found
             except LenetTrtError as error:
                 print(error, file=sys.stderr)
-        self._steps[name] = json.loads(json.dumps(do()))  # the same values now and when they are read back
+        self._steps[name] = json.loads(
+            json.dumps(do())
+        )  # so that the values are the same now and when they are read back
         data = {"schema": SCHEMA, "key": self._key, "steps": self._steps}
         write_atomic(self._path, json.dumps(data, separators=(",", ":")).encode())
         return checked(self._steps[name], kind, name, wanted=WANTED, fix="report it")
 
 
 class Remembered:
-    """A workbench that does nothing twice."""
+    """Wrap a workbench so that it does nothing twice."""
 
     def __init__(self, bench: Workbench, journal: Journal) -> None:
         self._bench, self._journal = bench, journal
 
     def observe(self, plan: Plan, batch: int | None) -> Observation:
-        """As the workbench does."""
+        """Return the remembered result, or ask the workbench."""
         name = f"observe {batch} {plan.key}"
         found = self._journal.step(name, lambda: self._bench.observe(plan, batch).as_dict(), Observation)
         if found.why is None:
@@ -91,17 +94,17 @@ class Remembered:
         return found
 
     def check(self, plan: Plan, batch: int | None) -> Accuracy:
-        """As the workbench does."""
+        """Return the remembered result, or ask the workbench."""
         name = f"check {batch} {plan.key}"
         return self._journal.step(name, lambda: self._bench.check(plan, batch).as_dict(), Accuracy)
 
     def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
-        """As the workbench does."""
+        """Return the remembered result, or ask the workbench."""
         name = f"compare {batch} {' '.join(plan.key for plan in plans)}"
         return self._journal.step(
             name, lambda: [stats.as_json() for stats in self._bench.compare(plans, batch)], tuple[Stats, ...]
         )
 
     def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
-        """As the workbench does: worked out, not measured."""
+        """Ask the workbench: this time is computed, not measured."""
         return self._bench.floor_us(nodes, batch)

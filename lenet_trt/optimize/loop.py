@@ -1,4 +1,4 @@
-"""The loop: look, rank, try the most promising candidate, keep it if it is right and faster, look again."""
+"""Run the loop: trace, rank, try the most promising candidate, keep it if it is right and faster, trace again."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from lenet_trt.optimize.space import Plan, Space
 
 
 class Workbench(Protocol):
-    """What measures."""
+    """Define what measures plans."""
 
     def observe(self, plan: Plan, batch: int | None) -> Observation:
         """Profile a plan's model, and account for its time."""
 
     def check(self, plan: Plan, batch: int | None) -> Accuracy:
-        """Say how exact a plan is.
+        """Return how exact a plan is.
 
         Raises:
-            LenetTrtError: it does not run.
+            LenetTrtError: the plan does not run.
         """
 
     def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
         """Time plans in turns, in one run.
 
         Raises:
-            LenetTrtError: one does not run.
+            LenetTrtError: a plan does not run.
         """
 
     def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:
-        """The least time for these nodes of the plain model as one kernel; 0 where it is not known."""
+        """Return the least time for these nodes of the plain model as one kernel; 0 where it is not known."""
 
 
 def optimize_at(
@@ -57,7 +57,7 @@ def optimize_at(
     while True:
         names = space.fitted(current).nodes
         promises = {
-            # A trace takes longer than the inference itself, and nobody can win more than that takes.
+            # A traced inference takes longer than an untraced one, and no candidate can win more than the latter.
             candidate: min(
                 promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch)),
                 inference_us,
@@ -103,7 +103,7 @@ def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Wo
         decided = verdict(old, new)
         if not decided.kept:
             return trial(False, decided.reason, accuracy, (old, new))
-        # What one run shows may be the place in memory where it was loaded: loaded anew, it must show again.
+        # A gain may come from the place in memory where the model was loaded: a second load must show it again.
         new_again, old_again = bench.compare((after, current), batch)
         again = verdict(old_again, new_again)
         reason = (

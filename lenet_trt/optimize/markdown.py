@@ -1,4 +1,4 @@
-"""The report of a run for people, made from its record (optimize.json) alone."""
+"""Write the report of a run for people, from its record (optimize.json) alone."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from lenet_trt.trace.kernel_names import TABLE_WIDTH, short_name
 _TERMS = ("floor_us", "inefficiency_us", "unjudged_us", "copies_us", "launch_gaps_us", "host_enqueue_us", "residual_us")
 
 
-# Of a record that was made where no kernel runs.
+# The remark on a record that was made where no kernel runs.
 REHEARSAL = (
     "a rehearsal on the host: ONNX Runtime computes each plugin as the nodes that it replaces, so nothing here says "
-    "what is faster on a GPU"
+    "which model is faster on a GPU"
 )
 
 
 def report(record: Mapping[str, Any]) -> str:
-    """The record as Markdown; text of models and traces is escaped."""
+    """Return the record as Markdown; text from models and traces is escaped."""
     return "\n".join(_lines(record)) + "\n"
 
 
 def headline(record: Mapping[str, Any]) -> list[str]:
-    """What was chosen for each batch size, in a line each; of a rehearsal the first and the last line say so."""
+    """Return what was chosen, a line for each batch size; a rehearsal says so in its first and last line."""
     rehearsal = [REHEARSAL] if record.get("rehearsal") else []
     nothing = "" if rehearsal else ": nothing was faster beyond the noise"
     out = [*rehearsal]
@@ -82,7 +82,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _made(record: Mapping[str, Any]) -> str:
-    """When, and with which versions of what decides a timing."""
+    """Return when the record was made, and with which versions of what decides a timing."""
     environment, made = record["environment"], record.get("made") or {}
     packages = environment.get("packages", {})
     parts = [made["time"]] if made.get("time") else []
@@ -172,7 +172,7 @@ def _accuracy(found: Mapping[str, Any] | None) -> str:
 
 
 def _elsewhere(us: float | None) -> str:
-    """What the nodes that were not touched cost more: it is in the times, and said by itself."""
+    """Return what the untouched nodes cost more; the measured times contain it, and this text shows it alone."""
     return "" if us is None else f"; the nodes around it cost {us:+,.2f} us"
 
 
@@ -202,7 +202,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
 
 
 def _safe(text: object) -> str:
-    """Text of a model or a trace: no markup, no line of its own, no other cell."""
+    """Return text of a model or trace without markup, line breaks and cell marks."""
     plain = " ".join(str(text).split())
     for mark in "\\`*_<>|[]":
         plain = plain.replace(mark, f"\\{mark}") if mark not in "<>" else plain

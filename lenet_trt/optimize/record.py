@@ -1,4 +1,4 @@
-"""The record of a run (optimize.json): what is in it, and how it is read."""
+"""Define the record of a run (optimize.json), and read it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIX = "optimize again"
 
 
 class OptimizeEnvironment(TypedDict, total=False):
-    """What is shown of the machine; a record says more of it."""
+    """Type the facts of the machine that are shown; a record has more."""
 
     gpu: str | None
     driver: str | None
@@ -27,14 +27,14 @@ class OptimizeEnvironment(TypedDict, total=False):
 
 
 class Made(TypedDict, total=False):
-    """When, and at which commit."""
+    """Type when the record was made, and at which commit."""
 
     time: str
     commit: str | None
 
 
 class ModelEntry(TypedDict):
-    """A model that was chosen."""
+    """Type a model that was chosen."""
 
     path: str
     batches: list[Count | None]
@@ -42,7 +42,7 @@ class ModelEntry(TypedDict):
 
 
 class RefusalEntry(TypedDict):
-    """A place where a kernel could not be used."""
+    """Type a place where a kernel could not be used."""
 
     kernel: str
     replaced: list[str]
@@ -50,7 +50,7 @@ class RefusalEntry(TypedDict):
 
 
 class RowEntry(TypedDict):
-    """What is shown of a ledger's row."""
+    """Type the parts of a ledger's row that are shown."""
 
     node: str | None
     terms: Terms
@@ -58,7 +58,7 @@ class RowEntry(TypedDict):
 
 
 class LedgerEntry(TypedDict):
-    """What is shown of a ledger."""
+    """Type the parts of a ledger that are shown."""
 
     end_to_end_us: Us
     total: Terms
@@ -69,7 +69,7 @@ class LedgerEntry(TypedDict):
 
 
 class FindingEntry(TypedDict):
-    """What is shown of a finding."""
+    """Type the parts of a finding that are shown."""
 
     title: str
     recoverable_us: Us
@@ -77,7 +77,7 @@ class FindingEntry(TypedDict):
 
 
 class SeenEntry(TypedDict):
-    """A plan's model that was traced, or ``why`` not."""
+    """Type the trace of a plan's model, or ``why`` there is none."""
 
     plan: list[Piece]
     end_to_end_us: Us
@@ -89,7 +89,7 @@ class SeenEntry(TypedDict):
 
 
 class AccuracyEntry(TypedDict):
-    """How exact a candidate was."""
+    """Type the accuracy of a candidate."""
 
     reference: str
     error: Real
@@ -101,7 +101,7 @@ class AccuracyEntry(TypedDict):
 
 
 class TrialEntry(TypedDict):
-    """A candidate that was tried."""
+    """Type a candidate that was tried."""
 
     candidate: list[Piece]
     before: list[Piece]
@@ -119,14 +119,14 @@ class TrialEntry(TypedDict):
 
 
 class PassedOver(TypedDict):
-    """A candidate that promised too little."""
+    """Type a candidate that promised too little."""
 
     candidate: list[Piece]
     promise_us: Us
 
 
 class OutcomeEntry(TypedDict):
-    """What the loop came to at one batch size."""
+    """Type the result of the loop at one batch size."""
 
     batch: Count | None
     plan: list[Piece]
@@ -137,7 +137,7 @@ class OutcomeEntry(TypedDict):
 
 
 class ChosenEntry(TypedDict):
-    """The plan of a batch size, and how long each plan takes there."""
+    """Type the plan of a batch size, and the time of each plan there."""
 
     batch: Count | None
     plan: list[Piece]
@@ -146,7 +146,7 @@ class ChosenEntry(TypedDict):
 
 
 class CrossingEntry(TypedDict):
-    """Between which batch sizes two plans change places."""
+    """Type the two batch sizes between which the faster plan changes."""
 
     small: list[Piece]
     large: list[Piece]
@@ -155,7 +155,7 @@ class CrossingEntry(TypedDict):
 
 
 class OptimizeRecord(TypedDict):
-    """All of it."""
+    """Type the whole record."""
 
     schema: Literal[1]
     model: str
@@ -175,10 +175,10 @@ class _Optional(TypedDict, total=False):
 
 
 def read_record(path: Path) -> Mapping[str, Any]:
-    """Read a record, every field that the code uses checked.
+    """Read a record, and check every field that the code uses.
 
     Raises:
-        LenetTrtError: the file cannot be read, or is not what ``optimize`` writes.
+        LenetTrtError: the file cannot be read, or is no record of ``optimize``.
     """
     data = json_value(path, wanted=WANTED, fix=FIX)
     for kind in (OptimizeRecord, _Optional):
@@ -197,10 +197,10 @@ def read_record(path: Path) -> Mapping[str, Any]:
 
 
 def check_ledger(ledger: Mapping[str, Any], name: str, fix: str) -> None:
-    """Refuse a ledger that lacks what is shown of it.
+    """Refuse a ledger that lacks a part that is shown.
 
     Raises:
-        LenetTrtError: it does; ``name`` and ``fix`` are of its file.
+        LenetTrtError: a part is missing; the message has the file's ``name`` and the ``fix``.
     """
     checked(ledger, LedgerEntry, name, wanted=WANTED, fix=fix)
     found = [ledger["total"], *(row["terms"] for row in ledger["rows"])]

@@ -1,4 +1,4 @@
-"""What a step of the loop found, as values that go into the state file and come back the same."""
+"""Define the results of the loop's steps, as values that the state file stores and gives back unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lenet_trt.schema import Count, Real, Us
 
 @dataclass(frozen=True)
 class ObservedRow:
-    """A row of the ledger: what the nodes cost on the GPU (kernels, copies, gaps), and their floor where known."""
+    """Hold a row of the ledger: the cost of the nodes on the GPU (kernels, copies, gaps), and their floor if known."""
 
     node: str | None
     nodes: tuple[str, ...]
@@ -23,9 +23,9 @@ class ObservedRow:
 
 @dataclass(frozen=True)
 class Observation:
-    """Where a plan's time goes. Without ``rows`` nothing could be traced: ``why`` says so.
+    """Hold where a plan's time goes. Without ``rows`` it could not be traced, and ``why`` has the reason.
 
-    ``timeline`` names the trace's file in the output folder, for ``lenet-trt report``.
+    ``timeline``: the trace's file in the output folder, for ``lenet-trt report``.
     """
 
     end_to_end_us: Us
@@ -37,15 +37,15 @@ class Observation:
     timeline: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How exact a plan is: relative errors in norm against ``reference``; right answers where there are labels.
+    """Hold how exact a plan is: relative errors in norm against ``reference``, and right answers if there are labels.
 
-    ``problem`` says why the plan is refused; None where it is good.
+    ``problem``: why the plan is refused; None where it is good.
     """
 
     reference: str
@@ -59,15 +59,15 @@ class Accuracy:
 
     def __post_init__(self) -> None:
         if self.labelled and None in (self.correct, self.plain_correct):
-            raise ValueError(f"{self.labelled} labelled images and no number of right answers")
+            raise ValueError(f"the number of right answers of {self.labelled} labelled images is missing")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
     @property
     def text(self) -> str:
-        """In words."""
+        """Describe the accuracy in words."""
         said = f"error {self.error:.1e} against {self.reference}"
         said += f" (the model as it is: {self.plain_error:.1e})" if self.plain_error is not None else ""
         if self.labelled:
@@ -77,12 +77,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate, tried on a plan: what was promised, and what came of it.
+    """Hold one candidate that was tried on a plan: its promise and its result.
 
-    ``old_again`` and ``new_again`` are of a second run, which has to confirm the first where that was faster.
-
-    ``elsewhere_us`` is how much more the nodes cost that the candidate did not touch, where it was kept and traced:
-    fusion that it broke, reformats that it added.
+    ``old_again``, ``new_again``: the times of a second run, which must confirm a faster first run. ``elsewhere_us``:
+    how much more the nodes cost that the candidate did not touch, where it was kept and traced (broken fusion, added
+    reformats).
     """
 
     candidate: Plan
@@ -100,7 +99,7 @@ class Trial:
     elsewhere_us: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         times = {"old": self.old, "new": self.new, "old_again": self.old_again, "new_again": self.new_again}
         return {
             "candidate": self.candidate.as_list(),
@@ -118,10 +117,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What the loop came to at one batch size (None: the model's shapes are fixed).
+    """Hold the loop's result at one batch size (None: the model's shapes are fixed).
 
-    ``passed_over`` are the candidates that promised no more than the noise. ``observed`` are the ledgers of the plain
-    model and of each plan that was kept, in that order.
+    ``passed_over``: the candidates that promised no more than the noise. ``observed``: the ledgers of the plain model
+    and of each plan that was kept, in this order.
     """
 
     batch: int | None
@@ -132,7 +131,7 @@ class BatchOutcome:
     observed: tuple[tuple[Plan, Observation], ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "batch": self.batch,
             "plan": self.plan.as_list(),
@@ -145,7 +144,7 @@ class BatchOutcome:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where two plans take the same time: between two batch sizes, ``at`` by interpolation."""
+    """Hold two batch sizes between which two plans take the same time; ``at`` is interpolated."""
 
     small: Plan
     large: Plan
@@ -153,6 +152,6 @@ class Crossing:
     at: float | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         between: Sequence[int] = list(self.between)
         return {"small": self.small.as_list(), "large": self.large.as_list(), "between": between, "at": self.at}

@@ -1,4 +1,4 @@
-"""What a run came to: the plan for each batch size, all plans timed against each other, where they cross."""
+"""Hold the result of a run: the plan for each batch size, all plans timed together, and where they cross."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = Plan()
 
 @dataclass(frozen=True)
 class Optimized:
-    """``times`` has every plan that was chosen anywhere, and the plain model, at every batch size."""
+    """Hold the result of a run; ``times`` has every chosen plan and the plain model, at every batch size."""
 
     outcomes: tuple[BatchOutcome, ...]
     chosen: Mapping[int | None, Plan]
@@ -25,19 +25,19 @@ class Optimized:
     crossings: tuple[Crossing, ...]
 
     def plans(self) -> dict[Plan, list[int | None]]:
-        """Each plan that is chosen, and for which batch sizes."""
+        """Return each chosen plan with its batch sizes."""
         found: dict[Plan, list[int | None]] = {}
         for batch, plan in self.chosen.items():
             found.setdefault(plan, []).append(batch)
         return found
 
     def gain(self, batch: int | None) -> float:
-        """How many times faster the choice is than the plain model."""
+        """Return how many times faster the choice is than the plain model."""
         times = self.times[batch]
         return times[PLAIN].median_us / times[self.chosen[batch]].median_us
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "batches": [outcome.as_dict() for outcome in self.outcomes],
             "chosen": [
@@ -58,7 +58,7 @@ class Optimized:
 def optimize(
     batches: Sequence[int], space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
 ) -> Optimized:
-    """Run the loop for each batch size (none: the model's shapes are fixed), then hold all plans against each other.
+    """Run the loop for each batch size (none: the model's shapes are fixed), then time all plans against each other.
 
     Raises:
         LenetTrtError: the model as it is cannot be run or timed.

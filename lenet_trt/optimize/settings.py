@@ -1,4 +1,4 @@
-"""What the user asked for."""
+"""Hold what the user asked for."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lenet_trt.cuda.timing import TimingPlan
 
 @dataclass(frozen=True)
 class Settings:
-    """How to measure and what to allow.
+    """Hold how to measure and what to allow.
 
-    ``batches`` are sizes of the first axis; empty for a model whose shapes are fixed. ``labels`` and ``images`` name
-    labelled data; without them a classifier of MNIST's digits is held against the MNIST test set. ``recorder`` is what
-    traces (see ``lenet-trt profile``). ``flavor`` and ``sms`` are of the engines, with the runtime "tensorrt".
+    ``batches``: sizes of the first axis; empty for a model whose shapes are fixed. ``labels``, ``images``: labelled
+    data; without them, the MNIST test set judges a classifier of MNIST's digits. ``recorder``: what traces (see
+    ``lenet-trt profile``). ``flavor``, ``sms``: the TensorRT and the GPUs of engines, with the runtime "tensorrt".
     """
 
     runtime: str = "auto"
@@ -31,5 +31,5 @@ class Settings:
     timing: TimingPlan = field(default_factory=lambda: TimingPlan(rounds=20, burst=8))
 
     def files(self) -> tuple[Path, ...]:
-        """The files of the labelled data."""
+        """Return the files of the labelled data."""
         return tuple(Path(name) for name in (*self.images, *([self.labels] if self.labels else ())))

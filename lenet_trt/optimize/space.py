@@ -1,4 +1,4 @@
-"""What could take the place of what: pieces (one kernel in one place), plans (pieces together), and models of plans."""
+"""Define what could replace what: pieces (one kernel in one place), plans (pieces together), and models of plans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
 
 @dataclass(frozen=True, order=True)
 class Piece:
-    """A kernel that takes the place of these nodes (by name, or first output where a node has no name)."""
+    """Hold a kernel that replaces these nodes (named by their name, or by their first output where they have none)."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -29,46 +29,46 @@ class Piece:
         return f"{self.kernel} for {shown}"
 
     def overlaps(self, other: Piece) -> bool:
-        """Whether both want one node."""
+        """Say whether both pieces replace the same node."""
         return not set(self.nodes).isdisjoint(other.nodes)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Pieces that do not overlap; none is the model as it was given."""
+    """Hold pieces that do not overlap; a plan without pieces is the given model."""
 
     pieces: tuple[Piece, ...] = ()
 
     @property
     def key(self) -> str:
-        """A short name that is the same in every run."""
+        """Return a short name that is the same in every run."""
         return sha256_bytes(repr(self.pieces).encode())[:12] if self.pieces else "plain"
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.pieces)) or "the model as it is"
 
     def changed_by(self, candidate: Plan) -> tuple[Piece, ...]:
-        """The pieces that the candidate would push out."""
+        """Return the pieces that the candidate would displace."""
         return tuple(piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
 
     def with_candidate(self, candidate: Plan) -> Plan:
-        """The plan with the candidate's pieces in it, and without those in their way."""
+        """Return the plan with the candidate's pieces, and without the pieces that overlap with them."""
         out = self.changed_by(candidate)
         return plan_of([*(piece for piece in self.pieces if piece not in out), *candidate.pieces])
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return [{"kernel": piece.kernel, "nodes": list(piece.nodes)} for piece in self.pieces]
 
 
 def plan_of(pieces: Iterable[Piece]) -> Plan:
-    """The plan of these pieces, in one order whoever gives them."""
+    """Return the plan of these pieces, in one order, however they are given."""
     return Plan(tuple(sorted(set(pieces))))
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """The model of a plan: ``records`` name the plugin node of each piece."""
+    """Hold the model of a plan; ``records`` name the plugin node of each piece."""
 
     model: onnx.ModelProto
     records: tuple[Replacement, ...]
@@ -76,7 +76,7 @@ class Fitted:
 
 
 class Space:
-    """All that could be put into one model; ``refusals`` say where a pattern is and cannot be used."""
+    """Hold all pieces that fit into one model; ``refusals`` say where a pattern is found and cannot be used."""
 
     def __init__(self, model: onnx.ModelProto, plugins: str = "auto") -> None:
         self.model = model
@@ -89,16 +89,16 @@ class Space:
 
     @cached_property
     def candidates(self) -> tuple[Plan, ...]:
-        """Each piece by itself, and what ``lenet-trt fuse`` would take together."""
+        """Return each piece alone, and the pieces that ``lenet-trt fuse`` would take together."""
         single = [plan_of([piece]) for piece in self._places]
         together = plan_of(self._piece(place) for place in chosen(self._places.values()))
         return tuple(dict.fromkeys([*single, together])) if together.pieces else tuple(single)
 
     def fitted(self, plan: Plan) -> Fitted:
-        """The model with the plan's plugin nodes.
+        """Return the model with the plan's plugin nodes.
 
         Raises:
-            LenetTrtError: they cannot all be in one file.
+            LenetTrtError: the pieces cannot all be in one file.
         """
         if not plan.pieces:
             return Fitted(self.model, (), {})

@@ -1,4 +1,4 @@
-"""Networks timed against each other: in turns, in one run, on inputs that the L2 cache does not hold."""
+"""Time networks against each other: in turns, in one run, on inputs that the L2 cache does not hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import DeviceRuntime
 
-# Inputs and outputs together are twice the L2 cache where so many sets make that.
+# The most input sets; together with the outputs they fill twice the L2 cache where this number suffices.
 _MOST_SETS = 12
 
 HOW_ON_GPU = (

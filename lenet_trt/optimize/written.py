@@ -1,4 +1,4 @@
-"""What a run leaves: the fused models with their sidecars, the record as JSON and the report as Markdown."""
+"""Write what a run leaves: the fused models with their sidecars, the record as JSON and the report as Markdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE = "state.json"
 def write(
     folder: Path, stem: str, space: Space, optimized: Optimized, about: Mapping[str, Any]
 ) -> tuple[list[Path], dict[str, Any]]:
-    """Write all files, none before all of them are whole; returns their paths and the record.
+    """Write all files, once all of them are complete; return their paths and the record.
 
     Raises:
         LenetTrtError: the folder cannot be written; what was there before is unchanged.
@@ -48,7 +48,7 @@ def write(
             "times": _times(optimized, plan, batches),
             **about,
         }
-        contents[folder / f"{name}.json"] = _json(sidecar)  # NAME.fused.json is an engine's
+        contents[folder / f"{name}.json"] = _json(sidecar)  # NAME.fused.json would be the sidecar of an engine
         models.append({"path": name, "batches": batches, "plan": plan.as_list()})
     record = {"schema": SCHEMA, **about, "models": models, **optimized.as_dict()}
     contents[folder / RECORD] = _json(record)

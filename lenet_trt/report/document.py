@@ -54,9 +54,7 @@ def _inflation(content: Content) -> list[str]:
     grown = content.run.ledger.inflation
     if grown is None:
         return ["What the profiler added is not known: no inference was timed without it."]
-    return [
-        f"Without the profiler an inference took {time_text(grown.unprofiled_us)}: the trace is {100 * grown.share:+.1f}%."
-    ]
+    return [f"Without the profiler it takes {time_text(grown.unprofiled_us)}: the trace is {100 * grown.share:+.1f}%."]
 
 
 def _findings(content: Content) -> list[str]:

@@ -114,9 +114,9 @@ def test_an_interrupted_command_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr("lenet_trt.optimize.bench.profile_model", interrupted)
         assert main(command) == 130
-    assert "the same command goes on from" in capsys.readouterr().err
+    assert "the same command continues from" in capsys.readouterr().err
     assert main(command) == 0
-    assert "going on: 1 steps were done before" in capsys.readouterr().err
+    assert "continuing: 1 steps were done before" in capsys.readouterr().err
 
 
 def test_a_model_that_no_kernel_fits_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -195,7 +195,7 @@ def test_what_cannot_be_optimized_is_refused(tmp_path: Path, capsys: pytest.Capt
         assert main(["optimize", str(lenet5), "--batch", *sizes]) == 2
     (tmp_path / "file").write_text("")
     assert main(["optimize", str(lenet5), "-o", str(tmp_path / "file")]) == 2
-    assert "that is a file; name a folder" in capsys.readouterr().err
+    assert "is a file: name a folder" in capsys.readouterr().err
 
 
 def test_axes_that_optimize_cannot_size_are_refused_without_advice_that_it_does_not_take(tmp_path: Path) -> None:

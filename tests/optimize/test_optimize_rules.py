@@ -238,7 +238,7 @@ def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -
     with pytest.raises(KeyboardInterrupt):
         optimize((1, 8), space, Remembered(first, Journal(tmp_path / "state.json", {"run": 1})))
     journal = Journal(tmp_path / "state.json", {"run": 1})
-    assert journal.note == f"going on: {len(first.done)} steps were done before"
+    assert journal.note == f"continuing: {len(first.done)} steps were done before"
     found = optimize((1, 8), space, Remembered(second, journal))
     assert found.chosen == wanted.chosen
     assert found.as_dict() == wanted.as_dict()

@@ -99,7 +99,7 @@ def test_several_inputs_of_several_types(tmp_path: Path) -> None:
             r"images:1x3x28x28: the network has images \[n, 1, 28, 28\]",
         ),
         ({"runtime": "tensorrt"}, UsageError, "is not an engine"),
-        ({"recorder": "cupti"}, LenetTrtError, "does nothing on a GPU that --with cupti could trace"),
+        ({"recorder": "cupti"}, LenetTrtError, "does no GPU work, so --with cupti has nothing to trace"),
     ],
 )
 def test_what_cannot_be_says_so(options: dict[str, object], error: type[Exception], said: str) -> None:
