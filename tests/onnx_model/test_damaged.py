@@ -101,16 +101,47 @@ def test_a_link_out_of_the_folder_and_a_fifo_are_refused(tmp_path: Path) -> None
     refused(path, "is no file")
 
 
-def test_a_file_of_any_size_is_not_read(tmp_path: Path) -> None:
-    """64 GiB that take no place on the disk: only what the tensors need is hashed, and without a length nothing."""
-    path = external(tmp_path / "m.onnx")
-    os.truncate(tmp_path / "w.bin", 64 << 30)
-    assert fingerprint(path)
-    load_model(path)
-    (tmp_path / "w.bin").unlink()
+def bytes_read() -> int:
+    """The bytes that this process has read from files so far."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count what a process reads")
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({}, None),  # only what the tensors need is read of a file with more in it
+        ({"length": "absent"}, "its type and shape need 48"),
+        ({"length": str(1 << 30)}, "its type and shape need 48"),
+        ({"location": "../w.bin"}, "wanted a file in the model's folder"),
+        ({"location": "link.bin"}, "leads out of the model's folder"),
+    ],
+)
+@pytest.mark.parametrize("read", READERS)
+def test_a_file_of_any_size_is_checked_before_it_is_read(
+    tmp_path: Path, read: Callable[[Path], Any], said: dict[str, str], told: str | None
+) -> None:
+    """A gigabyte that takes no place on the disk."""
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    path = external(folder / "m.onnx", **said)
+    (tmp_path / "w.bin").touch()
+    (folder / "link.bin").symlink_to(tmp_path / "w.bin")
+    for file in (folder / "w.bin", tmp_path / "w.bin"):
+        os.truncate(file, 1 << 30)
+    before = bytes_read()
+    if told is None:
+        read(path)
+    else:
+        with pytest.raises(LenetTrtError, match=told):
+            read(path)
+    assert bytes_read() - before < 16 << 20
+
+
+def test_tensors_that_need_more_than_a_model_can_have_are_refused(tmp_path: Path) -> None:
     path = external(tmp_path / "m.onnx", length="absent")
     os.truncate(tmp_path / "w.bin", 64 << 30)
-    refused(path, "its type and shape need 48")
     model = onnx.load(path, load_external_data=False)
     model.graph.initializer[0].dims[:] = [1 << 17, 1 << 17]
     path.write_bytes(model.SerializeToString())

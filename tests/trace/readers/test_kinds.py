@@ -5,10 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import sqlite3
 import stat
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -203,22 +201,3 @@ def test_a_file_that_grows_without_measure_is_not_unpacked(tmp_path: Path, monke
         timeline_from(path)
     assert most < 100 << 20
     assert list(scratch.iterdir()) == []
-
-
-@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS"])
-def test_a_view_that_never_ends_is_stopped(tmp_path: Path, table: str) -> None:
-    path = small(tmp_path / "trace.sqlite")
-    with closing(sqlite3.connect(path)) as connection:
-        exists = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = ?", (table,)).fetchone()[0]
-        names = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-        if not exists:
-            names = ["start", "end", "text", "globalTid", "textId", "eventType"]
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-        columns = ", ".join(f"i AS {name}" for name in names)
-        connection.execute(
-            f"CREATE VIEW {table} AS WITH RECURSIVE c(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM c) "
-            f"SELECT {columns} FROM c WHERE i < 0"
-        )
-        connection.commit()
-    with pytest.raises(LenetTrtError, match="more rows than a file of this size can hold"):
-        timeline_from(path)
