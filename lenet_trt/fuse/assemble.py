@@ -99,8 +99,9 @@ class _Additions:
 
     def _tensor(self, hint: str, array: np.ndarray) -> str:
         """Add a tensor; a tensor that several plugins read is added once."""
-        if self._tensors.get(hint) is array:
-            return hint
+        for name, known in self._tensors.items():
+            if known is array:
+                return name
         name = self._fresh(hint)
         self._tensors[name] = array
         return name

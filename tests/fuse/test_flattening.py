@@ -22,9 +22,10 @@ FEATURES = 24
 def model_of(
     nodes: list[onnx.NodeProto],
     tensors: dict[str, Any],
-    batch: int | str = "n",
+    batch: int | str | None = "n",
     other: int | str = "m",
     rest: tuple[int | str, ...] = REST,
+    opset: int = 17,
 ) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
@@ -36,7 +37,7 @@ def model_of(
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(array, np.int64), name) for name, array in tensors.items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def taken(model: onnx.ModelProto) -> bool:
@@ -201,3 +202,55 @@ def test_flatten_at_any_axis(axis: int, flat: bool) -> None:
     model = model_of([helper.make_node("Flatten", ["x"], ["y"], axis=axis)], {})
     assert taken(model) is flat
     assert flattens(model, (1, 2, 3)) is flat
+
+
+def viewed(*nodes: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """x.view([batch, rest]), with a ``batch`` that the nodes compute from the ``shape`` of x."""
+    return [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        *nodes,
+        helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0),
+        helper.make_node("Reshape", ["x", "target"], ["y"]),
+    ]
+
+
+@pytest.mark.parametrize(("start", "flat"), [(0, True), (1, False)])
+def test_a_slice_of_an_old_opset_has_its_start_as_an_attribute(start: int, flat: bool) -> None:
+    node = helper.make_node("Slice", ["shape"], ["batch"], axes=[0], starts=[start], ends=[start + 1])
+    model = model_of(viewed(node), {"rest": [-1]}, opset=9)
+    assert taken(model) == flat
+    assert flattens(model, (1, 3)) == flat
+
+
+def test_a_batch_that_has_no_name_is_still_the_batch_of_the_same_value() -> None:
+    node = helper.make_node("Gather", ["shape", "zero"], ["batch"])
+    model = model_of(viewed(node), {"rest": [-1], "zero": [0]}, batch=None)
+    assert taken(model)
+    assert flattens(model, (1, 3))
+
+
+def test_a_size_whose_index_is_computed_may_be_any() -> None:
+    nodes = viewed(
+        helper.make_node("Shape", ["z"], ["sizes"]),
+        helper.make_node("Gather", ["sizes", "one"], ["five"]),
+        helper.make_node("Sub", ["five", "four"], ["index"]),
+        helper.make_node("Gather", ["shape", "index"], ["batch"]),
+    )
+    model = model_of(nodes, {"rest": [-1], "one": [1], "four": [4]})
+    assert not taken(model)
+    assert not flattens(model, (1, 3))
+
+
+@pytest.mark.parametrize("form", ["value", "value_ints", "value_int"])
+def test_a_target_may_be_constant_nodes_of_any_form(form: str) -> None:
+    if form == "value_int":
+        nodes = [helper.make_node("Constant", [], ["first"], value_int=0)]
+        nodes.append(helper.make_node("Unsqueeze", ["first", "axis"], ["batch"]))
+    else:
+        value = {"value": numpy_helper.from_array(np.array([0])), "value_ints": [0]}[form]
+        nodes = [helper.make_node("Constant", [], ["batch"], **{form: value})]
+    nodes.append(helper.make_node("Concat", ["batch", "rest"], ["target"], axis=0))
+    nodes.append(helper.make_node("Reshape", ["x", "target"], ["y"]))
+    model = model_of(nodes, {"rest": [FEATURES], "axis": [0]})
+    assert flattens(model, (1, 3))
+    assert taken(model)
