@@ -24,11 +24,28 @@ def more_threads(launch: Launch) -> Launch:
     return replace(launch, block=(x + 32, y, z))
 
 
+def fewer_threads(launch: Launch) -> Launch:
+    x, y, z = launch.block
+    return replace(launch, block=(x - 1, y, z))
+
+
+def a_second_row_of_threads(launch: Launch) -> Launch:
+    x, y, z = launch.block
+    return replace(launch, block=(x, y + 1, z))
+
+
 def more_shared_memory(launch: Launch) -> Launch:
     return replace(launch, shared_bytes=as_dim(launch.shared_bytes) + 16)
 
 
-@pytest.mark.parametrize("change", [more_threads, more_shared_memory])
+def twice_the_shared_memory(launch: Launch) -> Launch:
+    return replace(launch, shared_bytes=2 * as_dim(launch.shared_bytes) + 1)
+
+
+CHANGES = (more_threads, fewer_threads, a_second_row_of_threads, more_shared_memory, twice_the_shared_memory)
+
+
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize(
     ("kernel", "variant"),
     [
