@@ -172,6 +172,31 @@ def test_a_device_stays_a_device(here: Path, capsys: pytest.CaptureFixture[str],
         assert "is a device or a FIFO" in capsys.readouterr().err
 
 
+def test_a_device_has_no_place_for_a_second_file_beside_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    device, before = _null(here), set(os.listdir(here))
+    assert main(["fuse", "lenet5.onnx", "--embed", "--sm", "8.6", "-o", str(device)]) == 2
+    assert "name a file" in capsys.readouterr().err
+    assert set(os.listdir(here)) == before | {device.name}
+
+
+def test_a_timing_cache_replaces_no_model(here: Path) -> None:
+    """TensorRT reads and writes the cache; no other file of the build may go that way."""
+    from lenet_trt.build.request import BuildRequest
+    from lenet_trt.build.stage import _guard
+    from lenet_trt.errors import UsageError
+    from lenet_trt.tensorrt.engine import BuildOptions
+
+    def request(cache: str) -> BuildRequest:
+        return BuildRequest(
+            onnx=Path("lenet5.onnx"), output=Path("m.engine"), options=BuildOptions(timing_cache=Path(cache))
+        )
+
+    _guard(Path("m.engine"), request("notes.cache"))
+    for name in ("lenet5.onnx", "m.engine", "m.json"):
+        with pytest.raises(UsageError, match="is an input of this command"):
+            _guard(Path("m.engine"), request(name))
+
+
 def test_the_content_is_on_disk_before_it_takes_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut leaves the old file or the new one: the new content is synchronised before the rename."""
     steps: list[tuple[str, int, int]] = []

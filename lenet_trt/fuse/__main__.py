@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lenet_trt.errors import UsageError
-from lenet_trt.files import write_atomic
+from lenet_trt.files import is_special, write_atomic
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import made_by_fuse, plugin_nodes
 from lenet_trt.overwrite import Mark, add_overwrite, guard
@@ -57,6 +57,10 @@ def command(arguments: argparse.Namespace) -> int:
     model = load_model(source)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")
+    if arguments.embed and is_special(output):
+        raise UsageError(
+            f"-o {output}: that is a device or a FIFO, and --embed writes a second file beside it: name a file"
+        )
     # Where no kernel fits, the output is a copy of the model.
     outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or filecmp.cmp(path, source, shallow=False)}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
