@@ -36,7 +36,7 @@ def test_a_view_that_never_ends_is_stopped(tmp_path: Path, table: str, rows: str
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode != -signal.SIGXCPU, "the view was read without end"
     assert done.returncode == 1, done.stderr
-    assert done.stderr.splitlines()[-1].startswith(f"lenet-trt profile: error: {path}: a table of it has more rows")
+    assert done.stderr.splitlines()[-1].startswith(f"lenet-trt profile: error: {path}: a table has more rows")
 
 
 def _replace_by_view(path: Path, table: str, condition: str) -> None:
