@@ -18,6 +18,7 @@ from lenet_trt.cuda.environment import environment
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.tensorrt.find_library import library_for_engine
+from lenet_trt.tensorrt.library_file import library_content
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar
 from lenet_trt.tensorrt.vouch import vouched
@@ -131,9 +132,14 @@ def command(tool: Trtexec, run: Run) -> list[str]:
 
 
 def loading(tool: Trtexec, library: Path | None) -> list[str]:
-    """Return the flag that loads a plugin library, if there is one."""
+    """Return the flag that loads a plugin library, if there is one.
+
+    Raises:
+        LenetTrtError: it is no plugin library, or not one for this program's TensorRT.
+    """
     if library is None:
         return []
+    library_content(library, "rtx" if tool.rtx else "tensorrt", ".".join(map(str, tool.version)), str(tool))
     option = next(name for name in _LIBRARY_OPTIONS if name in tool.options)
     return [f"{option}={library.resolve()}"]
 

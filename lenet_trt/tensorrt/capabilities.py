@@ -40,10 +40,10 @@ class Capabilities:
     ``opset``: the newest that its ONNX parser is documented for. ``functions``: see ``LocalFunctions``.
     ``names_failed_nodes``: the parser's errors say the node's operator and name.
 
-    ``python_plugins``: IPluginV3 in Python. ``ptx_plugins``: ahead-of-time ``tensorrt.plugin``. ``library_entry``: what
-    it calls in a plugin library. ``loads_libraries``: its registry does. ``library_layer``: the type of their layers.
-    ``creator_list``: what its registry calls the list of all plugin creators. ``program_option``: the option by which
-    ``trtexec`` opens a plugin library.
+    ``python_plugins``: IPluginV3 in Python. ``ptx_plugins``: ahead-of-time ``tensorrt.plugin``. ``library_majors``:
+    the TensorRT whose headers a plugin library may be made from. ``loads_libraries``: its registry loads them.
+    ``library_layer``: the type of their layers. ``creator_list``: what its registry calls the list of all plugin
+    creators. ``program_option``: the option by which ``trtexec`` opens a plugin library.
 
     ``runtime_cache``: what the engine compiles when it first runs can be kept. ``shares_profiles``: several execution
     contexts of one engine may use the same optimization profile.
@@ -65,7 +65,7 @@ class Capabilities:
     names_failed_nodes: bool = False
     python_plugins: bool = False
     ptx_plugins: bool = False
-    library_entry: str = "getPluginCreators"
+    library_majors: tuple[int, ...] = (8,)
     loads_libraries: bool = False
     library_layer: str = "PLUGIN_V2"
     creator_list: str = "plugin_creator_list"
@@ -80,8 +80,9 @@ _TYPES = MappingProxyType({"fp32": 0, "fp16": 0, "int8": 0, **_LATER})
 
 _8_5 = Capabilities()
 _8_6 = replace(_8_5, optimization_level=True, loads_libraries=True, program_option="--staticPlugins")
+_9_0 = replace(_8_6, library_majors=(9,))
 _10_0 = replace(
-    _8_6,
+    _9_0,
     oldest_sm=70,
     lowest_sm=_TYPES,
     strongly_typed=True,
@@ -91,7 +92,7 @@ _10_0 = replace(
     opset=20,
     functions=LocalFunctions.FIRST,
     names_failed_nodes=True,
-    library_entry="getCreators",
+    library_majors=(10,),
     library_layer="PLUGIN_V3",
     creator_list="all_creators",
     shares_profiles=True,
@@ -102,12 +103,14 @@ _10_7 = replace(_10_5, functions=LocalFunctions.AFTER_PLUGINS)
 _10_8 = replace(_10_7, newest_sm=121)
 _10_9 = replace(_10_8, ptx_plugins=True)
 _10_15 = replace(_10_9, opset=24)
+_11_0 = replace(_10_15, library_majors=(11,))
 _RTX_1_7 = replace(
-    _10_15,
+    _11_0,
     builds_without_gpu=True,
     lowest_sm=_TYPES,
     fp32_gemm_sm=80,
     timing_cache=False,
+    library_majors=(10, 11),
     ptx_plugins=False,
     runtime_cache=True,
     program_option="--dynamicPlugins",  # a library that is only opened registers itself in full TensorRT
@@ -118,6 +121,7 @@ RELEASES: Mapping[str, Mapping[tuple[int, int], Capabilities]] = {
     "tensorrt": {
         (8, 5): _8_5,
         (8, 6): _8_6,
+        (9, 0): _9_0,
         (10, 0): _10_0,
         (10, 1): _10_1,
         (10, 5): _10_5,
@@ -125,6 +129,7 @@ RELEASES: Mapping[str, Mapping[tuple[int, int], Capabilities]] = {
         (10, 8): _10_8,
         (10, 9): _10_9,
         (10, 15): _10_15,
+        (11, 0): _11_0,
     },
 }
 

@@ -56,7 +56,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "trtexec"
     program.write_text(_TRTEXEC.replace("PYTHON", sys.executable).replace("PLAIN", str(SHIPPED)))
     program.chmod(0o755)
-    (tmp_path / "plugins.so").write_bytes(b"a library")
+    write_library(tmp_path / "plugins.so", "8.6")
     monkeypatch.setattr(engines, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
     # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
     plain = engines._workloads
@@ -69,6 +69,11 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(engines, "_workloads", workloads)
     return program
+
+
+def write_library(path: Path, version: str) -> None:
+    """What is read of a plugin library before it is loaded."""
+    path.write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT " + version.encode() + b"\0")
 
 
 def options(program: Path, **changes: object) -> Options:
@@ -106,6 +111,14 @@ def test_a_build_that_fails_is_a_row_with_its_reason(trtexec: Path) -> None:
     record = engines.measure(options(trtexec, batches=(1,), trtexec_flags=("--fails",)))
     assert not record.timed
     assert all("the builder refuses" in str(row.why) for row in record.rows)
+
+
+def test_a_library_of_another_major_is_the_reason_of_our_rows_alone(trtexec: Path) -> None:
+    write_library(trtexec.with_name("plugins.so"), "10.3")
+    record = engines.measure(options(trtexec, batches=(1,)))
+    assert {row.backend for row in record.timed} == {THEIRS, f"{THEIRS}, TF32", f"{THEIRS}, level 5"}
+    (ours,) = (row for row in record.rows if row.backend == OURS)
+    assert "is a plugin library for TensorRT 10.3, and trtexec 8.6.0 is used" in str(ours.why)
 
 
 def test_what_is_missing_is_said(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,17 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
+import onnx
+from onnx import helper
+
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import UNKNOWN, Bound, Shape
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
 from lenet_trt.tensorrt.library.embed import usable
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
@@ -100,3 +107,41 @@ def text_of(shapes: Iterable[Shape]) -> str:
 def hexadecimal(code: bytes) -> str:
     """An expression's code as the probe reads it."""
     return code.hex() or "."
+
+
+def one_node(kernel: Kernel, types_name: str, open_axes: bool) -> onnx.ModelProto:
+    """A fused model with the kernel's node alone; weights are constants, axes that may vary are open or fixed."""
+    types = kernel.types_named(types_name)
+    bound = kernel.bind_axes(kernel.examples[1], types)
+    static = set(kernel.static_axes)
+    rng = np.random.default_rng(5)
+    inputs, weights = [], []
+    for tensor, shape in zip(kernel.inputs, bound.input_shapes, strict=True):
+        dtype = numpy_dtype(types.resolve(tensor.dtype))
+        if tensor.weight:
+            weights.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(dtype), tensor.name))
+            continue
+        declared = [
+            str(d) if open_axes and not as_dim(d).axes <= static else s
+            for d, s in zip(tensor.shape, shape, strict=True)
+        ]
+        inputs.append(helper.make_tensor_value_info(tensor.name, helper.np_dtype_to_tensor_dtype(dtype), declared))
+    outputs = []
+    for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True):
+        elem = helper.np_dtype_to_tensor_dtype(numpy_dtype(types.resolve(tensor.dtype)))
+        outputs.append(helper.make_tensor_value_info(tensor.name, elem, [None] * len(shape)))
+    attributes = {a.name: a.macro_value(a.choices[-1]) for a in kernel.attributes}
+    node = helper.make_node(
+        kernel.name,
+        [tensor.name for tensor in kernel.inputs],
+        [tensor.name for tensor in kernel.outputs],
+        name="node",
+        domain=DOMAIN,
+        plugin_version="1",
+        plugin_namespace=DOMAIN,
+        **attributes,
+    )
+    graph = helper.make_graph([node], "one", inputs, outputs, weights)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid(DOMAIN, 1)], ir_version=9
+    )

@@ -50,7 +50,35 @@ Plugin* made(void* library, std::vector<char> const& data) {
   return creator->createPlugin("n", &fields, TensorRTPhase::kRUNTIME);
 }
 
-Plugin* attached(Plugin& plugin) { return runtime_of(plugin).attachToContext(nullptr); }
+// What a plugin is given with its execution context: here a recorder that prints.
+class Recorder final : public IErrorRecorder {
+ public:
+  bool reportError(ErrorCode code, char const* text) noexcept override {
+    std::printf("recorded %d %s\n", static_cast<int>(code), text);
+    return true;
+  }
+  int32_t getNbErrors() const noexcept override { return 0; }
+  ErrorCode getErrorCode(int32_t) const noexcept override { return ErrorCode::kSUCCESS; }
+  ErrorDesc getErrorDesc(int32_t) const noexcept override { return ""; }
+  bool hasOverflowed() const noexcept override { return false; }
+  void clear() noexcept override {}
+  RefCount incRefCount() noexcept override { return 1; }
+  RefCount decRefCount() noexcept override { return 1; }
+};
+
+class Resources final : public IPluginResourceContext {
+ public:
+  IGpuAllocator* getGpuAllocator() const noexcept override { return nullptr; }
+  IErrorRecorder* getErrorRecorder() const noexcept override { return &recorder_; }
+
+ private:
+  mutable Recorder recorder_;
+};
+
+Plugin* attached(Plugin& plugin) {
+  static Resources resources;
+  return runtime_of(plugin).attachToContext(&resources);
+}
 void set_tactic(Plugin& plugin, int tactic) { runtime_of(plugin).setTactic(tactic); }
 void release(Plugin* plugin) { delete plugin; }
 

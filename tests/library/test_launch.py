@@ -15,6 +15,7 @@ from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
 VERSIONS = ("8.6", "11.1")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 LAUNCHED = "cuLaunchKernel "
+FAILED_EXECUTION = 7  # nvinfer1::ErrorCode
 
 
 def shapes(batch: int, outputs: int | None = None) -> list[str]:
@@ -94,15 +95,16 @@ def test_each_cuda_context_has_modules_of_its_own(probe) -> None:
     assert sum(line.startswith(LAUNCHED) for line in lines) == 2
 
 
-def test_a_launch_that_fails_names_the_node_and_the_next_one_works(probe) -> None:
+def test_a_launch_that_fails_names_the_node_and_the_next_one_works(probe, request) -> None:
     lines, errors = probe("attach", "run", *shapes(3), "run", *shapes(3), RECORD_FAIL="cuLaunchKernel")
     assert [line.split(" allocations")[0] for line in lines if line.startswith("run")] == [
         "run: prepared 0 enqueued 1",
         "run: prepared 0 enqueued 0",
     ]
-    assert (
-        "plugin node node (lenet5 (fp32), enqueue): cannot launch variant cluster8: CUDA_ERROR_LAUNCH_FAILED" in errors
-    )
+    problem = "plugin node node (lenet5 (fp32), enqueue): cannot launch variant cluster8: CUDA_ERROR_LAUNCH_FAILED"
+    assert problem in errors
+    if "8.6" not in request.node.name:  # TensorRT 8 gives its plugins no recorder
+        assert [line for line in lines if line.startswith("recorded")] == [f"recorded {FAILED_EXECUTION} {problem}"]
 
 
 def test_a_thread_without_a_cuda_context_launches_in_that_of_the_plugin(probe) -> None:

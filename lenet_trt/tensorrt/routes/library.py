@@ -16,15 +16,13 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.tensorrt.library.embed import OPERATOR, embedded
+from lenet_trt.tensorrt.library_file import library_content
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from lenet_trt.kernel.declaration import Kernel
     from lenet_trt.tensorrt.flavors import Flavor
-
-# What a library offers to TensorRT's registry, and which releases ask for it.
-_ENTRIES = {"getPluginCreators": "TensorRT 8", "getCreators": "TensorRT 10 or newer"}
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def load_library(flavor: Flavor, path: Path | None) -> None:
             "the plugin library is needed and none was given: make it with lenet-trt library, and give it with "
             "--library FILE"
         )
-    content = _content(path)
+    content = library_content(path, flavor.name, flavor.version, flavor.product)
     before = _loaded.get(flavor.name)
     if before is not None and before.sha256 == sha256_bytes(content):
         return
@@ -94,39 +92,18 @@ def load_library(flavor: Flavor, path: Path | None) -> None:
             f"{before.path} is loaded in this process already, and {path} is another plugin library: use one of them, "
             "or a new process"
         )
-    _check_entry(flavor, path, content)
     registry = flavor.trt.get_plugin_registry()
+    was_there = _has_creator(flavor, registry)
     # Where the registry does not load it, it registers itself when it is opened.
     answer = registry.load_library(str(path.resolve())) if flavor.can.loads_libraries else _opened(path)
     if answer is None or not _has_creator(flavor, registry):
-        raise LenetTrtError(
-            f"{flavor.product} does not load the plugin library {path}: another library may have registered "
-            f"{DOMAIN}::{OPERATOR} already, or this one is of another TensorRT (lenet-trt library makes it from the "
-            "headers of yours)"
+        why = (
+            f"another library has registered {DOMAIN}::{OPERATOR} already: load one of the two, in a new process"
+            if was_there
+            else "its own messages above say why; make it on this machine with lenet-trt library"
         )
+        raise LenetTrtError(f"{flavor.product} does not load the plugin library {path}: {why}")
     _loaded[flavor.name] = _Loaded(path, sha256_bytes(content))
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise LenetTrtError(
-            f"the plugin library {path} cannot be read ({error.strerror or error}): make it with lenet-trt library -o "
-            f"{path}"
-        ) from error
-
-
-def _check_entry(flavor: Flavor, path: Path, content: bytes) -> None:
-    """Look at the names that the file exports before any of its code runs."""
-    offered = [entry for entry in _ENTRIES if b"\0" + entry.encode() + b"\0" in content]
-    if not content.startswith(b"\x7fELF") or not offered:
-        raise LenetTrtError(f"{path} is no plugin library: lenet-trt library makes one")
-    if flavor.can.library_entry not in offered:
-        raise LenetTrtError(
-            f"{path} is a plugin library for {' or '.join(_ENTRIES[entry] for entry in offered)}, and {flavor.product} "
-            "is used: make one from its headers with lenet-trt library --headers DIR"
-        )
 
 
 def _opened(path: Path) -> Any:

@@ -19,6 +19,7 @@ from lenet_trt.tensorrt import vouch
 from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.compile import compile_library
+from lenet_trt.tensorrt.library_file import library_content
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.library import load_library
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar
@@ -130,7 +131,7 @@ def test_a_build_without_a_library_says_how_to_make_one(tmp_path: Path, monkeypa
 def test_a_library_of_another_major_is_refused_before_it_runs(libraries: dict[str, Path], tmp_path: Path) -> None:
     done = build(libraries["8.6"], "-o", tmp_path / "m.engine")
     assert done.returncode == 1
-    assert "is a plugin library for TensorRT 8, and TensorRT-RTX" in done.stderr
+    assert "is a plugin library for TensorRT 8.6, and TensorRT-RTX" in done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -148,6 +149,26 @@ def test_two_libraries_in_one_process_are_refused(libraries: dict[str, Path], tm
     )
     assert done.stdout.splitlines() == ["loaded"] * 2
     assert f"{other} is another plugin library" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flavor", "version", "taken"),
+    [
+        ("tensorrt", "8.5.3", {"8.6"}),
+        ("tensorrt", "8.6.1", {"8.6"}),
+        ("tensorrt", "9.3.0", set()),
+        ("tensorrt", "10.0.1", {"10.16"}),
+        ("tensorrt", "11.4.0", set()),
+        ("rtx", "1.7.1", {"10.16"}),
+    ],
+)
+def test_a_library_goes_with_its_major_alone(libraries: dict[str, Path], flavor: str, version: str, taken: set) -> None:
+    for made_for, path in libraries.items():
+        if made_for in taken:
+            assert library_content(path, flavor, version, "it") == path.read_bytes()
+            continue
+        with pytest.raises(LenetTrtError, match=f"is a plugin library for TensorRT {made_for}, and it is used: make"):
+            library_content(path, flavor, version, "it")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF and nothing else", b"\0getCreators\0"])

@@ -19,6 +19,7 @@ constexpr uint32_t kMaxBlockThreads = 1024;
 constexpr uint32_t kMaxAlignment = 4096;
 
 enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kSections };
+constexpr char kMakeAgain[] = "; copy the file again, or make it again (lenet-trt fuse --embed)";
 constexpr char const* kSectionNames[] = {"",
                                          "the kernel's section",
                                          "the section of axes",
@@ -57,7 +58,7 @@ class KernelReader {
   void read_header() {
     std::vector<uint8_t> const& bytes = data_.bytes_;
     Reader header(bytes.data(), bytes.size(), "the kernel's data");
-    if (std::memcmp(header.take(8), kMagic, 8) != 0) fail("this is no data of a kernel: it begins with other bytes");
+    if (std::memcmp(header.take(8), kMagic, 8) != 0) fail("this is no data of a kernel: it begins with other bytes", kMakeAgain);
     auto const version = header.number<uint32_t>();
     auto const sections = header.number<uint32_t>();
     auto const size = header.number<uint64_t>();
@@ -67,12 +68,12 @@ class KernelReader {
       fail("the kernel's data has version ", version, "; this library reads version ", kVersion,
            version > kVersion ? ": use a newer plugin library" : ": embed the model again");
     }
-    if (size != bytes.size()) fail("the kernel's data has ", bytes.size(), " bytes instead of ", size, ": it was cut");
+    if (size != bytes.size()) fail("the kernel's data has ", bytes.size(), " bytes instead of ", size, ": it was cut", kMakeAgain);
     if (images_at_ < kHeaderBytes || images_at_ > size || sections > kMaxSections) fail("the kernel's data is damaged");
     Hash const hash = Sha256().add(bytes.data(), kHashAt)
                           .add(bytes.data() + kHeaderBytes, images_at_ - kHeaderBytes).finish();
     if (std::memcmp(hash.data(), bytes.data() + kHashAt, hash.size()) != 0) {
-      fail("the kernel's data is damaged: its hash is another one");
+      fail("the kernel's data is damaged: its hash is another one", kMakeAgain);
     }
     data_.fingerprint_ = hexadecimal(hash);
     Reader table(bytes.data() + kHeaderBytes, images_at_ - kHeaderBytes, "the table of sections");
@@ -190,7 +191,7 @@ class KernelReader {
     hashed_ += image.size;
     if (hashed_ > data_.bytes_.size()) fail("the images overlap");
     if (Sha256().add(image.bytes, image.size).finish() != image.hash) {
-      fail("an image for sm_", image.sm, " is damaged: its hash is another one");
+      fail("an image for sm_", image.sm, " is damaged: its hash is another one", kMakeAgain);
     }
   }
 

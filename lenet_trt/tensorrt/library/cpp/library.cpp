@@ -128,6 +128,13 @@ void log(Severity severity, char const* message) noexcept {
 
 }  // namespace lenet_trt
 
+// Read from the file before any of its code runs: library_file.py.
+#define LENET_TRT_TEXT(value) #value
+#define LENET_TRT_VERSION(major, minor) LENET_TRT_TEXT(major) "." LENET_TRT_TEXT(minor)
+LENET_TRT_EXPORT char const* lenet_trt_made_for() {
+  return "lenet_trt plugin library for TensorRT " LENET_TRT_VERSION(NV_TENSORRT_MAJOR, NV_TENSORRT_MINOR);
+}
+
 #if LENET_TRT_V3
 LENET_TRT_EXPORT nvinfer1::IPluginCreatorInterface* const* getCreators(int32_t& count) {
   return lenet_trt::creators(count);

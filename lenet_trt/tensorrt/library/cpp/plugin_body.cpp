@@ -69,11 +69,24 @@ struct Symbols {
   }
 };
 
-void check_type(KernelData const& data, Tensor const& tensor, nvinfer1::PluginTensorDesc const& given) {
-  if (given.type != data_type(tensor.type)) {
-    fail(tensor.name, " has element type ", static_cast<int>(given.type), " of TensorRT; ", data.title(), " wants ",
-         static_cast<int>(data_type(tensor.type)));
+std::string name_of(DataType type) {
+  switch (type) {
+    case DataType::kFLOAT: return "float32";
+    case DataType::kHALF: return "float16";
+#if NV_TENSORRT_MAJOR >= 9
+    case DataType::kBF16: return "bfloat16";
+#endif
+    case DataType::kINT32: return "int32";
+    case DataType::kINT8: return "int8";
+    default: return "number " + std::to_string(static_cast<int>(type)) + " of TensorRT";
   }
+}
+
+void check_type(KernelData const& data, Tensor const& tensor, DataType given) {
+  DataType const wanted = data_type(tensor.type);
+  if (given == wanted) return;
+  fail(tensor.name, " has element type ", name_of(given), "; ", data.title(), " wants ", name_of(wanted),
+       ": convert the model before it is fused and embedded");
 }
 
 void check_count(char const* what, int32_t given, size_t wanted) {
@@ -126,6 +139,16 @@ bool PluginBody::supports(int32_t position, nvinfer1::PluginTensorDesc const& te
 
 DataType PluginBody::output_type(int32_t output) const { return data_type(data_->outputs.at(output).type); }
 
+void PluginBody::warn_of_types(DataType const* inputs, int32_t count) const noexcept {
+  try {
+    check_count("inputs", count, data_->inputs.size());
+    for (int32_t i = 0; i < count; ++i) check_type(*data_, data_->inputs[i], inputs[i]);
+  } catch (std::exception const& problem) {
+    std::string const text = "plugin node " + data_->node + ": " + problem.what();
+    log(Severity::kWarning, text.c_str());
+  }
+}
+
 nvinfer1::DimsExprs PluginBody::output_shape(int32_t output, nvinfer1::DimsExprs const* inputs, int32_t count,
                                              nvinfer1::IExprBuilder& builder) const {
   check_count("inputs", count, data_->inputs.size());
@@ -148,11 +171,11 @@ void PluginBody::check(nvinfer1::PluginTensorDesc const* inputs, int32_t input_c
   check_count("outputs", output_count, data_->outputs.size());
   Shape shapes[kMaxTensors];
   for (int32_t i = 0; i < input_count; ++i) {
-    check_type(*data_, data_->inputs[i], inputs[i]);
+    check_type(*data_, data_->inputs[i], inputs[i].type);
     shapes[i] = shape_of(inputs[i].dims);
   }
   for (int32_t i = 0; i < output_count; ++i) {
-    check_type(*data_, data_->outputs[i], outputs[i]);
+    check_type(*data_, data_->outputs[i], outputs[i].type);
     shapes[input_count + i] = shape_of(outputs[i].dims);
   }
   check_shapes(*data_, shapes, shapes + input_count);
@@ -215,7 +238,11 @@ std::shared_ptr<KernelData const> data_from(char const* node, nvinfer1::PluginFi
     if (field.data == nullptr || field.length <= 0) break;
     return data_from(node, field.data, static_cast<size_t>(field.length));
   }
-  return data_from(node, "", 0);
+  report_problem(node == nullptr ? "" : node, nullptr, "createPlugin",
+                 "its attribute data, which holds the kernel, is missing or empty: make the model with lenet-trt fuse "
+                 "--embed",
+                 nullptr);
+  return nullptr;
 }
 
 }  // namespace lenet_trt

@@ -23,6 +23,10 @@ class PluginBody {
   nvinfer1::DimsExprs output_shape(int32_t output, nvinfer1::DimsExprs const* inputs, int32_t count,
                                    nvinfer1::IExprBuilder& builder) const;
 
+  // Says in the log which input has another type than the kernel wants. No error: where layers are not strongly typed,
+  // TensorRT may still convert it.
+  void warn_of_types(nvinfer1::DataType const* inputs, int32_t count) const noexcept;
+
   // Checks types and what is known of the shapes.
   void check(nvinfer1::PluginTensorDesc const* inputs, int32_t input_count, nvinfer1::PluginTensorDesc const* outputs,
              int32_t output_count) const;

@@ -44,7 +44,9 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
 
   int32_t getNbOutputs() const noexcept override { return static_cast<int32_t>(body_.data().outputs.size()); }
 
-  int32_t getOutputDataTypes(DataType* types, int32_t count, DataType const*, int32_t) const noexcept override {
+  int32_t getOutputDataTypes(DataType* types, int32_t count, DataType const* inputs,
+                             int32_t input_count) const noexcept override {
+    body_.warn_of_types(inputs, input_count);
     return attempt("getOutputDataTypes", [&] {
       for (int32_t i = 0; i < count; ++i) types[i] = body_.output_type(i);
     });

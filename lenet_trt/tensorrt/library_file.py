@@ -1,0 +1,37 @@
+"""The file of a plugin library: which TensorRT it was made for, read from its bytes before any of its code runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.capabilities import capabilities
+
+# As library.cpp writes it.
+_MARK = re.compile(rb"lenet_trt plugin library for TensorRT (\d+)\.(\d+)\0")
+
+
+def library_content(path: Path, flavor: str, version: str, product: str) -> bytes:
+    """Read a plugin library that is to be loaded into a release of a flavor; ``product`` is what messages call it.
+
+    Raises:
+        LenetTrtError: the file cannot be read, is no plugin library, or is one for another TensorRT.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise LenetTrtError(
+            f"the plugin library {path} cannot be read ({error.strerror or error}): make it with lenet-trt library -o "
+            f"{path}"
+        ) from error
+    found = _MARK.search(content)
+    if not content.startswith(b"\x7fELF") or found is None:
+        raise LenetTrtError(f"{path} is no plugin library: lenet-trt library makes one")
+    major, minor = int(found[1]), int(found[2])
+    if major not in capabilities(flavor, version).library_majors:
+        raise LenetTrtError(
+            f"{path} is a plugin library for TensorRT {major}.{minor}, and {product} is used: make one from its "
+            "headers with lenet-trt library --headers DIR"
+        )
+    return content
