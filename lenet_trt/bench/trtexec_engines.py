@@ -6,126 +6,154 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
+from lenet_trt.bench.engine_tool import Arrays, Engine, Model
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_option
+from lenet_trt.tensorrt.capabilities import capabilities
+from lenet_trt.tensorrt.engine import BuildOptions
+from lenet_trt.tensorrt.layers import layer_text
+from lenet_trt.tensorrt.library.embed import embedded
+from lenet_trt.tensorrt.readable import readable
+from lenet_trt.trace.readers.trtexec_exports import read
 
 _SHOWN_LINES = 4
 # Longer than any network of the suite; a matrix product of TensorRT 8.6.0 takes two minutes to build.
 _LIMIT_S = 900.0
 
 
-@dataclass(frozen=True)
-class Engine:
-    """Hold an engine on disk, and the plugin library that it needs, if any."""
+class TrtexecEngines:
+    """The tool trtexec, or tensorrt_rtx: see ``EngineTool``.
 
-    path: Path
-    library: Path | None
-    build_seconds: float
-
-
-def built(
-    tool: Trtexec,
-    model: Path,
-    engine: Path,
-    flags: Sequence[str],
-    shapes: Sequence[Mapping[str, Shape]],
-    library: Path | None,
-) -> Engine:
-    """Build an engine; ``shapes`` are the smallest, the usual and the largest shape of each input, or none.
-
-    Raises:
-        LenetTrtError: trtexec made no engine; the message has trtexec's errors.
+    ``library`` is the plugin library; ``target`` what kernels are compiled for ("sm_89"); ``flags`` go to each build.
     """
-    words = [f"--onnx={model}", f"--saveEngine={engine}", _building(tool), *flags]
-    for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
-        words.append(f"--{option}={shapes_option(chosen)}")
-    begin = time.monotonic()
-    engine.unlink(missing_ok=True)
-    # The exit status is not used: trtexec 8.6 may crash at its end, after it has saved the engine.
-    said = _said(tool, words, library)
-    if not engine.is_file() or not engine.stat().st_size:
-        raise LenetTrtError(f"{tool} built no engine: {_errors(said)}")
-    return Engine(engine, library, round(time.monotonic() - begin, 1))
+
+    runs = True
+
+    def __init__(self, tool: Trtexec, library: Path, target: str, folder: Path, flags: Sequence[str] = ()) -> None:
+        self._tool, self._library, self._target, self._folder, self._flags = tool, library, target, folder, flags
+
+    def __str__(self) -> str:
+        return str(self._tool)
+
+    def built(
+        self,
+        model: Model,
+        engine: Path,
+        options: BuildOptions,
+        shapes: Sequence[Mapping[str, Shape]],
+        *,
+        with_plugins: bool,
+    ) -> Engine:
+        """Build an engine: see ``EngineTool``."""
+        flavor = "rtx" if self._tool.rtx else "tensorrt"
+        can = capabilities(flavor, ".".join(map(str, self._tool.version)))
+        weak = "fp16" in self._tool.options
+        if with_plugins:
+            content = embedded(model.fused(), [self._target])
+        else:
+            content = readable(model.weak if weak and model.weak is not None else model.typed, can)
+        onnx.save(content, file := engine.with_suffix(".onnx"))
+        words = [f"--onnx={file}", f"--saveEngine={engine}", self._building(), *self._flags]
+        words += self._build_flags(model, options, weak)
+        for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
+            words.append(f"--{option}={shapes_option(chosen)}")
+        begin = time.monotonic()
+        engine.unlink(missing_ok=True)
+        # The exit status says nothing: trtexec 8.6 may crash at its end, after the engine is saved.
+        said = self._said(words, with_plugins)
+        if not engine.is_file() or not engine.stat().st_size:
+            raise LenetTrtError(f"{self._tool} built no engine: {_errors(said)}")
+        return Engine(engine, round(time.monotonic() - begin, 1), with_plugins)
+
+    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
+        """Run an engine on these inputs: see ``EngineTool``."""
+        files = []
+        for name, array in inputs.items():
+            array.tofile(self._folder / f"{name}.bin")
+            files.append(f"{name}:{self._folder / f'{name}.bin'}")
+        exported = self._folder / "output.json"
+        shapes = {name: array.shape for name, array in inputs.items()}
+        words = [*self._running(engine, shapes), f"--loadInputs={','.join(files)}", "--warmUp=0", "--duration=0"]
+        words += ["--iterations=1", f"--exportOutput={exported}"]
+        found = json.loads(self._exported(words, engine, exported))
+        if len(found) != 1:
+            raise LenetTrtError(f"{engine.path.name} has {len(found)} outputs; wanted one")
+        sizes = [int(size) for size in found[0]["dimensions"].split("x")]
+        return np.array(found[0]["values"], np.float64).reshape(sizes)
+
+    def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
+        """Time an engine after a warm-up of 0.2 s: see ``EngineTool``."""
+        exported = self._folder / "times.json"
+        words = [*self._running(engine, shapes), "--warmUp=200", "--duration=0", f"--iterations={iterations}"]
+        words += [f"--exportTimes={exported}", f"--exportLayerInfo={_layer_file(engine)}"]
+        return [1e3 * float(entry["computeMs"]) for entry in json.loads(self._exported(words, engine, exported))]
+
+    def layers(self, engine: Engine) -> list[str]:
+        """Name the layers, as exported when the engine was timed: see ``EngineTool``."""
+        file = _layer_file(engine)
+        found = read(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
+        return [] if found is None else [layer_text(layer) for layer in found[1].layers]
+
+    def _build_flags(self, model: Model, options: BuildOptions, weak: bool) -> list[str]:
+        """Write the options as this program's release takes them; one that it has not is left out."""
+        flags = [] if options.tf32 else ["noTF32"]
+        flags.append(f"profilingVerbosity={options.profiling_verbosity}")
+        if options.optimization_level is not None:
+            if "builderOptimizationLevel" not in self._tool.options:
+                raise LenetTrtError(f"{self._tool} has no optimization level")
+            flags.append(f"builderOptimizationLevel={options.optimization_level}")
+        if weak and model.half:
+            flags += ["fp16", *model.weak_flags]
+        if model.quick_search:
+            flags.append("avgTiming=1")
+        return [f"--{flag}" for flag in flags if flag.partition("=")[0] in self._tool.options]
+
+    def _building(self) -> str:
+        """The option that builds without running; 8.6 has it under an older name."""
+        return "--skipInference" if "skipInference" in self._tool.options else "--buildOnly"
+
+    def _running(self, engine: Engine, shapes: Mapping[str, Shape]) -> list[str]:
+        flags = [f"loadEngine={engine.path}", *network_alone(self._tool)]
+        if shapes:
+            flags.append(f"shapes={shapes_option(shapes)}")
+        return [f"--{flag}" for flag in flags]
+
+    def _exported(self, words: Sequence[str], engine: Engine, path: Path) -> str:
+        path.unlink(missing_ok=True)
+        said = self._said(words, engine.with_plugins)
+        if not path.is_file():
+            raise LenetTrtError(f"{self._tool} did not run the engine: {_errors(said)}")
+        return path.read_text(encoding="utf-8")
+
+    def _said(self, words: Sequence[str], with_plugins: bool) -> str:
+        plugins = [f"--{flag}" for flag in loading(self._tool, self._library)] if with_plugins else []
+        try:
+            done = subprocess.run(
+                [self._tool.path, *words, *plugins],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_LIMIT_S,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise LenetTrtError(f"{self._tool.path} does not run: {error}") from error
+        return done.stdout
 
 
-def timed(tool: Trtexec, engine: Engine, shapes: Mapping[str, Shape], iterations: int, folder: Path) -> list[float]:
-    """Run an engine and return each inference's time on the GPU in microseconds, after a warm-up of 0.2 s.
-
-    Raises:
-        LenetTrtError: the engine does not run; the message has trtexec's errors.
-    """
-    exported = folder / "times.json"
-    words = [*_running(tool, engine, shapes), "--warmUp=200", "--duration=0", f"--iterations={iterations}"]
-    entries = json.loads(_exported(tool, [*words, f"--exportTimes={exported}"], engine.library, exported))
-    return [1e3 * float(entry["computeMs"]) for entry in entries]
-
-
-def output(
-    tool: Trtexec, engine: Engine, inputs: Mapping[str, NDArray[np.generic]], folder: Path
-) -> NDArray[np.float64]:
-    """Run an engine on these inputs and return its one output.
-
-    Raises:
-        LenetTrtError: the engine does not run, or has no output or several.
-    """
-    files = []
-    for name, array in inputs.items():
-        array.tofile(folder / f"{name}.bin")
-        files.append(f"{name}:{folder / f'{name}.bin'}")
-    exported = folder / "output.json"
-    shapes = {name: array.shape for name, array in inputs.items()}
-    words = [*_running(tool, engine, shapes), f"--loadInputs={','.join(files)}", "--warmUp=0", "--duration=0"]
-    words += ["--iterations=1", f"--exportOutput={exported}"]
-    found = json.loads(_exported(tool, words, engine.library, exported))
-    if len(found) != 1:
-        raise LenetTrtError(f"{engine.path.name} has {len(found)} outputs; wanted one")
-    sizes = [int(size) for size in found[0]["dimensions"].split("x")]
-    return np.array(found[0]["values"], np.float64).reshape(sizes)
-
-
-def _building(tool: Trtexec) -> str:
-    """Return the option that builds without running; TensorRT 8.6 has it under an older name."""
-    return "--skipInference" if "skipInference" in tool.options else "--buildOnly"
-
-
-def _running(tool: Trtexec, engine: Engine, shapes: Mapping[str, Shape]) -> list[str]:
-    flags = [f"loadEngine={engine.path}", *network_alone(tool)]
-    if shapes:
-        flags.append(f"shapes={shapes_option(shapes)}")
-    return [f"--{flag}" for flag in flags]
-
-
-def _exported(tool: Trtexec, words: Sequence[str], library: Path | None, path: Path) -> str:
-    path.unlink(missing_ok=True)
-    said = _said(tool, words, library)
-    if not path.is_file():
-        raise LenetTrtError(f"{tool} did not run the engine: {_errors(said)}")
-    return path.read_text(encoding="utf-8")
-
-
-def _said(tool: Trtexec, words: Sequence[str], library: Path | None) -> str:
-    plugins = [f"--{flag}" for flag in loading(tool, library)]
-    try:
-        done = subprocess.run(
-            [tool.path, *words, *plugins],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_LIMIT_S,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise LenetTrtError(f"{tool.path} does not run: {error}") from error
-    return done.stdout
+def _layer_file(engine: Engine) -> Path:
+    return engine.path.with_suffix(".layers.json")
 
 
 def _errors(said: str) -> str:
     lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
-    return "; ".join(([line for line in lines if "[E]" in line] or lines)[-_SHOWN_LINES:]) or "it said nothing"
+    # What the plugin library says names the node and the fix, which TensorRT's own words do not.
+    chosen = [line for line in lines if "[E]" in line or "plugin node " in line] or lines
+    return "; ".join(chosen[-_SHOWN_LINES:]) or "it said nothing"

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fuse.onnx_function import NodeBuilder
+from lenet_trt.fuse.pattern_model import pattern_model
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
-from lenet_trt.kernel.functions import call_declared
-from lenet_trt.kernel.pattern import DOMAIN, Pattern
-from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
-_OPSET = 22  # the first opset in which Conv and MaxPool take bfloat16
-_IR_VERSION = 10
-# ONNX Runtime computes with these types on a CPU; in float16 it rounds after each operator.
+# ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator.
 _RUNTIME_TOLERANCE = {"float32": 5e-6, "float16": 1e-2}
 _LARGEST_ELEMENTS = 1 << 22
 
@@ -55,50 +49,6 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
 def small_bounds(kernel_bounds: Iterator[Bound]) -> list[Bound]:
     """Return the calls that take a CPU little time."""
     return [b for b in kernel_bounds if all(np.prod(shape) <= _LARGEST_ELEMENTS for shape in b.input_shapes)]
-
-
-def pattern_model(bound: Bound, pattern: Pattern) -> onnx.ModelProto | None:
-    """Make the ONNX model that a pattern describes, with the sizes of a call, random weights and a symbolic batch.
-
-    It returns None when the pattern is not valid ONNX for these types.
-
-    Raises:
-        LenetTrtError: the pattern raises an error, or returns no values.
-    """
-    kernel = bound.kernel
-    plain = plain_inputs(bound, np.random.default_rng(SEED))
-    op = NodeBuilder("value_", _OPSET)
-    parameters = list(inspect.signature(pattern.graph).parameters)[1:]
-    result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
-    results = list(result) if isinstance(result, tuple) else [result]
-    if not all(isinstance(name, str) for name in results):
-        raise LenetTrtError(
-            f"{kernel.name}: the pattern returns {result!r}; wanted the result of op.<OnnxOperator>(...)"
-        )
-    batch = next((axis.name for axis in kernel.axes if not axis.static), None)
-    inputs, weights = [], []
-    for tensor, array in zip(kernel.plain_inputs, plain, strict=True):
-        if tensor.weight:
-            weights.append(numpy_helper.from_array(array, tensor.name))
-            continue
-        shape = [
-            size.name if isinstance(size, AxisValue) and size.name == batch else int(number)
-            for size, number in zip(tensor.shape, array.shape, strict=True)
-        ]
-        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        inputs.append(helper.make_tensor_value_info(tensor.name, kind, shape))
-    outputs = [
-        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number, [None] * len(shape))
-        for name, dtype, shape in zip(results, bound.output_dtypes, bound.output_shapes, strict=True)
-    ]
-    graph = helper.make_graph(op.nodes, "pattern", inputs, outputs, weights)
-    opsets = [helper.make_opsetid("", _OPSET)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
-    try:
-        onnx.checker.check_model(model, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
-        return None
-    return model
 
 
 def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:

@@ -31,6 +31,8 @@ from lenet_trt.tensorrt.vouch import flavor_of, obstacle
 class TensorRt:
     """Hold an engine; without a ``sidecar`` it is deserialized unchecked, which the caller must have asked for.
 
+    ``flavor`` is the one that built it, where no sidecar says so; None: the usual one here.
+
     Raises:
         LenetTrtError: the engine is not what the sidecar says, is for another flavor, version or GPU, or TensorRT
             refuses it.
@@ -40,9 +42,11 @@ class TensorRt:
     scales_images = False
     waits = False
 
-    def __init__(self, path: Path, sidecar: Sidecar | None, library: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, sidecar: Sidecar | None, library: Path | None = None, flavor: Flavor | None = None
+    ) -> None:
         data = path.read_bytes()
-        flavor = _checked_flavor(path, data, sidecar, library)
+        flavor = _checked_flavor(path, data, sidecar, library, flavor)
         trt = flavor.trt
         current_context()
         _load_plugins(flavor, path, sidecar, library)
@@ -106,6 +110,11 @@ class TensorRt:
         times: list[tuple[str, float]] = []
         call.report_to(_reporter(self._trt, times))
         return times
+
+    def description(self) -> str:
+        """Return what TensorRT's engine inspector says of the layers, as JSON."""
+        inspector = self._engine.create_engine_inspector()
+        return str(inspector.get_engine_information(self._trt.LayerInformationFormat.JSON))
 
     def close(self) -> None:
         """Write what TensorRT compiled late, and let go of the engine."""
@@ -176,11 +185,13 @@ def _reporter(trt: Any, times: list[tuple[str, float]]) -> Any:
     return Reporter()
 
 
-def _checked_flavor(path: Path, data: bytes, sidecar: Sidecar | None, library: Path | None) -> Flavor:
+def _checked_flavor(
+    path: Path, data: bytes, sidecar: Sidecar | None, library: Path | None, known: Flavor | None
+) -> Flavor:
     if sidecar is None:
         if first_gpu() is None:
             raise LenetTrtError(f"{path} cannot run here: there is no GPU: {gpus().problem}")
-        return select("auto")
+        return known or select("auto")
     # The very bytes that are deserialized: the file may have been replaced since it was looked at.
     if sha256_bytes(data) != sidecar.engine.sha256:
         raise LenetTrtError(f"the content of {path} does not match its sidecar: build it again with --force")

@@ -93,6 +93,11 @@ def is_reformat_layer(name: str) -> bool:
     return name.startswith("Reformatting CopyNode")
 
 
+def layer_text(layer: EngineLayer) -> str:
+    """Name a layer, and its kernel where TensorRT tells which one it took."""
+    return f"{layer.name}: {layer.tactic}" if layer.tactic else layer.name
+
+
 def bytes_of(elements: int, dtype: str) -> int:
     """How many bytes so many elements take."""
     return (elements * _BITS.get(dtype, 8) + 7) // 8

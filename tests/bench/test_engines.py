@@ -7,7 +7,6 @@ with the right flags and shapes, compared with float64 and timed in turns.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,65 +14,17 @@ import onnx
 import pytest
 
 from lenet_trt.bench import engines
-from lenet_trt.bench.engines import OURS, THEIRS, EngineWorkload
+from lenet_trt.bench.engine_workloads import OURS, THEIRS
 from lenet_trt.bench.suite import Options
-from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.onnx_model.precision import half_inputs_and_outputs
-
-_TRTEXEC = """#!PYTHON
-import json, pathlib, sys
-import numpy as np, onnxruntime
-options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
-print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
-if "help" in options:
-    print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly "
-          "--useCudaGraph --useSpinWait --noDataTransfers --staticPlugins --noTF32")
-    sys.exit()
-with open(__file__ + ".calls", "a") as calls:
-    calls.write(json.dumps(options) + "\\n")
-if "saveEngine" in options:
-    if "fails" in options:
-        sys.exit("[E] the builder refuses")
-    pathlib.Path(options["saveEngine"]).write_bytes(pathlib.Path(options["onnx"]).read_bytes())
-    sys.exit(139)  # as trtexec 8.6 ends, the engine saved
-if "exportTimes" in options:
-    us = 5.0 if "staticPlugins" in options else 20.0
-    entries = [{"computeMs": us / 1e3}] * int(options["iterations"])
-    pathlib.Path(options["exportTimes"]).write_text(json.dumps(entries))
-else:
-    name, _, file = options["loadInputs"].partition(":")
-    shape = [int(size) for size in options["shapes"].partition(":")[2].split("x")]
-    x = np.fromfile(file, np.float32).reshape(shape)
-    y = onnxruntime.InferenceSession("PLAIN").run(None, {name: x})[0]
-    answer = [{"name": "y", "dimensions": "x".join(map(str, y.shape)), "values": y.ravel().tolist()}]
-    pathlib.Path(options["exportOutput"]).write_text(json.dumps(answer))
-"""
+from trtexec_script import GPU, script_for_trtexec, write_library
 
 
 @pytest.fixture
 def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    program = tmp_path / "trtexec"
-    program.write_text(_TRTEXEC.replace("PYTHON", sys.executable).replace("PLAIN", str(SHIPPED)))
-    program.chmod(0o755)
-    write_library(tmp_path / "plugins.so", "8.6")
-    monkeypatch.setattr(engines, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
-    # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
-    plain = engines._workloads
-
-    def workloads(options: Options, target: str) -> list[EngineWorkload]:
-        assert target == "sm_90"
-        found = next(iter(plain(options, target)))
-        object.__setattr__(found, "embedded", lambda: found.plain)
-        return [found]
-
-    monkeypatch.setattr(engines, "_workloads", workloads)
-    return program
-
-
-def write_library(path: Path, version: str) -> None:
-    """What is read of a plugin library before it is loaded."""
-    path.write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT " + version.encode() + b"\0")
+    monkeypatch.setattr(engines, "first_gpu", lambda: GPU)
+    return script_for_trtexec(tmp_path, monkeypatch)
 
 
 def options(program: Path, **changes: object) -> Options:
@@ -91,7 +42,9 @@ def test_engines_are_built_compared_and_timed(trtexec: Path) -> None:
     times = {(row.backend, row.case["batch"]): row.stats.median_us for row in record.timed if row.stats}
     assert times[OURS, 1] == times[OURS, 32] == 5
     assert times[THEIRS, 1] == times[f"{THEIRS}, TF32", 32] == times[f"{THEIRS}, level 5", 1] == 20
-    assert all(row.extra["error"] < 1e-6 for row in record.timed)
+    assert all(0 < row.extra["error"] < 1e-6 for row in record.timed)
+    assert all(0 < row.extra["max_error"] < 1e-6 for row in record.timed)
+    assert all(row.extra["layers"] == ["conv1 + relu1: sm80_xmma", "a reformat"] for row in record.timed)
     faster = next(column for column in engines.columns(record) if column.heading == "it / ours")
     assert {faster.text(row) for row in record.rows} == {"4", "-"}
     assert len(engines.charts(record)) == 1

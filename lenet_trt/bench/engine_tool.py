@@ -1,0 +1,75 @@
+"""What builds, runs and times TensorRT engines: the program trtexec, or TensorRT's Python package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.tensorrt.engine import BuildOptions
+
+Arrays = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine on disk; ``with_plugins``: it needs what the tool loads for our kernels."""
+
+    path: Path
+    build_seconds: float
+    with_plugins: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """What an engine is built from.
+
+    ``typed`` computes in the types of its tensors. ``weak`` is the same for releases that are told types by flags,
+    with those flags; None where ``typed`` and ``half`` do for them as well. ``fused`` has our plugin nodes in the place
+    of TensorRT's layers. ``quick_search``: let the builder try each tactic once, for layers that take long.
+    """
+
+    typed: onnx.ModelProto
+    fused: Callable[[], onnx.ModelProto]
+    half: bool = False
+    weak: onnx.ModelProto | None = None
+    weak_flags: Sequence[str] = ()
+    quick_search: bool = False
+
+
+class EngineTool(Protocol):
+    """Builds, runs and times engines; ``folder`` is for what it writes.
+
+    Every method raises a LenetTrtError that says what TensorRT said. ``runs`` is False where it only builds.
+    """
+
+    runs: bool
+
+    def __str__(self) -> str:
+        """Name the tool and its version."""
+
+    def built(
+        self,
+        model: Model,
+        engine: Path,
+        options: BuildOptions,
+        shapes: Sequence[Mapping[str, Shape]],
+        *,
+        with_plugins: bool,
+    ) -> Engine:
+        """Build an engine; ``shapes`` are the smallest, the usual and the largest of each input, or none."""
+
+    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
+        """Run an engine on these inputs and return its one output."""
+
+    def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
+        """Run an engine and return the microseconds that each inference took on the GPU, after a warm-up."""
+
+    def layers(self, engine: Engine) -> list[str]:
+        """Name the layers of an engine that has been timed, each with TensorRT's name of its kernel where it tells."""

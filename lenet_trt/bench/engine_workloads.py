@@ -1,0 +1,242 @@
+"""What the suite ``engines`` builds: LeNet-5, the MatMul and Conv cases, and a call of every kernel alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from lenet_trt.bench.engine_tool import Arrays, Model
+from lenet_trt.bench.suite import Options
+from lenet_trt.kernel.bind import Bound, Shape
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.tensorrt.engine import BuildOptions
+
+BATCHES = (1, 32, 256, 1024, 10_000)
+QUICK_BATCHES = (1, 1024)
+LARGEST = 10_000
+ITERATIONS = 200
+# TensorRT's own MatMul takes a quarter of a second.
+MATMUL_ITERATIONS = 5
+CHECKED_CONV = 64
+OURS, THEIRS = "lenet_trt in TensorRT", "TensorRT"
+TF32, LEVEL_5 = f"{THEIRS}, TF32", f"{THEIRS}, level 5"
+# By which options TensorRT is at its most exact, and what else it may do.
+BACKENDS: Mapping[str, BuildOptions] = {
+    THEIRS: BuildOptions(),
+    TF32: BuildOptions(tf32=True),
+    LEVEL_5: BuildOptions(optimization_level=5),
+    OURS: BuildOptions(),
+}
+KERNEL_PREFIX = "kernel "
+# The newest that the parser of TensorRT 8.6 is documented for, and its version of the file format.
+_OPSET, _IR_VERSION = 17, 8
+# Outputs are compared as text that trtexec writes.
+_MOST_OUTPUTS = 200_000
+_PRECISIONS = ("fp32", "fp16")
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class EngineWorkload:
+    """A network whose engines are compared: TensorRT builds ``model`` as it is, and with our kernels.
+
+    ``backends``: names in ``BACKENDS``, each with the batches that it is measured at. ``draw`` makes the inputs of a
+    batch, ``expected`` the output in float64. ``checked`` says which batch stands for a batch when results are
+    compared, where its own output is too large to be written as text.
+    """
+
+    name: str
+    model: Model
+    backends: Mapping[str, Sequence[int]]
+    draw: Callable[[int], Arrays]
+    expected: Callable[[Arrays], NDArray[np.float64]]
+    iterations: int = ITERATIONS
+    checked: Callable[[int], int] = lambda batch: batch
+    batched: bool = True
+
+    def shapes(self, batch: int) -> dict[str, Shape]:
+        """The shape of the input at a batch size; nothing where shapes are fixed."""
+        if not self.batched:
+            return {}
+        (value,) = self.model.typed.graph.input
+        sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        return {value.name: (batch, *sizes[1:])}
+
+
+def workloads(options: Options) -> Iterator[EngineWorkload]:
+    """Make the workloads one after the other."""
+    yield from _lenet5(options)
+    yield from _matmul()
+    yield from _convolutions()
+    yield from _kernels()
+
+
+def _with_plugins(model: onnx.ModelProto) -> Callable[[], onnx.ModelProto]:
+    from lenet_trt.fuse.stage import fuse
+
+    return lambda: fuse(model).model
+
+
+def _images(batch: int) -> Arrays:
+    return {"images": np.random.default_rng(batch).random((batch, 1, 28, 28), np.float32)}
+
+
+def _lenet5(options: Options) -> Iterator[EngineWorkload]:
+    from lenet_trt.export.lenet5 import SHIPPED
+    from lenet_trt.kernel.registry import kernel
+    from lenet_trt.onnx_model.precision import convert
+
+    network = onnx.load(SHIPPED)
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
+
+    def logits(inputs: Arrays) -> NDArray[np.float64]:
+        arrays = [weights[tensor.name.replace("_", ".")] for tensor in kernel("lenet5").inputs[1:]]
+        return np.asarray(kernel("lenet5").reference(*(a.astype(np.float64) for a in (inputs["images"], *arrays))))
+
+    batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
+    every = tuple(batch for batch in batches if batch <= LARGEST)
+    some = tuple(batch for batch in every if batch in (1, 1024))
+    exact = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
+    yield EngineWorkload("LeNet-5 fp32", Model(network, _with_plugins(network)), exact, _images, logits)
+    half = convert(copy.deepcopy(network), "fp16")
+    model = Model(half, _with_plugins(half), half=True, weak=network)
+    yield EngineWorkload("LeNet-5 fp16", model, {THEIRS: every, OURS: every}, _images, logits)
+
+
+def _matmul() -> Iterator[EngineWorkload]:
+    from lenet_trt.export.cases import MatMulCase, matmul_model
+
+    product = matmul_model(MatMulCase())
+    shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in product.graph.input}
+    for precision, dtype in (("fp32", np.float32), ("fp16", np.float16)):
+
+        def operands(_: int, dtype: type[np.generic] = dtype) -> Arrays:
+            random = np.random.default_rng(0)
+            return {name: random.standard_normal(shape, np.float32).astype(dtype) for name, shape in shapes.items()}
+
+        yield EngineWorkload(
+            f"MatMul {precision}",
+            _in_precision(product, precision, quick_search=True),
+            dict.fromkeys((THEIRS, OURS), (1,)),
+            operands,
+            lambda inputs: np.matmul(*(array.astype(np.float64) for array in inputs.values())),
+            MATMUL_ITERATIONS,
+            batched=False,
+        )
+
+
+def _convolutions() -> Iterator[EngineWorkload]:
+    from lenet_trt.export.cases import ConvCase, conv_model
+
+    for title, case in (
+        ("Conv", ConvCase(batch=None)),
+        ("Conv + ReLU + pool", ConvCase(batch=None, activation="relu", pool=True)),
+    ):
+        layer = conv_model(case)
+        for precision, dtype in (("fp32", np.float32), ("fp16", np.float16)):
+            model = _in_precision(layer, precision)
+            backends = (THEIRS, TF32, OURS) if precision == "fp32" else (THEIRS, OURS)
+
+            def drawn(batch: int, dtype: type[np.generic] = dtype) -> Arrays:
+                return {"images": _images(batch)["images"].astype(dtype)}
+
+            yield EngineWorkload(
+                f"{title} {precision}",
+                model,
+                dict.fromkeys(backends, (LARGEST,)),
+                drawn,
+                _convolution(model.typed, pooled=case.pool),
+                checked=lambda batch: CHECKED_CONV,
+            )
+
+
+def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> Model:
+    """The model in a precision, its inputs and outputs too."""
+    from lenet_trt.onnx_model.precision import half_inputs_and_outputs
+
+    if precision == "fp32":
+        return Model(model, _with_plugins(model), quick_search=quick_search)
+    half = half_inputs_and_outputs(model)
+    formats = ",".join(["fp16:chw"] * len(model.graph.input))
+    flags = (f"inputIOFormats={formats}", "outputIOFormats=fp16:chw")
+    return Model(half, _with_plugins(half), half=True, weak=model, weak_flags=flags, quick_search=quick_search)
+
+
+def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], NDArray[np.float64]]:
+    from lenet_trt.kernel.registry import kernel
+
+    arrays = [onnx.numpy_helper.to_array(tensor).astype(np.float64) for tensor in model.graph.initializer]
+    filters, bias = sorted(arrays, key=lambda array: -array.ndim)
+    name, choice = ("conv5x5_bias_relu_pool2", {}) if pooled else ("conv5x5_bias", {"activation": "none"})
+    reference = kernel(name).reference
+    return lambda inputs: np.asarray(reference(inputs["images"].astype(np.float64), filters, bias, **choice))
+
+
+def _kernels() -> Iterator[EngineWorkload]:
+    """A declared example of each kernel with a pattern, as large as its result can be compared."""
+    from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
+    from lenet_trt.kernel.registry import kernels
+
+    for kernel in kernels().values():
+        for types in (types for types in kernel.types if types.name in _PRECISIONS):
+            found = _largest(kernel, types.name)
+            if found is None:
+                continue
+            bound, model = found
+            plain = plain_inputs(bound, np.random.default_rng(SEED))
+            given = {t.name: a for t, a in zip(kernel.plain_inputs, plain, strict=True) if not t.weight}
+            (wanted,) = expected_outputs(bound, plain)
+            sizes = " ".join(f"{name}={size}" for name, size in bound.axes.items())
+            yield EngineWorkload(
+                f"{KERNEL_PREFIX}{kernel.name} {types.name} ({sizes})",
+                Model(model, _only(model, kernel), half=types.name == "fp16"),
+                dict.fromkeys((THEIRS, OURS), (1,)),
+                partial(_given, given),
+                partial(_given, wanted),
+                batched=False,
+            )
+
+
+def _given(value: _Value, _: object) -> _Value:
+    """The value, whatever is asked: a call of a kernel has one set of inputs."""
+    return value
+
+
+def _only(model: onnx.ModelProto, kernel: Kernel) -> Callable[[], onnx.ModelProto]:
+    from lenet_trt.fuse.stage import fuse
+
+    return lambda: fuse(model, [kernel]).model
+
+
+def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None:
+    """The largest example that a pattern describes, with its model; None where there is none."""
+    from lenet_trt.fuse.pattern_model import pattern_model
+    from lenet_trt.kernel.examples import bounds
+
+    fitting = [b for b in bounds(kernel) if b.types.name == types and np.prod(b.output_shapes[0]) <= _MOST_OUTPUTS]
+    for bound in sorted(fitting, key=lambda bound: -bound.flops):
+        for pattern in kernel.patterns:
+            if not pattern.attributes.items() <= bound.attributes.items() or len(kernel.outputs) != 1:
+                continue
+            model = pattern_model(bound, pattern, _OPSET)
+            if model is not None:
+                return bound, _fixed(model, bound)
+    return None
+
+
+def _fixed(model: onnx.ModelProto, bound: Bound) -> onnx.ModelProto:
+    """The model with the sizes of the call, in the oldest file format that is needed."""
+    model.ir_version = _IR_VERSION
+    for value in model.graph.input:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_param"):
+                dim.dim_value = bound.axes[dim.dim_param]
+    return model

@@ -1,0 +1,118 @@
+"""Engines built, run and timed by TensorRT's Python package, where there is no trtexec; or built alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.bench.engine_tool import Arrays, Engine, Model
+from lenet_trt.cuda.driver import Stream
+from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.files import write_atomic
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.profiles import Profile
+from lenet_trt.runtimes.arrays import DeviceArray, own_array
+from lenet_trt.runtimes.tensorrt import TensorRt
+from lenet_trt.tensorrt.engine import BuildOptions, engine_from_onnx
+from lenet_trt.tensorrt.flavors import Flavor
+from lenet_trt.tensorrt.layers import layer_from_inspector, layer_text
+from lenet_trt.tensorrt.routes import ROUTES, chosen_route
+
+_BURST = 10
+
+
+class PythonEngines:
+    """The package tensorrt or tensorrt_rtx: see ``EngineTool``.
+
+    Plugins come by the route "library" where a ``library`` is given, else by the flavor's usual one. ``targets`` are
+    the compute capabilities to build for; ``runs`` False: nothing is run, so that no GPU is needed.
+    """
+
+    def __init__(self, flavor: Flavor, library: Path | None, targets: Sequence[int] = (), runs: bool = True) -> None:
+        self.runs = runs
+        self._flavor, self._library, self._targets = flavor, library, targets
+        self._route = ROUTES["library"] if library is not None else chosen_route(flavor, None)
+
+    def __str__(self) -> str:
+        return f"the Python package of {self._flavor.product}, plugins by the route {self._route.name}"
+
+    def built(
+        self,
+        model: Model,
+        engine: Path,
+        options: BuildOptions,
+        shapes: Sequence[Mapping[str, Shape]],
+        *,
+        with_plugins: bool,
+    ) -> Engine:
+        """Build an engine: see ``EngineTool``."""
+        if options.optimization_level is not None and not self._flavor.can.optimization_level:
+            raise LenetTrtError(f"{self._flavor.product} has no optimization level")
+        given = model.fused() if with_plugins else model.typed
+        self._flavor.check_types(frozenset({"fp16" if model.half else "fp32"}), self._targets, has_fp32_gemm=False)
+        profiles = {name: Profile(*(each[name] for each in shapes)) for name in shapes[0]} if shapes else {}
+        begin = time.monotonic()
+        plan = engine_from_onnx(
+            given,
+            self._flavor,
+            profiles=profiles,
+            targets=self._targets,
+            options=options,
+            plugins=list(plugin_nodes(given).values()),
+            route=self._route,
+            library=self._library,
+        )
+        seconds = round(time.monotonic() - begin, 1)
+        write_atomic(engine, plan)
+        return Engine(engine, seconds, with_plugins)
+
+    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
+        """Run an engine on these inputs: see ``EngineTool``."""
+        with closing(self._loaded(engine)) as runtime:
+            memory = [_filled(inputs[port.name]) for port in runtime.inputs]
+            call = runtime.prepare(memory)
+            if len(call.outputs) != 1:
+                raise LenetTrtError(f"{engine.path.name} has {len(call.outputs)} outputs; wanted one")
+            (found,) = call.outputs
+            content: NDArray[np.uint8] = found.owner.read()
+            return content.view(numpy_dtype(found.dtype)).reshape(found.shape).astype(np.float64)
+
+    def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
+        """Time replays of a CUDA graph of an inference: see ``EngineTool``."""
+        from lenet_trt.cuda.hold import memory_hold
+
+        with closing(self._loaded(engine)) as runtime:
+            sizes = {port.name: shapes.get(port.name) or tuple(map(int, port.axes)) for port in runtime.inputs}
+            memory = [own_array(sizes[port.name], port.dtype) for port in runtime.inputs]
+            call, stream = runtime.prepare(memory), Stream()
+            with stream.capture() as graph:
+                call(stream.handle)
+            plan = TimingPlan(rounds=max(1, iterations // _BURST), burst=min(_BURST, iterations))
+            timed = {"engine": Timed([partial(graph.replay, stream)])}
+            found = time_in_turns(timed, stream.handle, memory_hold(stream.handle), plan)["engine"]
+            return list(found.samples_us)
+
+    def layers(self, engine: Engine) -> list[str]:
+        """Name the layers, by TensorRT's engine inspector: see ``EngineTool``."""
+        with closing(self._loaded(engine)) as runtime:
+            rows = json.loads(runtime.description()).get("Layers", [])
+            return [layer_text(layer_from_inspector(row, engine.path.name)) for row in rows]
+
+    def _loaded(self, engine: Engine) -> TensorRt:
+        return TensorRt(engine.path, None, self._library if engine.with_plugins else None, self._flavor)
+
+
+def _filled(array: NDArray[np.generic]) -> DeviceArray:
+    made = own_array(array.shape, array.dtype.name)
+    made.owner.write(np.ascontiguousarray(array).reshape(-1))
+    return made

@@ -1,0 +1,63 @@
+"""Make an ONNX model of a kernel's pattern: what fuse replaces, alone in a file."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.onnx_function import NodeBuilder
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.dims import AxisValue
+from lenet_trt.kernel.examples import SEED, plain_inputs
+from lenet_trt.kernel.functions import call_declared
+from lenet_trt.kernel.pattern import Pattern
+from lenet_trt.kernel.types import ELEMENT_TYPES
+
+NEWEST_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
+_IR_VERSION = 10
+
+
+def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> onnx.ModelProto | None:
+    """Make the ONNX model that a pattern describes, with a call's sizes and random weights; the batch is symbolic.
+
+    Returns None when the pattern is not valid ONNX for these types.
+
+    Raises:
+        LenetTrtError: the pattern raises, or gives no values.
+    """
+    kernel = bound.kernel
+    plain = plain_inputs(bound, np.random.default_rng(SEED))
+    op = NodeBuilder("value_", opset)
+    parameters = list(inspect.signature(pattern.graph).parameters)[1:]
+    result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
+    results = list(result) if isinstance(result, tuple) else [result]
+    if not all(isinstance(name, str) for name in results):
+        raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")
+    batch = next((axis.name for axis in kernel.axes if not axis.static), None)
+    inputs, weights = [], []
+    for tensor, array in zip(kernel.plain_inputs, plain, strict=True):
+        if tensor.weight:
+            weights.append(numpy_helper.from_array(array, tensor.name))
+            continue
+        shape = [
+            size.name if isinstance(size, AxisValue) and size.name == batch else int(number)
+            for size, number in zip(tensor.shape, array.shape, strict=True)
+        ]
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        inputs.append(helper.make_tensor_value_info(tensor.name, kind, shape))
+    outputs = [
+        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number, [None] * len(shape))
+        for name, dtype, shape in zip(results, bound.output_dtypes, bound.output_shapes, strict=True)
+    ]
+    graph = helper.make_graph(op.nodes, "pattern", inputs, outputs, weights)
+    opsets = [helper.make_opsetid("", opset)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return None
+    return model

@@ -1,0 +1,1 @@
+"""Verb ``verify``: evidence from a user's own TensorRT and GPU, as one report."""

@@ -1,0 +1,82 @@
+"""A script in trtexec's place that runs the plain model by ONNX Runtime, for the suite ``engines`` and ``verify``.
+
+It stands for the program's options, exports and failures; what a real one builds and runs is measured on a GPU.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+
+from lenet_trt.bench import engines, trtexec_engines
+from lenet_trt.bench.engine_workloads import EngineWorkload
+from lenet_trt.bench.suite import Options
+from lenet_trt.cuda.gpus import Gpu
+from lenet_trt.export.lenet5 import SHIPPED
+
+GPU = Gpu(0, "a GPU", 90, 1 << 30)
+_TRTEXEC = """#!PYTHON
+import json, os, pathlib, sys
+import numpy as np, onnxruntime
+options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
+print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
+if "help" in options:
+    print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly "
+          "--useCudaGraph --useSpinWait --noDataTransfers --staticPlugins --noTF32 --builderOptimizationLevel "
+          "--profilingVerbosity --fp16")
+    sys.exit()
+with open(__file__ + ".calls", "a") as calls:
+    calls.write(json.dumps(options) + "\\n")
+if "saveEngine" in options:
+    if "fails" in options:
+        sys.exit("[E] the builder refuses")
+    pathlib.Path(options["saveEngine"]).write_bytes(pathlib.Path(options["onnx"]).read_bytes())
+    sys.exit(139)  # as trtexec 8.6 ends, the engine saved
+if "exportTimes" in options:
+    if "staticPlugins" in options and "CRASH" in os.environ:
+        sys.exit("[E] [TRT] plugin node n (lenet5 (fp32), enqueue): cannot launch variant split")
+    us = 5.0 if "staticPlugins" in options else 20.0
+    entries = [{"computeMs": us / 1e3}] * int(options["iterations"])
+    pathlib.Path(options["exportTimes"]).write_text(json.dumps(entries))
+    layers = [{"Name": "conv1 + relu1", "LayerType": "Convolution", "TacticName": "sm80_xmma"}, "a reformat"]
+    pathlib.Path(options["exportLayerInfo"]).write_text(json.dumps({"Layers": layers}))
+else:
+    name, _, file = options["loadInputs"].partition(":")
+    shape = [int(size) for size in options["shapes"].partition(":")[2].split("x")]
+    x = np.fromfile(file, np.float32).reshape(shape)
+    y = onnxruntime.InferenceSession("PLAIN").run(None, {name: x})[0]
+    answer = [{"name": "y", "dimensions": "x".join(map(str, y.shape)), "values": y.ravel().tolist()}]
+    pathlib.Path(options["exportOutput"]).write_text(json.dumps(answer))
+"""
+
+
+def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write the script and a library beside it, and leave LeNet-5 in fp32 as the one workload."""
+    program = folder / "trtexec"
+    program.write_text(_TRTEXEC.replace("PYTHON", sys.executable).replace("PLAIN", str(SHIPPED)))
+    program.chmod(0o755)
+    write_library(folder / "plugins.so", "8.6")
+    # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
+    every = engines.workloads
+
+    def workloads(options: Options) -> list[EngineWorkload]:
+        first = next(iter(every(options)))
+        return [replace(first, model=replace(first.model, fused=lambda: first.model.typed))]
+
+    def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
+        assert targets == [f"sm_{GPU.sm}"]
+        return model
+
+    monkeypatch.setattr(engines, "workloads", workloads)
+    monkeypatch.setattr(trtexec_engines, "embedded", embedded)
+    return program
+
+
+def write_library(path: Path, version: str) -> None:
+    """What is read of a plugin library before it is loaded."""
+    path.write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT " + version.encode() + b"\0")
