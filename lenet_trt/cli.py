@@ -17,6 +17,7 @@ VERBS = {
     "train": "train LeNet-5 on MNIST and write its weights",
     "export": "write LeNet-5, the MatMul or the Conv case as ONNX",
     "fuse": "put plugin nodes into an ONNX file where kernels compute the same",
+    "quantize": "put int8 or float8 into an ONNX file, calibrated on training images",
     "build": "build a TensorRT engine from ONNX",
     "profile": "trace a network, or read a trace: what the GPU and the host did, and when",
     "run": "classify images with an engine, an ONNX or a fused ONNX file",

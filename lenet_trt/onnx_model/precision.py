@@ -116,7 +116,7 @@ def emulated(model: ModelProto) -> ModelProto:
     for value in (*graph.input, *graph.output):
         if value.type.tensor_type.elem_type in NARROW:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
-    for _, tensor in _constants(graph):
+    for _, tensor in constants(graph):
         if tensor.data_type in NARROW:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     nodes = list(graph.node)
@@ -158,8 +158,8 @@ def _bfloat16(half: ModelProto, original: ModelProto) -> ModelProto:
     """Swap float16 for bfloat16, with constants rounded from the float32 originals, not from their fp16 values."""
     version = next((entry.version for entry in half.opset_import if entry.domain == ""), 0)
     model = onnx.version_converter.convert_version(half, _BF16_OPSET) if version < _BF16_OPSET else half
-    exact = dict(_constants(original.graph))
-    for name, tensor in _constants(model.graph):
+    exact = dict(constants(original.graph))
+    for name, tensor in constants(model.graph):
         if tensor.data_type == TensorProto.FLOAT16:
             values = numpy_helper.to_array(exact.get(name, tensor)).astype(ml_dtypes.bfloat16)
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
@@ -172,8 +172,8 @@ def _bfloat16(half: ModelProto, original: ModelProto) -> ModelProto:
     return model
 
 
-def _constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
-    """Every constant tensor with the name that nodes read it by: initializers and Constant nodes."""
+def constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    """Yield every constant tensor with the name that nodes read it by: initializers and Constant nodes."""
     for tensor in graph.initializer:
         yield tensor.name, tensor
     for node in graph.node:
