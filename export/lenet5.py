@@ -21,6 +21,8 @@ from lenet_trt.files import sha256_bytes, sha256_file, write_atomic
 log = logging.getLogger(__name__)
 
 SHIPPED = Path(__file__).parent / "models" / "lenet5.onnx"
+# Made by: lenet-trt quantize --int8; its record lies beside it.
+SHIPPED_INT8 = Path(__file__).parent / "models" / "lenet5.int8.onnx"
 # What the bytes of an export depend on, besides the weights and torch.
 _SOURCES = ("geometry.py", "model.py", "onnx_file.py", "torch_export.py", "lenet5.py")
 _NEEDED = ("torch", "onnxscript")
@@ -67,13 +69,34 @@ def lenet5_onnx(path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool 
     return Provenance("shipped", reason, sha256_bytes(data), weights_sha256, None)
 
 
+def lenet5_int8() -> onnx.ModelProto:
+    """Read LeNet-5 with the shipped weights and int8 Q/DQ, calibrated on training images.
+
+    Shapes: as `lenet5_onnx`.
+    Raises: LenetTrtError when it was made from other weights than those that are shipped.
+    """
+    try:
+        model = onnx.load(SHIPPED_INT8)
+    except OSError as error:
+        raise LenetTrtError(f"{SHIPPED_INT8} cannot be read ({error}): install lenet-trt again") from error
+    found = {tensor.name: tensor for tensor in model.graph.initializer}
+    for name, wanted in load_weights(WEIGHTS).items():
+        if name not in found or numpy_helper.to_array(found[name]).tobytes() != wanted.tobytes():
+            raise LenetTrtError(
+                f"{SHIPPED_INT8} has another {name} than {WEIGHTS}: make it again with lenet-trt quantize --int8 "
+                f"-o {SHIPPED_INT8}"
+            )
+    return model
+
+
 def lenet5_fingerprint(*, weights: Path | str = WEIGHTS, fresh: bool | None = None) -> str:
     """Hash of all that `lenet5_onnx` with the same arguments depends on, in milliseconds.
 
     Equal fingerprints mean equal ONNX files, so that nothing need be exported again.
     """
     folder = Path(__file__).parent
-    parts = [sha256_file(Path(weights)), sha256_file(SHIPPED), str(fresh), str(torch_version())]
+    parts = [sha256_file(path) for path in (Path(weights), SHIPPED, SHIPPED_INT8)]
+    parts += [str(fresh), str(torch_version())]
     parts += [sha256_file(folder / name) for name in _SOURCES]
     return sha256_bytes("\n".join(parts).encode())
 

@@ -19,6 +19,7 @@ from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from lenet_trt.runtimes.ort import runner
 
+RANDOM_INPUTS = "random inputs"
 _SEED = 20
 # Below this share of right answers a model of LeNet-5's shape is not an MNIST classifier, and a drop says nothing.
 _IS_MNIST = 0.5
@@ -77,7 +78,8 @@ def evaluate(
         if model is before:
             return Evaluation(problem="the model was not changed, and there is no labelled data for it")
         inputs = random_inputs(before, shapes)
-        return Evaluation(difference=_difference(runner(model)(inputs), runner(before)(inputs)))
+        difference = _difference(runner(model)(inputs), runner(before)(inputs))
+        return Evaluation(difference=difference, data=RANDOM_INPUTS)
     except LenetTrtError as error:
         return Evaluation(problem=str(error))
 

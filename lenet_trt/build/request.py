@@ -17,7 +17,8 @@ from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.routes import ROUTES
 
-PRECISIONS = ("fp32", "fp16", "bf16")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
+NARROW = ("int8", "fp8")  # these need calibration, which lenet-trt quantize does
 ENGINES = Path("engines")
 MAX_DROP_POINTS = 0.2
 MOST_WORKSPACE_MIB = 1 << 24  # 16 TiB, more than any GPU has
@@ -86,7 +87,9 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
             action="store_const",
             const=name,
             default=None,
-            help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)",
+            help=f"compute in {name} (none of these: the model's own types; LeNet-5 is fp32)"
+            if name not in NARROW
+            else f"LeNet-5 with layers in {name}; for other models: lenet-trt quantize --{name}, then build",
         )
     parser.add_argument(
         "--tf32", action="store_true", help="let fp32 layers multiply in TF32 (faster, with 10 bits of mantissa)"

@@ -16,7 +16,7 @@ from onnx import ModelProto
 
 from lenet_trt import __version__
 from lenet_trt.build.evaluate import Evaluation, evaluate
-from lenet_trt.build.request import BuildRequest
+from lenet_trt.build.request import NARROW, BuildRequest
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.gpus import first_gpu, sm_text
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -26,7 +26,15 @@ from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
-from lenet_trt.onnx_model.read import described_tensors, fingerprint, load_lenet5, load_model, model_files
+from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, at_opset, check_quantization, quantized_nodes
+from lenet_trt.onnx_model.read import (
+    described_tensors,
+    fingerprint,
+    load_lenet5,
+    load_model,
+    load_quantized_lenet5,
+    model_files,
+)
 from lenet_trt.overwrite import beside, guard, says
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
@@ -63,6 +71,11 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         raise UsageError(f"-o {engine}: that is a folder; name a file in it, such as {engine / request.default_name}")
     if is_special(engine):
         raise UsageError(f"-o {engine}: that is a device or a FIFO; an engine is a file, with its sidecar beside it")
+    if request.precision in NARROW and request.onnx is not None:
+        raise UsageError(
+            f"--{request.precision}: {request.onnx} has to be calibrated with training images first: "
+            f"lenet-trt quantize {request.onnx} --{request.precision} --data FOLDER, then build from what it writes"
+        )
     if request.batch is not None:
         parse_batch(request.batch)
     flavor = select(request.flavor)
@@ -88,7 +101,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
                 f"{origin} is a copy for TensorRT, whose plugin nodes hold compiled kernels (trtexec takes it): build "
                 "from the fused model that it was made from"
             )
-        model = fuse(_with_precision(original, request.precision), request.plugins).model
+        model = fuse(_with_precision(original, request, flavor), request.plugins).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())
@@ -174,8 +187,16 @@ def _same_as_before(engine: Path, inputs: dict[str, Any], data: str | None) -> S
     return sidecar if same else None
 
 
-def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
-    kinds = kinds_of(model)
+def _with_precision(model: ModelProto, request: BuildRequest, flavor: Flavor) -> ModelProto:
+    """Return the model in the precision that is asked for.
+
+    Raises:
+        UsageError: the model, or this TensorRT, does not go with that precision.
+        LenetTrtError: the model is quantized in a way that TensorRT refuses.
+    """
+    precision, kinds = request.precision, kinds_of(model)
+    if precision in NARROW:
+        return load_quantized_lenet5(precision)
     if precision == "fp32" and (narrow := kinds & {"fp16", "bf16"}):
         raise UsageError(
             f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
@@ -186,7 +207,19 @@ def _with_precision(model: ModelProto, precision: str | None) -> ModelProto:
             f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
             "give the model from before the fusion, and let --plugins fuse it after the conversion"
         )
-    return model if precision is None else convert(model, precision)
+    if not quantized_nodes(model):
+        return model if precision is None else convert(model, precision)
+    check_quantization(model)
+    if precision == "bf16":
+        raise UsageError("--bf16: the model is quantized, and scales are in fp32 or fp16: take --fp16, or leave it out")
+    if precision == "fp16":
+        model = convert(at_opset(model, FLOAT8_OPSET), precision)
+    if not flavor.can.half_scales and "fp16" in kinds_of(model):
+        raise UsageError(
+            f"{flavor.product} takes scales in fp32 alone: give the model that was quantized without --fp16, and leave "
+            "--fp16 out here"
+        )
+    return model
 
 
 def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:

@@ -43,17 +43,16 @@ def check_quantization(model: ModelProto) -> None:
         LenetTrtError: an operator of the QOperator format, a zero point that is not 0 or not known, a type that
             TensorRT has no quantized layers for, or a scale that is not positive; names the node and the fix.
     """
-    known = dict(constants(model.graph))
-    types = _types(model)
-    for node in model.graph.node:
-        if not _quantizes(node):
-            continue
+    nodes = [node for node in model.graph.node if _quantizes(node)]
+    for node in nodes:
         if node.op_type not in QUANTIZERS:
             raise LenetTrtError(
                 f"{_title(node)} is an operator of the QOperator format, which TensorRT does not read; wanted "
                 "QuantizeLinear and DequantizeLinear around floating-point layers: quantize the float model by "
                 "lenet-trt quantize, or by ONNX Runtime with QuantFormat.QDQ"
             )
+    known, types = dict(constants(model.graph)), _types(model) if nodes else {}
+    for node in nodes:
         _check_scale(node, known)
         _check_zero_point(node, known)
         _check_type(node, types)

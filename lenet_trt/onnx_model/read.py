@@ -21,6 +21,7 @@ from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.external import ExternalPiece, external_pieces
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
+from lenet_trt.onnx_model.quantization import in_float8
 from lenet_trt.onnx_model.valid import check_texts, check_values
 
 
@@ -32,6 +33,18 @@ def load_lenet5() -> tuple[ModelProto, str]:
         file = Path(folder) / "lenet5.onnx"
         provenance = lenet5_onnx(file)
         return onnx.load(file), f"LeNet-5, {provenance.source} ({provenance.reason})"
+
+
+def load_quantized_lenet5(narrow: str) -> ModelProto:
+    """LeNet-5 with the shipped weights and Q/DQ of ``narrow``: "int8", or "fp8" with the same largest values.
+
+    Raises:
+        LenetTrtError: the shipped model is not there, or is of other weights.
+    """
+    from lenet_trt.export.lenet5 import lenet5_int8
+
+    model = lenet5_int8()
+    return in_float8(model) if narrow == "fp8" else model
 
 
 def load_model(path: Path) -> ModelProto:

@@ -14,7 +14,6 @@ from lenet_trt.images.form import ImageOptions, add_image_arguments, image_optio
 from lenet_trt.options import number, whole
 from lenet_trt.overwrite import add_overwrite
 
-NARROW = ("int8", "fp8")
 # How ONNX Runtime chooses the largest value of an activation, from what the calibration images give.
 METHODS = ("minmax", "entropy", "percentile")
 COUNT = 512

@@ -38,6 +38,7 @@ class Judge:
 
     def __init__(self, model: ModelProto, data: Calibration, batch: int) -> None:
         self._data, self._batch = data, batch
+        self.source = data.source
         self._wanted = self._outputs(model)
         self.classifies = self._wanted[0].ndim == 2 and self._wanted[0].shape[1] > 1
         broken = [output for output in self._wanted if not np.isfinite(output).all()]

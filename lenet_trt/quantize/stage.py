@@ -72,10 +72,9 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
         if (old := _same_as_before(path, inputs)) is not None:
             _gate(Evaluation(**old.evaluation), request)
             return Quantized(path, old, reused=True)
-        result, found = _quantized(model, data, request, progress)
-        batch = _batch(model, data)
-        shapes = {name: (batch, *array.shape[1:]) for name, array in data.feeds.items()}
-        evaluation = evaluate(result, original, shapes, request.images)
+        judge = Judge(model, data, _batch(model, data))
+        result, found = _quantized(model, data, judge, request, progress)
+        evaluation = _evaluated(result, original, judge, request)
         _gate(evaluation, request)
         content = result.SerializeToString(deterministic=True)
         record = QuantizedRecord(
@@ -94,21 +93,28 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
 
 
 def _quantized(
-    model: ModelProto, data: Calibration, request: QuantizeRequest, progress: bool
+    model: ModelProto, data: Calibration, judge: Judge, request: QuantizeRequest, progress: bool
 ) -> tuple[ModelProto, Found]:
     """Quantize a prepared model, as far as it keeps its answers on the calibration data."""
-    batch = _batch(model, data)
 
     def narrowed(int8: ModelProto) -> ModelProto:
         narrow = in_float8(int8) if request.narrow == "fp8" else int8
         return convert(at_opset(narrow, FLOAT8_OPSET), "fp16") if request.rest == "fp16" else narrow
 
-    judge = Judge(model, data, batch)
-    int8 = quantized(model, data, batch, request.method, progress)
+    int8 = quantized(model, data, _batch(model, data), request.method, progress)
     found = search(int8, judge, narrowed, request.keep, request.max_change, progress)
     result = narrowed(found.model)
     check_quantization(result)
     return result, found
+
+
+def _evaluated(result: ModelProto, original: ModelProto, judge: Judge, request: QuantizeRequest) -> Evaluation:
+    """Judge by labelled images, or by the calibration data where there are none: random inputs are out of range."""
+    if request.images is not None or is_digit_classifier(original):
+        evaluation = evaluate(result, original, {}, request.images)
+        if evaluation.correct is not None:
+            return evaluation
+    return Evaluation(difference=judge.error(result), data=f"calibration data: {judge.source}")
 
 
 def _batch(model: ModelProto, data: Calibration) -> int:

@@ -33,6 +33,8 @@ class Capabilities:
     on. ``lowest_sm``: the arithmetic types and the GPUs on which each of them starts. ``fp32_gemm_sm``: where fp32
     matrix products start.
 
+    ``half_scales``: the scales of quantized tensors may be float16, so that what is not quantized is.
+
     ``strongly_typed``: a network takes its types from the model; without it they are constraints on its layers.
     ``explicit_batch_flag``: a network with a batch axis has to be asked for. ``optimization_level``, ``timing_cache``,
     ``progress_monitor``: it has them. ``external_tactics``: the libraries whose handles it makes for plugins.
@@ -54,6 +56,7 @@ class Capabilities:
     newest_sm: int = 90
     lowest_sm: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({"fp32": 0, "fp16": 0, "int8": 0}))
     fp32_gemm_sm: int = 0
+    half_scales: bool = False
     strongly_typed: bool = False
     explicit_batch_flag: bool = True
     optimization_level: bool = False
@@ -85,6 +88,7 @@ _10_0 = replace(
     _9_0,
     oldest_sm=70,
     lowest_sm=_TYPES,
+    half_scales=True,
     strongly_typed=True,
     explicit_batch_flag=False,
     progress_monitor=True,

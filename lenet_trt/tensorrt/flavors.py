@@ -134,7 +134,7 @@ class Flavor:
         """
         for kind in sorted(types & _LATER_TYPES - self.can.lowest_sm.keys()):
             raise UsageError(f"{self.product} has no {kind}: use --fp16 or --fp32, or a newer TensorRT")
-        for sm in targets or self._gpu_here():
+        for sm in targets or self.portable_sms():
             for kind in sorted(types & self.can.lowest_sm.keys()):
                 lowest = self.can.lowest_sm[kind]
                 if sm < lowest:
@@ -143,14 +143,15 @@ class Flavor:
                         f"(it starts at {sm_text(lowest)}): use --fp16 or another --sm"
                     )
             if has_fp32_gemm and sm < self.can.fp32_gemm_sm:
+                other = (
+                    "quantize the model with --fp16 for what is not quantized"
+                    if "int8" in types
+                    else "use --fp16, or --plugins dense_bias_relu, which replaces it by this toolkit's kernel"
+                )
                 raise UsageError(
                     f"{self.product} has no fp32 matrix product (Gemm, MatMul) on compute capability {sm_text(sm)}: "
-                    "use --fp16, or --plugins dense_bias_relu, which replaces it by this toolkit's kernel"
+                    f"{other}"
                 )
-
-    def _gpu_here(self) -> tuple[int, ...]:
-        """Where a build without named targets runs, as far as types are concerned."""
-        return () if self.can.builds_without_gpu else self.portable_sms()
 
     def check_parser(self) -> None:
         """Refuse to parse where the parser could end the process.

@@ -77,7 +77,7 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
         return f"not measured: {evaluation['problem']}"
     difference = f"outputs differ from the model given by {evaluation['difference']:.1e} in norm"
     if evaluation["correct"] is None:
-        return f"{difference} ({evaluation['method']}; random inputs)"
+        return f"{difference} ({evaluation['method']}; {evaluation.get('data', 'random inputs')})"
     share = 100 * evaluation["correct"] / evaluation["total"]
     text = f"{share:.2f}% of {evaluation['total']:,} {evaluation.get('data', 'MNIST test images')}"
     if evaluation["difference"]:
