@@ -23,7 +23,9 @@ def test_the_quick_start_is_two_blocks() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [README, ROOT / "docs" / "plugins.md", ROOT / "docs" / "run.md"], ids=lambda page: page.name
+    "page",
+    [README, *(ROOT / "docs" / name for name in ("plugins.md", "quantize.md", "run.md"))],
+    ids=lambda page: page.name,
 )
 def test_every_command_works(page: Path, tmp_path: Path) -> None:
     """In one folder and in order, since later commands use files of earlier ones."""
