@@ -130,6 +130,18 @@ def read_idx_from(
     return _read_body(stream, path, shape)
 
 
+def read_idx_shape(file: BinaryIO, path: Path | str, axes: IdxAxes) -> tuple[tuple[int, ...], int | None]:
+    """Read the header of an open IDX file alone: its shape, and where the data begin (None: they are compressed).
+
+    Raises: LenetTrtError when the header is damaged, or is not what was asked for.
+    """
+    head = file.read(len(GZIP_MAGIC))
+    file.seek(0)
+    if head == GZIP_MAGIC:
+        return _read_header(_Gzip(file, path), path, axes, DEFAULT_MAX_BYTES), None
+    return _read_header(_Plain(file), path, axes, 1 << 62), file.tell()
+
+
 def idx_bytes(values: NDArray[np.uint8]) -> bytes:
     """Write unsigned bytes as an uncompressed IDX file."""
     header = struct.pack(f">HBB{values.ndim}I", 0, UNSIGNED_BYTE, values.ndim, *values.shape)

@@ -35,14 +35,14 @@ def read_pixels(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
         LenetTrtError: the file is damaged, of no known format, or its images are not of that ``form``.
         OSError: it cannot be read.
     """
-    kind = _kind(file, name)
+    kind = kind_of(file, name)
     if kind == "idx":
         axes = form.shape[1:] if form.channels == 1 else form.shape
         return read_idx_from(file, name, (None, *axes)).reshape(-1, *form.shape)
     if kind == "picture":
         return _picture(file, name, form).reshape(1, *form.shape)
     array = _npy(file, name) if kind == "npy" else _npz(file, name, "images")
-    return _checked_images(array, name, form)
+    return checked_images(array, name, form)
 
 
 def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
@@ -54,7 +54,7 @@ def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
         LenetTrtError: the file is damaged, or holds anything but whole numbers >= 0.
         OSError: it cannot be read.
     """
-    kind = _kind(file, name, otherwise="text")
+    kind = kind_of(file, name, otherwise="text")
     if kind == "picture":
         raise LenetTrtError(f"{name} is a picture; wanted labels: IDX, NumPy, or text with one number a line")
     if kind == "text":
@@ -69,7 +69,12 @@ def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _kind(file: BinaryIO, name: str, otherwise: str | None = None) -> str:
+def kind_of(file: BinaryIO, name: str, otherwise: str | None = None) -> str:
+    """Tell by the first bytes what a file is: "idx", "picture", "npy", "npz", or ``otherwise``.
+
+    Raises:
+        LenetTrtError: it is none of them, and there is no ``otherwise``.
+    """
     head = file.read(8)
     file.seek(0)
     if head.startswith(GZIP_MAGIC) or (len(head) >= 4 and head[:2] == b"\0\0" and head[2] in DTYPES):
@@ -94,7 +99,7 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     size = (form.width, form.height)
-    with _damage_told(name, "picture"):
+    with damage_told(name, "picture"):
         image: Image.Image = Image.open(file, formats=("PNG", "JPEG"))
         if image.size != size and not form.resize:  # before anything of that size is decoded
             raise LenetTrtError(
@@ -119,7 +124,7 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
 
 def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
     """Return the array of that name, or the only one."""
-    with _damage_told(name, "NumPy archive"):
+    with damage_told(name, "NumPy archive"):
         archive = zipfile.ZipFile(file)
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         if wanted not in members and len(members) != 1:
@@ -132,15 +137,9 @@ def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
 
 def _npy(file: Any, name: str) -> NDArray[Any]:
     """Read one array, without pickled objects, and with at most the bytes that its header names and we allow."""
-    with _damage_told(name, "NumPy file"):
+    with damage_told(name, "NumPy file"):
         head = io.BytesIO(file.read(_MAX_NPY_HEADER))
-        version = np.lib.format.read_magic(head)
-        readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-        if version not in readers:
-            raise LenetTrtError(f"{name} has NumPy's file version {version[0]}.{version[1]}; wanted plain numbers")
-        shape, fortran_order, dtype = readers[version](head)
-        if dtype.kind not in "biuf" or dtype.itemsize == 0:
-            raise LenetTrtError(f"{name} holds {dtype}; wanted plain numbers, saved with np.save")
+        shape, fortran_order, dtype = npy_header(head, name)
         wanted = math.prod(shape) * dtype.itemsize
         if min(shape, default=0) < 0 or wanted > MAX_BYTES:
             raise LenetTrtError(
@@ -157,7 +156,24 @@ def _npy(file: Any, name: str) -> NDArray[Any]:
         return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
 
 
-def _checked_images(array: NDArray[Any], name: str, form: Form) -> NDArray[np.uint8]:
+def npy_header(head: BinaryIO, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Read the header of a NumPy file: shape, whether the first axis is the fastest, and type.
+
+    Raises:
+        LenetTrtError: the file holds anything but plain numbers.
+        ValueError: the header is damaged.
+    """
+    version = np.lib.format.read_magic(head)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise LenetTrtError(f"{name} has NumPy's file version {version[0]}.{version[1]}; wanted plain numbers")
+    shape, fortran_order, dtype = readers[version](head)
+    if dtype.kind not in "biuf" or dtype.itemsize == 0:
+        raise LenetTrtError(f"{name} holds {dtype}; wanted plain numbers, saved with np.save")
+    return shape, fortran_order, dtype
+
+
+def checked_images(array: NDArray[Any], name: str, form: Form) -> NDArray[np.uint8]:
     """Bring the axes in order, and refuse what has others.
 
     Shapes: [n, channels, height, width].
@@ -195,7 +211,7 @@ def _text_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
 
 
 @contextmanager
-def _damage_told(name: str, what: str) -> Iterator[None]:
+def damage_told(name: str, what: str) -> Iterator[None]:
     """Turn every error that a decoder raises on damaged bytes into a LenetTrtError."""
     try:
         yield

@@ -15,6 +15,7 @@ from lenet_trt.images.classify import classify
 from lenet_trt.images.form import Form, Scaling, add_image_arguments, image_options
 from lenet_trt.options import whole
 from lenet_trt.run.predictions import DEFAULT_TOP, SHOWN_CLASSES, Classes, Csv, Json, Score, Table, predictions
+from lenet_trt.run.ray_options import add_ray_arguments, check_no_ray_arguments, ray_command
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.table import CHOICES
 from lenet_trt.tensorrt.find_library import add_library_argument
@@ -58,13 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--throughput", action="store_true", help="measure images/s from host memory, and name what limits it"
     )
+    add_ray_arguments(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--csv", action="store_true", help="print a line for each image, with all probabilities")
 
 
 def command(arguments: argparse.Namespace) -> int:
-    """Classify the images, or measure the throughput."""
+    """Classify the images, here or on Ray, or measure the throughput."""
+    if arguments.ray:
+        return ray_command(arguments)
+    check_no_ray_arguments(arguments)
     network = load(arguments.model, arguments.runtime, trust=arguments.trust, library=arguments.library)
     try:
         given = image_options(arguments)

@@ -16,14 +16,22 @@ if TYPE_CHECKING:
     from lenet_trt.tensorrt.sidecar import Sidecar
 
 
-def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, library: Path | str | None = None) -> Network:
+def load(
+    path: Path | str,
+    runtime: str = "auto",
+    *,
+    trust: bool = False,
+    library: Path | str | None = None,
+    threads: int | None = None,
+) -> Network:
     """Load an engine, an ONNX or a fused ONNX file; call what comes back: ``load(path)(batch)``.
 
     ``runtime``: "tensorrt" (an engine), "graph" (torch and our kernels in a CUDA graph), "ort" (ONNX Runtime, on the
     GPU where its package can), "ort-cpu", or "auto": the first of these that works here; ``network.reason`` says why.
     An engine is run from the ONNX that it was built from where TensorRT cannot run it. ``trust`` takes an engine that
     no sidecar vouches for: an engine can contain code. ``library`` is the plugin library of an engine that needs one;
-    without it the one that it was built with is looked for, beside the engine and in the current folder.
+    without it the one that it was built with is looked for, beside the engine and in the current folder. ``threads``
+    is the number of processor cores that a runtime on the CPU uses for a call (None: all of them).
 
     Raises:
         UsageError: an unknown runtime, or one that is not for this file.
@@ -37,12 +45,14 @@ def load(path: Path | str, runtime: str = "auto", *, trust: bool = False, librar
             raise UsageError(
                 f"{path} is not an engine: build one with lenet-trt build {path}, or choose another runtime"
             )
-        return _from_onnx(path, for_onnx, "")
+        return _from_onnx(path, for_onnx, "", threads)
     itself = len(for_onnx) < len(chosen)
-    return _from_engine(path, itself, for_onnx, trust, Path(library) if library is not None else None)
+    return _from_engine(path, itself, for_onnx, trust, Path(library) if library is not None else None, threads)
 
 
-def _from_engine(path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: bool, library: Path | None) -> Network:
+def _from_engine(
+    path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: bool, library: Path | None, threads: int | None
+) -> Network:
     """Run the engine ``itself`` where that was chosen and is possible, else the ONNX beside it."""
     from lenet_trt.tensorrt.vouch import flavor_of, obstacle, vouched
 
@@ -63,14 +73,15 @@ def _from_engine(path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: b
         return _tensorrt(path, sidecar, library)
     beside = f"the ONNX that {path.name} was built from"
     if not itself:
-        return _from_onnx(_built_from(path, sidecar), for_onnx, beside)
+        return _from_onnx(_built_from(path, sidecar), for_onnx, beside, threads)
     try:
         reason = obstacle(path, sidecar, flavor_of(sidecar), library)
     except LenetTrtError as error:
         reason = str(error)
     if reason is None:
         return _tensorrt(path, sidecar, library)
-    return _from_onnx(_built_from(path, sidecar), for_onnx, f"{beside}, since the engine does not run here ({reason})")
+    since = f"{beside}, since the engine does not run here ({reason})"
+    return _from_onnx(_built_from(path, sidecar), for_onnx, since, threads)
 
 
 def _built_from(engine: Path, sidecar: Sidecar) -> Path:
@@ -91,7 +102,7 @@ def _tensorrt(path: Path, sidecar: Sidecar | None, library: Path | None) -> Netw
     return Network(TensorRt(path, sidecar, library), why)
 
 
-def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str) -> Network:
+def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str, threads: int | None) -> Network:
     """Try the runtimes in order; what is not taken leaves its reason."""
     from lenet_trt.onnx_model.read import load_model
     from lenet_trt.runtimes.network import Network
@@ -103,7 +114,7 @@ def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str) -> Network:
         why = "asked for" if len(chosen) == 1 else runtime.reason()
         assert runtime.make is not None
         try:
-            found = Network(runtime.make(model), why)
+            found = Network(runtime.make(model, threads), why)
         except LenetTrtError as error:
             if runtime is tried[-1]:
                 raise

@@ -45,7 +45,7 @@ class OrtCpu:
 
     float16 and bfloat16 are computed in float32 and rounded after each operator. Layers between DequantizeLinear and
     QuantizeLinear are computed in float32 as the model says it. With ``profile`` ONNX Runtime times each node, into a
-    file whose name begins so.
+    file whose name begins so. ``threads``: how many processor cores compute a call; None: all.
 
     Raises:
         LenetTrtError: ONNX Runtime has no implementation of one of the operators.
@@ -54,10 +54,12 @@ class OrtCpu:
     name = "ort"
     where = f"ONNX Runtime {onnxruntime.__version__} on the CPU"
 
-    def __init__(self, model: ModelProto, *, profile: Path | None = None) -> None:
+    def __init__(self, model: ModelProto, *, profile: Path | None = None, threads: int | None = None) -> None:
         self.inputs, self.outputs = ports(model)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
+        if threads is not None:
+            options.intra_op_num_threads = threads
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)

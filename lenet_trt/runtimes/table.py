@@ -18,8 +18,9 @@ class Runtime:
     """What runs a file.
 
     ``title`` is what messages call it. ``takes_engines``: it runs TensorRT engines, and else ONNX files. ``obstacle``
-    says why it does not work here, or None; ``reason`` why it is taken where it does. ``make`` loads an ONNX model
-    (engines are loaded with their sidecar). ``recorders`` can trace it on a GPU, the best first.
+    says why it does not work here, or None; ``reason`` why it is taken where it does. ``make`` takes an ONNX model,
+    and the number of processor cores that it may use where it computes on them, None for all (engines are loaded with
+    their sidecar). ``recorders`` can trace it on a GPU, the best first.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Runtime:
     takes_engines: bool
     obstacle: Callable[[], str | None]
     reason: Callable[[], str]
-    make: Callable[[ModelProto], Any] | None
+    make: Callable[[ModelProto, int | None], Any] | None
     recorders: tuple[str, ...] = ("nsys", "cupti")
 
 
@@ -41,22 +42,22 @@ def _no_cuda_provider() -> str | None:
     return _no_gpu() or (None if has_cuda() else "ONNX Runtime has no CUDA provider")
 
 
-def _graph(model: ModelProto) -> Any:
+def _graph(model: ModelProto, threads: int | None) -> Any:
     from lenet_trt.runtimes.graph.runtime import GraphRuntime
 
     return GraphRuntime(model)
 
 
-def _ort_cuda(model: ModelProto) -> Any:
+def _ort_cuda(model: ModelProto, threads: int | None) -> Any:
     from lenet_trt.runtimes.ort import OrtCuda
 
     return OrtCuda(model)
 
 
-def _ort_cpu(model: ModelProto) -> Any:
+def _ort_cpu(model: ModelProto, threads: int | None) -> Any:
     from lenet_trt.runtimes.ort import OrtCpu
 
-    return OrtCpu(model)
+    return OrtCpu(model, threads=threads)
 
 
 _TENSORRT = Runtime(

@@ -1,0 +1,81 @@
+"""Join the Ray cluster that there is, or start one on this machine; and say how many workers it can hold."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.run.on_ray.packages import ray_data
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many workers hold the network, what each takes of a node, and what a task that reads takes."""
+
+    count: int
+    gpus: float
+    cpus: float
+    reader_cpus: float
+
+
+@contextmanager
+def joined(address: str | None) -> Iterator[Any]:
+    """Yield ``ray``, connected: to the cluster that the program uses already, to ``address``, or to one of its own.
+
+    Without an address Ray takes the one in RAY_ADDRESS or a cluster that runs on this machine, and else starts one
+    here, which ends with the block.
+
+    Raises:
+        LenetTrtError: Ray is not installed, or no cluster answers there.
+    """
+    ray = ray_data()
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
+    try:
+        try:
+            ray.init(address=address or "auto", **quiet)
+        except ConnectionError:
+            if address is not None:
+                raise
+            ray.init(address="local", include_dashboard=False, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        there = f"at {address} " if address else ""
+        raise LenetTrtError(
+            f"no Ray cluster {there}answers: {error}: start one with ray start, or see ray status"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def workers_of(resources: dict[str, float], gpus: int | None, workers: int | None) -> Workers:
+    """Share out a cluster: a worker for each GPU, or where there is none, one for every second processor core.
+
+    Raises:
+        UsageError: more is asked for than there is.
+    """
+    cores, present = resources.get("CPU", 0.0), int(resources.get("GPU", 0.0))
+    reader = 1.0 if cores >= 2 else cores / 2
+    if gpus is not None and workers is not None:
+        raise UsageError("--gpus has one worker for each GPU, and --workers none on a GPU: give one of them")
+    if gpus is not None and gpus > present:
+        raise UsageError(f"--gpus {gpus}: the cluster has {present} GPUs (ray status lists them)")
+    if gpus or (gpus is None and workers is None and present):
+        return Workers(gpus or present, 1.0, 0.0, reader)
+    most = most_workers(resources)
+    if workers is not None and workers > most:
+        raise UsageError(f"--workers {workers}: the cluster has {cores:g} processor cores, which is room for {most}")
+    return Workers(workers or max(1, math.floor(cores) // 2), 0.0, reader, reader)
+
+
+def most_workers(resources: dict[str, float]) -> int:
+    """Return how many workers on the CPU a cluster has room for, beside a task that reads."""
+    return max(1, math.floor(resources.get("CPU", 0.0)) - 1)

@@ -1,0 +1,137 @@
+"""One execution of Ray Data: rows of pieces become rows of pixels, and those a file each and a row that says so."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.run.on_ray.cluster import Workers
+from lenet_trt.run.on_ray.model import Model
+from lenet_trt.run.on_ray.pieces import Piece
+from lenet_trt.run.on_ray.place import Place
+from lenet_trt.run.on_ray.read import Read, Reader
+from lenet_trt.run.on_ray.worker import Answering, Done, Worker
+
+
+class WorkersLostError(LenetTrtError):
+    """Report that a process or a machine of the cluster ended in the middle of its work."""
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """What all executions of a job share; a call runs the shards that it is given."""
+
+    ray: Any
+    model: Model
+    reader: Reader
+    answering: Answering
+    output: Place
+    about: dict[str, str]
+
+    def __call__(self, shards: Mapping[int, list[Piece]], workers: Workers) -> Iterator[Done]:
+        """Run shards; yields what was done in the order in which it is.
+
+        Raises:
+            WorkersLostError: a process or a machine ended; what was yielded is done.
+            LenetTrtError: the network fails, or something cannot be read or written.
+        """
+        ray = self.ray
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        model = ray.put(self.model)
+        items = [{"shard": number, "content": pickle.dumps(pieces)} for number, pieces in shards.items()]
+        # A block for each shard: what is lost with a machine is read again alone.
+        rows = ray.data.from_items(items, override_num_blocks=len(items))
+        form = {"batch_size": 1, "batch_format": "pyarrow"}
+        rows = rows.map_batches(_ReadRows(self.reader), num_cpus=workers.reader_cpus, **form)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*ray_remote_args", DeprecationWarning)
+            rows = self._workers(rows, workers, model, form)
+        try:
+            for row in rows.iter_rows():
+                yield pickle.loads(row["content"])
+        except Exception as error:  # Ray's, and those that it carries from the workers
+            raise _told(ray, error) from error
+
+    def _workers(self, rows: Any, workers: Workers, model: Any, form: dict[str, Any]) -> Any:
+        return rows.map_batches(
+            WorkRows,
+            fn_constructor_args=([model], self.answering, self.output, self.about),
+            num_gpus=workers.gpus,
+            num_cpus=workers.cpus,
+            concurrency=workers.count,
+            ray_remote_args_fn=_no_restart,
+            **form,
+        )
+
+
+def _no_restart() -> dict[str, int]:
+    """Ask Ray not to wait for a worker that ended: its machine may be gone. What it did not finish is run again."""
+    return {"max_restarts": 0, "max_task_retries": 0}
+
+
+class _ReadRows:
+    """Read the images of a row's pieces; a task of Ray Data."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __call__(self, rows: Any) -> Any:
+        read = self._reader(pickle.loads(rows["content"][0].as_py()))
+        about = pickle.dumps((read.names, read.errors, read.pixels.shape))
+        return _row(rows["shard"][0].as_py(), about, np.ascontiguousarray(read.pixels))
+
+
+class WorkRows:
+    """Classify and write the shards of rows; an actor of Ray Data."""
+
+    def __init__(self, model: list[Any], answering: Answering, output: Place, about: dict[str, str]) -> None:
+        import ray
+
+        self._worker = Worker(ray.get(model[0]), answering, output, about)
+
+    def __call__(self, rows: Any) -> Any:
+        number = rows["shard"][0].as_py()
+        names, errors, shape = pickle.loads(rows["content"][0].as_py())
+        # As it lies in Ray's shared memory, without a copy.
+        pixels = np.frombuffer(rows["pixels"].chunk(0)[0].as_buffer(), np.uint8).reshape(shape)
+        return _row(number, pickle.dumps(self._worker(number, Read(names, errors, pixels))), None)
+
+
+def _row(number: int, content: bytes, pixels: Any) -> Any:
+    """Make a table of one row; the pixels are not copied into it."""
+    import pyarrow as pa
+
+    columns = {"shard": pa.array([number], pa.int64()), "content": pa.array([content], pa.large_binary())}
+    if pixels is not None:
+        ends = pa.py_buffer(np.array([0, pixels.nbytes], np.int64))
+        data = pa.py_buffer(pixels.reshape(-1))
+        columns["pixels"] = pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, data])
+    return pa.table(columns)
+
+
+def _told(ray: Any, error: Exception) -> LenetTrtError:
+    """Find what a worker said below what Ray made of it."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, LenetTrtError):
+            return at
+        inner = getattr(at, "cause", None)
+        if isinstance(
+            at, (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.ObjectLostError)
+        ):
+            return WorkersLostError(f"a worker or its machine ended ({_first_line(at)})")
+        at = inner if isinstance(inner, BaseException) else at.__cause__ or at.__context__
+    return LenetTrtError(f"Ray stopped: {type(error).__name__}: {_first_line(error)}")
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
