@@ -57,8 +57,13 @@ class Execution:
             rows = self._workers(rows, workers, model, form)
         try:
             for row in rows.iter_rows():
-                yield pickle.loads(row["content"])
-        except Exception as error:  # Ray's, and those that it carries from the workers
+                said = pickle.loads(row["content"])
+                if isinstance(said, _Failure):
+                    raise LenetTrtError(said.message)
+                yield said
+        except LenetTrtError:
+            raise
+        except Exception as error:  # Ray's, of many kinds
             raise _told(ray, error) from error
 
     def _workers(self, rows: Any, workers: Workers, model: Any, form: dict[str, Any]) -> Any:
@@ -78,6 +83,13 @@ def _no_restart() -> dict[str, int]:
     return {"max_restarts": 0, "max_task_retries": 0}
 
 
+@dataclass(frozen=True)
+class _Failure:
+    """Carry an error to the driver in a row: of an exception Ray brings a text with its own stack around it."""
+
+    message: str
+
+
 class _ReadRows:
     """Read the images of a row's pieces; a task of Ray Data."""
 
@@ -85,9 +97,12 @@ class _ReadRows:
         self._reader = reader
 
     def __call__(self, rows: Any) -> Any:
-        read = self._reader(pickle.loads(rows["content"][0].as_py()))
-        about = pickle.dumps((read.names, read.errors, read.pixels.shape))
-        return _row(rows["shard"][0].as_py(), about, np.ascontiguousarray(read.pixels))
+        number = rows["shard"][0].as_py()
+        try:
+            read = self._reader(pickle.loads(rows["content"][0].as_py()))
+        except (LenetTrtError, OSError) as error:
+            return _row(number, _Failure(f"images of shard {number} cannot be read: {error}"), _NO_PIXELS)
+        return _row(number, (read.names, read.errors, read.pixels.shape), np.ascontiguousarray(read.pixels))
 
 
 class WorkRows:
@@ -96,21 +111,35 @@ class WorkRows:
     def __init__(self, model: list[Any], answering: Answering, output: Place, about: dict[str, str]) -> None:
         import ray
 
-        self._worker = Worker(ray.get(model[0]), answering, output, about)
+        self._failure: _Failure | None = None
+        try:
+            self._worker = Worker(ray.get(model[0]), answering, output, about)
+        except LenetTrtError as error:
+            self._failure = _Failure(str(error))
 
     def __call__(self, rows: Any) -> Any:
         number = rows["shard"][0].as_py()
-        names, errors, shape = pickle.loads(rows["content"][0].as_py())
+        read = pickle.loads(rows["content"][0].as_py())
+        failure = read if isinstance(read, _Failure) else self._failure
+        if failure is not None:
+            return _row(number, failure, None)
+        names, errors, shape = read
         # As it lies in Ray's shared memory, without a copy.
         pixels = np.frombuffer(rows["pixels"].chunk(0)[0].as_buffer(), np.uint8).reshape(shape)
-        return _row(number, pickle.dumps(self._worker(number, Read(names, errors, pixels))), None)
+        try:
+            return _row(number, self._worker(number, Read(names, errors, pixels)), None)
+        except LenetTrtError as error:
+            return _row(number, _Failure(str(error)), None)
 
 
-def _row(number: int, content: bytes, pixels: Any) -> Any:
+_NO_PIXELS = np.zeros(0, np.uint8)
+
+
+def _row(number: int, content: Any, pixels: Any) -> Any:
     """Make a table of one row; the pixels are not copied into it."""
     import pyarrow as pa
 
-    columns = {"shard": pa.array([number], pa.int64()), "content": pa.array([content], pa.large_binary())}
+    columns = {"shard": pa.array([number], pa.int64()), "content": pa.array([pickle.dumps(content)], pa.large_binary())}
     if pixels is not None:
         ends = pa.py_buffer(np.array([0, pixels.nbytes], np.int64))
         data = pa.py_buffer(pixels.reshape(-1))
@@ -119,17 +148,14 @@ def _row(number: int, content: bytes, pixels: Any) -> Any:
 
 
 def _told(ray: Any, error: Exception) -> LenetTrtError:
-    """Find what a worker said below what Ray made of it."""
+    """Say what Ray's error means: a worker that ended, or something else, in its own words."""
+    known = ray.exceptions
     at: BaseException | None = error
     while at is not None:
-        if isinstance(at, LenetTrtError):
-            return at
-        inner = getattr(at, "cause", None)
-        if isinstance(
-            at, (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.ObjectLostError)
-        ):
+        if isinstance(at, (known.RayActorError, known.WorkerCrashedError, known.ObjectLostError)):
             return WorkersLostError(f"a worker or its machine ended ({_first_line(at)})")
-        at = inner if isinstance(inner, BaseException) else at.__cause__ or at.__context__
+        cause = getattr(at, "cause", None)
+        at = cause if isinstance(cause, BaseException) else at.__cause__ or at.__context__
     return LenetTrtError(f"Ray stopped: {type(error).__name__}: {_first_line(error)}")
 
 

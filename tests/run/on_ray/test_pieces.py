@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ray_data import FORM, png, write_sources
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.idx import idx_bytes
@@ -18,6 +17,7 @@ from lenet_trt.export.mnist import test_set as mnist
 from lenet_trt.images.form import Form
 from lenet_trt.images.ranges import count_images, read_range
 from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, SEVERAL, Piece, default_shard, find_pieces, shards_of
+from ray_data import FORM, png, write_sources
 
 pa = pytest.importorskip(
     "pyarrow", reason="the images of run --ray are read with PyArrow: pip install 'lenet-trt[ray]'"
