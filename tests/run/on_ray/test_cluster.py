@@ -1,4 +1,4 @@
-"""``run --ray`` in a cluster of two nodes on this machine: workers, nodes and drivers are killed, and nothing is lost."""
+"""``run --ray`` in a cluster of two nodes: workers, nodes and drivers are killed, and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,0 +1,40 @@
+"""The page about Ray: its commands work, and its script computes what the page says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT, commands
+
+PAGE = ROOT / "docs" / "ray.md"
+
+
+@pytest.mark.slow
+def test_its_commands_work(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="run --ray needs Ray Data: pip install 'lenet-trt[ray]'")
+    (tmp_path / "export").symlink_to(ROOT / "export")  # the page is for a clone
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in commands(PAGE):
+        answer = subprocess.run(
+            line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert answer.returncode == 0, f"$ {line}\n{answer.stderr}"
+    assert "before   10,000 images were done by an earlier start" in answer.stdout
+    assert len(list((tmp_path / "answers").glob("part-*.parquet"))) == 2
+
+
+def test_the_script_names_what_limits() -> None:
+    options = "--images 1e9 --gpus 2 --cores 10 --gpu-rate 5e5 --core-rate 2e4 --read-mb-s 1000 --image-bytes 1000"
+    words = [sys.executable, str(ROOT / "scripts/ray_plan.py"), *options.split(), "--answer-bytes", "50"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    lines = answer.splitlines()
+    assert lines[1].startswith("decoding")
+    assert lines[1].endswith("1.39 hours  <- the limit"), "10^9 images at 200,000 a second"
+    assert lines[3].split() == ["answers", "50.0", "GB"]
+    refused = subprocess.run([*words, "--gpus", "0"], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
