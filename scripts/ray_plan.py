@@ -26,9 +26,7 @@ def main() -> None:
     parser.add_argument("--cores", type=_positive, required=True, help="processor cores that read and decode")
     parser.add_argument("--gpu-rate", type=_positive, required=True, help="images a second of one GPU, with copies")
     parser.add_argument("--core-rate", type=_positive, required=True, help="images a second that a core decodes")
-    parser.add_argument(
-        "--read-mb-s", type=_positive, required=True, help="MB a second of the storage, in all"
-    )
+    parser.add_argument("--read-mb-s", type=_positive, required=True, help="MB a second of the storage, in all")
     parser.add_argument("--image-bytes", type=_positive, required=True, help="bytes of an image as it is stored")
     parser.add_argument("--answer-bytes", type=_positive, required=True, help="bytes of an answer in Parquet")
     given = parser.parse_args()
