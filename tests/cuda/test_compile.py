@@ -14,7 +14,7 @@ import pytest
 
 from lenet_trt.cuda import compile as compiling
 from lenet_trt.cuda import nvrtc
-from lenet_trt.cuda.compile import architectures, compile_variant, source_sha256, target_for
+from lenet_trt.cuda.compile import Module, architectures, compile_variant, source_sha256, target_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Specialized
@@ -64,7 +64,13 @@ def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
     return next(bounds(kernel)).specialized, kernel.variants[-1]
 
 
-@pytest.mark.slow  # test_geometry compiles every variant once
+@pytest.mark.parametrize(("kernel", "variant"), every_variant())
+def test_every_variant_compiles(kernel: Kernel, variant: Variant) -> None:
+    specialized, target = builds(kernel, variant)[0]
+    check_image(compile_variant(specialized, variant, target))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "variant"), every_variant())
 def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
     wanted = builds(kernel, variant)
@@ -72,8 +78,12 @@ def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Va
         modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
     assert modules
     for module in modules:
-        assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
-        assert bytes(registry.plugins_dir()) not in module.image  # it may go into an engine
+        check_image(module)
+
+
+def check_image(module: Module) -> None:
+    assert module.image.startswith(b"//" if module.is_ptx else b"\x7fELF")
+    assert bytes(registry.plugins_dir()) not in module.image  # it may go into an engine
 
 
 def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
