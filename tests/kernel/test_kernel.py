@@ -13,7 +13,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import types_beginning, types_of_call
 from lenet_trt.kernel.declaration import Attribute, Axis, Kernel, Launch, Packing, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes, ceil_div, size_of
-from lenet_trt.kernel.examples import kernel_inputs, plain_inputs, relative_error
+from lenet_trt.kernel.examples import cases, kernel_inputs, plain_inputs, relative_error, resized
+from lenet_trt.kernel.pattern import DOMAIN
 
 n, c, h = axes("n c h")
 HERE = Path(__file__).parent
@@ -65,7 +66,16 @@ def declare(**changes: Any) -> Kernel:
         ({"examples": ()}, "examples is empty"),
         ({"examples": ({"n": 1},)}, r"example \{'n': 1\} does not name exactly the axes \['c', 'n'\]"),
         ({"attributes": (Attribute("relu", (), ""),)}, "attribute relu has no choices"),
-        ({"requires": h <= 4}, "requires uses h"),
+        ({"requires": h <= 4}, "requires uses h, which is no axis"),
+        ({"types": (Types("a", {"T": "float32"}, 0), Types("a", {"T": "float16"}, 0))}, "types has a twice"),
+        ({"inputs": (Tensor("y", (n, c), "T", ""),)}, "inputs and outputs has y twice"),
+        ({"attributes": (Attribute("act", (1,), ""), Attribute("act", (2,), ""))}, "attributes has act twice"),
+        ({"variants": (replace(PORTABLE, name="few", when=axes("q")[0] <= 4), PORTABLE)}, "variant few: when uses q"),
+        ({"outputs": (Tensor("y", (n, h), "T", ""),)}, "shape of y uses h"),
+        (
+            {"variants": (replace(PORTABLE, launch=replace(LAUNCH, block=(1025, 1, 1))),)},
+            "1025 threads, more than 1024",
+        ),
         ({"flops": n * h}, "flops uses h"),
     ],
 )
@@ -115,6 +125,8 @@ def test_types_and_attributes_that_are_not_offered_are_refused() -> None:
         kernel.bind([(5, 3), (3,)], ["float32", "float16"])
     with pytest.raises(LenetTrtError, match="no attribute mode; it has act, axis"):
         kernel.bind([(5, 3), (3,)], ["float32", "float32"], {"mode": 1})
+    with pytest.raises(LenetTrtError, match="scale_rows has no attribute mode; it has none"):
+        declare().bind([(5, 3), (3,)], ["float32", "float32"], {"mode": 1})
     with pytest.raises(LenetTrtError, match="act is 'tanh'; it can be none, relu"):
         kernel.bind([(5, 3), (3,)], ["float32", "float32"], {"act": "tanh"})
     chosen = kernel.bind([(5, 3), (3,)], ["float32", "float32"], {"act": "relu"})
@@ -279,3 +291,59 @@ def test_the_error_against_zeros() -> None:
     zeros = np.zeros(3, np.float32)
     assert relative_error(zeros, zeros.astype(np.float64)) == 0.0
     assert relative_error(np.array([0, 1e-30, 0], np.float32), zeros.astype(np.float64)) == np.inf
+
+
+def test_a_block_may_have_as_many_threads_as_cuda_allows() -> None:
+    declare(variants=(replace(PORTABLE, launch=replace(LAUNCH, block=(1024, 1, 1))),))
+
+
+def test_a_computed_size_waits_until_its_axes_are_known() -> None:
+    kernel = declare(inputs=(Tensor("x", (n, c), "T", ""), Tensor("s", (n * c,), "float32", "")))
+    assert kernel.specialize([(-1, 3), (15,)], ["float32", "float32"]).static_axes == (("c", 3),)
+    with pytest.raises(LenetTrtError, match=r"n \* c is 12 there, not 15"):
+        kernel.specialize([(4, 3), (15,)], ["float32", "float32"])
+
+
+def test_random_sizes_are_those_that_the_kernel_is_for() -> None:
+    few = replace(PORTABLE, name="few", when=n <= 40)
+    kernel = declare(
+        axes=(Axis("n", "rows"), Axis("c", "columns")),
+        requires=n.multiple_of(2),
+        variants=(few, PORTABLE),
+        examples=({"n": 2, "c": 3}, {"n": 100, "c": 3}),
+    )
+    rng = np.random.default_rng(0)
+    for case in cases(kernel):
+        for _ in range(20):
+            found = resized(case, rng)
+            if found is None:
+                continue
+            assert found.variant is case.variant
+            assert found.bound.axes["n"] % 2 == 0
+            assert 1 <= found.bound.axes["c"] <= 3
+            assert found.bound.axes["n"] <= (40 if found.variant is few else 100)
+    sizes = [found.bound.axes["n"] for _ in range(100) for found in [resized(case, rng)] if found is not None]
+    assert len(set(sizes)) > 10
+    never = declare(requires=n > 1000, axes=(Axis("n", "rows"), Axis("c", "columns")), examples=({"n": 1001, "c": 3},))
+    assert resized(next(cases(never)), rng) is None
+
+
+@pytest.mark.parametrize(("dtype", "low"), [("int8", -4), ("uint8", 0)])
+def test_whole_numbers_are_drawn_from_small_ones(dtype: str, low: int) -> None:
+    kernel = declare(types=(Types("whole", {"T": dtype}, 0.0),), examples=({"n": 100, "c": 30},))
+    x, _ = plain_inputs(next(cases(kernel)).bound, np.random.default_rng(0))
+    assert x.dtype == dtype
+    assert (x.min(), x.max()) == (low, 4)
+
+
+def test_weights_are_scaled_so_that_results_stay_in_range() -> None:
+    """The sum over a fan-in of 400 keeps the size of one product."""
+    weight = Tensor("w", (n, c), "float32", "", weight=True)
+    kernel = declare(inputs=(Tensor("x", (n, c), "T", ""), weight), examples=({"n": 100, "c": 400},))
+    x, w = plain_inputs(next(cases(kernel)).bound, np.random.default_rng(0))
+    assert x.std() == pytest.approx(1.0, rel=0.05)
+    assert w.std() == pytest.approx(0.05, rel=0.05)
+
+
+def test_the_domain_of_plugin_nodes_is_that_of_files_that_people_have() -> None:
+    assert DOMAIN == "lenet_trt"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.cli import main
+from lenet_trt.cuda.gpus import sm_text
 from lenet_trt.onnx_model.profiles import profile_for
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.tensorrt.engine import engine_from_onnx
@@ -53,3 +54,19 @@ def test_what_is_no_plan_is_refused(content: bytes, tmp_path: Path, capsys: pyte
 @needs_rtx
 def test_the_gpus_of_a_portable_plan_are_those_that_the_package_names() -> None:
     assert select("rtx").portable_sms() == RTX_PORTABLE_SMS
+
+
+@needs_rtx
+def test_build_and_inspect_name_the_gpus_of_a_portable_engine_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A GPU of 9.0 is refused, so that "8.0 and later" would promise too much."""
+    engine = str(tmp_path / "m.engine")
+    assert main(["build", "--batch", "1", "-o", engine]) == 0
+    built = capsys.readouterr().out
+    assert main(["inspect", engine]) == 0
+    for said in (built, capsys.readouterr().out):
+        (line,) = [line for line in said.splitlines() if line.startswith("runs on")]
+        promised, _, _ = line.partition("(")
+        assert promised.split("capability ")[1].strip() == ", ".join(map(sm_text, RTX_PORTABLE_SMS))
+        assert sm_text(90) not in promised
