@@ -109,3 +109,20 @@ def test_importing_the_registry_loads_neither_torch_nor_tensorrt() -> None:
     )
     printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert printed.strip() == "[]"
+
+
+def test_a_kernel_of_ones_own_may_have_modules_beside_its_declaration(own_plugins: Path) -> None:
+    folder = copy_kernel(own_plugins)
+    text = (folder / "__init__.py").read_text()
+    (folder / "sizes.py").write_text("ROWS_OF_A_BLOCK = 7\n")
+    (folder / "extra.py").write_text("from .sizes import ROWS_OF_A_BLOCK\nSTEPS = (ROWS_OF_A_BLOCK,)\n")
+    declared = text.replace(
+        "from __future__ import annotations", "from __future__ import annotations\n\nfrom . import sizes", 1
+    )
+    (folder / "__init__.py").write_text(declared)
+    registry.load_kernel.cache_clear()
+    assert registry.kernel("matmul_act_rowsum").source_dir == folder
+    extra = registry.part("matmul_act_rowsum", "extra")
+    assert extra is not None
+    assert extra.STEPS == (7,)
+    assert registry.part("matmul_act_rowsum", "nothing") is None
