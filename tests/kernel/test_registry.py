@@ -116,10 +116,7 @@ def test_a_kernel_of_ones_own_may_have_modules_beside_its_declaration(own_plugin
     text = (folder / "__init__.py").read_text()
     (folder / "sizes.py").write_text("ROWS_OF_A_BLOCK = 7\n")
     (folder / "extra.py").write_text("from .sizes import ROWS_OF_A_BLOCK\nSTEPS = (ROWS_OF_A_BLOCK,)\n")
-    declared = text.replace(
-        "from __future__ import annotations", "from __future__ import annotations\n\nfrom . import sizes", 1
-    )
-    (folder / "__init__.py").write_text(declared)
+    (folder / "__init__.py").write_text(f"from . import sizes\n{text}")
     registry.load_kernel.cache_clear()
     assert registry.kernel("matmul_act_rowsum").source_dir == folder
     extra = registry.part("matmul_act_rowsum", "extra")
