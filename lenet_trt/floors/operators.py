@@ -177,10 +177,9 @@ def _einsum(call: OperatorCall) -> int:
     for term, tensor in zip(terms, call.inputs, strict=True):
         assert tensor is not None
         before, dots, after = term.partition("...")
-        axes = (
-            [*before, *(f"...{i}" for i in range(len(tensor.shape) - len(before) - len(after)))] if dots else [*before]
-        )
-        for axis, size in zip([*axes, *after], tensor.shape, strict=True):
+        # What the dots stand for is broadcast, and so counted from the last axis on.
+        shared = range(len(tensor.shape) - len(before) - len(after) if dots else 0, 0, -1)
+        for axis, size in zip([*before, *(f"...{i}" for i in shared), *after], tensor.shape, strict=True):
             sizes[axis] = max(sizes.get(axis, 1), size)
     return 2 * math.prod(sizes.values()) * max(len(terms) - 1, 0)
 
