@@ -22,9 +22,10 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port, ports
 from lenet_trt.runtimes.graph.torch_layers import LAYERS, TorchOperator
 from lenet_trt.runtimes.graph.torch_node import Node
+from lenet_trt.runtimes.graph.torch_quantize import QUANTIZERS
 from lenet_trt.runtimes.graph.torch_shapes import HOST_INPUTS, SHAPES
 
-_OPERATORS = {**LAYERS, **SHAPES}
+_OPERATORS = {**LAYERS, **SHAPES, **QUANTIZERS}
 _STANDARD = ("", "ai.onnx")
 
 
@@ -56,8 +57,14 @@ class TorchProgram:
         for proto in graph.node:
             if proto.op_type == "Constant" and proto.domain in _STANDARD:
                 arrays[proto.output[0]] = _constant(proto)
+                continue
+            node = _node(proto, opset)
+            if node.op in QUANTIZERS and all(name in arrays for name in node.inputs):
+                # Weights are quantized once, and not in each call.
+                given = [arrays[name] for name in node.inputs]
+                arrays[node.outputs[0]] = QUANTIZERS[node.op](node, *given)
             else:
-                nodes.append(_node(proto, opset))
+                nodes.append(node)
         wanted = {n.inputs[at] for n in nodes for at in HOST_INPUTS.get(n.op, ()) if at < len(n.inputs)}
         self._host = {name: array for name, array in arrays.items() if name in wanted}
         # Integers are sizes and indices, most often; one that has to be on the GPU is moved there once a shape.
@@ -216,6 +223,8 @@ def _constant(proto: onnx.NodeProto) -> Tensor:
 
 def _host_tensor(proto: onnx.TensorProto) -> Tensor:
     array = numpy_helper.to_array(proto)
+    if array.dtype.name == "float8_e4m3fn":
+        return torch.from_numpy(array.view(np.uint8).copy()).view(torch.float8_e4m3fn)
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(np.array(array, order="C"))
