@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.schema import Count, Duration, Rate
 
 # "fp32" are multiply-adds in float; "tf32", "fp16" and "bf16" tensor cores; "split" float accuracy from fp16 tensor
@@ -17,6 +18,7 @@ BoundBy: TypeAlias = Literal["memory", "arithmetic"]
 SPLIT_PRODUCTS = 3
 # Traffic of which at least this much goes one way is held against that way's bandwidth, other traffic against a copy's.
 MOSTLY = 0.75
+_FLOAT8_SM = ELEMENT_TYPES["float8_e4m3fn"].lowest_sm
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,14 @@ class Ceilings:
 
         "split" is the faster of multiply-adds and split products: where tensor cores are slow, nobody splits. Products
         of 8-bit integers run at twice the rate of fp16 ones, and on a GeForce, which sums fp16 products in float at
-        half its rate, at four times; fp8 products at twice the rate of fp16 ones everywhere. Source: the documents that
-        ``lenet_trt.floors.datasheet`` names.
+        half its rate, at four times; fp8 products at twice the rate of fp16 ones where there are any. Source: the
+        documents that ``lenet_trt.floors.datasheet`` names.
         """
         known = self.flop_per_s
         if arithmetic == "split":
             return max(known["fp32"], known.get("fp16", 0.0) / SPLIT_PRODUCTS)
+        if arithmetic == "fp8" and 0 < self.sm < _FLOAT8_SM:
+            return known.get("fp16", known["fp32"])  # it has no such tensor cores, so its layers compute in fp16
         if arithmetic == "fp8":
             return known.get("fp8", 2 * known.get("fp16", known["fp32"]))
         if arithmetic == "int8":

@@ -7,7 +7,7 @@ are fused nodes: the kernel's declaration says what they do. Views and what is c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx
 from onnx import NodeProto, helper
@@ -15,6 +15,7 @@ from onnx import NodeProto, helper
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic, Work
 from lenet_trt.floors.operators import OperatorCall, is_view, operations, reads, shapes_text
+from lenet_trt.floors.stored import joined, stored_types
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import ELEMENT_TYPES
@@ -65,6 +66,7 @@ class ModelWork:
     def __init__(self, model: Known, replaced: Mapping[str, tuple[str, ...]] | None = None) -> None:
         self._replaced = replaced or {}
         self._roots: dict[str, str] = {}
+        self._stored = stored_types(model)
         self._costs = {node_name(node): self._cost(node, model) for node in model.nodes}
         self._results = {self._root(name) for name in model.outputs}
 
@@ -111,8 +113,7 @@ class ModelWork:
 
     def _cost(self, node: NodeProto, model: Known) -> _Cost:
         name = node_name(node)
-        inputs = [model.tensors.get(each) if each else None for each in node.input]
-        outputs = [model.tensors.get(each) if each else None for each in node.output]
+        inputs, outputs = ([self._tensor(each, model) for each in names] for names in (node.input, node.output))
         lacking = [each for each in (*node.input, *node.output) if each and each not in model.tensors]
         if lacking:
             raise LenetTrtError(
@@ -124,7 +125,7 @@ class ModelWork:
         attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
         call = OperatorCall(node.op_type, inputs, outputs, attributes)
         text = shapes_text(call)
-        if is_view(call):
+        if is_view(call) or joined(node, self._stored):
             self._roots[node.output[0]] = self._root(node.input[0])
             return _Cost(NodeWork(name, node.op_type, Work(0, 0, 0), "fp32", text), {}, {})
         read: dict[str, int] = {}
@@ -137,6 +138,11 @@ class ModelWork:
         weights = _weights(node, model, read)
         summary = NodeWork(name, node.op_type, work, done.arithmetic, text, (), done.estimated, weights)
         return _Cost(summary, read, written)
+
+    def _tensor(self, name: str, model: Known) -> KnownTensor | None:
+        """Return a tensor as it is in memory."""
+        found = model.tensors.get(name)
+        return found if found is None or name not in self._stored else replace(found, elem_type=self._stored[name])
 
     def _plugin(
         self, node: NodeProto, model: Known, inputs: Sequence[KnownTensor], outputs: Sequence[KnownTensor]

@@ -14,19 +14,7 @@ from lenet_trt.fuse.cut import title
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.kernel.bind import Specialized
-
-# TensorRT moves quantization across these, since they compute the same before it and after it.
-_MOVED_ACROSS = (
-    "Cast",
-    "Flatten",
-    "Identity",
-    "MaxPool",
-    "Relu",
-    "Reshape",
-    "Squeeze",
-    "Transpose",
-    "Unsqueeze",
-)
+from lenet_trt.onnx_model.quantization import MOVED_ACROSS
 
 
 def quantization_around(
@@ -58,7 +46,7 @@ def _dequantized(graph: WorkingGraph, values: Iterable[str]) -> tuple[str, Worki
     """The first of the values that comes from a DequantizeLinear, and that node."""
     for value in values:
         node = graph.producer(value)
-        while node is not None and node.is_op(*_MOVED_ACROSS):
+        while node is not None and node.is_op(*MOVED_ACROSS):
             node = graph.producer(node.inputs[0])
         if node is not None and node.is_op("DequantizeLinear"):
             return value, node
@@ -80,5 +68,5 @@ def _readers(graph: WorkingGraph, value: str) -> Iterator[WorkingNode]:
         if node.inputs[:1] != [value]:
             continue  # it is the shape or the scale of something else
         yield node
-        if node.is_op(*_MOVED_ACROSS):
+        if node.is_op(*MOVED_ACROSS):
             yield from _readers(graph, node.outputs[0])

@@ -20,6 +20,10 @@ from lenet_trt.onnx_model.precision import constants
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 QUANTIZERS = (QUANTIZE, DEQUANTIZE)
+# TensorRT moves quantization across these, since they compute the same before it and after it.
+MOVED_ACROSS = frozenset(
+    {"Cast", "Flatten", "Identity", "MaxPool", "Relu", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+)
 LARGEST = {"int8": 127.0, "fp8": 448.0}  # the largest magnitude, which a symmetric scale maps the largest value to
 PER_CHANNEL_OPSET = 13
 FLOAT8_OPSET = 19  # also the first with float16 scales

@@ -22,6 +22,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.profiles import axes_of
+from lenet_trt.onnx_model.quantization import DEQUANTIZE
 
 # Values of more elements are no shapes; their data is not needed to know what is computed with them.
 LARGEST_VALUE = 4096
@@ -54,6 +55,11 @@ class KnownTensor:
         return self.elements * int(np.dtype(helper.tensor_dtype_to_np_dtype(self.elem_type)).itemsize)
 
     @property
+    def narrow(self) -> bool:
+        """Return whether an element has 8 bits or fewer."""
+        return self.elements > 0 and self.bytes <= self.elements
+
+    @property
     def dtype(self) -> str:
         """Return NumPy's name of the element type."""
         return str(np.dtype(helper.tensor_dtype_to_np_dtype(self.elem_type)).name)
@@ -64,6 +70,7 @@ class Known:
     """Hold a model with known tensors: ``tensors`` by name, and ``constants``, which depend on no input.
 
     ``values`` are small constants' values; ``nodes`` those that are computed for each input, in order.
+    ``dequantized``: by the name of what DequantizeLinear gives, the type of 8 bits or fewer that it reads.
     """
 
     nodes: tuple[NodeProto, ...]
@@ -72,6 +79,7 @@ class Known:
     values: Mapping[str, np.ndarray]
     outputs: tuple[str, ...]
     opset: int
+    dequantized: Mapping[str, int]
 
 
 def known(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None) -> Known:
@@ -80,7 +88,8 @@ def known(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
     Raises:
         LenetTrtError: an axis has no size, or the shapes contradict each other.
     """
-    light, values, constants = _light(_inlined(model))
+    whole = _inlined(model)
+    light, values, constants = _light(whole)
     _bind(light, sizes, shapes or {})
     for _ in range(_ROUNDS):
         tensors = _inferred(light, values)
@@ -89,7 +98,12 @@ def known(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
     nodes = tuple(node for node in light.graph.node if not all(name in constants for name in node.output if name))
     opset = next((entry.version for entry in light.opset_import if entry.domain in ("", "ai.onnx")), 1)
     outputs = tuple(value.name for value in light.graph.output)
-    return Known(nodes, tensors, frozenset(constants), values, outputs, opset)
+    dequantized = {
+        node.output[0]: tensors[node.input[0]].elem_type
+        for node in whole.graph.node
+        if node.op_type == DEQUANTIZE and node.input[0] in tensors and tensors[node.input[0]].narrow
+    }
+    return Known(nodes, tensors, frozenset(constants), values, outputs, opset, dequantized)
 
 
 def node_name(node: NodeProto) -> str:

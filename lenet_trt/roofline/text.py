@@ -26,6 +26,8 @@ ARITHMETICS = {
     "tf32": "tf32 tensor cores",
     "fp16": "fp16 tensor cores",
     "bf16": "bf16 tensor cores",
+    "int8": "int8 tensor cores",
+    "fp8": "fp8 tensor cores",
 }
 
 
