@@ -54,6 +54,7 @@ def engine_work(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork] = ()) -
             any(entry.estimated for entry in held) or (not held and layer.depth is None),
             sum(entry.weights for entry in fresh),
             tuple(entry.node for entry in held),
+            max(held, key=lambda entry: entry.work.flops).arithmetic if held else "",
         )
         found[layer.node] = one if layer.node not in found else _joined(found[layer.node], one)
     return list(found.values())

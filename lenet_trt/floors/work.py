@@ -29,7 +29,8 @@ class NodeWork:
 
     ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
     took their place. ``estimated``: the operations are no exact count. ``weights`` is the number of constant elements
-    that it reads. ``holds`` are the model's nodes in it, where it is a layer of an engine.
+    that it reads. ``holds`` are the model's nodes in it, where it is a layer of an engine; ``model_arithmetic`` is
+    then the one that the model has there.
     """
 
     node: str
@@ -41,6 +42,7 @@ class NodeWork:
     estimated: bool = False
     weights: int = 0
     holds: tuple[str, ...] = ()
+    model_arithmetic: Arithmetic = ""
 
     @property
     def model_nodes(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.findings.kernels import far_kernels
 from lenet_trt.trace.findings.launches import gaps, host_bound, many_small_launches, sync_in_loop
 from lenet_trt.trace.findings.movement import copies_that_could_stay, reformat_pairs
+from lenet_trt.trace.findings.quantized import quantization
 
 if TYPE_CHECKING:
     from lenet_trt.floors.floor import Ceilings
@@ -31,6 +32,7 @@ __all__ = ["Finding", "findings", "lines", "none_found", "not_judged"]
 _MOST_NAMES = 3
 # The kinds in the order in which they claim time; each kind sees only what the kinds before it left.
 _KINDS = (
+    quantization,
     far_kernels,
     many_small_launches,
     sync_in_loop,
