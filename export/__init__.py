@@ -1,4 +1,4 @@
-"""From torch to ONNX: LeNet-5, its training and data, and the MatMul and Conv cases.
+"""Go from torch to ONNX: LeNet-5, its training and data, and the MatMul and Conv cases.
 
 Importing this package imports neither torch nor onnx; the names below are loaded when first used.
 """

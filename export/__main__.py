@@ -1,4 +1,4 @@
-"""The verb ``export``: write LeNet-5, the MatMul case or the Conv case as ONNX."""
+"""Read the options of ``export``: write LeNet-5, the MatMul case or the Conv case as ONNX."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="safetensors file that `lenet-trt train` wrote (default: the shipped weights)",
     )
     choice = lenet5.add_mutually_exclusive_group()
-    choice.add_argument("--fresh", action="store_true", help="fail where torch cannot export")
-    choice.add_argument("--shipped", action="store_true", help="use the shipped graph, not torch")
+    choice.add_argument("--fresh", action="store_true", help="export with torch, and fail where torch cannot")
+    choice.add_argument("--shipped", action="store_true", help="use the shipped graph instead of torch")
 
     dims = ",".join(map(str, MATMUL_DIMS))
     matmul = _add_model(
@@ -47,13 +47,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     matmul.add_argument("--dynamic", action="store_true", help="make d0 a dynamic axis, n")
 
     conv = _add_model(models, "conv", "a convolution layer on images [batch,1,28,28], with seeded weights", _conv)
-    conv.add_argument("--batch", type=whole(), default=10_000, help="images (default: 10000)")
+    conv.add_argument("--batch", type=whole(), default=10_000, help="number of images (default: 10000)")
     conv.add_argument("--dynamic", action="store_true", help="make the batch a dynamic axis, n")
     conv.add_argument("--filters", type=whole(), default=50, help="output channels (default: 50)")
     conv.add_argument("--kernel", type=whole(), default=5, help="height and width (default: 5)")
-    conv.add_argument("--activation", choices=list(ACTIVATIONS), default="none", help="after it (default: none)")
+    conv.add_argument(
+        "--activation",
+        choices=list(ACTIVATIONS),
+        default="none",
+        help="the activation after the convolution (default: none)",
+    )
     conv.add_argument("--pool", action="store_true", help="add a 2x2 max-pool")
-    conv.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="of the weights (default: 0)")
+    conv.add_argument("--seed", type=whole(0, 2**63 - 1), default=0, help="seed of the weights (default: 0)")
 
 
 def command(args: argparse.Namespace) -> int:
@@ -109,7 +114,7 @@ def _add_model(
     parser: argparse.ArgumentParser = models.add_parser(
         name, help=summary, description=summary[0].upper() + summary[1:] + "."
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"where it goes (default: {name}.onnx)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=f"the file to write (default: {name}.onnx)")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
     add_overwrite(parser)
     parser.set_defaults(write=write)

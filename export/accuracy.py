@@ -1,4 +1,4 @@
-"""How many images a network gets right, whatever runs it."""
+"""Measure how many images a network classifies right, whatever runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Classifier: TypeAlias = Callable[[NDArray[np.float32]], NDArray[np.floating]]
 def logits_of(network: Classifier, images: NDArray[np.uint8], *, batch: int = 1000) -> NDArray[np.floating]:
     """Run `network` over uint8 images, `batch` at a time.
 
-    Shapes: images [n, 28, 28] uint8; network takes [b, 1, 28, 28] float32, gives [b, 10] -> [n, 10].
+    Shapes: images [n, 28, 28] uint8; network takes [b, 1, 28, 28] float32, returns [b, 10] -> [n, 10].
     Raises: LenetTrtError when the network's output has another shape.
     """
     parts = []
@@ -41,7 +41,7 @@ def accuracy(
     *,
     batch: int = 1000,
 ) -> float:
-    """Share of images, 0 to 1, whose largest logit is the right class; NaN logits are wrong.
+    """Return the share of images, 0 to 1, whose largest logit is the right class; NaN logits are wrong.
 
     Without images: the 10,000 MNIST test images that ship with the package.
     """

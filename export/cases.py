@@ -1,4 +1,4 @@
-"""The two cases of the write-ups as ONNX: a batched matrix-vector product and a convolution layer."""
+"""Write the two cases of the write-ups as ONNX: a batched matrix-vector product and a convolution layer."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from lenet_trt.files import write_atomic
 
 MATMUL_DIMS = (600, 200, 8, 1, 64)
 ACTIVATIONS = {"none": None, "relu": "Relu", "tanh": "Tanh"}
-# Above this TensorRT's 32-bit element counts, and most machines' memory, are at an end.
+# TensorRT's 32-bit element counts, and the memory of most machines, end here.
 MAX_ELEMENTS = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class MatMulCase:
-    """One product: a [d0, d1, d2, d3, d4] x b [d0, 1, d2, d4, 1] -> c [d0, d1, d2, d3, 1]."""
+    """Describe a product: a [d0, d1, d2, d3, d4] x b [d0, 1, d2, d4, 1] -> c [d0, d1, d2, d3, 1]."""
 
     dims: tuple[int, int, int, int, int] = MATMUL_DIMS
     dynamic: bool = False
@@ -34,7 +34,7 @@ class MatMulCase:
 
 @dataclass(frozen=True)
 class ConvCase:
-    """One layer: images [batch, 1, 28, 28] -> features, with seeded weights; batch None is dynamic."""
+    """Describe a layer: images [batch, 1, 28, 28] -> features, with seeded weights; batch None is dynamic."""
 
     batch: int | None = 10_000
     filters: int = 50
@@ -61,7 +61,7 @@ def conv_onnx(path: Path | str, case: ConvCase | None = None) -> None:
 
 
 def matmul_model(case: MatMulCase) -> onnx.ModelProto:
-    """The MatMul case as a checked model."""
+    """Return the MatMul case as a checked model."""
     if len(case.dims) != 5 or min(case.dims) < 1:
         raise UsageError(f"the MatMul's dimensions are {list(case.dims)}; wanted five positive numbers")
     d0, d1, d2, d3, d4 = case.dims
@@ -76,7 +76,7 @@ def matmul_model(case: MatMulCase) -> onnx.ModelProto:
 
 
 def conv_model(case: ConvCase) -> onnx.ModelProto:
-    """The Conv case as a checked model."""
+    """Return the Conv case as a checked model."""
     _check_conv(case)
     _, height, width = IMAGE_SHAPE
     out = [case.filters, height - case.kernel + 1, width - case.kernel + 1]
@@ -100,7 +100,7 @@ def conv_model(case: ConvCase) -> onnx.ModelProto:
 
 
 def conv_weights(case: ConvCase) -> dict[str, NDArray[np.float32]]:
-    """The Conv case's weight and bias: uniform within 1 / sqrt(fan-in), from the case's seed."""
+    """Return the Conv case's weight and bias: uniform within 1 / sqrt(fan-in), from the case's seed."""
     random = np.random.Generator(np.random.PCG64(case.seed))
     channels = IMAGE_SHAPE[0]
     bound = 1 / math.sqrt(channels * case.kernel**2)

@@ -1,4 +1,4 @@
-"""Fetches MNIST's training files from public mirrors: checked, resumed, cached, never half there."""
+"""Fetch MNIST's training files from public mirrors: checked, resumed, cached, and never left half-written."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MIRRORS = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 TIMEOUT_SECONDS = 20.0
-# A mirror that breaks off is asked for the rest this many times before the next one is tried.
+# When a mirror breaks off, the rest is requested from it this many times before the next mirror is tried.
 RESUMES = 3
 _BLOCK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that every mirror holds under the same name, and what it must be."""
+    """Describe a file that every mirror holds under the same name: its size and hash."""
 
     name: str
     size: int
@@ -59,7 +59,7 @@ def training_folder(
     folder: Path | None = None,
     progress: bool = True,
 ) -> Path:
-    """The folder with MNIST's training files, fetched into the cache when they are not there yet.
+    """Return the folder with MNIST's training files; they are fetched into the cache if they are not there.
 
     Raises: LenetTrtError when no mirror gives a file that is right.
     """
@@ -70,12 +70,12 @@ def training_folder(
 
 
 def fetch(file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, progress: bool = True) -> Path:
-    """Bring one file into `folder` unless it is there; what an earlier try got is not fetched again.
+    """Bring one file into `folder` unless it is there; bytes from an earlier try are not fetched again.
 
     Raises: LenetTrtError when no mirror gives the file with the right hash.
     """
     path = folder / file.name
-    # One process fetches, others wait and find the file there.
+    # One process fetches the file; others wait and find it there.
     with exclusive(path):
         if _is_right(path, file):
             return path
@@ -102,7 +102,7 @@ def fetch(file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, p
 
 
 def _fetch_from(url: str, part: Path, file: RemoteFile, progress: bool) -> str | None:
-    """Fetch or finish `part` from one mirror: None, or what went wrong."""
+    """Fetch or finish `part` from one mirror; return None, or what went wrong."""
     failure = ""
     for _ in range(1 + RESUMES):
         before = _size(part)
@@ -115,10 +115,10 @@ def _fetch_from(url: str, part: Path, file: RemoteFile, progress: bool) -> str |
             return None
         if have >= file.size:
             part.unlink()
-            failure = f"gave another file; wanted {file.size} bytes with SHA-256 {file.sha256}"
+            failure = f"gave a different file; wanted {file.size} bytes with SHA-256 {file.sha256}"
             if before == 0:
                 return failure
-            # What was there before may have been wrong: once more, from the start.
+            # The bytes from before may have been wrong: try once more from the start.
         elif have <= before:
             break
     return failure or f"broke off, with {_size(part)} of {file.size} bytes"
@@ -131,7 +131,7 @@ def _append(url: str, part: Path, file: RemoteFile, progress: bool) -> None:
         request.add_header("Range", f"bytes={have}-")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         start = _start_of(response, have)
-        # One byte too many shows that the mirror holds another file; more is never taken.
+        # One extra byte shows that the mirror holds another file; more bytes are never read.
         missing = file.size + 1 - start
         with tqdm(
             total=file.size, initial=start, unit="B", unit_scale=True, desc=file.name, disable=not progress
@@ -144,7 +144,7 @@ def _append(url: str, part: Path, file: RemoteFile, progress: bool) -> None:
 
 
 def _write(part: Path, start: int, block: bytes) -> None:
-    """Let `part` end with `block`, from `start` on. A full disk is not the mirror's failure."""
+    """Write `block` into `part` from `start` on, and cut off the rest. A full disk is not the mirror's failure."""
     try:
         with part.open("r+b" if part.exists() else "wb") as out:
             out.truncate(start)
@@ -155,7 +155,7 @@ def _write(part: Path, start: int, block: bytes) -> None:
 
 
 def _start_of(response: http.client.HTTPResponse, have: int) -> int:
-    """Where in the file the response starts: a mirror may ignore the range, and send it all."""
+    """Return the place in the file where the response starts: a mirror may ignore the range and send the whole file."""
     if response.status != 206:
         return 0
     stated = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))

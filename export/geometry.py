@@ -1,6 +1,6 @@
-"""What LeNet-5 looks like: its layers, parameters and shapes, without torch.
+"""Define LeNet-5: its layers, parameters and shapes, without torch.
 
-This module is the sole owner of the geometry. The torch network, the exporter and the tests read it from here.
+This module is the only owner of the geometry. The torch network, the exporter and the tests read it from here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PIXEL_MAX = 255
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with bias, stride 1 and no padding."""
+    """Describe a convolution with bias, stride 1 and no padding."""
 
     name: str
     in_channels: int
@@ -42,7 +42,7 @@ class Conv:
 
 @dataclass(frozen=True)
 class Linear:
-    """A fully connected layer with bias; the weight is stored [out, in], as torch does."""
+    """Describe a fully connected layer with bias; the weight is stored [out, in], as in torch."""
 
     name: str
     in_features: int
@@ -62,7 +62,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Relu:
-    """max(x, 0), element by element."""
+    """Describe max(x, 0), element by element."""
 
     name: str
 
@@ -72,7 +72,7 @@ class Relu:
 
 @dataclass(frozen=True)
 class MaxPool:
-    """Max-pool with a square window and a stride of the window's size."""
+    """Describe a max-pool with a square window and a stride of the window's size."""
 
     name: str
     window: int
@@ -84,7 +84,7 @@ class MaxPool:
 
 @dataclass(frozen=True)
 class Flatten:
-    """[channels, height, width] to one row, channels slowest."""
+    """Describe the layer that turns [channels, height, width] into one row, channels slowest."""
 
     name: str
 
@@ -113,7 +113,7 @@ LENET5: tuple[Lenet5Layer, ...] = (
 
 
 def layer_shapes() -> dict[str, LayerShape]:
-    """The shape that each layer puts out, by layer name, without the batch axis."""
+    """Return the shape of each layer's output, by layer name, without the batch axis."""
     shapes: dict[str, LayerShape] = {}
     shape = IMAGE_SHAPE
     for layer in LENET5:
@@ -123,7 +123,7 @@ def layer_shapes() -> dict[str, LayerShape]:
 
 
 def parameter_shapes() -> dict[str, LayerShape]:
-    """The trained tensors and their shapes, by torch name (`conv1.weight`, `conv1.bias`, ...)."""
+    """Return the shapes of the trained tensors, by torch name (`conv1.weight`, `conv1.bias`, ...)."""
     shapes: dict[str, LayerShape] = {}
     for layer in LENET5:
         if isinstance(layer, (Conv, Linear)):
@@ -133,10 +133,10 @@ def parameter_shapes() -> dict[str, LayerShape]:
 
 
 def flops_per_image() -> int:
-    """The operations of one image: a multiplication and an addition for each weight at each place where it is used."""
+    """Count the operations of one image: a multiplication and an addition for each use of each weight."""
     shapes, total = layer_shapes(), 0
     for layer in LENET5:
         if isinstance(layer, (Conv, Linear)):
-            places = prod(shapes[layer.name][1:])  # of the window; one for a linear layer
+            places = prod(shapes[layer.name][1:])  # where the window is applied; one for a linear layer
             total += 2 * prod(layer.weight_shape) * places
     return total

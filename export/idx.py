@@ -1,4 +1,4 @@
-"""Reads (and writes) IDX files (the format of MNIST), plain or gzip, without trusting what they say.
+"""Read and write IDX files (the format of MNIST), plain or gzip, without trusting what they say.
 
 Source: the IDX layout is described on the MNIST page of Y. LeCun, C. Cortes and C. Burges.
 """
@@ -34,7 +34,7 @@ _GZIP_WBITS = 31
 
 
 class _Plain:
-    """Bytes of an uncompressed file, never more than asked for."""
+    """Read the bytes of an uncompressed file, never more than requested."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -44,7 +44,7 @@ class _Plain:
 
 
 class _Gzip:
-    """Bytes of a gzip file of one or more members, never more than asked for at a time."""
+    """Read the bytes of a gzip file with one or more members, never more than requested at a time."""
 
     def __init__(self, file: BinaryIO, path: Path | str) -> None:
         self._file = file
@@ -100,10 +100,10 @@ class _Gzip:
 def read_idx(path: Path | str, axes: IdxAxes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> NDArray[np.uint8]:
     """Read the unsigned bytes of an IDX file whose shape must match `axes` (None: any size).
 
-    Never holds more than the header promises (and never more than `max_bytes`), however much the file
-    would decompress to; the gzip checksum is verified to the end.
+    The function never holds more bytes than the header promises (and never more than `max_bytes`), even if the file
+    decompresses to more; the gzip checksum is verified to the end.
 
-    Raises: LenetTrtError when the file cannot be read, is damaged, or is not what was asked for.
+    Raises: LenetTrtError when the file cannot be read, is damaged, or has another shape.
     """
     path = Path(path)
     if not path.is_file():
@@ -119,7 +119,7 @@ def read_idx(path: Path | str, axes: IdxAxes, *, max_bytes: int = DEFAULT_MAX_BY
 def read_idx_from(
     file: BinaryIO, path: Path | str, axes: IdxAxes, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> NDArray[np.uint8]:
-    """Read IDX from an open file that can seek, as `read_idx` does; `path` is what messages call it.
+    """Read IDX from an open file that can seek, as `read_idx` does; `path` is its name in messages.
 
     Raises: LenetTrtError as `read_idx` does; OSError when the file cannot be read.
     """
@@ -167,7 +167,7 @@ def _read_header(stream: _Plain | _Gzip, path: Path | str, axes: IdxAxes, max_by
     if seen_rank != rank:
         raise LenetTrtError(
             f"{path} has {seen_rank} axes; wanted {rank} (images have 3, labels have 1): "
-            "is an image file named as a label file, or the other way round?"
+            "is an image file named as a label file, or a label file as an image file?"
         )
     sizes = stream.read(4 * rank)
     if len(sizes) < 4 * rank:
@@ -189,7 +189,7 @@ def _read_header(stream: _Plain | _Gzip, path: Path | str, axes: IdxAxes, max_by
 
 def _read_body(stream: _Plain | _Gzip, path: Path | str, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     wanted = math.prod(shape)
-    # In chunks, so that a header that promises far more than the file has does not cost memory.
+    # Read in chunks, so that a header that promises far more than the file has costs no memory.
     data = bytearray()
     while len(data) < wanted:
         chunk = stream.read(min(_CHUNK_BYTES, wanted - len(data)))
@@ -199,11 +199,11 @@ def _read_body(stream: _Plain | _Gzip, path: Path | str, shape: tuple[int, ...])
                 f"({_times(shape)}), {len(data)} are there"
             )
         data += chunk
-    # One byte more than promised: shows trailing data, and makes gzip check its checksum.
+    # Reading one byte more than promised shows trailing data, and makes gzip check its checksum.
     if stream.read(1):
         raise LenetTrtError(
-            f"{path} goes on after the {wanted} bytes ({_times(shape)}) that its header promises: "
-            "its header is damaged, or something was appended"
+            f"{path} has more bytes than the {wanted} ({_times(shape)}) that its header promises: "
+            "its header is damaged, or data was appended"
         )
     return np.frombuffer(data, np.uint8).reshape(shape)
 

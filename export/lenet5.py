@@ -1,4 +1,4 @@
-"""LeNet-5 as ONNX: exported afresh where torch is installed, else the shipped export."""
+"""Write LeNet-5 as ONNX: exported afresh where torch is installed, else the shipped export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEEDED = ("torch", "onnxscript")
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where an ONNX file of LeNet-5 came from."""
+    """Hold where an ONNX file of LeNet-5 came from."""
 
     source: Literal["exported", "shipped"]
     reason: str
@@ -39,7 +39,7 @@ class Provenance:
     torch: str | None
 
     def as_dict(self) -> dict[str, str | None]:
-        """The same as plain values, for a sidecar."""
+        """Return the same as plain values, for a sidecar."""
         return asdict(self)
 
 
@@ -50,7 +50,7 @@ def lenet5_onnx(path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool 
     installed. The shipped graph takes other weights too: only its initializers are replaced.
 
     Shapes: images [n, 1, 28, 28] float32 -> logits [n, 10] float32, with n dynamic.
-    Raises: LenetTrtError when the weights are not LeNet-5's, or torch is asked for and not there.
+    Raises: LenetTrtError when the weights are not LeNet-5's, or torch is requested and not installed.
     """
     values = load_weights(weights)
     weights_sha256 = sha256_file(Path(weights))
@@ -58,7 +58,7 @@ def lenet5_onnx(path: Path | str, *, weights: Path | str = WEIGHTS, fresh: bool 
     if fresh is None and version is None:
         reason = "torch (with onnxscript) is not installed: pip install 'lenet-trt[export]'"
     elif fresh is False:
-        reason = "the shipped graph was asked for"
+        reason = "the shipped graph was requested"
     else:
         data, reason = _export(values, version, must=fresh is True)
         if data is not None:
@@ -90,9 +90,9 @@ def lenet5_int8() -> onnx.ModelProto:
 
 
 def lenet5_fingerprint(*, weights: Path | str = WEIGHTS, fresh: bool | None = None) -> str:
-    """Hash of all that `lenet5_onnx` with the same arguments depends on, in milliseconds.
+    """Hash everything on which `lenet5_onnx` with the same arguments depends, in milliseconds.
 
-    Equal fingerprints mean equal ONNX files, so that nothing need be exported again.
+    Equal fingerprints mean equal ONNX files, so nothing needs to be exported again.
     """
     folder = Path(__file__).parent
     parts = [sha256_file(path) for path in (Path(weights), SHIPPED, SHIPPED_INT8)]
@@ -102,7 +102,7 @@ def lenet5_fingerprint(*, weights: Path | str = WEIGHTS, fresh: bool | None = No
 
 
 def torch_version() -> str | None:
-    """The version of the installed torch, without importing it; None where it cannot export."""
+    """Return the version of the installed torch without importing it; None where it cannot export."""
     if any(util.find_spec(name) is None for name in _NEEDED):
         return None
     try:
@@ -112,7 +112,7 @@ def torch_version() -> str | None:
 
 
 def _export(values: dict[str, NDArray[np.float32]], version: str | None, *, must: bool) -> tuple[bytes | None, str]:
-    """Export with torch: the bytes, or None and why not."""
+    """Export with torch; return the bytes, or None and the reason."""
     if version is None:
         raise LenetTrtError(
             "exporting afresh needs torch and onnxscript, which are not installed: "
@@ -122,7 +122,7 @@ def _export(values: dict[str, NDArray[np.float32]], version: str | None, *, must
         from lenet_trt.export.torch_export import exported_lenet5
 
         return model_bytes(exported_lenet5(values)), f"exported with torch {version}"
-    except Exception as error:  # torch raises many kinds; the shipped graph is as good
+    except Exception as error:  # torch raises many kinds of errors; the shipped graph is equally good
         told = f"torch {version} could not export LeNet-5: {type(error).__name__}: {error}"
         if must:
             raise LenetTrtError(f"{told}: use the shipped graph, or another torch") from error

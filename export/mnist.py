@@ -1,4 +1,4 @@
-"""MNIST and data sets laid out like it: the shipped test set, a folder of IDX files, the network's input."""
+"""Read MNIST and data sets with the same layout: the shipped test set, a folder of IDX files, the network's input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEST = "t10k"
 
 @dataclass(frozen=True)
 class Split:
-    """Images with their labels.
+    """Hold images with their labels.
 
     Shapes: images [n, 28, 28] uint8, labels [n] uint8.
     """
@@ -38,7 +38,7 @@ class Split:
         return Split(self.images[part], self.labels[part])
 
     def sha256(self) -> dict[str, str]:
-        """Hashes of the two files as uncompressed IDX: the same however they were compressed."""
+        """Return hashes of the two files as uncompressed IDX: compression does not change them."""
         return {
             name: hashlib.sha256(idx_bytes(values)).hexdigest()
             for name, values in (("images", self.images), ("labels", self.labels))
@@ -46,7 +46,7 @@ class Split:
 
 
 def network_input(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Turn uint8 images into what the network takes: float32 pixels in [0, 1] with a channel axis.
+    """Turn uint8 images into the network's input: float32 pixels in [0, 1] with a channel axis.
 
     Shapes: images [n, 28, 28] uint8 -> [n, 1, 28, 28] float32.
     """
@@ -55,7 +55,7 @@ def network_input(images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def test_set() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """The 10,000 MNIST test images that ship with the package, and their labels.
+    """Return the 10,000 MNIST test images that ship with the package, and their labels.
 
     Shapes: images [10000, 28, 28] uint8, labels [10000] uint8.
     """
@@ -81,7 +81,7 @@ def load_split(folder: Path | str, split: str) -> Split:
     if len(images) != len(labels):
         raise LenetTrtError(
             f"{image_path} has {len(images)} images but {label_path} has {len(labels)} labels: "
-            "they do not belong together, or one is damaged"
+            "they do not belong together, or one of them is damaged"
         )
     if not len(images):
         raise LenetTrtError(f"{image_path} has no images; wanted at least one")

@@ -1,4 +1,4 @@
-"""LeNet-5 as a torch module, built from the declared geometry (imports torch)."""
+"""Define LeNet-5 as a torch module, built from the declared geometry (imports torch)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lenet_trt.export.geometry import LENET5, Conv, Flatten, Lenet5Layer, Linear
 
 
 class LeNet5(nn.Sequential):
-    """The network of the write-ups, with torch's default initialisation.
+    """Compute the network of the write-ups; the parameters have torch's default initialisation.
 
     Shapes: images [n, 1, 28, 28] float32 in [0, 1] -> logits [n, 10] float32.
     """
@@ -33,7 +33,7 @@ def _module(layer: Lenet5Layer) -> nn.Module:
 
 
 def lenet5_from_weights(weights: dict[str, torch.Tensor]) -> LeNet5:
-    """LeNet-5 in evaluation mode with these parameters (names and shapes as in the geometry)."""
+    """Return LeNet-5 in evaluation mode with these parameters (names and shapes as in the geometry)."""
     network = LeNet5()
     network.load_state_dict(weights)
     return network.eval()

@@ -1,4 +1,4 @@
-"""Checks an ONNX model and turns it into bytes that are the same each time."""
+"""Check an ONNX model and turn it into bytes that are the same each time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from google.protobuf.message import DecodeError
 
 from lenet_trt.errors import LenetTrtError
 
-# Opset 18 is what torch's exporter writes natively since 2.5, and every TensorRT 10 and 11 reads.
+# torch's exporter writes opset 18 natively since 2.5, and every TensorRT 10 and 11 reads it.
 OPSET = 18
 IR_VERSION = 10
 PRODUCER = "lenet_trt"
-# How this package's later stages begin the names of what they record in a model.
+# This package's later stages begin the names of their records in a model with this.
 _RECORDED = f"{PRODUCER}."
 
 
@@ -37,14 +37,14 @@ def checked_model(model: onnx.ModelProto) -> onnx.ModelProto:
 def model_bytes(model: onnx.ModelProto) -> bytes:
     """Serialize `model` with this package as its producer; equal models give equal bytes."""
     model.producer_name = PRODUCER
-    # No version: a new release of this package, or of torch, does not change what the graph says.
+    # Without a version: a new release of this package, or of torch, does not change the graph.
     model.producer_version = ""
     data: bytes = model.SerializeToString(deterministic=True)
     return data
 
 
 def made_by_export(path: Path) -> bool:
-    """Whether a file is a model that this package exported, and that no later stage has changed."""
+    """Say whether a file is a model that this package exported and that no later stage has changed."""
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)
         changed = any(str(entry.key).startswith(_RECORDED) for entry in model.metadata_props)

@@ -1,4 +1,4 @@
-"""Runs torch's ONNX exporter on LeNet-5 and tidies what it gives (imports torch)."""
+"""Run torch's ONNX exporter on LeNet-5 and tidy its result (imports torch)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lenet_trt.export.geometry import BATCH, IMAGE_SHAPE, INPUT, OUTPUT
 from lenet_trt.export.model import lenet5_from_weights
 from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked_model
 
-# What the layers of the geometry are called, by the operator that the exporter writes for them.
+# ONNX operator of the exporter -> the beginning of the layers' names in the geometry.
 LAYER_STEMS = {"Conv": "conv", "Relu": "relu", "MaxPool": "pool", "Gemm": "fc"}
 FLATTEN_OPS = ("Reshape", "Flatten")
 
@@ -48,7 +48,7 @@ def exported_lenet5(weights: dict[str, NDArray[np.float32]]) -> onnx.ModelProto:
 
 
 def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Name nodes and values after the layers, and drop what the exporter noted about this machine."""
+    """Name nodes and values after the layers, and drop the exporter's notes about this machine."""
     model.ir_version = IR_VERSION
     model.graph.name = "lenet5"
     model.doc_string = model.graph.doc_string = model.domain = ""
@@ -65,8 +65,8 @@ def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
         del node.metadata_props[:]
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed.get(name, name) for name in node.output]
-    # The exporter's own shapes stay, as ONNX's inference alone would lose n at the Reshape; those of
-    # initializers are said twice.
+    # The exporter's shapes stay, because ONNX's inference would lose n at the Reshape; shapes of initializers are
+    # dropped, because they stand in the initializers too.
     computed = [value for value in graph.value_info if value.name in renamed]
     del graph.value_info[:]
     graph.value_info.extend(value for value in computed if value.name not in initializers)
@@ -100,7 +100,7 @@ def _layer_name(node: onnx.NodeProto, seen: Counter[str]) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks on its own internals (torchvision is absent, ...) off the terminal."""
+    """Silence the exporter's remarks about its own internals (such as a missing torchvision)."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""Trains LeNet-5 with a fixed seed on an IDX data set (imports torch)."""
+"""Train LeNet-5 with a fixed seed on an IDX data set (imports torch)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: everything that the result depends on, besides the data and the versions.
+    """Describe how to train: everything on which the result depends, except the data and the versions.
 
-    The distortions are drawn anew for every image that is shown: degrees, a share of the size, pixels.
+    The distortions are drawn anew each time an image is used. Units: degrees, a share of the size, pixels.
     """
 
     epochs: int = 20
@@ -43,7 +43,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one pass over the training images gave."""
+    """Hold the results of one pass over the training images."""
 
     loss: float
     validation_accuracy: float | None
@@ -52,7 +52,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained network and what happened on the way."""
+    """Hold the trained network and the results of its epochs."""
 
     network: LeNet5
     recipe: Recipe
@@ -62,11 +62,11 @@ class Trained:
     seconds: float
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
-        """The parameters as numpy arrays, by torch name."""
+        """Return the parameters as numpy arrays, by torch name."""
         return {name: value.numpy() for name, value in self.network.state_dict().items()}
 
     def record(self) -> dict[str, object]:
-        """What belongs in a record of how these weights were made."""
+        """Return what belongs in a record of how these weights were made."""
         return {
             "recipe": asdict(self.recipe),
             "training_images": self.training_images,
@@ -77,10 +77,10 @@ class Trained:
 
 
 def train(data: Split, recipe: Recipe | None = None, *, progress: bool = True) -> Trained:
-    """Train LeNet-5 on `data`; its last images are held out, for validation, and never trained on.
+    """Train LeNet-5 on `data`, without its last images, which are only for validation.
 
-    The weights are those after the last epoch; nothing is chosen by the validation images, nor is the
-    test set looked at. The same recipe, data, torch version and CPU type give the same weights.
+    The weights are those after the last epoch: neither the validation images nor the test set choose anything. The
+    same recipe, data, torch version and CPU type give the same weights.
     """
     recipe = recipe or Recipe()
     held_out = int(len(data) * recipe.validation_share)
@@ -134,7 +134,7 @@ def _train(data: Split, validation: Split, recipe: Recipe, progress: bool) -> Tr
 
 
 def distorted(images: torch.Tensor, recipe: Recipe, random: torch.Generator) -> torch.Tensor:
-    """Turn, scale and shift each image a little, by its own random amounts.
+    """Rotate, scale and shift each image a little, by its own random amounts.
 
     Shapes: images [n, 1, 28, 28] float32 -> the same.
     """
@@ -153,7 +153,7 @@ def distorted(images: torch.Tensor, recipe: Recipe, random: torch.Generator) -> 
 
 
 def torch_accuracy(network: LeNet5, data: Split) -> float:
-    """Share of the images, 0 to 1, that the torch network gets right."""
+    """Return the share of the images, 0 to 1, that the torch network classifies right."""
 
     def run(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
         with torch.inference_mode():
@@ -169,7 +169,7 @@ def _accuracy(network: LeNet5, data: Split) -> float:
 
 @contextmanager
 def _reproducible(recipe: Recipe) -> Iterator[None]:
-    """Fix what else the result would depend on, and put it back afterwards."""
+    """Fix the other settings on which the result depends, and restore them afterwards."""
     threads = torch.get_num_threads()
     deterministic = torch.are_deterministic_algorithms_enabled()
     with torch.random.fork_rng(devices=[]):

@@ -1,4 +1,4 @@
-"""The trained parameters as safetensors, with a record of how they were made, without torch."""
+"""Read and write the trained parameters as safetensors, with a record of how they were made, without torch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ MAX_BYTES = 1 << 20
 
 
 def record_path(path: Path) -> Path:
-    """Where the record of the file at `path` is: beside it, as JSON."""
+    """Return the path of the record of the file at `path`: beside it, as JSON."""
     return path.with_suffix(".json")
 
 
 def load_weights(path: Path | str = WEIGHTS) -> dict[str, NDArray[np.float32]]:
     """Read LeNet-5's parameters by torch name (`conv1.weight`, ...) and check them.
 
-    Raises: LenetTrtError when the file is no safetensors file, or holds other tensors than LeNet-5's.
+    Raises: LenetTrtError when the file is no safetensors file, or its tensors are not LeNet-5's.
     """
     path = Path(path)
     tensors = _tensors(path)
@@ -50,9 +50,9 @@ def load_weights(path: Path | str = WEIGHTS) -> dict[str, NDArray[np.float32]]:
 
 
 def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: dict[str, Any]) -> None:
-    """Write the parameters to `path` and the record of how they were made beside it.
+    """Write the parameters to `path`, and beside it the record of how they were made.
 
-    The record gets the SHA-256 of the weights, so that the two can be told to belong together.
+    The record contains the SHA-256 of the weights, which shows that the two files belong together.
     """
     data = save({name: np.ascontiguousarray(weights[name]) for name in parameter_shapes()})
     record = {"weights": path.name, "sha256": sha256_bytes(data), **record}

@@ -80,7 +80,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether the path leads to something that is neither a regular file nor a folder: a device, a FIFO, a socket."""
+    """Say whether the path leads to neither a regular file nor a folder: a device, a FIFO, a socket."""
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -62,7 +62,7 @@ def guard(outputs: Mapping[Path, Mark], inputs: Iterable[Path | None], overwrite
 
 
 def says(*marks: str) -> Mark:
-    """The file's first bytes have all these words."""
+    """Recognise a file whose first bytes contain all these words."""
 
     def mark(path: Path) -> bool:
         try:
@@ -76,17 +76,17 @@ def says(*marks: str) -> Mark:
 
 
 def has_keys(*names: str) -> Mark:
-    """The file is a JSON object with these keys."""
+    """Recognise a JSON object with these keys."""
     return lambda path: set(names) <= json_object(path).keys()
 
 
 def beside(leader: Path, mark: Mark) -> Mark:
-    """The file has no mark of its own (weights, an engine, a table): it is ours where its record beside it is ours."""
+    """Recognise a file without a mark of its own (weights, an engine, a table) by the record beside it."""
     return lambda _: leader.is_file() and mark(leader)
 
 
 def json_object(path: Path) -> dict[str, msgspec.Raw]:
-    """The keys of a JSON file and the text of each value; nothing where it is no object or cannot be read."""
+    """Return the keys of a JSON file and the text of each value; empty where it is no object or unreadable."""
     try:
         if path.stat().st_size > _LARGEST_RECORD:
             return {}

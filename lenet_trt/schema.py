@@ -87,7 +87,7 @@ def checked(data: Any, kind: type[_T], name: str, *, wanted: str, fix: str) -> _
 
 
 def _seen(data: Any, field: str) -> Any:
-    """The value of a field, as msgspec names fields: ``rows[3].node``."""
+    """Return the value of a field, named as msgspec names fields: ``rows[3].node``."""
     for part in filter(None, re.split(r"\.|(?=\[)", field)):
         try:
             data = data[int(part[1:-1])] if part.startswith("[") else data[part]

@@ -22,13 +22,13 @@ _LONG_CONDITION = 60
 
 
 def records_folder() -> Path | None:
-    """Where the records are; None in an installed copy, which has none."""
+    """Return the folder of the records; None in an installed copy, which has none."""
     folder = plugins_dir().parent / RESULTS
     return folder if folder.is_dir() else None
 
 
 def describe(kernel: Kernel) -> dict[str, Any]:
-    """All that a listing tells of a kernel; ``measured`` is None where no records are installed."""
+    """Return everything that a listing says of a kernel; ``measured`` is None where no records are installed."""
     records = records_folder()
     return {
         "name": kernel.name,
@@ -115,7 +115,7 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
 
 
 def _summaries(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The least and the largest gain on each GPU."""
+    """Yield the smallest and the largest gain on each GPU."""
     for gpu in dict.fromkeys(row["gpu"] for row in rows):
         found = [row["peer_us"] / row["us"] for row in rows if row["gpu"] == gpu]
         told = f"{min(found):.2f}x to {max(found):.2f}x as fast as the best peer"

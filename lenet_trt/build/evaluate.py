@@ -52,7 +52,7 @@ class Evaluation:
         return 100.0 * (self.correct_before - self.correct) / self.total
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a sidecar."""
+        """Return plain values, for a sidecar."""
         return asdict(self)
 
 

@@ -32,7 +32,7 @@ class LabelledImages:
     options: ImageOptions = field(default_factory=ImageOptions)
 
     def __str__(self) -> str:
-        """How reports call them."""
+        """Return the name of the images in reports."""
         return f"images of {', '.join(self.sources)}"
 
     def sha256(self) -> str:

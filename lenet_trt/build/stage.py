@@ -177,7 +177,7 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route
 
 
 def _same_as_before(engine: Path, inputs: dict[str, Any], data: str | None) -> Sidecar | None:
-    """The sidecar on disk, when it was made from equal inputs, judged by these images, and its engine is whole."""
+    """Return the sidecar on disk if its inputs and images are equal and its engine is whole, else None."""
     try:
         sidecar = read_sidecar(sidecar_path(engine))
     except LenetTrtError:

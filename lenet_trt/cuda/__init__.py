@@ -1,1 +1,1 @@
-"""The GPU: its driver, the compiler, launches, timing and statistics."""
+"""Use the GPU: its driver, the compiler, launches, timing and statistics."""

@@ -1,7 +1,7 @@
 """Compile kernels by NVRTC for any architecture, on any machine, without a GPU, a driver or nvcc.
 
-What is compiled once is kept in ``files.cache_dir("kernels")`` under a hash of all that went into it, and found again
-without loading the compiler. A hash of the image is kept with it: a damaged one is compiled again.
+A compiled kernel is kept in ``files.cache_dir("kernels")`` under a hash of everything that decides it, and found again
+without loading the compiler. A hash of the image is kept with it: a damaged image is compiled again.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def compile_for_launch(specialized: Specialized, variant: Variant, sm: int) -> M
 def compile_variant(specialized: Specialized, variant: Variant, target: str, *, line_info: bool = False) -> Module:
     """Compile a variant for ``target``, or take it from the cache.
 
-    ``target`` is "sm_90" for machine code or "compute_75" for PTX that newer GPUs take as well; they do not
-    take the PTX of a variant for one architecture alone. Without ``line_info`` the image may leave this machine: it
-    contains machine code alone, neither the source's text nor its path.
+    ``target``: "sm_90" for machine code, or "compute_75" for PTX, which newer GPUs take too, except the PTX of a
+    variant for a single architecture. Without ``line_info`` the image may leave this machine: it contains only machine
+    code, and neither the source's text nor its path.
 
     Raises:
-        LenetTrtError: the compiler refuses the source (its log is in the message), the target is
-            unknown or not one of the variant's, or NVRTC or its headers are not installed.
+        LenetTrtError: the compiler refuses the source (the message has its log), the target is unknown or not one of
+            the variant's, or NVRTC or its headers are not installed.
     """
     sm = sm_of(target)
     if not variant.runs_on(sm):
@@ -69,13 +69,13 @@ def sm_of(target: str) -> int:
     """Return the architecture number in "sm_90" or "compute_75".
 
     Raises:
-        LenetTrtError: it is not one that the compiler here knows.
+        LenetTrtError: the compiler here does not know the architecture.
     """
     kind, _, number = target.partition("_")
     if kind not in ("sm", "compute") or not number.isdecimal() or int(number) not in architectures():
         known = ", ".join(f"sm_{sm}" for sm in architectures())
         raise LenetTrtError(
-            f"there is no target {target!r}; this compiler knows {known}, and compute_XX of the same for PTX"
+            f"there is no target {target!r}; this compiler knows {known}, and compute_XX for PTX of them"
         )
     return int(number)
 
@@ -122,7 +122,7 @@ def cuda_include_dir() -> Path:
     """Return the folder of cuda_fp16.h: from NVIDIA's packages, else from a CUDA toolkit.
 
     Raises:
-        LenetTrtError: there is neither.
+        LenetTrtError: neither is installed.
     """
     for folder in _include_candidates():
         if (folder / "cuda_fp16.h").is_file() and (folder / "crt" / "host_defines.h").is_file():
@@ -153,7 +153,7 @@ def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]
         for folder in (path.parent, *include_dirs):
             if (folder / name).is_file():
                 _collect((folder / name).resolve(), include_dirs, found)
-                break  # what is not found is for the compiler to complain about
+                break  # the compiler reports files that are not found
 
 
 @lru_cache(maxsize=1024)
@@ -161,11 +161,11 @@ def _compile(specialized: Specialized, variant: Variant, target: str, line_info:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
     options = _options(specialized, variant, target, line_info)
-    for chosen in (compiler, loaded_compiler):  # which differ where a library brought a compiler of its own
+    for chosen in (compiler, loaded_compiler):  # these differ where a library brought its own compiler
         path = _kept_at(specialized, variant, target, options, chosen())
-        with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read: compile
+        with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read
             kept = unsealed(path.read_bytes())
-            if kept is not None:  # else the file is damaged
+            if kept is not None:  # otherwise the file is damaged
                 return Module(kept, target, entry, options)
     image = _run_nvrtc(kernel, variant, options, path.suffix)
     keep(path, sealed(image), "compiled kernels")
@@ -177,7 +177,7 @@ def _kept_at(
 ) -> Path:
     """Return the cache path of the module; its name depends on everything that decides its content."""
     kernel = specialized.kernel
-    headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # stands for the package that it came with
+    headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # this file stands for its package
     parts = (
         source_sha256(kernel, variant),
         kernel.entry(variant),
@@ -202,7 +202,7 @@ def _options(specialized: Specialized, variant: Variant, target: str, line_info:
 
 
 def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
-    """What the source compares its geometry with; no size of shared memory where calls differ in it."""
+    """Yield the macros that the source asserts; without a shared-memory size where calls differ in it."""
     launch = specialized.launch(variant)
     yield f'LAUNCH_ENTRY="{specialized.kernel.entry(variant)}"'
     yield f"LAUNCH_THREADS={math.prod(launch.block)}"

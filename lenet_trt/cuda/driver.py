@@ -1,4 +1,4 @@
-"""The CUDA driver, as far as kernels and their checks need it: context, memory, streams and graphs."""
+"""Wrap the CUDA driver, as far as kernels and their checks need it: context, memory, streams and graphs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def driver() -> Any:
     """Return the driver's bindings, initialised.
 
     Raises:
-        LenetTrtError: there is no driver here, or it sees no GPU.
+        LenetTrtError: there is no NVIDIA driver here, or it sees no GPU.
     """
     try:
         from cuda.bindings import driver as bindings
@@ -46,7 +46,7 @@ def driver() -> Any:
         (status,) = bindings.cuInit(0)
     except ImportError as error:
         raise LenetTrtError(f"cuda-bindings cannot be imported ({error}): {INSTALL}") from error
-    except RuntimeError as error:  # libcuda.so.1 is not there
+    except RuntimeError as error:  # libcuda.so.1 is missing
         raise LenetTrtError("a CUDA GPU is needed, and there is no NVIDIA driver on this machine") from error
     if int(status) != 0:
         raise LenetTrtError(f"the NVIDIA driver answers {status.name}: it sees no CUDA GPU")
@@ -57,7 +57,7 @@ def ask(answer: tuple[Any, ...], what: str) -> Any:
     """Check what a driver call returns and unpack its value (a tuple, where it has several).
 
     Raises:
-        LenetTrtError: the call failed; ``what`` says what it was for.
+        LenetTrtError: the call failed; the message begins with ``what``.
     """
     status, *values = answer
     if int(status) != 0:
@@ -81,10 +81,10 @@ def current_context() -> Context:
 
 
 def begin_context(device: int = 0) -> threading.Thread:
-    """Begin to make a GPU's primary context in a thread of its own, for a program that goes on importing meanwhile.
+    """Begin to make a GPU's primary context in a separate thread, while the program goes on importing.
 
-    Making one takes about 0.1 s, as much as importing NumPy. Who needs it before it is there waits for it; where it
-    cannot be made, the first use of the GPU says why. As any use of CUDA it belongs after a fork, not before one.
+    This takes about 0.1 s, as long as importing NumPy. Code that needs the context earlier waits for it; where it
+    cannot be made, the first use of the GPU says why. Like any use of CUDA, this must come after a fork.
     """
 
     def make() -> None:
@@ -121,12 +121,12 @@ def capture_safe() -> Iterator[None]:
 
 
 def freed_with(owner: object, free: Callable[..., object], *handles: object) -> None:
-    """Call ``free(*handles)`` when ``owner`` goes; not when the interpreter ends, which frees everything anyway."""
+    """Call ``free(*handles)`` when ``owner`` is destroyed; not when the interpreter ends, which frees everything."""
     weakref.finalize(owner, free, *handles).atexit = False
 
 
 class Buffer:
-    """Device memory of a fixed size; freed with the object."""
+    """Hold device memory of a fixed size; it is freed with the object."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
@@ -139,7 +139,7 @@ class Buffer:
         """Copy a contiguous array to ``offset`` bytes from the start, and wait until it is there."""
         if array.nbytes:
             ask(driver().cuMemcpyHtoD(self.pointer + offset, array.ctypes.data, array.nbytes), "cannot copy to the GPU")
-            # From pageable memory the call returns once the data is staged; a non-blocking stream would not wait.
+            # With pageable memory the call returns once the data is staged; a non-blocking stream would not wait.
             ask(driver().cuStreamSynchronize(0), "cannot copy to the GPU")
 
     def read(self) -> np.ndarray:
@@ -153,9 +153,9 @@ class Buffer:
 
 
 class Pinned:
-    """Host memory that cannot be paged out, so that copies run at full speed beside other work; freed with the object.
+    """Hold host memory that cannot be paged out, so that copies run at full speed beside other work.
 
-    ``array`` is the memory.
+    ``array``: the memory, which is freed with the object.
     """
 
     def __init__(self, like: np.ndarray) -> None:
@@ -184,7 +184,7 @@ class Stream:
         """Wait for everything in the stream.
 
         Raises:
-            LenetTrtError: something in it failed.
+            LenetTrtError: work in the stream failed.
         """
         ask(driver().cuStreamSynchronize(self._stream), "the work in the stream failed")
 
@@ -192,7 +192,7 @@ class Stream:
     def capture(self) -> Iterator[Graph]:
         """Record what is put into the stream, instead of running it.
 
-        In the strictest mode: while it lasts, this thread's allocations and synchronisations fail.
+        The capture has the strictest mode: until it ends, allocations and synchronisations of this thread fail.
         """
         cuda = driver()
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
@@ -212,7 +212,7 @@ class Graph:
         self._executable: Any = None
 
     def finish(self, answer: tuple[Any, ...]) -> None:
-        """Take what the end of the capture returned, and make it executable."""
+        """Take the result of the end of the capture, and make an executable graph of it."""
         cuda = driver()
         graph = ask(answer, "the graph capture failed")
         _, count = ask(cuda.cuGraphGetNodes(graph, 0), "cannot list the graph's nodes")

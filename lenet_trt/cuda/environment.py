@@ -35,7 +35,7 @@ _PACKAGES = (
 class Clocks:
     """Hold the GPU's state at one moment, from nvidia-smi; None is a value that this GPU does not report.
 
-    ``busy_percent``: how much of the moments before a kernel of any process ran.
+    ``busy_percent``: the share of the last moments in which a kernel of any process ran.
     """
 
     sm_mhz: float
@@ -59,7 +59,7 @@ def environment() -> dict[str, object]:
 
 
 def _gpu() -> dict[str, object]:
-    """Device 0, asked without making a context: a suite may measure what the first one costs."""
+    """Describe device 0 without making a context: a suite may measure what the first context costs."""
     first = gpus().devices[0]
     attribute = driver().CUdevice_attribute
     device = ask(driver().cuDeviceGet(first.index), "cannot use GPU 0")
@@ -99,7 +99,7 @@ def clocks(device: int = 0) -> Clocks:
     """Return the GPU's clocks now; reading does not change them.
 
     Raises:
-        LenetTrtError: nvidia-smi is not there or does not answer.
+        LenetTrtError: nvidia-smi is missing or does not answer.
     """
     query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu"
     answer = _nvidia_smi(query, device)

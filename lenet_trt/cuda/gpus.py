@@ -12,7 +12,7 @@ from lenet_trt.cuda.nvrtc import INSTALL
 
 @dataclass(frozen=True)
 class Gpu:
-    """One CUDA device: ``sm`` is its compute capability as a number, 86 for 8.6."""
+    """Hold one CUDA device: ``sm`` is its compute capability as a number, 86 for 8.6."""
 
     index: int
     name: str
@@ -21,7 +21,7 @@ class Gpu:
 
     @property
     def capability(self) -> str:
-        """Its compute capability as people write it, "8.6"."""
+        """Return the compute capability as people write it, "8.6"."""
         return sm_text(self.sm)
 
 
@@ -43,7 +43,7 @@ def gpus() -> Gpus:
         return Gpus((), None, f"cuda-bindings cannot be imported ({error}): {INSTALL}")
     try:
         (status,) = driver.cuInit(0)
-    except RuntimeError:  # cuda-bindings looks for libcuda.so.1 when it is first asked
+    except RuntimeError:  # cuda-bindings looks for libcuda.so.1 in its first call
         return Gpus((), None, "no NVIDIA driver (libcuda.so.1 is not found)")
     if status != driver.CUresult.CUDA_SUCCESS:
         return Gpus((), None, f"the NVIDIA driver answers {status.name}")
@@ -59,7 +59,7 @@ def sm_text(sm: int) -> str:
 
 
 def sm_number(text: str) -> int | None:
-    """Read a compute capability as people write it, "8.6", "86" or "sm_86"; None where it is none."""
+    """Read a compute capability as people write it: "8.6", "86" or "sm_86"; return None for other text."""
     found = re.fullmatch(r"(?:sm_)?(\d{1,2})\.?(\d)", text)
     return int(found[1] + found[2]) if found else None
 

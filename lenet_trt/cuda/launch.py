@@ -43,7 +43,7 @@ class Launcher:
         module = compile_for_launch(bound.specialized, variant, context.sm)
         function = load_function(context, module, shared_bytes)
 
-        # Memory: a slot for each pointer, then one for each extra; the table has them in the kernel's order.
+        # The memory has a slot for each pointer, then one for each extra; the table has them in the kernel's order.
         self._values = (ctypes.c_uint64 * (self._count + len(extras)))()
         for index, extra in enumerate(extras):
             struct.pack_into("<i", self._values, (self._count + index) * _SLOT, extra)
@@ -53,7 +53,7 @@ class Launcher:
         self._table = (ctypes.c_void_p * len(order))(*(base + index * _SLOT for index in order))
         self._pack = struct.Struct(f"<{self._count}Q").pack_into
         self._lock = threading.Lock()
-        # The table's address instead of (values, types), which the bindings would lay out anew for each launch.
+        # Pass the table's address: the bindings would lay out (values, types) anew for each launch.
         self._launch = driver().cuLaunchKernel
         self._before = (function, *grid, *launch.block, shared_bytes)
         self._after = (ctypes.addressof(self._table), 0)
@@ -83,7 +83,7 @@ class Launcher:
         shapes = ", ".join(str(list(shape)) for shape in self.bound.input_shapes)
         for size, limit in zip(grid, _GRID_LIMITS, strict=True):
             if not 1 <= size <= limit:
-                raise LenetTrtError(f"{name} on {shapes} would need the grid {list(grid)}; CUDA allows {_GRID_LIMITS}")
+                raise LenetTrtError(f"{name} on {shapes} needs the grid {list(grid)}; CUDA allows {_GRID_LIMITS}")
         for value in extras:
             if abs(value) > INT32_MAX:
                 raise LenetTrtError(f"{name} on {shapes} would get {value} as a 32-bit argument")
@@ -113,7 +113,7 @@ class EmptyLauncher:
 def prepare(bound: Bound, variant: Variant | None = None) -> Launcher | EmptyLauncher:
     """Compile, load and lay out the call for the current GPU, so that launching it is cheap.
 
-    Without a ``variant`` the declaration's first fitting one is taken.
+    Without a ``variant``, the declaration's first variant that fits is used.
 
     Raises:
         LenetTrtError: no GPU, no variant for it, or the call is too large to launch.
@@ -134,7 +134,7 @@ def load_function(context: Context, module: Module, shared_bytes: int) -> Any:
                 attribute = driver().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 ask(
                     driver().cuFuncSetAttribute(function, attribute, shared_bytes),
-                    f"{module.entry} wants {shared_bytes} bytes of shared memory, more than this GPU has",
+                    f"{module.entry} needs {shared_bytes} bytes of shared memory, more than this GPU has",
                 )
                 _shared_allowed[int(function)] = shared_bytes
     return function

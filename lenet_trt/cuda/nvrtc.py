@@ -1,7 +1,7 @@
-"""NVRTC, the compiler: which one there is and what it knows, without loading its 100 MB where that was asked before.
+"""Find NVRTC, the compiler, and what it knows, without loading its 100 MB where an earlier process asked it.
 
-What it answered is kept in ``files.cache_dir("nvrtc")``, and holds as long as its file is the same one and no other
-NVRTC came or went where one is looked for.
+Its answers are kept in ``files.cache_dir("nvrtc")``. They hold as long as its file is the same, and no other NVRTC came
+or went in the folders that are searched.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
 from lenet_trt.schema import Count, read_json
 
-# CUDA's packages come with lenet-trt on x86-64 alone: JetPack 6 brings CUDA 12, which those of CUDA 13 do not fit.
+# lenet-trt depends on CUDA's packages only on x86-64: JetPack 6 has CUDA 12, to which packages for CUDA 13 do not fit.
 INSTALL = "pip install 'lenet-trt[cuda13]'"
 if platform.machine() == "aarch64":
     INSTALL += " where the driver is for CUDA 13; on a Jetson with JetPack 6, pip install 'lenet-trt[jetpack6]'"
-# Where cuda-bindings looks for it, besides where the dynamic linker does. Source: cuda.pathfinder 1.9.
+# cuda-bindings looks in these folders, and where the dynamic linker looks. Source: cuda.pathfinder 1.9.
 _IN_PACKAGES = ("cu13/lib", "cuda_nvrtc/lib")
 _IN_TOOLKITS = ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX")
@@ -48,7 +48,7 @@ def compiler() -> Compiler:
     """Return the installed NVRTC; it is loaded only if its answers are not in the cache.
 
     Raises:
-        LenetTrtError: it cannot be used.
+        LenetTrtError: NVRTC cannot be used.
     """
     if loaded_compiler.cache_info().currsize:
         return loaded_compiler()
@@ -60,7 +60,7 @@ def loaded_compiler() -> Compiler:
     """Return the NVRTC that compiles in this process; it is not the installed one where a library brought its own.
 
     Raises:
-        LenetTrtError: it cannot be used.
+        LenetTrtError: NVRTC cannot be used.
     """
     nvrtc = bindings()
     status, major, minor = nvrtc.nvrtcVersion()
@@ -71,13 +71,13 @@ def loaded_compiler() -> Compiler:
         return Compiler(version, version, architectures)
     found = Compiler(identity(library), version, architectures)
     kept = {"library": str(library), "identity": found.identity, "version": version, "architectures": architectures}
-    with contextlib.suppress(LenetTrtError):  # the cache cannot be written: it is asked again
+    with contextlib.suppress(LenetTrtError):  # the cache cannot be written: the next process asks again
         write_atomic(_answers(), json.dumps(kept).encode())
     return found
 
 
 def identity(library: Path) -> str:
-    """What changes with every installation of another NVRTC: the file, and the distributions of it beside it.
+    """Return what changes when another NVRTC is installed: the file, and its distributions beside it.
 
     Raises:
         OSError: there is no such file.
@@ -94,7 +94,7 @@ def bindings() -> Any:
     """Load the library and return the compiler's functions.
 
     Raises:
-        LenetTrtError: it cannot be used.
+        LenetTrtError: NVRTC cannot be used.
     """
     try:
         from cuda.bindings import nvrtc
@@ -118,10 +118,10 @@ def ask_nvrtc(answer: tuple[Any, Any]) -> Any:
 
 
 def check(status: Any) -> None:
-    """Raise where NVRTC answers that a call failed.
+    """Raise an error where NVRTC answers that a call failed.
 
     Raises:
-        LenetTrtError: it did.
+        LenetTrtError: the call failed.
     """
     if int(status) != 0:
         raise LenetTrtError(f"NVRTC answers {status.name}")
@@ -130,7 +130,7 @@ def check(status: Any) -> None:
 @cache
 def _kept() -> Compiler | None:
     """Return the kept answers of the installed NVRTC, or None."""
-    with contextlib.suppress(LenetTrtError, OSError):  # never asked, gone, or the file is broken
+    with contextlib.suppress(LenetTrtError, OSError):  # never stored, deleted, or damaged
         kept = read_json(_answers(), _Answers, wanted="what NVRTC answered", fix="it is asked again")
         if kept["architectures"] and kept["identity"] == identity(Path(kept["library"])):
             return Compiler(kept["identity"], kept["version"], kept["architectures"])
@@ -154,7 +154,7 @@ def _answers() -> Path:
 
 
 def _candidates() -> Iterator[Path]:
-    """Every NVRTC in the folders where one is looked for, in any order."""
+    """Return every NVRTC in the folders that are searched, in any order."""
     folders = [Path(folder) for folder in os.environ.get(_LINKER_FOLDERS, "").split(os.pathsep) if folder]
     spec = importlib.util.find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
@@ -169,7 +169,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _size_and_time(found: os.stat_result) -> str:
-    """In whole seconds, for images of containers keep no more."""
+    """Return size and time; the time is in whole seconds, because images of containers keep no more."""
     return f"{found.st_size} {int(found.st_mtime)}"
 
 

@@ -16,21 +16,20 @@ from lenet_trt.schema import Count, Duration, checked
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 _SEED = 20_240_229
-# A timing is an outlier beyond so many interquartile ranges, and at least so far (of the median), from the quartiles.
+# An outlier is further from the quartiles than this many interquartile ranges, and than this share of the median.
 _FENCE_RANGES = 3.0
 _FENCE_SHARE = 0.02
-# Where eight tenths of the timings spread by more than this share of the median, comparing medians means little.
+# Where the middle 80% of the timings spread by more than this share of the median, comparing medians means little.
 NOISY_SPREAD = 0.25
 
 
 @dataclass(frozen=True)
 class Stats:
-    """``count`` timings of one contender, in microseconds.
+    """Hold the statistics of ``count`` timings of one contender, in microseconds.
 
-    ``low_us`` to ``high_us`` is the 95% bootstrap interval of the median; eight tenths of the timings are between
-    ``p10_us`` and ``p90_us``. ``outliers`` are counted and stay in all other figures. ``warmups`` calls went before,
-    and ``settled`` says whether their times stopped changing. ``samples_us`` are the timings in the order in which
-    they were made, where they are kept.
+    ``low_us`` to ``high_us`` is the 95% bootstrap interval of the median; 80% of the timings lie between ``p10_us``
+    and ``p90_us``. ``outliers`` are counted and stay in all other figures. ``warmups``: the number of calls before the
+    timings; ``settled``: their times had stopped changing. ``samples_us``: the timings in order, where they are kept.
     """
 
     median_us: Duration
@@ -48,7 +47,7 @@ class Stats:
 
     @property
     def spread(self) -> float:
-        """Between which times eight tenths of the timings are, as a share of the median."""
+        """Return the width of the range that holds the middle 80% of the timings, as a share of the median."""
         return (self.p90_us - self.p10_us) / self.median_us if self.median_us > 0 else 0.0
 
     @property
@@ -61,14 +60,14 @@ class Stats:
         return replace(self, samples_us=())
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, rounded to what a clock can tell; what is as usual is left out."""
+        """Return plain values, rounded to what a clock can measure; values with their default are left out."""
         values = {name: _rounded(value) if name.endswith("_us") else value for name, value in asdict(self).items()}
         usual = {"warmups": 0, "settled": True, "samples_us": []}
         return {name: value for name, value in values.items() if name not in usual or value != usual[name]}
 
     @staticmethod
     def from_json(values: Mapping[str, Any]) -> Stats:
-        """Take what ``as_json`` gave.
+        """Read what ``as_json`` returned.
 
         Raises:
             LenetTrtError: a figure is missing, unknown or no number.
@@ -80,10 +79,10 @@ class Stats:
 
 
 def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True) -> Stats:
-    """Median, its bootstrap interval, percentiles, extremes and outliers of the timings.
+    """Compute median, bootstrap interval of the median, percentiles, extremes and outliers of the timings.
 
     Raises:
-        LenetTrtError: there are no times, or one is no finite number >= 0.
+        LenetTrtError: there are no times, or a time is no finite number >= 0.
     """
     if not len(times_us):
         raise LenetTrtError("there is nothing to summarize: no timings were made")
@@ -139,8 +138,8 @@ def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE
 def differ(a: Stats, b: Stats) -> bool:
     """Return whether two medians differ beyond the noise.
 
-    Their bootstrap intervals do not overlap, and the medians are further apart than eight tenths of the timings of
-    either spread: what one run may show by chance does not count.
+    They differ when their bootstrap intervals do not overlap, and the medians are further apart than the middle 80% of
+    either's timings spread: a difference that one run may show by chance does not count.
     """
     apart = abs(a.median_us - b.median_us)
     overlap = a.low_us <= b.high_us and b.low_us <= a.high_us
@@ -152,7 +151,7 @@ def _at(ordered: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.
 
 
 def _rounded(value: Any) -> Any:
-    """Five significant digits: more than any clock here tells."""
+    """Round to five significant digits: more than any clock here measures."""
     if isinstance(value, (list, tuple)):
         return [_rounded(each) for each in value]
     return float(f"{value:.5g}")

@@ -1,8 +1,8 @@
 """Time work: several contenders take turns in one run, by CUDA events or by the host's clock.
 
-Times that are compared come from one call of ``time_in_turns`` (or ``time_on_host_in_turns``): whatever drifts
-(clocks, temperature) then hits all of them alike. What is timed is given as plain functions that put their work into
-a stream, so this module needs neither torch nor TensorRT.
+Times that are compared come from one call of ``time_in_turns`` (or ``time_on_host_in_turns``), so that drift (clocks,
+temperature) affects all of them equally. The timed work is given as plain functions that put it into a stream, so this
+module needs neither torch nor TensorRT.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from lenet_trt.cuda.statistics import Stats, summarize
 
 Call: TypeAlias = Callable[[], object]
 
-# How much longer the stream is held than submitting took when it was last measured.
+# The stream is held this many times as long as the last measured submission.
 _HOLD_FACTOR = 1.5
 _HOLD_MARGIN_US = 50.0
 # A turn of a slow contender is cut to about this long.
 _TURN_S = 0.1
-# However slow: a median of fewer says nothing of the spread.
+# Even the slowest contender gets this many timings: fewer say nothing of the spread.
 _LEAST_TIMINGS = 3
 
 
@@ -32,9 +32,8 @@ _LEAST_TIMINGS = 3
 class Timed:
     """Describe what to time: the same work on one input set after another.
 
-    ``hold`` (the usual case) keeps the GPU busy until everything is in the stream, so that the host's own
-    time is not in the result. Without it the stream is empty before each timing, and what the host takes
-    to put the work there counts.
+    ``hold`` (the usual case) keeps the GPU busy until everything is in the stream, so that the result does not contain
+    the host's time. Without it the stream is empty before each timing, and the host's time to submit the work counts.
     """
 
     calls: Sequence[Call]
@@ -45,9 +44,9 @@ class Timed:
 class TimingPlan:
     """Describe how often to time: each of ``rounds`` turns has ``warmup`` untimed calls and ``burst`` timed calls.
 
-    Before that, turns are taken and thrown away until the medians of two in a row are within ``tolerance`` of each
-    other, at most ``settle`` of them. A contender that has used ``budget_s`` seconds takes no more turns once it has
-    a few timings; slow ones also take shorter turns.
+    Before that, turns are taken and not counted until the medians of two in a row are within ``tolerance`` of each
+    other, at most ``settle`` turns. A contender that has used ``budget_s`` seconds takes no more turns once it has a
+    few timings; slow contenders also take shorter turns.
     """
 
     rounds: int = 12
@@ -82,11 +81,11 @@ def time_in_turns(
     hold: Callable[[float], object],
     plan: TimingPlan | None = None,
 ) -> dict[str, Stats]:
-    """Time all contenders round-robin on the GPU; each round begins with another one.
+    """Time all contenders round-robin on the GPU; each round begins with another contender.
 
-    The input sets go on from one contender to the next, so that none finds in the cache what the one before it read.
-    ``stream`` is the raw handle of the stream that the calls put their work into; ``hold(us)`` puts something
-    into it that keeps the GPU busy for that many microseconds.
+    The rotation of input sets continues from one contender to the next, so that no contender finds in the cache what
+    the contender before it read. ``stream``: the raw handle of the stream into which the calls put their work.
+    ``hold(us)``: puts work into the stream that keeps the GPU busy for ``us`` microseconds.
 
     Raises:
         LenetTrtError: the work of a contender failed.
@@ -166,7 +165,7 @@ def _round_robin(turns: Mapping[str, _Turn], plan: TimingPlan) -> dict[str, Stat
 
 
 def _settle(turn: _Turn, plan: TimingPlan) -> tuple[int, bool]:
-    """Take turns until two in a row have the same median: how many calls that took, and whether it came to that."""
+    """Take turns until two in a row have the same median; return the number of calls, and whether they settled."""
     begin = time.perf_counter()
     calls = 0
     before = None

@@ -1,1 +1,1 @@
-"""The verb ``doctor``: what can run on this machine, and what to install for the rest."""
+"""Say what can run on this machine, and what to install for the rest: the verb ``doctor``."""

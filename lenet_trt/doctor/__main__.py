@@ -1,4 +1,4 @@
-"""Verb ``doctor``: list what is installed, what can run here, and what to install for the rest."""
+"""Read the options of ``doctor``: list what is installed, what can run here, and what to install for the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model import onnx_runtime
 from lenet_trt.tensorrt.flavors import INSTALL, PRODUCTS, Flavor, installed, select
 
-# Distributions that are asked for by name, and the extra that brings each.
+# The distributions that are looked for, and the extra that installs each.
 _PACKAGES = {
     "onnx": None,
     "torch": "gpu",
@@ -32,7 +32,7 @@ _PACKAGES = {
     "pycuda": "pycuda",
     "polygraphy": "polygraphy",
 }
-# Programs, and where to get each.
+# The programs that are looked for, and where to get each.
 _TOOLS = {
     "trtexec": "the TensorRT archive or Debian package from NVIDIA (pip wheels do not carry it)",
     "tensorrt_rtx": "the TensorRT-RTX SDK archive from NVIDIA (pip wheels do not carry it)",
@@ -85,7 +85,7 @@ def _flavor(name: str) -> Flavor | LenetTrtError:
 
 def _flavor_finding(name: str, found: Flavor | LenetTrtError) -> Symptom:
     if isinstance(found, Flavor):
-        targets = ", ".join(map(sm_text, found.sms())) or "the GPU it runs on"
+        targets = ", ".join(map(sm_text, found.sms())) or "the GPU that will run them"
         return Symptom("tensorrt", PRODUCTS[name], True, f"{found.version}; builds for {targets}")
     missing = not installed()[name]
     return Symptom("tensorrt", PRODUCTS[name], False, "not installed" if missing else str(found), INSTALL[name])
@@ -116,7 +116,7 @@ def _package(name: str, extra: str | None) -> Symptom:
 
 
 def _onnx_runtime() -> Symptom:
-    """Say which ONNX Runtime is here: for the CPU, for the GPU too, none, or two that have overwritten each other."""
+    """Say which ONNX Runtime is here: for the CPU, for the GPU too, none, or two that overwrote each other's files."""
     found = onnx_runtime.packages()
     name = onnx_runtime.CPU_PACKAGE
     if len(found) > 1:
@@ -127,8 +127,10 @@ def _onnx_runtime() -> Symptom:
         return Symptom("package", name, False, "not installed", onnx_runtime.INSTALL)
     ((package, version),) = found.items()
     if package == name and gpus().devices:
-        return Symptom("package", name, True, f"{version}, CPU alone", f"for the GPU: {onnx_runtime.INSTALL_CUDA}")
-    return Symptom("package", name, True, f"{version}, {'CPU alone' if package == name else package}")
+        return Symptom(
+            "package", name, True, f"{version}, only on the CPU", f"for the GPU: {onnx_runtime.INSTALL_CUDA}"
+        )
+    return Symptom("package", name, True, f"{version}, {'only on the CPU' if package == name else package}")
 
 
 def _tool(name: str, source: str) -> Symptom:
@@ -175,7 +177,7 @@ def _abilities(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
 
 
 def _compiles() -> bool:
-    """Whether NVRTC loads, from a package or from a CUDA toolkit."""
+    """Say whether NVRTC loads, from a package or from a CUDA toolkit."""
     try:
         bindings()
     except LenetTrtError:

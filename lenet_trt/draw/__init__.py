@@ -1,1 +1,1 @@
-"""Pictures: charts, graphs of models, HTML and SVG elements."""
+"""Draw pictures: charts, graphs of models, HTML and SVG elements."""

@@ -1,4 +1,4 @@
-"""A chart as data: series of values, axes and notes."""
+"""Describe a chart as data: series of values, axes and notes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Style: TypeAlias = Literal["line", "points", "dashed", "bars"]
 
 @dataclass(frozen=True)
 class Series:
-    """What belongs together in a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
+    """Hold one series of a chart: ``y[i]`` at ``x[i]``; None in ``y`` is a gap.
 
-    ``emphasis`` draws it stronger: it is what the picture is about. Bars: ``x`` are names; series of the same
-    ``group`` are stacked, others stand side by side; ``texts`` stand at the bars' ends, or beside the points. ``low``
-    and ``high`` are an interval around each y.
+    ``emphasis``: draw it stronger, because the picture is about it. For bars, ``x`` are names; series of the same
+    ``group`` are stacked, others stand side by side. ``texts`` stand at the bars' ends, or beside the points. ``low``
+    and ``high``: an interval around each y.
     """
 
     label: str
@@ -31,11 +31,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """One panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names at the left.
+    """Hold one panel. ``notes`` stand below it. ``horizontal``: bars grow to the right, their names stand at the left.
 
-    ``limit``: a name and a value on the axis of the measured, drawn across the bars. ``x_base``: of what the x axis
-    shows powers, where it is logarithmic (batches are powers of two). ``named_at_ends``: lines have their names at
-    their right ends instead of in the legend.
+    ``limit``: a name and a value on the axis of values, drawn as a line across the bars. ``x_base``: the base of a
+    logarithmic x axis (batches are powers of two). ``named_at_ends``: the names of lines stand at their right ends
+    instead of in the legend.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Pictures of measurements: lines, points and bars, as SVG that follows a page's light or dark look, or as PNG."""
+"""Draw measurements as lines, points and bars: as SVG that follows the page's light or dark look, or as PNG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lenet_trt.draw.chart import Chart
 from lenet_trt.errors import LenetTrtError, UsageError
 
 FORMATS = ("svg", "png")
-# How a picture says who made it: the creator in an SVG's metadata, the software in a PNG's.
+# This mark says which program made a picture: the creator in an SVG's metadata, the software in a PNG's.
 MARK = "lenet-trt charts"
 
 
@@ -22,7 +22,7 @@ def render(charts: Sequence[Chart], form: str) -> bytes:
     An SVG is drawn in the light look, and turns dark where the reader prefers that.
 
     Raises:
-        UsageError: another form.
+        UsageError: the form is neither "svg" nor "png".
         LenetTrtError: there is nothing to draw, or matplotlib is not installed.
     """
     if form not in FORMATS:
@@ -90,9 +90,9 @@ def _settings() -> dict[str, Any]:
 
 
 def _themed(svg: str, charts: Sequence[Chart]) -> str:
-    """The picture with a description, the reader's font, and rules that change its colours in the dark.
+    """Add a description, the reader's font, and rules that change the colours in the dark look.
 
-    The colours in the picture stay those of the light look, so that a program that knows no style sheets draws it too.
+    The picture itself keeps the colours of the light look, so that a program without style sheets draws it too.
     """
     pairs = [*panels.EMPHASIS, *panels.COLOURS, panels.FLOOR, panels.BACK, panels.INK, panels.GRID, panels.FRAME]
     dark = "\n".join(

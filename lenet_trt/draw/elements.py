@@ -1,4 +1,4 @@
-"""HTML and SVG elements from Python values: text is escaped unless an element of ours made it."""
+"""Build HTML and SVG elements from Python values: text is escaped unless an element of this module made it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _VOID = {"br", "meta", "link", "input", "wbr", "hr", "col", "img"}
 
 
 class Markup(str):
-    """Text that is markup already."""
+    """Mark text that is markup already."""
 
     __slots__ = ()
 
 
 def element(tag: str, /, *children: object, **attributes: object) -> Markup:
-    """One element; an attribute of None or False is left out, True has no value, ``_`` in names is written ``-``.
+    """Return one element; an attribute None or False is left out, True has no value, and ``_`` in a name becomes ``-``.
 
-    A leading or trailing ``_`` is dropped, so that ``class_`` and ``for_`` can be said.
+    A leading or trailing ``_`` is dropped, so that ``class_`` and ``for_`` can be written.
     """
     said = "".join(_attribute(name.strip("_").replace("_", "-"), value) for name, value in attributes.items())
     if tag in _VOID:
@@ -31,18 +31,18 @@ def element(tag: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def joined(children: Iterable[object]) -> Markup:
-    """Children one after another: markup as it is, other values as visible, escaped text."""
+    """Join children: markup stays as it is, other values become visible, escaped text."""
     return Markup("".join(map(_child, children)))
 
 
 def node_code(name: str) -> Markup:
-    """A node's name as code; one that is too long for a table is shown by its ends, and whole when pointed at."""
+    """Show a node's name as code; a long name is shown by its ends, and whole under the pointer."""
     shown = short(name, _LONGEST_NODE_NAME)
     return element("code", shown, title=None if shown == visible(name) else visible(name))
 
 
 def kernel_name(name: str, whole: str) -> Markup:
-    """A kernel's short name; the whole one takes its place where the reader asks for it."""
+    """Show a kernel's short name; the whole name replaces it when the reader asks for it."""
     told = short(name, _LONGEST_NODE_NAME)
     if told == visible(whole):
         return element("span", told, class_="kernel-name")

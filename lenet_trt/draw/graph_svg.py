@@ -1,4 +1,4 @@
-"""An ONNX graph as an SVG picture: operators, names, shapes and, with a timeline, the time that each node took."""
+"""Draw an ONNX graph as SVG: operators, names, shapes and, with a timeline, the time of each node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lenet_trt.draw.text import share_text, short, time_text
 from lenet_trt.onnx_model.shapes import node_name
 from lenet_trt.trace.timeline import Timeline
 
-# How a picture says what made it.
+# This comment in a picture says which program made it.
 MARK = "<!-- a graph of lenet-trt -->"
 _MARGIN, _FOOT = 24, 34
 _LINE, _PAD, _LETTER = 18.0, 14.0, 7.3
@@ -36,7 +36,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class NodeTime:
-    """What a node took in an inference, and its share of the time of all nodes."""
+    """Hold a node's time in an inference, and its share of the time of all nodes."""
 
     us: float
     share: float
@@ -44,7 +44,7 @@ class NodeTime:
 
 @dataclass(frozen=True)
 class _Item:
-    """A box: its lines (class, text), what it is, and the time of it."""
+    """Hold a box: its lines (class, text), its kind and its time."""
 
     lines: tuple[tuple[str, str], ...]
     title: str
@@ -59,7 +59,7 @@ class _Item:
 
 @dataclass(frozen=True)
 class _Link:
-    """One box hands a tensor to another."""
+    """Hold a link: one box passes a tensor to another."""
 
     source: int
     target: int
@@ -67,7 +67,7 @@ class _Link:
 
 
 def node_times(timeline: Timeline) -> dict[str, NodeTime]:
-    """The mean time of each node of a timeline in one inference."""
+    """Return the mean time of each node of a timeline in one inference."""
     inferences = {one.iteration for one in timeline.activities if one.iteration is not None}
     sums: dict[str, float] = {}
     for activity in timeline.activities:
@@ -134,7 +134,7 @@ def _footer(plugins: bool, timeline: Timeline | None, times: Mapping[str, NodeTi
 
 
 def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]:
-    """Which name of the trace tells of which node: a layer of several nodes stands at its last one."""
+    """Match names of the trace to nodes; the time of a layer with several nodes stands at its last node."""
     if not times:
         return {}
     from lenet_trt.floors.floor import Work
@@ -155,7 +155,7 @@ def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]
 def _items(
     model: ModelProto, known: Mapping[int, str], times: Mapping[str, NodeTime]
 ) -> tuple[list[_Item], list[_Link]]:
-    """Boxes for inputs, nodes and outputs; and which box hands which tensor to which."""
+    """Return boxes for inputs, nodes and outputs, and the links between boxes."""
     graph = model.graph
     shapes = _shapes(model)
     weights = {tensor.name for tensor in graph.initializer}
@@ -181,7 +181,7 @@ def _items(
 
 
 def _captured(node: NodeProto) -> list[str]:
-    """Tensors that the bodies of a loop or a branch read from around it."""
+    """Return the tensors that the bodies of a loop or a branch read from outside."""
     bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
     names: list[str] = []
     for body in bodies:
@@ -219,7 +219,7 @@ def _end_item(kind: str, name: str, shape: str) -> _Item:
 
 
 def _shapes(model: ModelProto) -> dict[str, str]:
-    """Each tensor's shape as text, as far as ONNX can tell."""
+    """Return each tensor's shape as text, as far as ONNX can infer it."""
     try:
         inferred = shape_inference.infer_shapes(model).graph
     except (shape_inference.InferenceError, ValueError):  # over 2 GB, or contradictory: the file's own shapes stay

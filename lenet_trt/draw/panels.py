@@ -1,4 +1,4 @@
-"""One panel of a picture: colours, lines, bars, axes, and what the legend says."""
+"""Draw one panel of a picture: colours, lines, bars, axes and legend."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 # matplotlib's types change from one release to the next.
 PlotAxes: TypeAlias = Any
 
-# Each colour in its light and its dark look. Emphasised series take the first; the others follow in order, chosen so
-# that neighbours differ for people who see no red or green as well (and by their marks).
+# Each colour in the light and in the dark look. Emphasised series take the first list; the other colours follow in an
+# order in which neighbours differ also for people who cannot tell red from green (and by their marks).
 EMPHASIS = (("#4b8500", "#95d826"), ("#b8860b", "#ffd166"))
 COLOURS = (
     ("#1f6fd1", "#6cb6ff"),
@@ -28,27 +28,27 @@ COLOURS = (
     ("#2e5f8a", "#8fbfe8"),
 )
 FLOOR = ("#6e7781", "#9aa4b0")
-# One fewer than colours, so that both together repeat late.
+# There is one mark fewer than colours, so that pairs of both repeat late.
 MARKS = ("o", "s", "^", "D", "v", "P", "X")
 BACK, INK = ("#ffffff", "#0d1117"), ("#24292f", "#e6edf3")
 GRID, FRAME = ("#e1e4e8", "#262c36"), ("#8c959f", "#7d8590")
-# Panels stand below each other: beside each other they would be too small on a page.
+# Panels stand below each other: side by side they would be too small on a page.
 PANEL_INCHES = (8.4, 4.4)
-# As wide as it may be for its letters to be read on a phone, and as high as that makes room for the names.
+# This width keeps letters readable on a phone, and this height makes room for the names.
 NAMED_INCHES = (6.4, 5.0)
 _BAR_INCHES = 0.34
 _AROUND_BARS_INCHES = 1.5
-# As wide as a letter of a legend is at most, in any reader's font, and what stands beside each label.
+# The largest width of a letter in any reader's font, the width of the mark beside a label, and the height of a line.
 _LETTER_INCHES, _HANDLE_INCHES, LEGEND_LINE_INCHES = 0.083, 0.62, 0.22
 _TITLE_LETTER_INCHES = 0.108
 _MARGIN = 0.05
 _TEXT_SHARE = 0.22
-# From one name at the lines' ends to the next, as a share of the axes' height; where the names begin.
+# The distance between names at the lines' ends, as a share of the axes' height; the place where names begin.
 _NAME_STEP, _NAMES_AT = 0.052, 1.03
 
 
 def draw(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]], inches: float) -> None:
-    """Put a chart into its axes; ``looks`` has a colour and a mark for each label, ``inches`` is the title's room."""
+    """Draw a chart into its axes; ``looks`` has a colour and a mark per label, ``inches`` is the title's width."""
     bars = [series for series in chart.series if series.style == "bars"]
     if bars:
         _draw_bars(axes, chart, bars, looks)
@@ -64,24 +64,24 @@ def draw(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]], inc
 
 
 def title_inches(charts: Sequence[Chart]) -> float:
-    """The room for a title: it begins where the axes do, after the names of horizontal bars in any panel."""
+    """Return the width for a title: it begins at the axes, to the right of the widest names of bars."""
     names = [str(name) for chart in charts if chart.horizontal for series in chart.series for name in series.x]
     return width(charts) - _LETTER_INCHES * max(map(len, names), default=8)
 
 
 def _title(chart: Chart, inches: float) -> str:
-    """The title in as many lines as it takes, none broken around an equals sign."""
+    """Break the title into lines, none of them at an equals sign."""
     kept = chart.title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
     return textwrap.fill(kept, max(int(inches / _TITLE_LETTER_INCHES), 24), break_on_hyphens=False)
 
 
 def lines_of(chart: Chart) -> tuple[str, bool] | None:
-    """What two panels have in common that can be compared by eye: label and kind of the y axis; None for bars."""
+    """Return what panels must share to be compared by eye: label and kind of the y axis; None for bars."""
     return None if any(series.style == "bars" for series in chart.series) else (chart.y_label, chart.y_log)
 
 
 def height(chart: Chart) -> float:
-    """Inches; more where there are many bars below each other."""
+    """Return the height in inches; many bars need more."""
     bars = [series for series in chart.series if series.style == "bars"]
     if not bars or not chart.horizontal:
         return _inches(chart)[1]
@@ -91,7 +91,7 @@ def height(chart: Chart) -> float:
 
 
 def width(charts: Sequence[Chart]) -> float:
-    """Inches: as much as the widest takes."""
+    """Return the width in inches of the widest chart."""
     return max(_inches(chart)[0] for chart in charts)
 
 
@@ -100,7 +100,7 @@ def _inches(chart: Chart) -> tuple[float, float]:
 
 
 def labels(charts: Sequence[Chart]) -> list[str]:
-    """What the legend names; where panels have one series each, their titles say enough."""
+    """Return the labels of the legend; where each panel has one series, its title is enough."""
     alone = len(charts) > 1
     named = [chart for chart in charts if len(chart.series) > alone and not chart.named_at_ends]
     labels = [each.label for chart in named for each in chart.series]
@@ -108,7 +108,7 @@ def labels(charts: Sequence[Chart]) -> list[str]:
 
 
 def legend_columns(labels: Sequence[str], inches: float) -> int:
-    """As many columns as fit; entries fill one column after the other."""
+    """Return how many columns fit; entries fill one column after the other."""
     widths = [_HANDLE_INCHES + _LETTER_INCHES * len(label) for label in labels]
     for columns in range(len(labels), 1, -1):
         # The first columns have one more where they cannot all have as many.
@@ -120,7 +120,7 @@ def legend_columns(labels: Sequence[str], inches: float) -> int:
 
 
 def legend(figure: Any, panels: Sequence[PlotAxes], labels: Sequence[str], columns: int) -> None:
-    """One legend for all panels, above them."""
+    """Draw one legend for all panels, above them."""
     handles: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -130,7 +130,7 @@ def legend(figure: Any, panels: Sequence[PlotAxes], labels: Sequence[str], colum
 
 
 def looks(series: Sequence[Series]) -> dict[str, tuple[str, str]]:
-    """A colour and a mark for each label: a label looks the same in all panels."""
+    """Choose a colour and a mark for each label: a label looks the same in all panels."""
     emphasised, others = itertools.cycle(EMPHASIS), itertools.cycle(COLOURS)
     marks = itertools.cycle(MARKS)
     looks: dict[str, tuple[str, str]] = {}
@@ -176,7 +176,7 @@ def _draw_line(axes: PlotAxes, series: Series, colour: str, mark: str) -> None:
 
 
 def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]]) -> None:
-    """Each line's name at the right, as high as its end where there is room, with a thread from end to name."""
+    """Write each line's name at the right, as near to its end as there is room, with a thread to the end."""
     to_axes = axes.transData + axes.transAxes.inverted()
     ends = {}
     for series in chart.series:
@@ -201,7 +201,7 @@ def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]
 
 
 def spread(places: Sequence[float], step: float) -> list[float]:
-    """Ascending places moved as little as makes them ``step`` apart: those that crowd stay around their middle."""
+    """Move ascending places as little as makes them ``step`` apart: crowded places stay around their middle."""
     groups: list[tuple[float, int]] = []  # the lowest place of each, and how many it has
     for place in places:
         low, count = place, 1
@@ -228,7 +228,7 @@ def _draw_bars(axes: PlotAxes, chart: Chart, bars: Sequence[Series], looks: Mapp
         draw = axes.barh if chart.horizontal else axes.bar
         start = {"left" if chart.horizontal else "bottom": list(filled[group])}
         size = {"height" if chart.horizontal else "width": share * 0.92}
-        # The edge in the paper's colour parts stacked bars.
+        # The edge in the paper's colour separates stacked bars.
         edge = {"edgecolor": BACK[0], "linewidth": 0.8}
         made = draw(places, lengths, label=series.label, color=looks[series.label][0], **start, **size, **edge)
         if texts:
@@ -256,7 +256,7 @@ def _scale(axes: PlotAxes, chart: Chart) -> None:
     for log, axis, which in ((chart.x_log, axes.xaxis, "x"), (chart.y_log, axes.yaxis, "y")):
         if not log:
             continue
-        # Batches are powers of two, all else is read in powers of ten.
+        # Batches are powers of two; other axes use powers of ten.
         base = chart.x_base if which == "x" and not chart.horizontal else 10
         (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=base)
         few = which == "x" and (base != 2 or chart.named_at_ends)
@@ -272,7 +272,7 @@ def _scale(axes: PlotAxes, chart: Chart) -> None:
 
 
 def _bar_limits(chart: Chart, bars: Sequence[Series], log: bool) -> tuple[float, float]:
-    """From where to where bars go: room for the texts at their ends, and where zero is far away, some bar for each."""
+    """Return the limits of the axis for bars: with room for the texts at their ends."""
     sums: dict[tuple[str, str], float] = {}
     for series in bars:
         for name, value in zip(series.x, series.y, strict=True):
@@ -287,7 +287,7 @@ def _bar_limits(chart: Chart, bars: Sequence[Series], log: bool) -> tuple[float,
 
 
 def _plain(value: float) -> str:
-    """A number on an axis: 0.01, 1, 16, 1,024, 10 M."""
+    """Format a number on an axis: 0.01, 1, 16, 1,024, 10 M."""
     if value >= 1e6:
         return f"{value / 1e6:g} M"
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Text for people: names that come from models and traces made harmless and visible, and numbers with units."""
+"""Prepare text for people: names from models and traces made harmless and visible, and numbers with units."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
-# Longer names are cut: nobody reads them, and a page of them hides everything else.
+# Longer names are cut: nobody reads them, and they would hide the rest of the page.
 LONGEST_NAME = 2000
-# Letters that write right to left are fine; characters that only turn the direction of their neighbours are not.
+# Letters of right-to-left scripts are shown; characters that only change the direction of their neighbours are not.
 _HIDDEN_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 _JSON_ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&'\u2028\u2029"}
 _MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]|~#>!<&])")
 
 
 def visible(name: object, longest: int = LONGEST_NAME) -> str:
-    r"""The text on one line, with characters that nobody would see written as escapes such as ``\n`` or ``\u202e``.
+    r"""Return the text on one line; invisible characters become escapes such as ``\n`` or ``\u202e``.
 
-    Text beyond ``longest`` characters is cut, and says how long it was.
+    Text with more than ``longest`` characters is cut, and its end says how long it was.
     """
     text = str(name)
     cut = f"... ({len(text):,} characters)" if len(text) > longest else ""
@@ -27,7 +27,7 @@ def visible(name: object, longest: int = LONGEST_NAME) -> str:
 
 
 def short(name: object, longest: int = 60) -> str:
-    """A name for where room is scarce: its beginning and its end, which tell most."""
+    """Shorten a name to its beginning and its end, which say most."""
     text = visible(name)
     if len(text) <= longest:
         return text
@@ -36,17 +36,17 @@ def short(name: object, longest: int = 60) -> str:
 
 
 def embedded_json(text: str) -> str:
-    """JSON that can stand inside a script element: no character of it can end that element or begin a comment."""
+    """Return JSON for a script element: no character in it can end that element or begin a comment."""
     return text.translate(_JSON_ESCAPES)
 
 
 def markdown(text: object) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape text so that Markdown shows it as it is."""
     return _MARKDOWN_SIGNS.sub(r"\\\1", visible(text))
 
 
 def markdown_code(text: object) -> str:
-    """A name as code in a table's cell, where neither back-ticks nor bars may end it."""
+    """Write a name as code in a table's cell, which neither back-ticks nor bars can end."""
     shown = visible(text)
     if "|" in shown or "`" in shown:  # a code span cannot hold them in every dialect
         return f"<code>{html.escape(shown).replace('|', '&#124;').replace('`', '&#96;')}</code>"
@@ -54,7 +54,7 @@ def markdown_code(text: object) -> str:
 
 
 def time_text(us: float | None, signed: bool = False) -> str:
-    """A time with its unit, to three or four digits: microseconds up to 100 000, then milliseconds or seconds."""
+    """Format a time with its unit, to three or four digits: microseconds up to 100 000, then ms or s."""
     if us is None or not math.isfinite(us):
         return "unknown"
     size = abs(us)
@@ -64,22 +64,22 @@ def time_text(us: float | None, signed: bool = False) -> str:
 
 
 def us_text(us: float | None) -> str:
-    """A time in microseconds without its unit, for columns that name it."""
+    """Format a time in microseconds without its unit, for columns that name the unit."""
     return "" if us is None or not math.isfinite(us) else _number(us)
 
 
 def share_text(share: float | None) -> str:
-    """A share as a percentage."""
+    """Format a share as a percentage."""
     return "" if share is None or not math.isfinite(share) else f"{100 * share:.1f}%"
 
 
 def ratio_text(ratio: float) -> str:
-    """How many times as long or as fast."""
+    """Format how many times as long or as fast something is."""
     return f"{ratio:.2f}\u00d7" if ratio < 9.995 else f"{ratio:,.1f}\u00d7" if ratio < 99.95 else f"{ratio:,.0f}\u00d7"
 
 
 def bytes_text(count: float) -> str:
-    """A number of bytes in decimal units, as bandwidths are given."""
+    """Format a number of bytes in decimal units, as bandwidths are given."""
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -87,7 +87,7 @@ def bytes_text(count: float) -> str:
 
 
 def flattened(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
-    """Nested values as rows of label and text."""
+    """Flatten nested values into rows of label and text."""
     rows: dict[str, str] = {}
     for key, value in values.items():
         label = f"{prefix}{key}"

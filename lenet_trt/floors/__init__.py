@@ -1,1 +1,1 @@
-"""What the hardware needs for the work of a model: bytes and operations against measured or stated ceilings."""
+"""Compute what the hardware needs for a model's work: bytes and operations against measured or stated ceilings."""

@@ -1,4 +1,4 @@
-"""What the GPU can do: measured once on the one that is here, or read in a data sheet where that is asked for."""
+"""Find what the GPU can do: measured once on the GPU here, or read from a data sheet on request."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _FIX = "measure again with lenet-trt roofline --refresh"
 
 
 def measured_ceilings(refresh: bool = False) -> Ceilings:
-    """Measure the GPU in use, or take what was measured on it before (always afresh with ``refresh``).
+    """Return the ceilings of the GPU here, from an earlier measurement or measured now (always with ``refresh``).
 
-    What is kept belongs to this very GPU: name, UUID, driver, highest clocks, the kernels' sources and the torch whose
-    cuBLAS competed.
+    A stored measurement belongs to one GPU: its name, UUID, driver and highest clocks, the kernels' sources, and the
+    torch whose cuBLAS took part.
 
     Raises:
         LenetTrtError: there is no GPU, or too little of its memory is free.
@@ -38,11 +38,13 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     identity = _identity()
     path = _cache_path(identity)
     if not refresh:
-        with contextlib.suppress(LenetTrtError):  # not measured yet, or damaged
+        with contextlib.suppress(LenetTrtError):  # there is no stored measurement, or it is damaged
             return ceilings_in(path)
     from lenet_trt.floors.ceilings_kernels.measure import measure
 
-    print(f"measuring what the {identity['gpu']} can do (once; some seconds)", file=sys.stderr, flush=True)
+    print(
+        f"measuring the ceilings of the {identity['gpu']} (once; this takes some seconds)", file=sys.stderr, flush=True
+    )
     found = measure(str(identity["gpu"]))
     found = replace(found, details={**found.details, "identity": identity})
     keep(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode(), "the GPU's ceilings")
@@ -50,10 +52,10 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
 
 
 def datasheet(name: str) -> Ceilings:
-    """The peak figures that NVIDIA states for a GPU; nobody reaches them quite.
+    """Return the peak figures that NVIDIA states for a GPU; no program quite reaches them.
 
     Raises:
-        UsageError: there is no such GPU in the list; the message says which there are.
+        UsageError: the list has no such GPU; the message says which GPUs it has.
     """
     from lenet_trt.floors.datasheet import ceilings_of
 
@@ -61,15 +63,15 @@ def datasheet(name: str) -> Ceilings:
 
 
 def ceilings_json(ceilings: Ceilings) -> dict[str, Any]:
-    """The ceilings as plain data."""
+    """Return the ceilings as plain data."""
     return {"schema": SCHEMA, **asdict(ceilings)}
 
 
 def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
-    """Ceilings from plain data; ``path`` is where it was found.
+    """Read ceilings from plain data; ``path`` names their file in errors.
 
     Raises:
-        LenetTrtError: it is something else, or of another schema.
+        LenetTrtError: the data is no ceilings, or has another schema.
     """
     if data.get("schema") != SCHEMA:
         raise LenetTrtError(
@@ -83,10 +85,10 @@ def ceilings_from_json(data: Mapping[str, Any], path: Path) -> Ceilings:
 
 
 def ceilings_in(path: Path) -> Ceilings:
-    """Ceilings from a file: what ``roofline --json`` printed, or what was kept of a measurement.
+    """Read ceilings from a file: the output of ``roofline --json``, or a stored measurement.
 
     Raises:
-        LenetTrtError: it cannot be read, or holds none.
+        LenetTrtError: the file cannot be read, or holds no ceilings.
     """
     data = read_json(path, dict[str, Any], wanted=_WANTED, fix=_FIX)
     inner = data.get("ceilings", data)
@@ -96,7 +98,7 @@ def ceilings_in(path: Path) -> Ceilings:
 
 
 class CeilingDetails(TypedDict, total=False):
-    """What the code asks of a ceiling's details, which say more."""
+    """Type the parts of the details that the code reads; there may be more."""
 
     document: str
     notes: list[str]
@@ -104,7 +106,7 @@ class CeilingDetails(TypedDict, total=False):
 
 
 def _identity() -> dict[str, Any]:
-    """What decides the figures: the very GPU, its driver and clocks, and what measures."""
+    """Return what decides the figures: this GPU, its driver and clocks, and the measuring code."""
     context = current_context()
     cuda = driver()
     device = ask(cuda.cuDeviceGet(context.device), "cannot use the GPU")

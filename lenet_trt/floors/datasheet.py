@@ -1,9 +1,14 @@
-"""Peak figures of common GPUs as NVIDIA states them, for GPUs that are not here.
+"""List the peak figures of common GPUs as NVIDIA states them, for GPUs that are not here.
 
-Dense rates, fp16 and bf16 with float accumulation, at the stated boost clock; nobody reaches them quite, and a card
-from another maker may clock otherwise. Where NVIDIA states sparse rates only, the dense one is half of it; where it
-states int8 alone, fp16 is half of that, and tf32 half of fp16. The clocks of laptops and Jetsons depend on the power
-mode: the figures are those of the largest one.
+The rates are dense, fp16 and bf16 with float accumulation, at the stated boost clock. No program quite reaches them,
+and a card of another maker may have another clock. Where NVIDIA states only sparse rates, the dense rate is half of
+the sparse rate; where it states only int8, fp16 is half of int8, and tf32 is half of fp16. The clocks of laptops and
+Jetsons depend on the power mode: the figures are of the largest mode.
+
+Jetsons: the figures of the AGX Orin 64GB (16 multiprocessors, 5.3 TFLOP/s in fp32, 170 sparse int8 TOP/s) and of the
+first Orin Nanos (625 MHz, 20 and 10 dense int8 TOP/s) were compared with copies of NVIDIA's documents. The figures of
+the other Jetsons come from pages that quote NVIDIA's documents, so their source says "as quoted by others"; they agree
+with multiprocessors x clock x operations per clock, and for Thor with the stated 2,070 sparse fp4 TFLOP/s.
 """
 
 from __future__ import annotations
@@ -31,17 +36,18 @@ GEFORCE_30_LAPTOPS = "NVIDIA GeForce RTX 30 series laptops page (nvidia.com/gefo
 GEFORCE_40 = "NVIDIA GeForce RTX 4060 product page (nvidia.com/geforce/graphics-cards/40-series)"
 GEFORCE_50 = "NVIDIA GeForce RTX 5060 product page (nvidia.com/geforce/graphics-cards/50-series)"
 AGX_ORIN = "NVIDIA Jetson AGX Orin Series technical brief"
-ORIN_NX_SHEET = "NVIDIA Jetson Orin NX Series data sheet DS-10712-001"
+AGX_ORIN_QUOTED = f"{AGX_ORIN}, as quoted by others"
+ORIN_NX_SHEET = "NVIDIA Jetson Orin NX Series data sheet DS-10712-001, as quoted by others"
 ORIN_NANO_SHEET = "NVIDIA Jetson Orin Nano Series data sheet"
-ORIN_NANO_SUPER = "NVIDIA Jetson Orin Nano Super Developer Kit data sheet"
-THOR_SHEET = "NVIDIA Jetson Thor Series Modules data sheet"
+ORIN_NANO_SUPER = "NVIDIA Jetson Orin Nano Super Developer Kit data sheet, as quoted by others"
+THOR_SHEET = "NVIDIA Jetson Thor Series Modules data sheet, as quoted by others"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One GPU. Rates in TFLOP/s (None: the GPU has no such tensor cores), bandwidth in GB/s.
+    """Hold the figures of one GPU: rates in TFLOP/s (None: the GPU has no such tensor cores), bandwidth in GB/s.
 
-    ``driver_names`` are what the driver calls it, where that is another name.
+    ``driver_names``: the driver's names of the GPU, where they differ from ``name``.
     """
 
     name: str
@@ -58,14 +64,14 @@ class Entry:
 
     @property
     def tflop_per_s(self) -> dict[str, float]:
-        """The rates that the GPU has."""
+        """Return the rates that the GPU has, by arithmetic, in TFLOP/s."""
         rates = {"fp32": self.fp32, "tf32": self.tf32, "fp16": self.fp16, "bf16": self.bf16}
         return {arithmetic: rate for arithmetic, rate in rates.items() if rate is not None}
 
 
 _A100_40GB = ("NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB")
 _3060_LAPTOP = ("GeForce RTX 3060 Laptop", "GeForce RTX 3060 Mobile")
-# The driver calls every Orin "Orin", which does not say which of them it is.
+# The driver's name of every Orin is "Orin", which does not say which Orin it is.
 _AGX_ORIN = ("Jetson AGX Orin", "AGX Orin", "AGX Orin 64GB")
 _ORIN_NX = ("Jetson Orin NX", "Orin NX", "Orin NX 16GB")
 _ORIN_NANO = ("Jetson Orin Nano", "Orin Nano", "Orin Nano 8GB")
@@ -90,7 +96,7 @@ ENTRIES = (
     Entry("GeForce RTX 3080", 86, 68, 1710, 29.8, 29.8, 59.5, 59.5, 760, GA102),
     Entry("GeForce RTX 3090", 86, 82, 1695, 35.6, 35.6, 71, 71, 936, GA102),
     Entry("Jetson AGX Orin 64GB", 87, 16, 1300, 5.3, 21.3, 42.5, 42.5, 204.8, AGX_ORIN, _AGX_ORIN),
-    Entry("Jetson AGX Orin 32GB", 87, 14, 930, 3.33, 13.4, 26.8, 26.8, 204.8, AGX_ORIN, ("AGX Orin 32GB",)),
+    Entry("Jetson AGX Orin 32GB", 87, 14, 930, 3.33, 13.4, 26.8, 26.8, 204.8, AGX_ORIN_QUOTED, ("AGX Orin 32GB",)),
     Entry("Jetson Orin NX 16GB", 87, 8, 918, 1.88, 7.5, 15, 15, 102.4, ORIN_NX_SHEET, _ORIN_NX),
     Entry("Jetson Orin NX 8GB", 87, 8, 765, 1.57, 6.25, 12.5, 12.5, 102.4, ORIN_NX_SHEET, ("Orin NX 8GB",)),
     Entry("Jetson Orin Nano 8GB", 87, 8, 625, 1.28, 5.12, 10.2, 10.2, 68, ORIN_NANO_SHEET, _ORIN_NANO),
@@ -116,7 +122,7 @@ ENTRIES = (
 
 
 def entry_for(name: str) -> Entry | None:
-    """The GPU of that name, as people or the driver write it ("RTX 4090", "NVIDIA GeForce RTX 4090"), or None."""
+    """Return the GPU of a name as people or the driver write it ("RTX 4090", "NVIDIA GeForce RTX 4090"), or None."""
     wanted = _normal(name)
     for entry in ENTRIES:
         if wanted in {_normal(known) for known in (entry.name, *entry.driver_names)}:
@@ -125,7 +131,7 @@ def entry_for(name: str) -> Entry | None:
 
 
 def ceilings_of(name: str) -> Ceilings:
-    """The stated peaks as ceilings: one bandwidth whichever way bytes go, and no launch, of which no data sheet tells.
+    """Return the stated peaks as ceilings: one bandwidth for all directions, and no launch time (no sheet has one).
 
     Raises:
         UsageError: the GPU is not in the list; the message says which are.
@@ -147,7 +153,10 @@ def ceilings_of(name: str) -> Ceilings:
         launch_us=0.0,
         sm=entry.sm,
         multiprocessors=entry.multiprocessors,
-        details={"document": entry.source, "notes": ["data sheets say nothing of launches: they are left out"]},
+        details={
+            "document": entry.source,
+            "notes": ["data sheets do not give the cost of a launch: launches are left out"],
+        },
     )
 
 

@@ -1,8 +1,8 @@
-"""What each layer of an engine has to do, in the types that the engine really uses.
+"""Compute the work of each layer of an engine, in the types that the engine really uses.
 
 Bytes follow from the layer's own tensors: an engine that was built from a float model may read and write half as much.
-Operations are those of the ONNX nodes in the layer where the model is at hand, else what the layer's description says;
-without either they count as none, so that a floor is never too high.
+Operations are those of the layer's ONNX nodes where the model is known, otherwise what the layer's description says;
+without either they count as zero, so that a floor is never too high.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor, bytes_of
 if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
-# What the inspector calls a layer -> the operator of ONNX, where findings look for one.
+# The inspector's name of a layer -> the operator of ONNX, for which findings look.
 _OPERATORS = {"Convolution": "Conv", "Deconvolution": "ConvTranspose", "Gemm": "MatMul", "MatrixMultiply": "MatMul"}
 
 
 def layers_with_types(layers: Sequence[EngineLayer]) -> bool:
-    """Whether any layer says what it reads and writes; with names alone there is nothing to count."""
+    """Say whether any layer names the types that it reads and writes; layer names alone give no bytes."""
     return any(_counted(layer) for layer in layers)
 
 
 def engine_work(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork] = ()) -> list[NodeWork]:
-    """What each layer has to do, under the name that a trace has for it; layers of one name are counted together.
+    """Return the work of each layer, under its name in a trace; layers with one name are counted together.
 
-    ``nodes`` are those of the model, where it is known. A layer whose tensors are not known is left out: a floor in the
-    model's types could be twice too high.
+    ``nodes``: the model's nodes, where the model is known. A layer whose tensors are not known is left out: a floor in
+    the model's types could be twice too high.
     """
     from lenet_trt.floors.work import NodeWork
 
@@ -78,11 +78,11 @@ def _work(layer: EngineLayer, held: Sequence[NodeWork], fresh: Sequence[NodeWork
 
 
 def _weight_bytes(layer: EngineLayer, elements: int) -> int:
-    """The constants inside a layer; where it does not list them, those of the model, in the type that it reads."""
+    """Return the bytes of a layer's constants; if it lists none, of the model's constants in the layer's type."""
     if layer.weights:
         return _bytes(layer.weights)
     given = sum(tensor.elements or 0 for tensor in layer.inputs[1:])
-    if not layer.inputs or given >= elements:  # constants may stand among the inputs
+    if not layer.inputs or given >= elements:  # the inputs may contain the constants
         return 0
     return bytes_of(elements, layer.inputs[0].dtype)
 

@@ -1,4 +1,4 @@
-"""The least time that a workload can take: bytes over bandwidth, operations over arithmetic rate, and the launch."""
+"""Compute the least time of a workload: bytes over bandwidth, operations over arithmetic rate, and the launch."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any, Literal, TypeAlias
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.schema import Count, Duration, Rate
 
-# "fp32" are multiply-adds in float; "tf32", "fp16" and "bf16" tensor cores; "split" float accuracy from fp16 tensor
-# cores; "fp16_fma" and "bf16_fma" multiply-adds outside tensor cores.
+# "fp32": multiply-adds in float. "tf32", "fp16", "bf16": tensor cores. "split": float accuracy from fp16 tensor cores.
+# "fp16_fma", "bf16_fma": multiply-adds without tensor cores.
 Arithmetic: TypeAlias = str
 BoundBy: TypeAlias = Literal["memory", "arithmetic"]
 
-# A product of floats from tensor cores: both operands split into two fp16 halves, the three larger products kept.
+# A product of floats on tensor cores: each operand is split into two fp16 numbers, and the three larger of the four
+# products are computed.
 SPLIT_PRODUCTS = 3
-# Traffic of which at least this much goes one way is held against that way's bandwidth, other traffic against a copy's.
+# Where at least this share of the traffic goes one way, that way's bandwidth applies, otherwise a copy's bandwidth.
 MOSTLY = 0.75
 _FLOAT8_SM = ELEMENT_TYPES["float8_e4m3fn"].lowest_sm
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What a GPU can do: seen on the one that is here, or read in a data sheet (``source`` says which).
+    """Hold what a GPU can do: measured on the GPU here, or read from a data sheet (``source`` says which).
 
-    ``flop_per_s`` has the rates by arithmetic: "fp32", "tf32", "fp16", "bf16" (the last three of tensor cores, dense);
-    one that the GPU lacks is missing. A copy's bandwidth counts both what is read and what is written. ``sm`` is the
-    architecture, 90 for compute capability 9.0. ``details`` say how each figure came about.
+    ``flop_per_s``: the rates by arithmetic: "fp32", "tf32", "fp16", "bf16" (the last three for tensor cores, dense); a
+    rate that the GPU lacks is missing. The bandwidth of a copy counts bytes read and bytes written. ``sm``: the
+    architecture, 90 for compute capability 9.0. ``details``: where each figure comes from.
     """
 
     gpu: str
@@ -44,7 +45,7 @@ class Ceilings:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def rate(self, arithmetic: Arithmetic) -> float:
-        """Operations a second; what the GPU has no rate for (or nobody knows it) is held against its multiply-adds.
+        """Return the operations per second; without a known rate, the rate of multiply-adds.
 
         "split" is the faster of multiply-adds and split products: where tensor cores are slow, nobody splits. Products
         of 8-bit integers run at twice the rate of fp16 ones, and on a GeForce, which sums fp16 products in float at
@@ -65,7 +66,7 @@ class Ceilings:
 
 @dataclass(frozen=True)
 class Work:
-    """What has to be done: every input byte read once, every output byte written once, the operations of the math."""
+    """Hold the work: every input byte is read once, every output byte is written once, and the math's operations."""
 
     read_bytes: int
     written_bytes: int
@@ -78,17 +79,17 @@ class Work:
 
     @property
     def total_bytes(self) -> int:
-        """All bytes that move, either way."""
+        """Return all bytes that move, read and written."""
         return self.read_bytes + self.written_bytes
 
     @property
     def intensity(self) -> float:
-        """Operations a byte; infinite where no byte moves."""
+        """Return the operations per byte; infinity where no byte moves."""
         return self.flops / self.total_bytes if self.total_bytes else float("inf") if self.flops else 0.0
 
 
 def bandwidth(work: Work, ceilings: Ceilings) -> float:
-    """The bytes a second that traffic of this mix is held against."""
+    """Return the bandwidth in bytes per second that applies to traffic of this mix."""
     if work.read_bytes >= MOSTLY * work.total_bytes:
         return ceilings.read_bytes_per_s
     if work.written_bytes >= MOSTLY * work.total_bytes:
@@ -97,28 +98,28 @@ def bandwidth(work: Work, ceilings: Ceilings) -> float:
 
 
 def memory_us(work: Work, ceilings: Ceilings) -> float:
-    """The time to move the bytes through device memory."""
+    """Return the time to move the bytes through device memory."""
     return work.total_bytes / bandwidth(work, ceilings) * 1e6
 
 
 def arithmetic_us(work: Work, arithmetic: Arithmetic, ceilings: Ceilings) -> float:
-    """The time for the operations in that arithmetic."""
+    """Return the time for the operations in this arithmetic."""
     return work.flops / ceilings.rate(arithmetic) * 1e6
 
 
 def bound_by(work: Work, arithmetic: Arithmetic, ceilings: Ceilings) -> BoundBy:
-    """Which of the two takes longer."""
+    """Say which of the two takes longer."""
     longer = arithmetic_us(work, arithmetic, ceilings) > memory_us(work, ceilings)
     return "arithmetic" if longer else "memory"
 
 
 def floor_us(work: Work, arithmetic: Arithmetic, ceilings: Ceilings, launch: bool) -> float:
-    """The floor: the longer of the two times, after the launch where that is part of what is timed."""
+    """Return the floor: the longer of the two times, plus the launch where the launch is timed too."""
     longer = max(memory_us(work, ceilings), arithmetic_us(work, arithmetic, ceilings))
     return longer + (ceilings.launch_us if launch else 0.0)
 
 
 def floors(work: Work, precision: Literal["fp32", "fp16"], ceilings: Ceilings, launch: bool) -> dict[str, float]:
-    """The floor for each arithmetic that gives results of that precision."""
+    """Return the floor for each arithmetic that gives results of this precision."""
     ways: tuple[Arithmetic, ...] = ("fp32", "split") if precision == "fp32" else ("fp16",)
     return {way: floor_us(work, way, ceilings, launch) for way in ways}

@@ -1,6 +1,6 @@
-"""Which of a model's nodes a traced name stands for, and what they have to do together.
+"""Find the model's nodes for which a traced name stands, and their work together.
 
-An engine's layer may hold several nodes and is named after them: ``conv1 + relu1``, ``PWN(relu1)``,
+An engine's layer may hold several nodes, and its name joins their names: ``conv1 + relu1``, ``PWN(relu1)``,
 ``{ForeignNode[fc1...fc3]}``. Source: layer names that TensorRT 8 to 11 print at detailed verbosity.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
 _RANGE = re.compile(r"ForeignNode\[(.+?)\.\.\.(.+?)\]")
-# What TensorRT puts around names: PWN(a), and around layers of its compiler and of profiles after the first.
+# TensorRT adds these to names: PWN(a), and marks for layers of its compiler and of profiles after the first.
 _WRAPPERS = re.compile(r"^(?:PWN|CONV|GEMM|SCALE)?\(")
 _SUFFIX = re.compile(r" \[profile \d+\]$")
 _BETWEEN = re.compile(r" \+ | \|\| |, |(?<=\))\+(?=\()")
 
 
 def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
-    """The nodes that a node or layer of the trace stands for, in the model's order; none where it names none."""
+    """Return the nodes for which a node or layer of the trace stands, in the model's order; none if it names none."""
     by_name = {entry.node: entry for entry in nodes}
     if name in by_name:
         return (by_name[name],)
@@ -46,12 +46,12 @@ def members(name: str, nodes: Sequence[NodeWork]) -> tuple[NodeWork, ...]:
 
 
 def _names(text: str, known: Container[str]) -> list[str]:
-    """The known names in a text that joins several."""
+    """Return the known names in a text that joins several names."""
     return [name for part in _BETWEEN.split(text) if (name := _unwrapped(part, known))]
 
 
 def _unwrapped(part: str, known: Container[str]) -> str:
-    """The known name in ``PWN(PWN(name)`` or ``name))``: brackets are taken off until a name is left; "" for none."""
+    """Return the known name in ``PWN(PWN(name)`` or ``name))``: strip brackets until a name is left; "" for none."""
     bare = part.strip(" {}[]")
     while bare not in known:
         inside = _WRAPPERS.sub("", bare)
@@ -64,10 +64,10 @@ def _unwrapped(part: str, known: Container[str]) -> str:
 
 
 def together(nodes: Sequence[NodeWork]) -> Work:
-    """The work of nodes that run as one: what one hands to the next never goes through memory.
+    """Combine the work of nodes that run as one kernel: tensors between them do not go through memory.
 
-    Exact for a chain in which each node reads the whole output of the one before; less than the truth (so that no
-    floor is too high) where a result is also needed elsewhere.
+    The result is exact for a chain in which each node reads the whole output of the node before. Where a result is also
+    needed elsewhere, it is less than the real work, so that no floor is too high.
     """
 
     def join(before: Work, after: Work) -> Work:
@@ -78,6 +78,6 @@ def together(nodes: Sequence[NodeWork]) -> Work:
 
 
 def floor_of(nodes: Sequence[NodeWork], ceilings: Ceilings) -> float:
-    """The least time for the nodes as one kernel, without a launch: the longer of memory and arithmetic."""
+    """Return the least time for the nodes as one kernel, without a launch: the longer of memory and arithmetic."""
     arithmetic = sum(arithmetic_us(entry.work, entry.arithmetic, ceilings) for entry in nodes)
     return max(memory_us(together(nodes), ceilings), arithmetic)

@@ -1,8 +1,8 @@
-"""What one ONNX operator has to do with tensors of known shapes: which bytes it reads and how many operations it takes.
+"""Count the work of one ONNX operator on tensors of known shapes: the bytes that it reads, and its operations.
 
-Operations are floating-point additions, multiplications and divisions of the math. Comparisons (Relu, Max, MaxPool) are
-none, and neither is a bias that a sum begins with. A function (Exp, Tanh, Erf) counts as one operation an element; such
-counts are marked as estimated, like those of operators that are not known here.
+Operations are floating-point additions, multiplications and divisions of the math. Comparisons (Relu, Max, MaxPool)
+do not count, and neither does a bias with which a sum begins. A function (Exp, Tanh, Erf) counts as one operation per
+element; such counts are marked as estimated, and so are operators that are unknown here.
 Source: the ONNX operator specification (onnx.ai/onnx/operators).
 """
 
@@ -22,7 +22,7 @@ from lenet_trt.onnx_model.shapes import KnownTensor
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """One node with its tensors; None is an input or output that is left out."""
+    """Hold one node with its tensors; None stands for an input or output that is left out."""
 
     op: str
     inputs: Sequence[KnownTensor | None]
@@ -30,7 +30,7 @@ class OperatorCall:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def given(self, index: int) -> KnownTensor:
-        """An input that has to be there."""
+        """Return an input that must be present."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None:
             raise LenetTrtError(f"{self.op} lacks its input {index}")
@@ -38,7 +38,7 @@ class OperatorCall:
 
     @property
     def out(self) -> KnownTensor:
-        """The first output."""
+        """Return the first output."""
         tensor = next((output for output in self.outputs if output is not None), None)
         if tensor is None:
             raise LenetTrtError(f"{self.op} has no output")
@@ -47,7 +47,7 @@ class OperatorCall:
 
 @dataclass(frozen=True)
 class Operations:
-    """How many, in which arithmetic, and whether that is an estimate."""
+    """Hold the number of operations, their arithmetic, and whether the number is an estimate."""
 
     flops: int
     arithmetic: Arithmetic = "fp32"
@@ -60,11 +60,11 @@ Counter: TypeAlias = Callable[[OperatorCall], int]
 _PRODUCT_ARITHMETIC = {"fp32": "split", "fp16": "fp16", "bf16": "bf16", "int8": "int8", "fp8": "fp8"}
 _OTHER_ARITHMETIC = {"fp16": "fp16_fma", "bf16": "bf16_fma", "fp64": "fp64"}
 
-# Those of products that tensor cores may take.
+# The arithmetics of products that tensor cores can compute.
 TENSOR_ARITHMETIC = frozenset(_PRODUCT_ARITHMETIC.values())
-# The same bytes under another shape.
+# These operators give the same bytes another shape.
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
-# Inputs that say how, not what: shapes, axes, bounds; no runtime reads them from the GPU's memory for each inference.
+# Inputs that are parameters (shapes, axes, bounds): no runtime reads them from the GPU's memory for each inference.
 PARAMETERS: Mapping[str, frozenset[int]] = {
     **{op: frozenset({1}) for op in ("Reshape", "Squeeze", "Unsqueeze", "Expand", "Tile", "TopK", "Split", "Trilu")},
     **{op: frozenset({1, 2, 3, 4}) for op in ("Slice", "Resize", "Pad")},
@@ -76,7 +76,7 @@ PARAMETERS: Mapping[str, frozenset[int]] = {
     "OneHot": frozenset({1}),
     "Upsample": frozenset({1}),
 }
-# Of their first input they read no more than they give.
+# These operators read no more of their first input than they output.
 SELECTING = frozenset({"Slice", "Gather", "GatherElements", "GatherND", "Compress"})
 _SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape", "EyeLike", "RandomNormalLike", "RandomUniformLike"})
 _MOVING = """Abs And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Clip Compress
@@ -85,10 +85,10 @@ GreaterOrEqual IsInf IsNaN Less LessOrEqual Max MaxPool MaxUnpool Min Neg NonZer
 ReduceMin Relu ReverseSequence Round ScatterElements ScatterND Shape Sign Size Slice SpaceToDepth Split Tile TopK
 Transpose Trilu Unique Upsample Where Xor"""
 _NO_OPERATIONS = frozenset(_MOVING.split())
-# An element of the output each.
+# Operations per element of the output.
 _ELEMENTWISE = {"Add": 1, "Sub": 1, "Mul": 1, "Div": 1, "LeakyRelu": 1, "PRelu": 1, "BatchNormalization": 2}
 _REDUCTIONS = {"ReduceSum": 1, "ReduceMean": 1, "ReduceProd": 1, "ReduceL1": 1, "ReduceL2": 2, "ReduceSumSquare": 2}
-# An element of the output each, where functions are counted as one operation.
+# Operations per element of the output, where a function counts as one operation.
 _ESTIMATED = {
     **dict.fromkeys(("Softmax", "LogSoftmax"), 4),
     **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "GroupNormalization", "SkipLayerNormalization"), 8),
@@ -98,7 +98,7 @@ _ESTIMATED = {
 
 
 def reads(call: OperatorCall) -> list[int]:
-    """The bytes that it has to read of each input."""
+    """Return the bytes that the operator must read of each input."""
     amounts = []
     for index, tensor in enumerate(call.inputs):
         if tensor is None or call.op in _SHAPE_ONLY or index in PARAMETERS.get(call.op, ()):
@@ -111,7 +111,7 @@ def reads(call: OperatorCall) -> list[int]:
 
 
 def is_view(call: OperatorCall) -> bool:
-    """Whether the output is the input's bytes, in their order, so that nothing has to be done."""
+    """Say whether the output is the input's bytes in their order, so that nothing has to be done."""
     if call.op in VIEWS:
         return call.op != "Dropout" or len([output for output in call.outputs if output]) == 1
     if call.op == "Cast":
@@ -125,7 +125,7 @@ def is_view(call: OperatorCall) -> bool:
 
 
 def operations(call: OperatorCall) -> Operations:
-    """How many operations the math asks for."""
+    """Count the operations of the math."""
     if call.op in _PRODUCTS:
         operand = next(tensor for tensor in call.inputs if tensor is not None)
         arithmetic = arithmetic_of(operand.dtype, product=True)
@@ -144,7 +144,7 @@ def operations(call: OperatorCall) -> Operations:
 
 
 def arithmetic_of(dtype: str, product: bool) -> Arithmetic:
-    """The arithmetic of an operator on elements of this type; products may use tensor cores."""
+    """Return the arithmetic of an operator on elements of this type; products may use tensor cores."""
     kind = ELEMENT_TYPES[dtype].arithmetic if dtype in ELEMENT_TYPES else ""
     plain = _OTHER_ARITHMETIC.get(kind, "fp32")
     return _PRODUCT_ARITHMETIC.get(kind, plain) if product else plain
@@ -158,7 +158,7 @@ def _matmul(call: OperatorCall) -> int:
 
 def _convolution(weights: int) -> Counter:
     def count(call: OperatorCall) -> int:
-        # A filter is [its share of the channels, *window]: so many products an output.
+        # A filter is [its share of the channels, *window]: each output needs this many products.
         return 2 * call.out.elements * math.prod(call.given(weights).shape[1:])
 
     return count
@@ -217,7 +217,7 @@ PRODUCTS = frozenset(_PRODUCTS)
 
 
 def shapes_text(call: OperatorCall) -> str:
-    """The shapes of what is read and given: ``8x1x28x28, 6x1x5x5 -> 8x6x24x24``."""
+    """Describe the shapes of inputs and outputs: ``8x1x28x28, 6x1x5x5 -> 8x6x24x24``."""
 
     def one(tensor: KnownTensor | None) -> str:
         return "" if tensor is None else "x".join(map(str, tensor.shape)) or "1"

@@ -1,7 +1,7 @@
-"""What each node of a model has to do: bytes to move and operations, from the ONNX file with real shapes.
+"""Compute the work of each node of a model, bytes and operations, from the ONNX file with real shapes.
 
-Every node is counted as if it ran alone: its inputs and weights are read once, its outputs written once. Plugin nodes
-are fused nodes: the kernel's declaration says what they do. Views and what is constant cost nothing.
+Every node counts as if it ran alone: its inputs and weights are read once, its outputs are written once. A plugin node
+is a fused node: the kernel's declaration gives its work. Views and constant nodes cost nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lenet_trt.onnx_model.shapes import Known, KnownTensor, bound_plugin, known,
 
 @dataclass(frozen=True)
 class NodeWork:
-    """One node: what it is, what it has to do and in which arithmetic.
+    """Hold one node: its operator, its work and its arithmetic.
 
     ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
     took their place. ``estimated``: the operations are no exact count. ``weights`` is the number of constant elements
@@ -46,13 +46,13 @@ class NodeWork:
 
     @property
     def model_nodes(self) -> tuple[str, ...]:
-        """The model's nodes that it is."""
+        """Return the model's nodes for which this node stands."""
         return self.holds or (self.node,)
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """A node's bytes, by the tensors that they belong to (under the name of what a view looks at)."""
+    """Hold a node's bytes by tensor (a view counts under the name of the tensor that it shows)."""
 
     summary: NodeWork
     read: Mapping[str, int]
@@ -60,9 +60,9 @@ class _Cost:
 
 
 class ModelWork:
-    """A model with known shapes: the work of its nodes, and of any set of them as one.
+    """Hold a model with known shapes: the work of its nodes, and of any set of them as one.
 
-    ``replaced``: by plugin node, what the file that it was fused from had there.
+    ``replaced``: for each plugin node, the nodes that it replaced in the file before the fusion.
     """
 
     def __init__(self, model: Known, replaced: Mapping[str, tuple[str, ...]] | None = None) -> None:
@@ -74,14 +74,14 @@ class ModelWork:
 
     @property
     def nodes(self) -> list[NodeWork]:
-        """Every node that is there at run time, in graph order."""
+        """Return every node that runs, in graph order."""
         return [cost.summary for cost in self._costs.values()]
 
     def fused(self, names: Sequence[str], node: str, op: str) -> NodeWork:
-        """Nodes that run as one: what comes from outside is read once, what stays inside does not move.
+        """Combine nodes that run as one: outside tensors are read once, inside tensors do not move.
 
         Raises:
-            LenetTrtError: there is no node of such a name.
+            LenetTrtError: the model has no node of such a name.
         """
         unknown = [name for name in names if name not in self._costs]
         if unknown:
@@ -171,13 +171,13 @@ def _weights(node: NodeProto, model: Known, read: Mapping[str, int]) -> int:
 def network_of(
     model: onnx.ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shape] | None = None
 ) -> ModelWork:
-    """The model with these sizes of its open axes (or whole shapes of inputs).
+    """Return the model with these sizes of its open axes (or whole shapes of inputs).
 
     Raises:
-        LenetTrtError: an axis has no size, a shape cannot be known before the model runs, or what the file says of
-            its plugins is damaged.
+        LenetTrtError: an axis has no size, a shape cannot be known before the model runs, or the file's record of its
+            plugins is damaged.
     """
-    # Recorded as "Conv conv1": the operator, and what the node is called.
+    # Recorded as "Conv conv1": the operator and the node's name.
     replaced = {
         entry["node"]: tuple(title.partition(" ")[2] for title in entry.get("replaced", ()) if " " in title)
         for entry in recorded(model)
@@ -186,7 +186,7 @@ def network_of(
 
 
 def work_of(model: onnx.ModelProto, sizes: Mapping[str, int]) -> list[NodeWork]:
-    """What each node has to do, in graph order; nodes that are constant are left out.
+    """Return the work of each node, in graph order; constant nodes are left out.
 
     Raises:
         LenetTrtError: as ``network_of``.

@@ -56,7 +56,7 @@ def _whose_batch(graph: WorkingGraph, name: str) -> str | None:
 
 
 def _first_taken(graph: WorkingGraph, node: WorkingNode) -> int | None:
-    """The index of the first element that a ``Gather`` or ``Slice`` takes, where it is a constant."""
+    """Return the index of the first element that a ``Gather`` or ``Slice`` takes, where it is a constant."""
     if "starts" in node.attributes:  # Slice before opset 10
         return int(node.attributes["starts"][0])
     if len(node.inputs) > 4:  # steps are given: it may go backwards

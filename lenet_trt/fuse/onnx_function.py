@@ -57,7 +57,7 @@ class NodeBuilder:
         return f"{self._prefix}{len(self.nodes)}"
 
     def referring(self, op_type: str, inputs: Sequence[str], name: str, attribute: str) -> str:
-        """A node of which an integer attribute is one of the function's."""
+        """Add a node of which an integer attribute is an attribute of the function."""
         node = helper.make_node(op_type, inputs, [self.fresh()])
         node.attribute.add(name=name, ref_attr_name=attribute, type=onnx.AttributeProto.INT)
         self.nodes.append(node)
@@ -163,12 +163,12 @@ def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto
 
 
 def _is(op: NodeBuilder, attribute: str, number: int) -> str:
-    """Whether an attribute of the function is that number."""
+    """Add nodes that test whether an attribute of the function has this value."""
     return str(op.Equal(op.referring("Constant", (), "value_int", attribute), op.Constant(value_int=number)))
 
 
 def _is_in_old_opset(op: NodeBuilder, attribute: str, number: int, largest: int) -> str:
-    """The same where no Constant takes an attribute: as the axis of a Concat, it decides which size becomes 2."""
+    """Add the same test where no Constant takes an attribute: as a Concat's axis it decides which size becomes 2."""
     one = op.constant(np.zeros((1,) * (largest + 1), dtype=np.float32))
     sizes = op.Shape(op.referring("Concat", (one, one), "axis", attribute))
     two = op.constant(np.array(2, dtype=np.int64))

@@ -43,7 +43,7 @@ def quantization_around(
 
 
 def _dequantized(graph: WorkingGraph, values: Iterable[str]) -> tuple[str, WorkingNode] | None:
-    """The first of the values that comes from a DequantizeLinear, and that node."""
+    """Return the first of the values that comes from a DequantizeLinear, and this node."""
     for value in values:
         node = graph.producer(value)
         while node is not None and node.is_op(*MOVED_ACROSS):
@@ -54,7 +54,7 @@ def _dequantized(graph: WorkingGraph, values: Iterable[str]) -> tuple[str, Worki
 
 
 def _quantized(graph: WorkingGraph, match: Match) -> tuple[str, WorkingNode] | None:
-    """The first output that goes to a QuantizeLinear, and that node."""
+    """Return the first output that goes to a QuantizeLinear, and this node."""
     for value in match.outputs:
         for node in _readers(graph, value):
             if node.is_op("QuantizeLinear"):
@@ -63,7 +63,7 @@ def _quantized(graph: WorkingGraph, match: Match) -> tuple[str, WorkingNode] | N
 
 
 def _readers(graph: WorkingGraph, value: str) -> Iterator[WorkingNode]:
-    """The nodes that read a value, and those that read it moved."""
+    """Yield the nodes that read a value, directly or moved."""
     for node in graph.consumers(value):
         if node.inputs[:1] != [value]:
             continue  # it is the shape or the scale of something else

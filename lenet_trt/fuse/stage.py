@@ -59,7 +59,7 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
 
 
 def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
-    """The kernels that a ``--plugins`` value stands for, in order of preference."""
+    """Return the kernels for which a ``--plugins`` value stands, in order of preference."""
     from lenet_trt.kernel import registry
 
     if plugins == "none":

@@ -194,7 +194,7 @@ class WorkingGraph:
 
 
 def initializers_listed_as_inputs(model: onnx.ModelProto) -> frozenset[str]:
-    """The constants that are inputs only because the file's version of the format wants every initializer there.
+    """Return the constants that are inputs only because the file's format version lists all initializers there.
 
     TensorRT and ONNX Runtime let nobody override those.
     """

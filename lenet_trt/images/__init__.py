@@ -1,1 +1,1 @@
-"""Images from files into a network that classifies them: what it takes, the readers, and class probabilities."""
+"""Read images from files for a network that classifies them: their form, the readers, and class probabilities."""

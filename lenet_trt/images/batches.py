@@ -27,7 +27,7 @@ _MOST_NAMES_BYTES = 1 << 24
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Some images: what they are called, their pixels and their classes.
+    """Hold images: their names, pixels and classes.
 
     Shapes: pixels [n, channels, height, width] uint8, labels [n] int64 (``UNKNOWN`` without a label).
     """
@@ -71,7 +71,7 @@ def batches(sources: Sequence[str], form: Form, batch: int, labels: str | None =
     without it an IDX file ``...images-idx3...`` takes those of ``...labels-idx1...`` beside it.
 
     Raises:
-        LenetTrtError: something cannot be read or is not what the network takes, or labels and images do not match.
+        LenetTrtError: a file cannot be read, the network does not take the images, or labels and images do not match.
     """
     found = _from(sources, form)
     if labels is not None:
@@ -81,7 +81,7 @@ def batches(sources: Sequence[str], form: Form, batch: int, labels: str | None =
 
 
 def read_names(path: str) -> tuple[str, ...]:
-    """Read the names of classes, one a line.
+    """Read the names of classes, one per line.
 
     Raises:
         LenetTrtError: the file cannot be read, is no text, or has an empty line.
@@ -91,9 +91,9 @@ def read_names(path: str) -> tuple[str, ...]:
     try:
         names = tuple(line.strip() for line in data.decode("utf-8").splitlines())
     except UnicodeDecodeError as error:
-        raise LenetTrtError(f"{path} is no UTF-8 text ({error.reason}); wanted one class name a line") from error
+        raise LenetTrtError(f"{path} is no UTF-8 text ({error.reason}); wanted one class name per line") from error
     if len(data) > _MOST_NAMES_BYTES or not names or not all(names):
-        raise LenetTrtError(f"{path} is empty, too long, or has an empty line; wanted one class name a line")
+        raise LenetTrtError(f"{path} is empty, too long, or has an empty line; wanted one class name per line")
     return names
 
 
@@ -114,7 +114,7 @@ def _mnist(form: Form) -> Images:
     pixels, labels = test_set()
     pixels = pixels[:, None]
     if pixels.shape[1:] != form.shape:
-        raise UsageError(f"the network takes {form}, and MNIST's images have another form: name some")
+        raise UsageError(f"the network takes {form}, and MNIST's images have another form: name image files")
     return Images("mnist", 0, pixels, labels.astype(np.int64))
 
 
@@ -134,7 +134,7 @@ def _file(source: str, form: Form) -> Iterator[Images]:
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    """Yield the folder's pictures in the order of their names; only the names are in memory together."""
+    """Yield the folder's pictures in the order of their names; only one picture at a time is in memory."""
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.lower().endswith(PICTURE_SUFFIXES) and e.is_file()]
@@ -152,7 +152,9 @@ def _opened(source: str) -> Iterator[BinaryIO]:
     try:
         if source == STANDARD_INPUT:
             if sys.stdin is None:
-                raise LenetTrtError("standard input is closed; wanted images there: name files, or pipe them in")
+                raise LenetTrtError(
+                    "standard input is closed; wanted images there: name files, or pipe images into the command"
+                )
             with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
                 count = 0
                 while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):

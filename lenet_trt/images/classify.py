@@ -17,7 +17,7 @@ _SUM_TOLERANCE = 1e-3
 
 
 def classify(network: Network, pixels: NDArray[np.uint8], scaling: Scaling | None = None) -> NDArray[np.float64]:
-    """Class probabilities of a batch.
+    """Return the class probabilities of a batch.
 
     Shapes: pixels [n, channels, height, width] -> [n, classes].
     """
@@ -25,7 +25,7 @@ def classify(network: Network, pixels: NDArray[np.uint8], scaling: Scaling | Non
 
 
 def output_for(network: Network, pixels: NDArray[np.uint8], scaling: Scaling) -> NDArray[Any]:
-    """The network's first output for a batch; one that is smaller than a network of fixed size takes is filled up.
+    """Return the network's first output for a batch; a batch smaller than the network's fixed size is filled up.
 
     Shapes: pixels [n, channels, height, width] -> [n, classes].
 

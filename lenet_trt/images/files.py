@@ -21,7 +21,7 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg")
 _FORMATS = "IDX (plain or gzip), PNG, JPEG, NumPy .npy or .npz"
 _MAX_NPY_HEADER = 1 << 16
 _CHUNK_BYTES = 1 << 20
-_PIXEL_BYTES = 4  # of a decoded picture, with transparency
+_PIXEL_BYTES = 4  # per pixel of a decoded picture, with transparency
 # Grey pixels with more than 8 bits, as Pillow names them.
 _WIDE_MODES = ("I", "I;16", "I;16B", "I;16L")
 
@@ -32,8 +32,8 @@ def read_pixels(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
     Shapes: [n, channels, height, width] uint8, 0 to 255 as the file has them (light on dark stays light on dark).
 
     Raises:
-        LenetTrtError: the file is damaged, of no known format, or its images are not of that ``form``.
-        OSError: it cannot be read.
+        LenetTrtError: the file is damaged, of no known format, or its images do not have this ``form``.
+        OSError: the file cannot be read.
     """
     kind = kind_of(file, name)
     if kind == "idx":
@@ -46,17 +46,17 @@ def read_pixels(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
 
 
 def read_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
-    """Read class numbers: IDX, NumPy, or text with one number a line.
+    """Read class numbers: IDX, NumPy, or text with one number per line.
 
     Shapes: [n] int64.
 
     Raises:
-        LenetTrtError: the file is damaged, or holds anything but whole numbers >= 0.
-        OSError: it cannot be read.
+        LenetTrtError: the file is damaged, or holds values other than whole numbers >= 0.
+        OSError: the file cannot be read.
     """
     kind = kind_of(file, name, otherwise="text")
     if kind == "picture":
-        raise LenetTrtError(f"{name} is a picture; wanted labels: IDX, NumPy, or text with one number a line")
+        raise LenetTrtError(f"{name} is a picture; wanted labels: IDX, NumPy, or text with one number per line")
     if kind == "text":
         return _text_labels(file, name)
     if kind == "idx":
@@ -101,10 +101,10 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
     size = (form.width, form.height)
     with damage_told(name, "picture"):
         image: Image.Image = Image.open(file, formats=("PNG", "JPEG"))
-        if image.size != size and not form.resize:  # before anything of that size is decoded
+        if image.size != size and not form.resize:  # checked before anything of this size is decoded
             raise LenetTrtError(
                 f"{name} is {image.size[0]}x{image.size[1]} pixels; the network takes {size[0]}x{size[1]}: "
-                "cut out what is to be classified and scale it to that size, or add --resize"
+                "cut out the part to classify and scale it to this size, or add --resize"
             )
         if image.size[0] * image.size[1] * _PIXEL_BYTES > MAX_BYTES:
             raise LenetTrtError(f"{name} is {image.size[0]}x{image.size[1]} pixels, more than {MAX_BYTES} bytes hold")
@@ -129,7 +129,7 @@ def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:
         members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         if wanted not in members and len(members) != 1:
             found = ", ".join(sorted(members)[:20]) or "nothing"
-            raise LenetTrtError(f"{name} holds {found}; wanted an array named {wanted}, or one array alone")
+            raise LenetTrtError(f"{name} holds {found}; wanted an array named {wanted}, or a single array")
         key = wanted if wanted in members else next(iter(members))
         with archive.open(members[key]) as member:
             return _npy(member, f"{name}[{key}]")
@@ -150,9 +150,9 @@ def _npy(file: Any, name: str) -> NDArray[Any]:
             data += chunk
         if len(data) < wanted:
             raise LenetTrtError(f"{name} is cut short: its header promises {wanted} bytes, {len(data)} are there")
-        # Beyond the end: also makes zipfile compare the checksum.
+        # Reading beyond the end also makes zipfile compare the checksum.
         if head.read(1) or file.read(1):
-            raise LenetTrtError(f"{name} goes on after the {wanted} bytes that its header promises")
+            raise LenetTrtError(f"{name} has more bytes than the {wanted} that its header promises")
         return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran_order else "C")
 
 
@@ -203,9 +203,9 @@ def _text_labels(file: BinaryIO, name: str) -> NDArray[np.int64]:
         seen_bytes += len(line)
         word = line.strip()
         if not (word.isdigit() and len(word) <= 9):
-            raise LenetTrtError(f"{name}, line {number}, is {word[:20]!r}; wanted one class number a line")
+            raise LenetTrtError(f"{name}, line {number}, is {word[:20]!r}; wanted one class number per line")
         if seen_bytes > MAX_BYTES:
-            raise LenetTrtError(f"{name} is longer than {MAX_BYTES} bytes; wanted one class number a line")
+            raise LenetTrtError(f"{name} is longer than {MAX_BYTES} bytes; wanted one class number per line")
         values.append(int(word))
     return np.array(values, np.int64)
 
@@ -219,7 +219,7 @@ def damage_told(name: str, what: str) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise LenetTrtError(f"{name} is a {what} that needs more memory than there is") from error
-    # On damaged files Pillow, zipfile and NumPy raise a score of kinds, from struct.error to RecursionError.
+    # On damaged files Pillow, zipfile and NumPy raise many kinds of errors, from struct.error to RecursionError.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise LenetTrtError(f"{name} is a damaged {what}: {reason[:200]}: copy or save it again") from error

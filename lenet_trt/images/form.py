@@ -1,4 +1,4 @@
-"""Which images a network takes, how their pixels become its numbers, and the options that say so."""
+"""Define which images a network takes, how pixels become its numbers, and the options for both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lenet_trt.options import number, read_whole
 
 _PIXEL_MAX = 255
 _MOST_DEVIATION = 1e6
-# Mean and standard deviation of red, green and blue in 0 to 1, under the names that people know them by.
+# Mean and standard deviation of red, green and blue in 0 to 1, under their usual names.
 NORMALIZATIONS = {
     "none": ((0.0,), (1.0,)),
     "half": ((0.5,), (0.5,)),
@@ -29,7 +29,7 @@ _Values = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Form:
-    """Images of ``channels`` (1 is grey, 3 is RGB); ``resize`` scales pictures of another size to this one."""
+    """Describe images with ``channels`` (1 is grey, 3 is RGB); ``resize`` scales pictures of other sizes to this."""
 
     channels: int
     height: int
@@ -38,11 +38,11 @@ class Form:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
+        """Return channels, height and width."""
         return self.channels, self.height, self.width
 
     def __str__(self) -> str:
-        """How messages call an array of them."""
+        """Describe an array of these images, for messages."""
         if self.channels == 1:
             return f"grey images [n, {self.height}, {self.width}] (or with a channel axis of 1)"
         return f"RGB images [n, 3, {self.height}, {self.width}] or [n, {self.height}, {self.width}, 3]"
@@ -50,40 +50,40 @@ class Form:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Pixels / 255, less the mean, by the standard deviation: one value of each, or one for each channel."""
+    """Compute (pixels / 255 - mean) / standard deviation, with one value of each, or one for each channel."""
 
     mean: _Values = (0.0,)
     deviation: _Values = (1.0,)
 
     @property
     def plain(self) -> bool:
-        """Whether pixels are only divided by 255, which networks do where they are."""
+        """Say whether pixels are only divided by 255, which networks do where the pixels are."""
         return set(self.mean) == {0.0} and set(self.deviation) == {1.0}
 
     def __call__(self, pixels: NDArray[np.uint8], port: Port) -> NDArray[Any]:
-        """Make a network's input of pixels; plain ones stay uint8.
+        """Turn pixels into a network's input; with plain scaling they stay uint8.
 
         Shapes: [n, channels, height, width].
 
         Raises:
-            UsageError: there are values for another number of channels.
+            UsageError: the number of values does not fit the number of channels.
         """
         if self.plain:
             return pixels
         channels = pixels.shape[1]
         for option, values in (("--mean", self.mean), ("--std", self.deviation)):
             if len(values) not in (1, channels):
-                raise UsageError(f"{option} has {len(values)} values; wanted 1 or {channels}, one a channel")
+                raise UsageError(f"{option} has {len(values)} values; wanted 1 or {channels}, one per channel")
         mean, deviation = (np.array(values, np.float32).reshape(1, -1, 1, 1) for values in (self.mean, self.deviation))
         scaled = (pixels.astype(np.float32) / np.float32(_PIXEL_MAX) - mean) / deviation
         return scaled.astype(numpy_dtype(port.dtype))
 
 
 def form_of(inputs: Sequence[Port], size: tuple[int, int] | None = None, resize: bool = False) -> Form:
-    """Say which images a network takes; ``size`` is the (height, width) of those that it has open.
+    """Return the form of the images that a network takes; ``size`` is (height, width) where the network leaves it open.
 
     Raises:
-        UsageError: it takes no images, or leaves their size open and nobody says it.
+        UsageError: the network takes no images, or leaves their size open and ``size`` is missing.
     """
     axes = image_axes(inputs)
     seen = ", ".join(f"{port.name} {port.dtype} [{', '.join(map(str, port.axes))}]" for port in inputs)
@@ -103,14 +103,14 @@ def form_of(inputs: Sequence[Port], size: tuple[int, int] | None = None, resize:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the command line says of images."""
+    """Hold what the command line says of images."""
 
     scaling: Scaling = Scaling()
     size: tuple[int, int] | None = None
     resize: bool = False
 
     def form(self, inputs: Sequence[Port]) -> Form:
-        """Say which images a network takes, as ``form_of`` does."""
+        """Return the form of the images that a network takes, as ``form_of`` does."""
         return form_of(inputs, self.size, self.resize)
 
 
@@ -120,10 +120,17 @@ def add_image_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--normalize",
         choices=tuple(NORMALIZATIONS),
-        help="mean and deviation by name (default: none, pixels / 255 alone); imagenet is what most networks take",
+        help="mean and deviation by name (default: none, pixels are only divided by 255); most networks take imagenet",
     )
-    group.add_argument("--mean", type=_values(-_MOST_DEVIATION), metavar="M[,M,M]", help="mean of pixels / 255 instead")
-    group.add_argument("--std", type=_values(1e-6), metavar="S[,S,S]", help="deviation of pixels / 255 instead")
+    group.add_argument(
+        "--mean",
+        type=_values(-_MOST_DEVIATION),
+        metavar="M[,M,M]",
+        help="mean of pixels / 255, in place of --normalize",
+    )
+    group.add_argument(
+        "--std", type=_values(1e-6), metavar="S[,S,S]", help="deviation of pixels / 255, in place of --normalize"
+    )
     group.add_argument(
         "--size", type=_size, metavar="HxW", help="height and width, where the network takes images of any size"
     )
@@ -139,7 +146,7 @@ def image_options(arguments: argparse.Namespace) -> ImageOptions:
         UsageError: the mean and the deviation are given twice.
     """
     if arguments.normalize is not None and (arguments.mean is not None or arguments.std is not None):
-        raise UsageError("--normalize is a mean and a deviation by name: give it, or --mean and --std")
+        raise UsageError("--normalize names a mean and a deviation: give either --normalize, or --mean and --std")
     mean, deviation = NORMALIZATIONS[arguments.normalize or "none"]
     return ImageOptions(Scaling(arguments.mean or mean, arguments.std or deviation), arguments.size, arguments.resize)
 

@@ -1,1 +1,1 @@
-"""The verb ``inspect``: what is in an engine or an ONNX file."""
+"""Describe an engine or an ONNX file: the verb ``inspect``."""

@@ -1,4 +1,4 @@
-"""Verb ``inspect``: describe an engine or an ONNX file, and compare an engine with its sidecar."""
+"""Read the options of ``inspect``: describe an engine or an ONNX file, and compare an engine with its sidecar."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
 def inspect_engine(path: Path) -> dict[str, Any]:
     """Describe an engine by its sidecar, after checking that the sidecar belongs to it.
 
-    Of an engine without a sidecar, made elsewhere, only its first bytes are read.
+    Of an engine without a sidecar, which was made elsewhere, only the first bytes are read.
 
     Raises:
         LenetTrtError: the engine is missing, the sidecar is damaged, or they do not belong together.
@@ -69,7 +69,7 @@ def _operator(domain: str, name: str) -> str:
 
 
 def _plugin_functions(model: ModelProto) -> list[str]:
-    """Return the model's operators that have a fallback function: the plugins that `fuse` put in."""
+    """Return the model's operators that have a fallback function: the plugins that `fuse` inserted."""
     functions = {(function.domain, function.name) for function in model.functions}
     return sorted({_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)})
 
@@ -82,7 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     form.add_argument(
         "--svg", action="store_true", help="draw the graph of an ONNX file; a large one needs Graphviz to be readable"
     )
-    parser.add_argument("--timeline", type=Path, metavar="T.json", help="with --svg: the time that each node took")
+    parser.add_argument(
+        "--timeline", type=Path, metavar="T.json", help="with --svg: a timeline, whose times are shown at the nodes"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="GRAPH.svg", help="with --svg; default: beside the model")
     add_overwrite(parser)
 
@@ -125,14 +127,17 @@ def _engine_rows(path: Path) -> list[tuple[str, str]]:
 
 
 def _unknown_rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Say of an engine that was made elsewhere what its first bytes tell."""
-    version = found["version"] or "of a version that the header does not tell"
+    """Describe an engine that was made elsewhere, from its first bytes."""
+    version = found["version"] or "of a version that is not in the header"
     return [
         ("engine", f"{found['file']}  ({found['size_bytes']:,} bytes)"),
         ("sha256", found["sha256"]),
         ("built by", f"{found['product']} {version} (the tag {found['tag']} in its first bytes)"),
-        ("sidecar", "none: targets, tensors and plugins would be known after deserializing, which can run its code"),
-        ("next", f"lenet-trt run {shlex.quote(found['file'])} --trust   # where you trust who made it"),
+        (
+            "sidecar",
+            "none: only deserializing, which can run the engine's code, would show targets, tensors and plugins",
+        ),
+        ("next", f"lenet-trt run {shlex.quote(found['file'])} --trust   # only if you trust its maker"),
     ]
 
 

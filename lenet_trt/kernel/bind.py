@@ -50,7 +50,7 @@ class Specialized:
 
     @property
     def quantized(self) -> bool:
-        """Whether an input or output is of a type that QuantizeLinear gives."""
+        """Say whether an input or output has a type that QuantizeLinear produces."""
         dtypes = self.types.of((*self.kernel.inputs, *self.kernel.outputs))
         return any(ELEMENT_TYPES[dtype].quantized for dtype in dtypes)
 
@@ -198,7 +198,7 @@ def bind(
 
 
 def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
-    """The declared types that inputs of these element types have.
+    """Return the declared types for inputs of these element types.
 
     Raises:
         LenetTrtError: none has; says which are declared.
@@ -212,7 +212,7 @@ def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
 
 
 def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
-    """The declared types in which the first inputs (and then outputs) have these element types."""
+    """Yield the declared types in which the first inputs (and then outputs) have these element types."""
     tensors = (*kernel.inputs, *kernel.outputs)[: len(dtypes)]
     return (types for types in kernel.types if types.of(tensors) == tuple(dtypes))
 

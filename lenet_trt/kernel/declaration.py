@@ -83,7 +83,7 @@ class Types:
         return self.variables.get(dtype, dtype)
 
     def of(self, tensors: Iterable[Tensor]) -> tuple[str, ...]:
-        """The element types of several tensors."""
+        """Return the element types of several tensors."""
         return tuple(self.resolve(tensor.dtype) for tensor in tensors)
 
 

@@ -83,7 +83,7 @@ def _parents() -> Iterator[Path]:
 
 
 def part(name: str, what: str) -> ModuleType | None:
-    """The module ``what`` in the folder of that kernel, as "steps" or "workloads", or None where it has none.
+    """Return the module ``what`` in the kernel's folder, such as "steps" or "workloads", or None where it has none.
 
     Raises:
         LenetTrtError: there is no such kernel, or the module cannot be imported.

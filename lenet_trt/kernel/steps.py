@@ -29,7 +29,7 @@ class StepLaunch:
 
     @property
     def variant(self) -> Variant:
-        """The launch as a variant of the kernel, to compile it by."""
+        """Return the launch as a variant of the kernel, for compiling it."""
         launch = Launch(self.grid, (self.block, 1, 1), (), self.shared_bytes)
         return Variant(f"steps-{self.source}", launch, "", source=f"steps/{self.source}", entry=self.entry)
 

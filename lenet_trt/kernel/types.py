@@ -32,17 +32,17 @@ class ElementType:
 
     @property
     def tensorrt_plugin_name(self) -> str:
-        """The name in the texts of ``tensorrt.plugin``, which has two names of its own."""
+        """Return the name in the texts of ``tensorrt.plugin``, which has two names of its own."""
         return {"FLOAT": "FP32", "HALF": "FP16"}.get(self.tensorrt_name or "", self.tensorrt_name or self.name)
 
     @property
     def quantized(self) -> bool:
-        """Whether QuantizeLinear gives it, so that its values mean something only with a scale."""
+        """Say whether QuantizeLinear produces the type, whose values mean something only with a scale."""
         return self.arithmetic in _NARROW_ARITHMETIC
 
     @property
     def in_kernels(self) -> bool:
-        """Whether a kernel may declare it: CUDA C++ and TensorRT both have it."""
+        """Say whether a kernel may declare it: CUDA C++ and TensorRT both have it."""
         return self.cuda_name is not None and self.tensorrt_name is not None
 
 
@@ -65,7 +65,7 @@ ELEMENT_TYPES: Mapping[str, ElementType] = {
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy type of that name; those that NumPy lacks come from ml_dtypes, which ONNX depends on."""
+    """Return the NumPy type of this name; ml_dtypes, a dependency of ONNX, has the types that NumPy lacks."""
     import ml_dtypes
     import numpy as np
 

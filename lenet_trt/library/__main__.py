@@ -51,7 +51,7 @@ def command(arguments: argparse.Namespace) -> int:
 
 
 def _made_by_library(path: Path) -> bool:
-    """A shared library that has our plugin's names in it."""
+    """Recognise a shared library that contains our plugin's names."""
     data = path.read_bytes()
     return data.startswith(b"\x7fELF") and b"lenet_trt" in data
 

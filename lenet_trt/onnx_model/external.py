@@ -39,7 +39,7 @@ class ExternalPiece:
 
 
 def external_pieces(model: ModelProto, path: Path) -> list[ExternalPiece]:
-    """Where the weights of a model lie that are not in its own file, all of it checked.
+    """Find where the weights of a model lie that are not in its own file, and check all of it.
 
     Raises:
         LenetTrtError: a file outside the model's folder, or none; a part that is not in the file, or not of the
@@ -113,7 +113,7 @@ def needed_bytes(tensor: TensorProto, where: str) -> int:
 
 
 def tensors_of(model: ModelProto) -> Iterator[TensorProto]:
-    """Every tensor with values: initializers and attributes, those of inner graphs and of functions too."""
+    """Yield every tensor with values: initializers and attributes, also of inner graphs and of functions."""
     yield from _tensors(model.graph)
     for function in model.functions:
         yield from _of_nodes(function.node)

@@ -75,14 +75,14 @@ def recorded(model: onnx.ModelProto) -> list[Mapping[str, Any]]:
 
 
 def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
-    """Node name -> kernel name of the plugin nodes in a model."""
+    """Return the plugin nodes of a model: node name -> kernel name."""
     from lenet_trt.kernel.pattern import DOMAIN
 
     return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
 
 
 def made_by_fuse(path: Path) -> bool:
-    """Whether a file is a model that ``fuse`` has put plugin nodes into."""
+    """Say whether a file is a model into which ``fuse`` has put plugin nodes."""
     import onnx
     from google.protobuf.message import DecodeError
 

@@ -53,7 +53,7 @@ class Port:
 
 
 def image_axes(inputs: Sequence[Port]) -> tuple[int, int | str, int | str] | None:
-    """The channels (1 is grey, 3 is RGB), height and width of the images that a network takes; None for another one."""
+    """Return the channels (1 is grey, 3 is RGB), height and width of a network's images; None if it takes none."""
     if len(inputs) != 1 or not inputs[0].takes_images():
         return None
     _, channels, height, width = inputs[0].axes
@@ -61,7 +61,7 @@ def image_axes(inputs: Sequence[Port]) -> tuple[int, int | str, int | str] | Non
 
 
 def classifies_images(inputs: Sequence[Port], outputs: Sequence[Port]) -> bool:
-    """Whether images go in and one number for each class comes out."""
+    """Say whether images go in and one number for each class comes out."""
     return image_axes(inputs) is not None and bool(outputs) and len(outputs[0].axes) == _CLASSES_RANK
 
 

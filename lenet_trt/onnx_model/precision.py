@@ -155,7 +155,7 @@ def _sorted(model: ModelProto) -> ModelProto:
 
 
 def _bfloat16(half: ModelProto, original: ModelProto) -> ModelProto:
-    """Swap float16 for bfloat16, with constants rounded from the float32 originals, not from their fp16 values."""
+    """Replace float16 by bfloat16, with constants rounded from the float32 originals, not from their fp16 values."""
     version = next((entry.version for entry in half.opset_import if entry.domain == ""), 0)
     model = onnx.version_converter.convert_version(half, _BF16_OPSET) if version < _BF16_OPSET else half
     exact = dict(constants(original.graph))

@@ -26,7 +26,7 @@ from lenet_trt.onnx_model.valid import check_texts, check_values
 
 
 def load_lenet5() -> tuple[ModelProto, str]:
-    """LeNet-5 with the shipped weights, exported afresh where torch is installed; and which it was."""
+    """Return LeNet-5 with the shipped weights, exported afresh where torch is installed, and its origin."""
     from lenet_trt.export import lenet5_onnx
 
     with tempfile.TemporaryDirectory(prefix="lenet-trt-") as folder:
@@ -100,7 +100,7 @@ def _sha256_of(piece: ExternalPiece, folder: Path) -> str:
 
 
 def model_files(path: Path) -> list[Path]:
-    """The file of a model and the files beside it that hold its weights.
+    """Return the file of a model and the files beside it that hold its weights.
 
     Raises:
         LenetTrtError: the file cannot be read, or is not ONNX.
@@ -110,7 +110,7 @@ def model_files(path: Path) -> list[Path]:
 
 
 def _structure(path: Path) -> ModelProto:
-    """The model without the weights that lie outside its file."""
+    """Return the model without the weights that lie outside its file."""
     try:
         model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever the file is called
     except FileNotFoundError:

@@ -122,7 +122,7 @@ def bound_plugin(node: NodeProto, inputs: Sequence[KnownTensor]) -> Bound:
 
 
 def chosen_attributes(kernel: Kernel, node: NodeProto) -> dict[str, AttributeValue]:
-    """The choices that the numbers of a plugin node stand for."""
+    """Return the choices for which the numbers of a plugin node stand."""
     numbers = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
     return {
         attribute.name: choice

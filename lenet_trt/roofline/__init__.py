@@ -1,1 +1,1 @@
-"""The verb ``roofline``: what each node of a model has to do, and how long the hardware would need for it."""
+"""Compute what each node of a model needs, and the time that the hardware needs for it: the verb ``roofline``."""

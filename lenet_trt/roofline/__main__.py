@@ -27,10 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX or a fused ONNX file")
     parser.add_argument(
-        "--batch", type=int, metavar="N", help="size of the inputs' first axis where it is open (default: 1)"
+        "--batch",
+        type=int,
+        metavar="N",
+        help="size of the first axis of each input where that axis is open (default: 1)",
     )
     parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
-    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, as trtexec has them")
+    parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, written as for trtexec")
     parser.add_argument(
         "--datasheet", metavar="GPU", help='compare with the data sheet of a GPU that is not present: "RTX 4090"'
     )
@@ -39,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--floats",
         choices=FLOATS,
         default="split",
-        help="how products of floats may be computed: at float accuracy by multiply-adds or by tensor cores, whichever "
-        "is faster (split), by multiply-adds alone, or as tf32",
+        help="how products of floats may be computed: with float accuracy by multiply-adds or tensor cores, whichever "
+        "is faster (split), by multiply-adds only (fp32), or as tf32",
     )
     parser.add_argument(
         "--timeline", type=Path, metavar="FILE", help="a timeline of lenet-trt profile, for the measured times"
@@ -136,8 +139,8 @@ def _ceilings(arguments: argparse.Namespace) -> Ceilings:
         return datasheet(arguments.datasheet)
     if not gpus().devices:
         raise LenetTrtError(
-            f"there is no GPU here to measure ({gpus().problem}): name one whose stated figures are to be taken, "
-            '--datasheet "RTX 4090", or run it on a machine with one'
+            f"there is no GPU here to measure ({gpus().problem}): name a GPU whose data sheet to use, "
+            '--datasheet "RTX 4090", or run this on a machine with a GPU'
         )
     return measured_ceilings(refresh=arguments.refresh)
 
@@ -150,7 +153,7 @@ def _compare_gpus(timeline: Timeline | None, ceilings: Ceilings) -> None:
         return
     entry = entry_for(str(traced))
     if entry is None or entry.name != ceilings.gpu:
-        print(f"warning: the trace is of {traced}, the ceilings are those of {ceilings.gpu}", file=sys.stderr)
+        print(f"warning: the trace is of {traced}, the ceilings are of {ceilings.gpu}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The roofline verb: what each node of a model has to do, and how long the hardware would need for it."""
+"""Compute the roofline: the work of each node of a model, and the time that the hardware needs for it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lenet_trt.floors.work import ModelWork, NodeWork
 if TYPE_CHECKING:
     from lenet_trt.trace.timeline import Timeline
 
-# In which arithmetic the products of floats are taken to be computed.
+# The arithmetics in which products of floats may be computed.
 FLOATS = ("split", "fp32", "tf32")
 
 
 @dataclass(frozen=True)
 class Point:
-    """One node, or several that run as one: what the hardware would need, and what it took where that was traced."""
+    """Hold one node, or several that run as one: the time that the hardware needs, and the traced time if known."""
 
     work: NodeWork
     bound: str
@@ -29,13 +29,13 @@ class Point:
 
     @property
     def ratio(self) -> float | None:
-        """How many times what the hardware would need it took."""
+        """Return the measured time divided by the time that the hardware needs."""
         return self.taken_us / self.needed_us if self.taken_us is not None and self.needed_us else None
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The points of a model in graph order. ``as_one`` is the whole model as a single kernel: nothing goes between."""
+    """Hold the points of a model in graph order. ``as_one`` is the whole model as a single kernel."""
 
     model: str
     sizes: Mapping[str, int]
@@ -47,17 +47,17 @@ class Roofline:
 
     @property
     def needed_us(self) -> float:
-        """The sum of what the nodes need, one after the other, without launches."""
+        """Return the sum of the nodes' least times, one after the other, without launches."""
         return sum(point.needed_us for point in self.points)
 
     @property
     def taken_us(self) -> float | None:
-        """The sum of what was traced; None where nothing was."""
+        """Return the sum of the traced times; None where nothing was traced."""
         traced = [point.taken_us for point in self.points if point.taken_us is not None]
         return sum(traced) if traced else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "model": self.model,
             "sizes": dict(self.sizes),
@@ -80,7 +80,7 @@ def roofline(
     floats: str = "split",
     timeline: Timeline | None = None,
 ) -> Roofline:
-    """Hold every node against the ceilings; ``floats`` says in which arithmetic products of floats may be computed."""
+    """Compare every node with the ceilings; ``floats`` chooses the arithmetic of products of floats."""
     notes = [f"{ceilings.gpu}: {note}" for note in ceilings.details.get("notes", ())]
     nodes = network.nodes
     taken: dict[str, float] = {}
@@ -90,9 +90,7 @@ def roofline(
         notes += more
     as_one = network.fused([entry.node for entry in network.nodes], "as one kernel", "all")
     if any(entry.estimated for entry in nodes):
-        notes.append(
-            "~ marks operations that are an estimate: a function counts as one, an unknown operator by elements"
-        )
+        notes.append("~ marks an estimate: a function counts as one operation, an unknown operator as one per element")
     return Roofline(
         model,
         dict(sizes or {}),
@@ -122,7 +120,7 @@ def _point(entry: NodeWork, ceilings: Ceilings, floats: str, taken_us: float | N
 def _traced(
     network: ModelWork, ceilings: Ceilings, timeline: Timeline
 ) -> tuple[list[NodeWork], dict[str, float], float, list[str]]:
-    """The nodes as they ran (several as one, where they did) in graph order, and the mean time in kernels of each."""
+    """Return the nodes as they ran (fused nodes as one), in graph order, and each one's mean time in kernels."""
     from lenet_trt.trace.engine import traced_work
     from lenet_trt.trace.ledger import ledger
 
@@ -140,7 +138,7 @@ def _traced(
         merged.update(dict.fromkeys(inside, entry))
         taken[entry.node] = row.terms.kernel_us
     nodes = list(dict.fromkeys(merged.get(entry.node, entry) for entry in network.nodes))
-    notes = [f"times taken: {timeline.source}, mean of {len(account.used)} inferences, in kernels alone"]
+    notes = [f"measured times: {timeline.source}, mean of {len(account.used)} inferences, in kernels only"]
     missing = [entry.node for entry in nodes if entry.node not in taken and entry.work.total_bytes]
     if missing:
         notes.append(f"not in the trace: {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""A roofline as people read it: a table, and a picture on logarithmic axes."""
+"""Show a roofline to people: as a table, and as a picture on logarithmic axes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 _NAME_WIDTH = 36
 _SHAPES_WIDTH = 56
 _LABEL_WIDTH = 32
-# More names beside points than this would hide each other: those that need longest have theirs.
+# More names beside points would hide each other: only the slowest nodes have names.
 _MOST_NAMES = 12
-# Nearer than this factor, labels would lie on each other.
+# Labels of points closer than this factor would overlap.
 _CLOSE = 1.4
 ARITHMETICS = {
     "fp32": "fp32 multiply-adds",
@@ -32,7 +32,7 @@ ARITHMETICS = {
 
 
 def lines(found: Roofline) -> list[str]:
-    """The ceilings, a row for each node, and the sums."""
+    """Return the ceilings, a row for each node, and the sums."""
     traced = found.taken_us is not None
     heads = ["node", "op", "shapes", "MFLOP", "MB", "FLOP/B", "bound by", "needs us"]
     rows = [_cells(point, traced) for point in found.points]
@@ -96,41 +96,41 @@ def _summary(found: Roofline) -> list[str]:
     ceilings, count = found.ceilings, sum(point.work.work.total_bytes > 0 for point in found.points)
     moved = sum(point.work.work.total_bytes for point in found.points)
     alone = ", each node alone" if count > 1 else ""
-    out = [f"the {ceilings.gpu} would need {milliseconds(found.needed_us)} for {megabytes(moved)} MB{alone}"]
+    out = [f"the {ceilings.gpu} needs {milliseconds(found.needed_us)} for {megabytes(moved)} MB{alone}"]
     if count > 1:
         one = found.as_one
         out.append(
             f"as one kernel: {megabytes(one.work.work.total_bytes)} MB, {milliseconds(one.needed_us)}: "
-            "inputs and weights read once, outputs written, nothing between"
+            "inputs and weights are read once, outputs are written, tensors between stay in the kernel"
         )
     if ceilings.launch_us:
-        out.append(f"besides, {count} x {ceilings.launch_us:.2f} us for launches, where nothing hides them")
+        out.append(f"in addition, {count} x {ceilings.launch_us:.2f} us for launches, where nothing hides them")
         small = sum(0 < point.needed_us < ceilings.launch_us for point in found.points)
         if small > 1:
             out.append(
-                f"{small} of {count} need less than their launch takes: fewer kernels (fusion, a larger batch) help "
-                "them, faster ones do not"
+                f"{small} of {count} need less time than their launch: fewer kernels (fusion, a larger batch) help "
+                "them, faster kernels do not"
             )
     if found.taken_us is not None and found.end_to_end_us is not None:
         if cached := [point.work.node for point in found.points if point.ratio is not None and point.ratio < 1]:
-            out.append(f"quicker than device memory allows, so its data was in the L2 cache: {', '.join(cached)}")
+            out.append(f"faster than device memory allows, so the data was in the L2 cache: {', '.join(cached)}")
         out.append(f"taken: {found.taken_us:,.2f} us in kernels, {found.end_to_end_us:,.2f} us end to end")
     return out
 
 
 def megabytes(count: int) -> str:
-    """Bytes as a number of megabytes: to a tenth where there are many, else to three digits."""
+    """Format bytes in megabytes: to a tenth where there are many, else to three digits."""
     value = count / 1e6
     return f"{value:,.1f}" if value >= 10 else f"{value:.3g}"
 
 
 def milliseconds(us: float) -> str:
-    """A time in the unit that suits it."""
+    """Format a time in the unit that suits it."""
     return f"{us:,.2f} us" if us < 100 else f"{us / 1e3:,.2f} ms ({us:,.1f} us)"
 
 
 def chart(found: Roofline) -> Chart:
-    """The roofs, their ridges, and the nodes: where the hardware would let them be, and where they were."""
+    """Draw the roofs, their ridges, and the nodes: where the hardware would let them be, and where they were."""
     from lenet_trt.draw.chart import Chart, Series
 
     ceilings = found.ceilings
@@ -150,21 +150,21 @@ def chart(found: Roofline) -> Chart:
     if shown:
         allowed = [_rate(point, point.needed_us) for point in shown]
         texts = () if traced else _names(shown, intensities, allowed)
-        label = f"what the {ceilings.gpu} would allow"
+        label = f"what the {ceilings.gpu} allows"
         series.append(Series(label, intensities, allowed, "points", emphasis=not traced, texts=texts))
     if traced:
         taken = [_rate(point, point.taken_us or 0.0) for point in traced]
         places = [point.work.work.intensity for point in traced]
         texts = _names(traced, places, taken)
-        series.append(Series("what was taken", places, taken, "points", emphasis=True, texts=texts))
-    source = "as a data sheet states them" if ceilings.source == "datasheet" else "measured"
+        series.append(Series("measured", places, taken, "points", emphasis=True, texts=texts))
+    source = "from a data sheet" if ceilings.source == "datasheet" else "measured"
     notes = [f"slope: {slope / 1e12:.4g} TB/s; roofs {source}"]
     if hidden:
         more = f" and {len(hidden) - 6} more" if len(hidden) > 6 else ""
-        notes.append(f"without operations, so not here: {', '.join(hidden[:6])}{more}")
+        notes.append(f"without operations, so not shown: {', '.join(hidden[:6])}{more}")
     return Chart(
         f"Roofline of {found.model.rpartition('/')[2] or 'the model'} on {ceilings.gpu}",
-        "operations a byte of memory traffic (FLOP/B)",
+        "operations per byte of memory traffic (FLOP/B)",
         "TFLOP/s",
         series,
         x_log=True,
@@ -175,7 +175,7 @@ def chart(found: Roofline) -> Chart:
 
 
 def _names(points: Sequence[Point], xs: Sequence[float], ys: Sequence[float]) -> tuple[str, ...]:
-    """The names of those that need longest, each beside its point; points on top of each other share one label."""
+    """Return the names of the slowest nodes, each beside its point; points at one place share a label."""
     longest = sorted(range(len(points)), key=lambda index: -points[index].needed_us)[:_MOST_NAMES]
     texts = [""] * len(points)
     placed: list[int] = []
@@ -193,13 +193,13 @@ def _close(a: float, b: float) -> bool:
 
 
 def _roofs(ceilings: Ceilings, shown: Sequence[Point]) -> list[str]:
-    """The arithmetics whose roofs are drawn: plain multiply-adds, the fastest, and what the nodes use."""
+    """Return the arithmetics whose roofs are drawn: plain multiply-adds, the fastest, and those that nodes use."""
     known = ceilings.flop_per_s
     used = {point.work.arithmetic for point in shown} & {*known, "split"}
     wanted = {"fp32", max(known, key=known.__getitem__), *used}
     roofs: dict[float, str] = {}
     for name in sorted(wanted, key=lambda name: (name == "split", name)):
-        roofs.setdefault(ceilings.rate(name), name)  # two of one height are one roof
+        roofs.setdefault(ceilings.rate(name), name)  # two rates of equal height are one roof
     return list(roofs.values())
 
 

@@ -31,11 +31,11 @@ class Classes:
     top: int | None = None
 
     def shown(self, classes: int) -> int | None:
-        """How many of an image's classes are listed; None for all of them."""
+        """Return how many of an image's classes are listed; None for all of them."""
         return DEFAULT_TOP if self.top is None and classes > SHOWN_CLASSES else self.top
 
     def name(self, index: int) -> str:
-        """A class's number and name."""
+        """Return a class's number and name."""
         return f"{index} {self.names[index]}" if self.names else f"{index}"
 
     def check(self, classes: int) -> None:
@@ -63,7 +63,7 @@ class Prediction:
         return float("nan") if self.predicted is None else self.probabilities[self.predicted]
 
     def best(self, count: int) -> list[int]:
-        """The most probable classes, the first one first; none where the network gave NaN."""
+        """Return the most probable classes, the best first; none where the network returned NaN."""
         if self.predicted is None:
             return []
         return sorted(range(len(self.probabilities)), key=lambda index: -self.probabilities[index])[:count]
@@ -141,7 +141,7 @@ class Score:
             self.confusion[label][predicted] += int(count)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         if not self.labelled:
             return {"count": self.images}
         values = {

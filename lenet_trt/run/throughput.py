@@ -59,7 +59,7 @@ class Measured:
     bytes_per_image: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {
             "images_per_s": self.images_per_s,
             "slowest": self.slowest,

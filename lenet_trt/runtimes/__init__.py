@@ -1,1 +1,1 @@
-"""The runtimes of a network, with one protocol: TensorRT, CUDA graphs of torch and our kernels, ONNX Runtime."""
+"""Run networks by one protocol: TensorRT, CUDA graphs of torch and our kernels, ONNX Runtime."""

@@ -1,4 +1,4 @@
-"""Memory on the GPU and streams, whoever made them.
+"""Use memory on the GPU and streams, whoever made them.
 
 Source: the CUDA Array Interface, version 3 (numba.readthedocs.io), and the CUDA stream protocol of cuda.core.
 """
@@ -21,7 +21,7 @@ ONE_CONTEXT = (
 
 
 class DeviceArray:
-    """Memory on the GPU: dense, last axis fastest; ``owner`` keeps it alive."""
+    """Describe memory on the GPU: dense, last axis fastest; ``owner`` keeps it alive."""
 
     __slots__ = ("dtype", "owner", "pointer", "shape")
 
@@ -46,7 +46,7 @@ def raw_stream(stream: Any) -> int:
     """Return the handle of a stream: an integer, or an object of torch, CuPy, PyCUDA, Numba or cuda.core.
 
     Raises:
-        LenetTrtError: it is no stream.
+        LenetTrtError: the object is no stream.
     """
     if isinstance(stream, int):
         return stream
@@ -66,7 +66,7 @@ def check_memory(array: DeviceArray) -> None:
     """Refuse memory that kernels of the current CUDA context cannot read.
 
     Raises:
-        LenetTrtError: it is in another context, or on no GPU.
+        LenetTrtError: the memory is in another context, or not on a GPU.
     """
     if array.pointer == 0:
         return  # an empty array
@@ -81,7 +81,7 @@ def check_memory(array: DeviceArray) -> None:
 
 
 def own_array(shape: Sequence[int], dtype: str) -> DeviceArray:
-    """New memory on the GPU, freed with the object; for where nobody else's allocator is there to ask."""
+    """Allocate memory on the GPU, freed with the object; for callers without an allocator of their own."""
     buffer = Buffer(math.prod(shape) * numpy_dtype(dtype).itemsize)
     return DeviceArray(buffer.pointer, tuple(shape), dtype, buffer)
 

@@ -17,7 +17,7 @@ from lenet_trt.onnx_model.ports import Port
 from lenet_trt.onnx_model.profiles import Axes
 
 _SEED = 0
-# TensorRT counts along an axis in 32 bits; a longer number is a slip of the keyboard.
+# TensorRT counts along an axis in 32 bits; a larger number is a typing error.
 _LARGEST_SIZE = 2**31 - 1
 
 
@@ -47,14 +47,14 @@ def sizes_from_text(text: str | None) -> dict[str, int]:
         if not (name and number.isascii() and number.isdecimal() and len(number) <= len(str(_LARGEST_SIZE))):
             raise UsageError(f"--sizes {part.strip()}: wanted NAME=N, several separated by commas, such as n=32")
         sizes[name] = int(number)
-    return dict(Sizes(axes=sizes).axes)  # which refuses sizes that make no sense
+    return dict(Sizes(axes=sizes).axes)  # Sizes refuses sizes that are out of range
 
 
 def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], dict[str, int]]:
     """Return the shape of each input, and the size of each named axis.
 
     Raises:
-        UsageError: an input or an axis that the network does not have, or one that is left open.
+        UsageError: the network does not have an input or an axis that is named, or an axis is left open.
     """
     known = {port.name: port.axes for port in ports}
     described = ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in known.items())
@@ -73,7 +73,9 @@ def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], di
     for name, axes in known.items():
         for axis, size in zip(axes, shapes[name], strict=True):
             if isinstance(axis, str) and axis != "?" and sizes.setdefault(axis, size) != size:
-                raise UsageError(f"the axis {axis} would be {sizes[axis]} and {size}; wanted one size for {described}")
+                raise UsageError(
+                    f"the axis {axis} has the sizes {sizes[axis]} and {size}; wanted one size for {described}"
+                )
     return shapes, sizes
 
 
@@ -103,7 +105,7 @@ def _size(name: str, at: int, axis: int | str, counted: set[int | str], sizes: S
 
 
 def arrays_for(ports: Sequence[Port], shapes: dict[str, Shape]) -> list[NDArray[Any]]:
-    """Seeded arrays of these shapes: MNIST's test images again and again for [n, 1, 28, 28], else random numbers."""
+    """Make seeded arrays of these shapes: MNIST's test images, repeated, for [n, 1, 28, 28], else random numbers."""
     random = np.random.default_rng(_SEED)
     return [_array(port, shapes[port.name], random) for port in ports]
 
@@ -115,7 +117,7 @@ def _array(port: Port, shape: Shape, random: np.random.Generator) -> NDArray[Any
 
         images, _ = test_set()
         return network_input(images[np.arange(shape[0]) % len(images)]).astype(kind)
-    if port.dtype == "bool" or kind.kind in "iu":  # small ones are most often valid indices
+    if port.dtype == "bool" or kind.kind in "iu":  # small integers are usually valid indices
         return random.integers(0, 2, shape).astype(kind)
     if port.dtype == "float64":
         return random.standard_normal(shape)

@@ -23,9 +23,9 @@ from lenet_trt.runtimes.arrays import DeviceArray, RawStream, own_array
 class Library:
     """Read and make the arrays of one library.
 
-    ``view`` gives the memory of an array, ``pointer`` its address alone, ``key`` what tells arrays apart whose calls
-    differ; ``wrap`` gives an array over memory, ``empty`` a new one like that memory, to be used in a stream (None: the
-    library's own current one); ``stream`` is the raw handle of that current one.
+    ``view`` returns the memory of an array, ``pointer`` only its address, ``key`` what distinguishes arrays that need
+    different calls. ``wrap`` returns an array over memory, ``empty`` a new array like this memory, for use in a stream
+    (None: the library's current stream). ``stream`` returns the raw handle of the current stream.
     """
 
     name: str
@@ -61,7 +61,7 @@ def _torch_view(tensor: Any) -> DeviceArray:
 
 
 class _TorchNames(dict[Any, str]):
-    """torch.float32 -> "float32", remembered."""
+    """Map torch.float32 to "float32", and remember the answer."""
 
     def __missing__(self, dtype: Any) -> str:
         name = self[dtype] = str(dtype).removeprefix("torch.")
@@ -107,7 +107,7 @@ def _interface_view(array: Any) -> DeviceArray:
     """Read ``__cuda_array_interface__``.
 
     Raises:
-        LenetTrtError: the array is not dense, or of a type that networks do not have.
+        LenetTrtError: the array is not dense, or has a type that networks do not have.
     """
     interface = array.__cuda_array_interface__
     shape = tuple(interface["shape"])

@@ -34,8 +34,8 @@ def load(
     is the number of processor cores that a runtime on the CPU uses for a call (None: all of them).
 
     Raises:
-        UsageError: an unknown runtime, or one that is not for this file.
-        LenetTrtError: the file is damaged or not vouched for, or the runtime cannot run it here.
+        UsageError: the runtime is unknown, or not for this file.
+        LenetTrtError: the file is damaged, no sidecar vouches for it, or the runtime cannot run it here.
     """
     path = Path(path)
     chosen = candidates(runtime)
@@ -66,12 +66,12 @@ def _from_engine(
             raise LenetTrtError(f"{error}{advice}") from error
         if not itself:
             raise UsageError(
-                f"--trust runs the engine itself, which needs --runtime tensorrt, not {for_onnx[0].name}"
+                f"--trust runs the engine itself: that needs --runtime tensorrt, not {for_onnx[0].name}"
             ) from error
         return _tensorrt(path, None, library)
     if itself and not for_onnx:
         return _tensorrt(path, sidecar, library)
-    beside = f"the ONNX that {path.name} was built from"
+    beside = f"the ONNX from which {path.name} was built"
     if not itself:
         return _from_onnx(_built_from(path, sidecar), for_onnx, beside, threads)
     try:
@@ -120,7 +120,7 @@ def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str, threads: int | 
                 raise
             passed_over.append(f"{runtime.title} cannot ({error})")
             continue
-        # The note of an engine says it already when there is no GPU.
+        # When there is no GPU, the note of an engine says so already.
         reasons = (note, why, *passed_over) if why not in note else (note, *passed_over)
         found.reason = "; ".join(filter(None, reasons))
         return found

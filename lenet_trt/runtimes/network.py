@@ -1,4 +1,4 @@
-"""A loaded network: NumPy in gives NumPy out, an array on the GPU gives one of the same library, on its stream."""
+"""Run a loaded network: NumPy in gives NumPy out, a GPU array gives one of the same library, on its stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIXEL_MAX = 255
 class Network:
     """Hold a network and its runtime; safe to call from several threads.
 
-    ``runtime`` is "tensorrt", "graph" or "ort"; ``where`` says on what; ``reason`` says why it was taken.
+    ``runtime``: "tensorrt", "graph" or "ort". ``where``: what it runs on. ``reason``: why the runtime was chosen.
     """
 
     def __init__(self, implementation: HostRuntime | DeviceRuntime, reason: str) -> None:
@@ -52,15 +52,15 @@ class Network:
         return self._device.implementation if self._device is not None else None
 
     def __call__(self, *batch: Any, stream: Any = None) -> Any:
-        """Run once: one array for each input, on the host or on the GPU; one result, or a tuple of several.
+        """Run once: take one array for each input, on the host or on the GPU; return one result, or a tuple of several.
 
-        Where an input is a batch of images, uint8 pixels are taken too and divided by 255 (on the GPU by the runtime
-        "graph" alone). Arrays on the GPU are read where they lie, on ``stream`` (torch, CuPy, PyCUDA, Numba or a raw
-        handle), by default the stream that their library is working on; results are ready in that stream's order.
-        NumPy results are ready at return.
+        An input that is a batch of images may also be uint8 pixels, which are divided by 255 (on the GPU only by the
+        runtime "graph"). Arrays on the GPU are read where they lie, on ``stream`` (torch, CuPy, PyCUDA, Numba or a raw
+        handle), by default the current stream of their library; results are ready in that stream's order. NumPy results
+        are ready at return.
 
         Raises:
-            LenetTrtError: inputs that the network does not take, or a failure on the device, with the node's name.
+            LenetTrtError: the network does not take the inputs, or the device fails; the message names the node.
         """
         device = self._device
         if device is not None and (results := device.known(batch, stream)) is not None:
@@ -76,10 +76,10 @@ class Network:
         return single(device.call(libraries, batch, stream))
 
     def prepare(self, *batch: Any, stream: Any = None) -> Prepared:
-        """Make a call ready that reads these very arrays each time, and writes the same outputs: the least overhead.
+        """Prepare a call that reads these arrays each time and writes the same outputs, with the least overhead.
 
         Raises:
-            LenetTrtError: as a call does, and where the runtime computes on the host.
+            LenetTrtError: the same as for a call, or the runtime computes on the host.
         """
         libraries = self._libraries(batch)
         if libraries is None or self._device is None:
@@ -87,7 +87,7 @@ class Network:
         return self._device.prepared(libraries, batch, stream)
 
     def close(self) -> None:
-        """Let go of the device's memory and write what is kept on disk; the network cannot be called after."""
+        """Release the device's memory and write what is kept on disk; the network cannot be called afterwards."""
         if self._device is not None:
             self._device.forget()
         self.implementation.close()

@@ -1,4 +1,4 @@
-"""Calls on the GPU: kept for shapes and addresses, put into the caller's stream, with data moved in and out of them."""
+"""Run calls on the GPU: keep them for shapes and addresses, put them into the caller's stream, move their data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lenet_trt.runtimes.protocol import DeviceRuntime, PreparedCall
 
 CallKey: TypeAlias = tuple[Any, ...]
 
-# Calls that are kept: for so many shapes with inputs of their own, and for so many addresses of the caller's. One for
-# an address makes room for another when it was not used for so many calls: making one costs as much as thousands of
-# the copies that it saves.
+# The calls that are kept: for this many shapes with their own inputs, and for this many addresses of the caller. A call
+# for an address is replaced when it was not used for this many calls: making a call costs as much as thousands of the
+# copies that it saves.
 _KEPT_SHAPES = 8
 _KEPT_ADDRESSES = 16
 _IDLE_CALLS = 4096
@@ -49,13 +49,13 @@ class Prepared:
 
 
 def _wait_and_destroy(event: Any) -> None:
-    """Memory of the call may be in use until the event."""
+    """Wait for the event, until which the call's memory may be in use, and destroy it."""
     driver().cuEventSynchronize(event)
     driver().cuEventDestroy(event)
 
 
 class _Ordered:
-    """Hold a call that several streams use in turns: each waits for the one before."""
+    """Hold a call that several streams use in turns: each stream waits for the stream before it."""
 
     def __init__(self, call: PreparedCall, inputs: Sequence[DeviceArray]) -> None:
         self.call = call
@@ -97,7 +97,7 @@ class OnDevice:
         self._context = current_context().key
 
     def call(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> list[Any]:
-        """Run arrays on the GPU; the results are new ones of the last input's library."""
+        """Run arrays on the GPU; the results are new arrays of the last input's library."""
         views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
         handle = libraries[-1].stream(batch[-1]) if stream is None else raw_stream(stream)
         key = tuple(library.key(array) for library, array in zip(libraries, batch, strict=True))
@@ -107,7 +107,7 @@ class OnDevice:
             return self._run(ordered, () if direct else views, libraries[-1], handle, stream is None)
 
     def known(self, batch: Sequence[Any], stream: Any) -> list[Any] | None:
-        """Run arrays at addresses that a call was made ready for; None where there is none."""
+        """Run arrays at addresses for which a call is prepared; return None where there is none."""
         key = []
         library = None
         for array in batch:
@@ -169,7 +169,7 @@ class OnDevice:
         return results
 
     def prepared(self, libraries: Sequence[Library], batch: Sequence[Any], stream: Any) -> Prepared:
-        """Return a call on the caller's memory, for the caller alone."""
+        """Return a call on the caller's memory, which only the caller uses."""
         views = [library.view(array) for library, array in zip(libraries, batch, strict=True)]
         handle = libraries[-1].stream(batch[-1]) if stream is None else raw_stream(stream)
         self._enter()
@@ -195,7 +195,7 @@ class OnDevice:
             raise LenetTrtError(f"this thread uses another CUDA context than the network: {ONE_CONTEXT}")
 
     def _find(self, key: CallKey, views: Sequence[DeviceArray], stream: int) -> tuple[_Ordered, bool]:
-        """Return the call for new addresses: one with its own inputs, and from the second time on one with theirs."""
+        """Return the call for new addresses: one with its own inputs, and from the second time on one with these."""
         if key not in self._seen:
             self._check_context()
             for port, view in zip(self.implementation.inputs, views, strict=True):
@@ -226,7 +226,7 @@ class OnDevice:
         ordered = self._by_shape.get(key)
         if ordered is None:
             own = [own_array(shape, dtype) for shape, dtype in key]
-            for array in own:  # what the first run reads must be numbers
+            for array in own:  # the first run must read numbers
                 if array.nbytes:
                     ask(driver().cuMemsetD8(array.pointer, 0, array.nbytes), "cannot clear memory")
             ask(driver().cuCtxSynchronize(), "earlier work on the GPU failed")

@@ -1,4 +1,4 @@
-"""ONNX Runtime: the independent reference, on the CPU, or on a CUDA GPU where its package has that provider."""
+"""Run ONNX Runtime, the independent reference, on the CPU or on a CUDA GPU where its package supports that."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ onnxruntime = onnx_runtime()
 
 _CUDA = "CUDAExecutionProvider"
 _CPU = "CPUExecutionProvider"
-_FATAL = 4  # the least that it says on stderr: its errors come as exceptions too
-# What ONNX Runtime puts before the words that matter: "[ONNXRuntimeError] : 1 : FAIL : ".
+_FATAL = 4  # log only fatal errors on stderr: other errors also come as exceptions
+# ONNX Runtime puts this before its message: "[ONNXRuntimeError] : 1 : FAIL : ".
 _PREFIX = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : ")
 # ONNX Runtime runs twice before it captures a CUDA graph, and once to capture it.
 _RUNS_TO_CAPTURE = 3
@@ -41,7 +41,7 @@ def has_cuda() -> bool:
 
 
 class OrtCpu:
-    """ONNX Runtime on the CPU.
+    """Run ONNX Runtime on the CPU.
 
     float16 and bfloat16 are computed in float32 and rounded after each operator. Layers between DequantizeLinear and
     QuantizeLinear are computed in float32 as the model says it. With ``profile`` ONNX Runtime times each node, into a
@@ -63,7 +63,7 @@ class OrtCpu:
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
-        if model.functions:  # plugin nodes carry what they replaced; its own optimiser works better on the whole
+        if model.functions:  # inlined functions let ONNX Runtime's optimiser work on the whole graph
             model = onnx.inliner.inline_local_functions(model)
         kinds = kinds_of(model)
         if kinds & {"int8", "fp8"}:
@@ -89,18 +89,18 @@ class OrtCpu:
         ]
 
     def end_profile(self) -> Path:
-        """Stop timing nodes; the file with their times."""
+        """Stop timing nodes, and return the file with their times."""
         return Path(self._session.end_profiling())
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         del self._session
 
 
 class OrtCuda:
-    """ONNX Runtime on the GPU, with its inputs and outputs bound to GPU memory; ``cuda_graph`` captures each call.
+    """Run ONNX Runtime on the GPU, with inputs and outputs bound to GPU memory; ``cuda_graph`` captures each call.
 
-    Computes on a stream of its own, before and after which the caller's stream and it wait for each other.
+    It computes on its own stream; before and after a call, this stream and the caller's stream wait for each other.
 
     Raises:
         LenetTrtError: the package has no CUDA provider, or cannot run the model there.
@@ -121,7 +121,7 @@ class OrtCuda:
             model = onnx.inliner.inline_local_functions(model)
         _load_libraries()
         self._stream = Stream()
-        # Without TF32 its fp32 is fp32, as in every other runtime here.
+        # fp32 is computed without TF32, as in every other runtime here.
         cuda = {
             "device_id": 0,
             "use_tf32": 0,
@@ -134,12 +134,12 @@ class OrtCuda:
         self._graph_ids = itertools.count(1) if cuda_graph else None
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> _BoundCall:
-        """Bind these addresses, and outputs of ONNX Runtime's own, which keep theirs."""
+        """Bind these addresses, and outputs of ONNX Runtime's own, whose addresses stay the same."""
         number = None if self._graph_ids is None else next(self._graph_ids)
         return _BoundCall(self._session, self.inputs, self.outputs, inputs, number, self._stream)
 
     def close(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         del self._session
 
 
@@ -193,7 +193,7 @@ class _BoundCall:
 
 
 class _Order:
-    """Puts the work of one stream between what others have and what they get."""
+    """Order the work of one stream after the earlier work and before the later work of other streams."""
 
     def __init__(self, own: Stream) -> None:
         self._own = own
@@ -216,13 +216,13 @@ def _run_options(graph: str) -> Any:
     options = onnxruntime.RunOptions()
     options.log_severity_level = _FATAL
     options.add_run_config_entry("gpu_graph_id", graph)
-    # The caller waits, where it has to.
+    # The caller waits where that is needed.
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
     return options
 
 
 def _load_libraries() -> None:
-    """Let ONNX Runtime find the CUDA and cuDNN that come as Python packages; what it says of it goes to stderr."""
+    """Let ONNX Runtime find the CUDA and cuDNN of Python packages; its messages about it go to stderr."""
     if hasattr(onnxruntime, "preload_dlls"):  # since 1.21
         with redirect_stdout(sys.stderr):
             onnxruntime.preload_dlls()
@@ -241,7 +241,7 @@ def runner(model: ModelProto) -> Callable[[Mapping[str, NDArray[Any]]], list[NDA
 def _session(model: ModelProto, options: Any, providers: Sequence[Any]) -> Any:
     try:
         return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
-    except Exception as error:  # its exceptions share no base class
+    except Exception as error:  # ONNX Runtime's exceptions share no base class
         place = "CPU" if providers == [_CPU] else "GPU"
         raise LenetTrtError(f"ONNX Runtime cannot run this model on the {place}: {_words(error)}") from error
 

@@ -1,4 +1,4 @@
-"""The protocol of a runtime: it has inputs and outputs, and runs on the host or prepares calls on the GPU."""
+"""Define the protocol of a runtime: it has inputs and outputs, and runs on the host or prepares calls on the GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HostRuntime(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what the runtime holds."""
 
 
 class PreparedCall(Protocol):
@@ -36,14 +36,14 @@ class PreparedCall(Protocol):
     outputs: tuple[DeviceArray, ...]
 
     def __call__(self, stream: int) -> None:
-        """Put the work into a stream; nothing is allocated and nothing is waited for, unless the runtime must."""
+        """Put the work into a stream; allocate nothing and wait for nothing, unless the runtime has to."""
 
 
 @runtime_checkable
 class DeviceRuntime(Protocol):
-    """Runs memory of the GPU; ``scales_images``: uint8 images are divided there, so that they travel as bytes.
+    """Run on GPU memory; ``scales_images``: uint8 images are divided on the GPU, so that they travel as bytes.
 
-    ``waits``: a call returns when its work is done, so that none can be submitted ahead.
+    ``waits``: a call returns when its work is done, so that no call can be submitted ahead.
     """
 
     name: str
@@ -54,11 +54,11 @@ class DeviceRuntime(Protocol):
     outputs: tuple[Port, ...]
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> PreparedCall:
-        """Make a call ready that reads from these addresses; an input may be uint8 images where it ``scales_images``.
+        """Prepare a call that reads from these addresses; with ``scales_images``, an input may be uint8 images.
 
         Raises:
-            LenetTrtError: the network cannot take these inputs, or fails on them; names the node.
+            LenetTrtError: the network cannot take these inputs, or fails on them; the message names the node.
         """
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what the runtime holds."""

@@ -1,4 +1,4 @@
-"""The runtimes, in the order in which they are tried where nobody chooses, and the choices that people have."""
+"""List the runtimes in the order in which they are tried by default, and the values of --runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What runs a file.
+    """Describe a runtime.
 
     ``title`` is what messages call it. ``takes_engines``: it runs TensorRT engines, and else ONNX files. ``obstacle``
     says why it does not work here, or None; ``reason`` why it is taken where it does. ``make`` takes an ONNX model,
@@ -77,12 +77,12 @@ _ORT_CPU = Runtime(
     "ort on the CPU",
     False,
     lambda: None,
-    lambda: _no_cuda_provider() or "the runtimes on the GPU do not take it",
+    lambda: _no_cuda_provider() or "no runtime on the GPU takes it",
     _ort_cpu,
-    recorders=("own",),  # nothing else sees it
+    recorders=("own",),  # no other recorder sees it
 )
 
-# What --runtime takes, and what is tried for it.
+# The values of --runtime, and the runtimes that are tried for each.
 CHOICES: Mapping[str, tuple[Runtime, ...]] = {
     "auto": (_TENSORRT, _GRAPH, _ORT_CUDA, _ORT_CPU),
     "tensorrt": (_TENSORRT,),
@@ -93,10 +93,10 @@ CHOICES: Mapping[str, tuple[Runtime, ...]] = {
 
 
 def candidates(choice: str) -> tuple[Runtime, ...]:
-    """The runtimes that a choice stands for, in the order in which they are tried.
+    """Return the runtimes for which a choice stands, in the order in which they are tried.
 
     Raises:
-        UsageError: there is no such choice; lists those that there are.
+        UsageError: there is no such choice; the message lists the choices.
     """
     if choice not in CHOICES:
         raise UsageError(f"--runtime {choice}: wanted one of {', '.join(CHOICES)}")
@@ -104,5 +104,5 @@ def candidates(choice: str) -> tuple[Runtime, ...]:
 
 
 def engines_alone(choice: str) -> bool:
-    """Whether a choice runs engines and nothing else."""
+    """Say whether a choice runs only engines."""
     return all(runtime.takes_engines for runtime in candidates(choice))

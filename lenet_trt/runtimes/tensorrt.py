@@ -66,7 +66,7 @@ class TensorRt:
         self.where = f"{gpu.name if gpu else 'GPU'}, {flavor.product}"
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> EngineCall:
-        """Make an execution context for these addresses, and run it once: what TensorRT compiles late is then there."""
+        """Make an execution context for these addresses and run it once, so that TensorRT has compiled everything."""
         engine = self._engine_for_a_context()
         context = (
             engine.create_execution_context() if self._config is None else engine.create_execution_context(self._config)
@@ -101,7 +101,7 @@ class TensorRt:
             return self._runtime.deserialize_cuda_engine(self._data)
 
     def _engine_for_a_context(self) -> Any:
-        """The engine, or one more of it: before TensorRT 10 only one context of an engine can use its profile."""
+        """Return the engine, or a second one: before TensorRT 10, one context uses up an engine's profile."""
         first, self._prepared = not self._prepared, True
         return self._engine if first or self._shares_profiles else self._deserialized()
 
@@ -117,7 +117,7 @@ class TensorRt:
         return str(inspector.get_engine_information(self._trt.LayerInformationFormat.JSON))
 
     def close(self) -> None:
-        """Write what TensorRT compiled late, and let go of the engine."""
+        """Write what TensorRT compiled late, and release the engine."""
         if self._cache is not None:
             self._cache.save()
         del self._engine, self._runtime
@@ -127,7 +127,7 @@ class TensorRt:
 
 
 class EngineCall:
-    """An execution context with its addresses set; its engine lives as long as it does."""
+    """Hold an execution context with its addresses set; its engine lives as long as the context."""
 
     def __init__(self, engine: Any, context: Any, outputs: tuple[DeviceArray, ...], log: Any) -> None:
         self.outputs = outputs
@@ -144,7 +144,7 @@ class EngineCall:
             raise LenetTrtError(f"TensorRT failed: {'; '.join(self._log.errors) or 'it gave no reason'}")
 
     def report_to(self, profiler: Any) -> None:
-        """Have TensorRT's IProfiler told how long each layer takes; each run is then waited for."""
+        """Give TensorRT's IProfiler the time of each layer; each run is then waited for."""
         context = self._context
         context.profiler = profiler
 
@@ -156,14 +156,14 @@ class RuntimeCache:
         self._cache = cache
         self._path = path
         self._stored = b""
-        with suppress(OSError):  # there is none yet
+        with suppress(OSError):  # there is no cache file yet
             self._stored = path.read_bytes()
-        # One that TensorRT does not take (of another driver, say) is replaced when it is saved.
+        # A cache that TensorRT does not take (for example of another driver) is replaced when it is saved.
         if self._stored and not cache.deserialize(self._stored):
             self._stored = b""
 
     def save(self) -> None:
-        """Write it where it changed; it saves time, so that a disk that is full is no failure."""
+        """Write the cache where it changed; the cache only saves time, so a full disk is no failure."""
         cache = self._cache
         data = bytes(cache.serialize())
         if data and data != self._stored:
@@ -202,7 +202,7 @@ def _checked_flavor(
 
 
 def _load_plugins(flavor: Flavor, engine: Path, sidecar: Sidecar | None, library: Path | None) -> None:
-    """Make known what the engine needs; an engine that nobody describes may need any kernel, and the library given."""
+    """Load the kernels that the engine needs; an engine without a sidecar may need any kernel, and the library."""
     if sidecar is None:
         for route in ROUTES.values():
             route.load_any(flavor, library)
@@ -216,7 +216,7 @@ def _load_plugins(flavor: Flavor, engine: Path, sidecar: Sidecar | None, library
 
 
 def _runtime_config(flavor: Flavor, engine: Any, data: bytes) -> tuple[Any, RuntimeCache | None]:
-    """TensorRT-RTX's configuration with its cache; TensorRT has all of it in the engine."""
+    """Return TensorRT-RTX's configuration with its cache; TensorRT keeps all of this in the engine."""
     if not flavor.can.runtime_cache:
         return None, None
     gpu = first_gpu()

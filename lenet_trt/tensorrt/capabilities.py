@@ -139,7 +139,7 @@ RELEASES: Mapping[str, Mapping[tuple[int, int], Capabilities]] = {
 
 
 def capabilities(flavor: str, version: str) -> Capabilities:
-    """What a version of a flavor can do: as the newest release that is described and not newer.
+    """Return what a version of a flavor can do: like the newest described release that is not newer.
 
     Raises:
         LenetTrtError: the version is older than all of them.

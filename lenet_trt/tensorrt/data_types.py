@@ -8,6 +8,6 @@ from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
 def data_types(trt: Any) -> dict[str, Any]:
-    """Element type by name -> member of ``trt.DataType``; those that this version lacks are left out."""
+    """Map each element type's name to its member of ``trt.DataType``; types that this version lacks are left out."""
     names = {name: element.tensorrt_name for name, element in ELEMENT_TYPES.items() if element.tensorrt_name}
     return {name: getattr(trt.DataType, theirs) for name, theirs in names.items() if hasattr(trt.DataType, theirs)}

@@ -213,7 +213,7 @@ def _set_options(flavor: Flavor, config: Any, options: BuildOptions) -> Any:
 
 
 def _leave_out_external_tactics(flavor: Flavor, config: Any) -> None:
-    """Have no library opened for plugins: ours need none, and their handles cost time and memory."""
+    """Keep TensorRT from opening libraries for plugins: ours need none, and they cost time and memory."""
     if not flavor.can.external_tactics:
         return
     sources = flavor.trt.TacticSource
@@ -230,7 +230,7 @@ def _monitored(flavor: Flavor, config: Any, progress: bool) -> AbstractContextMa
 
 @contextmanager
 def _without_monitor(flavor: Flavor, progress: bool) -> Iterator[Callable[[], bool]]:
-    """Have Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing has been written yet."""
+    """Let Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing is written yet."""
     if progress:
         tqdm.write(f"{flavor.product} builds, which can take minutes; it does not tell how far it is", file=sys.stderr)
     in_main = threading.current_thread() is threading.main_thread()

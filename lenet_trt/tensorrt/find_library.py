@@ -24,7 +24,7 @@ def add_library_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def library_for_build(given: Path | None) -> Path:
-    """The library to build with.
+    """Find the library with which to build.
 
     Raises:
         LenetTrtError: none was given and none is in the current folder.
@@ -40,7 +40,7 @@ def library_for_build(given: Path | None) -> Path:
 
 
 def library_for_engine(engine: Path, sidecar: Sidecar, given: Path | None) -> Path | None:
-    """The library to load before the engine; None where it needs none.
+    """Find the library to load before the engine; None where it needs none.
 
     Without one that is given, only a file with the content that the sidecar records is taken: a library is code.
 

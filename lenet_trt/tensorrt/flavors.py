@@ -60,7 +60,7 @@ class Flavor:
 
     @cached_property
     def can(self) -> Capabilities:
-        """What this release can do.
+        """Return what this release can do.
 
         Raises:
             LenetTrtError: it is older than every release that is known.

@@ -52,7 +52,7 @@ class LayerTensor:
 
     @property
     def bytes(self) -> int | None:
-        """How many bytes its elements take, without the padding of its format."""
+        """Return the bytes of its elements, without the padding of its format."""
         return None if self.elements is None or not self.dtype else bytes_of(self.elements, self.dtype)
 
 
@@ -75,21 +75,21 @@ class EngineLayer:
 
     @property
     def node(self) -> str:
-        """The ONNX nodes that it computes, joined as TensorRT joins names, or its own name."""
+        """Return the ONNX nodes that it computes, joined as TensorRT joins names, or its own name."""
         return " + ".join(self.onnx) if self.onnx else _PROFILE_SUFFIX.sub("", self.name)
 
     @property
     def reformats(self) -> bool:
-        """Whether it only changes the format or the type of a tensor, or does nothing."""
+        """Say whether it only changes the format or the type of a tensor, or does nothing."""
         return self.kind in ("Reformat", "NoOp") or is_reformat_layer(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return asdict(self)
 
 
 def is_reformat_layer(name: str) -> bool:
-    """Whether TensorRT gave this name to a layer that it put in between, to copy a tensor into another format."""
+    """Say whether this is TensorRT's name for an added layer that copies a tensor into another format."""
     return name.startswith("Reformatting CopyNode")
 
 
@@ -99,7 +99,7 @@ def layer_text(layer: EngineLayer) -> str:
 
 
 def bytes_of(elements: int, dtype: str) -> int:
-    """How many bytes so many elements take."""
+    """Return the bytes of this many elements."""
     return (elements * _BITS.get(dtype, 8) + 7) // 8
 
 
@@ -137,7 +137,7 @@ def _tensor(row: Any) -> LayerTensor:
 
 
 def data_type(text: str) -> str:
-    """The element type in a format's words, "Channel major FP16 format where channel % 8 == 0"; "" where none is."""
+    """Return the element type in a format such as "Channel major FP16 format where channel % 8 == 0"; "" if none."""
     lower = text.lower()
     return next((name for pattern, name in _DATA_TYPES if re.search(pattern, lower)), "")
 

@@ -149,7 +149,7 @@ def sidecar_path(engine: Path) -> Path:
 
 
 def model_path(engine: Path) -> Path:
-    """Where the model that an engine was built from lies: the engine's name with ``.onnx`` added."""
+    """Return the path of the model from which an engine was built: the engine's name with ``.onnx`` added."""
     return engine.with_name(f"{engine.name}.onnx")
 
 

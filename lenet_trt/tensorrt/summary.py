@@ -87,7 +87,7 @@ def accuracy_text(evaluation: Mapping[str, Any]) -> str:
 
 
 def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -> list[str]:
-    """What to type after a build; ``library`` is the plugin library that it was built with."""
+    """Return what to type after a build; ``library``: the plugin library with which it was built."""
     file = shlex.quote(str(engine))
     shapes = ",".join(
         f"{name}:{'x'.join(map(str, tensor['profile']['opt']))}"
@@ -109,7 +109,7 @@ def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -
 
 
 def _run_command(engine: Path, sidecar: Sidecar, library: Path | None) -> str:
-    """What runs the engine: the verb, or Python where the network takes no images that the verb could read."""
+    """Return what runs the engine: the verb, or Python where the network takes no images that the verb can read."""
     found: dict[str, list[Port]] = {"input": [], "output": []}
     for name, tensor in sidecar.tensors.items():
         found[tensor["io"]].append(Port(name, tensor["dtype"], tuple(tensor["shape"])))
@@ -122,6 +122,6 @@ def _run_command(engine: Path, sidecar: Sidecar, library: Path | None) -> str:
 
 
 def program_option(flavor: str, version: str, library: Path) -> str:
-    """What makes ``trtexec`` of that release open a plugin library."""
+    """Return the option with which ``trtexec`` of this release opens a plugin library."""
     path = str(library) if library.parent != Path() else f"./{library}"  # dlopen looks elsewhere for a bare name
     return f"{capabilities(flavor, version).program_option}={shlex.quote(path)}"

@@ -28,7 +28,7 @@ def vouched(engine: Path) -> Sidecar:
 
 
 def obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | None = None) -> str | None:
-    """Why the engine cannot run here with this flavor, and with the plugin library given; None when it can."""
+    """Say why the engine cannot run here with this flavor and this plugin library; return None when it can."""
     built = sidecar.inputs["flavor_version"]
     if flavor.name != sidecar.inputs["flavor"]:
         return f"the engine was built by {sidecar.inputs['flavor']} and {flavor.product} was taken"

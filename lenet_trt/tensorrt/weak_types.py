@@ -60,7 +60,7 @@ def constrain(trt: Any, network: Any, config: Any, model: ModelProto) -> None:
 
 
 def value_types(model: ModelProto) -> dict[str, int]:
-    """The element type of every tensor of the model that has a name and a type that can be inferred."""
+    """Return the element type of every tensor of the model that has a name and a type that can be inferred."""
     graph = onnx.shape_inference.infer_shapes(model).graph
     kinds = {constant.name: constant.data_type for constant in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):

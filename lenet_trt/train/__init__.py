@@ -1,1 +1,1 @@
-"""The verb ``train``: train LeNet-5 on MNIST and write its weights."""
+"""Train LeNet-5 on MNIST and write its weights: the verb ``train``."""

@@ -1,4 +1,4 @@
-"""Verb ``train``: train LeNet-5 on MNIST, or on a folder with the same files, and write its weights."""
+"""Read the options of ``train``: train LeNet-5 on MNIST or on a folder with the same files; write its weights."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _check(args: argparse.Namespace) -> None:
     record, mark = record_path(args.output), has_keys("weights", "sha256", "test_accuracy")
     data = sorted(args.data.iterdir()) if args.data is not None and args.data.is_dir() else []
     guard({args.output: beside(record, mark), record: mark}, data, args.overwrite)
-    # Known before minutes of training rather than after.
+    # Checked before the training, which takes minutes.
     folder = args.output.parent
     if folder.exists() and not os.access(folder, os.W_OK):
         raise LenetTrtError(f"cannot write in {folder}: choose another place with -o")

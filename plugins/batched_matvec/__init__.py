@@ -22,7 +22,7 @@ all_rows = product((outer, broadcast, inner, rows))
 
 
 def reference(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The product."""
+    """Compute the product."""
     return np.matmul(a, x)
 
 

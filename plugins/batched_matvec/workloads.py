@@ -18,7 +18,7 @@ AXES = {"outer": 600, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
-    """The MatMul, its second operand broadcast, beside five ways to do it in torch."""
+    """Yield the MatMul, whose second operand is broadcast, beside five ways to compute it in torch."""
     autotune = not extent.quick
     for precision in PRECISIONS:
         bound = KERNEL.bind_axes(AXES, types_for(KERNEL, precision))

@@ -64,14 +64,14 @@ CONV_FLOPS = 2 * n * k * (h - 4) * (w - 4) * c * FILTER * FILTER
 
 
 def convolve(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """The convolution with bias: no padding, stride 1."""
+    """Compute the convolution with bias: no padding, stride 1."""
     windows = np.lib.stride_tricks.sliding_window_view(x, (FILTER, FILTER), axis=(2, 3))
     sums = np.tensordot(windows, weights, axes=([1, 4, 5], [1, 2, 3]))
     return np.moveaxis(sums, -1, 1) + bias[:, None, None]
 
 
 def variants(name: str, quads: Dim, *, pooled: bool) -> tuple[Variant, ...]:
-    """The variants of the kernel ``name``, whose images have that many quads (see conv5x5/quad.cuh) a filter."""
+    """Return the variants of the kernel ``name``; an image has this many quads (see conv5x5/quad.cuh) per filter."""
     groups = ceil_div(k, FFMA_FILTERS)
     wgmma = (_wgmma(f"{name}_wgmma", quads),) if pooled else ()
     return (
@@ -93,7 +93,7 @@ def variants(name: str, quads: Dim, *, pooled: bool) -> tuple[Variant, ...]:
 
 
 def _wgmma(entry: str, quads: Dim) -> Variant:
-    """Source: ``WgmmaPlan`` in conv5x5/by_wgmma.cuh."""
+    """Make the variant with wgmma. Source: ``WgmmaPlan`` in conv5x5/by_wgmma.cuh."""
     tiles = ceil_div(k, 8)
     pairs = ceil_div((WGMMA_IMAGES * h * _pooled_pitch() * 2 + 16) * 4, 16) * 16
     shared = tiles * 3072 + pairs + WGMMA_IMAGES * h * w * size_of("T")

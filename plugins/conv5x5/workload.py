@@ -14,7 +14,7 @@ AXES = {"c": 1, "h": 28, "w": 28, "k": 50}
 
 
 def convolution_workloads(kernel: str, label: str, function: peers.TorchFunction, extent: Extent) -> Iterator[Workload]:
-    """The convolution in every precision; ``function`` is the same in torch, ``label`` says what follows the sums."""
+    """Yield the convolution in every precision; ``function`` is the same in torch, ``label`` names what follows."""
     layer = Layer(label, kernel, AXES, function)
     for precision in PRECISIONS:
         title = f"Conv {IMAGES}x1x28x28, 50 filters 5x5, {label}, {precision}"

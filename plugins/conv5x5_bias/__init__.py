@@ -19,7 +19,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
-    """The convolution, then the activation."""
+    """Compute the convolution, then the activation."""
     return ACTIVATIONS[activation](convolve(x, weights, bias))
 
 

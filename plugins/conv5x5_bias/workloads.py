@@ -13,5 +13,5 @@ from ..conv5x5.workload import convolution_workloads
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
-    """The convolution with bias alone."""
+    """Yield the convolution with bias."""
     yield from convolution_workloads("conv5x5_bias", "bias", F.conv2d, extent)

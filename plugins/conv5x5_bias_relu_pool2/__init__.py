@@ -12,7 +12,7 @@ from .pattern import PATTERNS
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """The convolution, ReLU, and the largest of each window."""
+    """Compute the convolution, ReLU, and the largest element of each window."""
     return pool(np.maximum(convolve(x, weights, bias), 0))
 
 

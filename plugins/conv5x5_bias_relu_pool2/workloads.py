@@ -17,7 +17,7 @@ NAME = "conv5x5_bias_relu_pool2"
 
 
 def stage(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """The same in torch."""
+    """Compute the same in torch."""
     return F.max_pool2d(F.relu(F.conv2d(x, weights, bias)), 2)
 
 
@@ -28,10 +28,10 @@ LAYERS = (
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
-    """The convolution with bias, ReLU and max-pool."""
+    """Yield the convolution with bias, ReLU and max-pool."""
     yield from convolution_workloads(NAME, "bias, ReLU, 2x2 max-pool", stage, extent)
 
 
 def layers(extent: Extent) -> Iterator[Workload]:
-    """Each stage alone, beside torch."""
+    """Yield each stage alone, beside torch."""
     yield from each_alone(LAYERS, extent)

@@ -15,13 +15,13 @@ MAX_GRID_Y = 65_535
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:
-    """The product with bias, then ReLU if asked for."""
+    """Compute the product with bias, then ReLU if the attribute says so."""
     y = x @ w.T + bias
     return np.maximum(y, 0) if relu else y
 
 
 def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, prefer: Condition) -> Variant:
-    """A tensor-core variant for one 16-bit type; a block makes ``rows`` rows."""
+    """Make a tensor-core variant for one 16-bit type; a block computes ``rows`` rows."""
     return Variant(
         name,
         Launch((ceil_div(n, rows), ceil_div(outputs, 128), 1), (threads, 1, 1), extras=(n,)),
@@ -35,7 +35,7 @@ def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, pre
 
 
 def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, prefer: Condition | None) -> Variant:
-    """The variant in which a warp takes ``features`` output features and eight rows at a time."""
+    """Make the variant in which a warp computes ``features`` output features of eight rows at a time."""
     return Variant(
         name,
         Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), MAX_GRID_Y), 1), THREADS, extras=(n,)),

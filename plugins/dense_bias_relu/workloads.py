@@ -19,5 +19,5 @@ LAYERS = (
 
 
 def layers(extent: Extent) -> Iterator[Workload]:
-    """Each layer alone, beside torch."""
+    """Yield each layer alone, beside torch."""
     yield from each_alone(LAYERS, extent)

@@ -33,7 +33,7 @@ WEIGHTS = {name.replace(".", "_"): shape for name, shape in parameter_shapes().i
 
 
 def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
-    """The network, layer by layer."""
+    """Compute the network, layer by layer."""
     conv1, bias1, conv2, bias2, fc1, fc1_bias, fc2, fc2_bias, fc3, fc3_bias = weights
     for filters, bias in ((conv1, bias1), (conv2, bias2)):
         x = pool(np.maximum(convolve(x, filters, bias), 0))
@@ -44,7 +44,7 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
 
 
 def cluster(blocks: int, max_images: int) -> Variant:
-    """The variant with a cluster of ``blocks`` blocks an image, preferred while all find room on an H200 at once."""
+    """Make the variant with a cluster of ``blocks`` blocks per image, preferred while all fit on an H200 at once."""
     return Variant(
         f"cluster{blocks}",
         Launch((blocks * n, 1, 1), (512, 1, 1), extras=(n,)),
@@ -56,7 +56,7 @@ def cluster(blocks: int, max_images: int) -> Variant:
 
 
 def half_bytes(warps: int, waiting: int, pixel_bytes: int) -> int:
-    """The shared memory of a block of tensor_core.cu that has that many warps, while ``waiting`` images wait."""
+    """Return the shared memory of a block of tensor_core.cu with this many warps, while ``waiting`` images wait."""
     linear = 2 * (120 * 84 + 84 * 10 + BIASES)
     image = max(784 * pixel_bytes, WINDOWS)
     hidden = 2 * waiting * (128 + 8 + 96 + 8)  # takes the place of the maps
@@ -65,7 +65,7 @@ def half_bytes(warps: int, waiting: int, pixel_bytes: int) -> int:
 
 
 def split_bytes(warps: int, waiting: int) -> int:
-    """The same for split.cu, which keeps windows, maps, features and the convolutions' weights twice, high and low."""
+    """Return the same for split.cu, which stores windows, maps, features and conv weights twice, high and low."""
     scales = 4 * (BIASES + 6) + waiting * (4 + 1 + 1) + 6 + 16
     limits = 16
     fixed = align(2 * FRAGMENTS + scales, UNIT) + limits + BIAS1_COPIES
@@ -73,14 +73,14 @@ def split_bytes(warps: int, waiting: int) -> int:
 
 
 def align(size: int, unit: int) -> int:
-    """The next multiple of ``unit``."""
+    """Round up to the next multiple of ``unit``."""
     return -(-size // unit) * unit
 
 
 def persistent(
     name: str, types: str, warps: int, blocks: int, images: int, shared_bytes: int, min_sm: int, note: str
 ) -> Variant:
-    """A tensor-core variant with ``blocks`` blocks a multiprocessor, each of which takes a share of the images.
+    """Make a tensor-core variant with ``blocks`` blocks per multiprocessor; each block computes a share of the images.
 
     ``images`` is the least share that keeps a block busy. Variants of more than 99 KB of shared memory stand before the
     others: they are taken where the GPU has as much.

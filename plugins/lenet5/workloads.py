@@ -15,7 +15,7 @@ from . import KERNEL
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
-    """The network at every batch size; images are float32, also for the network in half precision."""
+    """Yield the network at every batch size; images are float32, also for the network in half precision."""
     from lenet_trt.export import load_weights
     from lenet_trt.export.model import lenet5_from_weights
 
@@ -55,7 +55,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
 
 
 def _test_set() -> tuple[torch.Tensor, torch.Tensor]:
-    """The 10,000 MNIST test images as the network takes them, and their classes, on the GPU."""
+    """Return the 10,000 MNIST test images as the network's input, and their classes, on the GPU."""
     from lenet_trt.export.mnist import test_set
 
     pixels, labels = test_set()

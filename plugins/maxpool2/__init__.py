@@ -15,14 +15,14 @@ STORE_BYTES = 8
 
 
 def reference(x: np.ndarray) -> np.ndarray:
-    """The largest of each window; NaN wins; an odd last row or column is left out."""
+    """Compute the largest element of each window; NaN wins; an odd last row or column is left out."""
     batch, channels, height, width = x.shape
     windows = x[:, :, : height // 2 * 2, : width // 2 * 2].reshape(batch, channels, height // 2, 2, width // 2, 2)
     return windows.max(axis=(3, 5))
 
 
 def launch(outputs_per_thread: DimLike) -> Launch:
-    """The launch for kernels in which one thread makes that many neighbouring outputs."""
+    """Make the launch for kernels in which one thread computes this many neighbouring outputs."""
     threads = n * c * (h // 2) * (w // 2 // outputs_per_thread)
     return Launch(grid=(ceil_div(threads, THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
 

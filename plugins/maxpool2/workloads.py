@@ -14,5 +14,5 @@ LAYERS = (Layer("maxpool 2x2", "maxpool2", {"c": 6, "h": 24, "w": 24}, lambda x:
 
 
 def layers(extent: Extent) -> Iterator[Workload]:
-    """The pool alone, beside torch."""
+    """Yield the pool alone, beside torch."""
     yield from each_alone(LAYERS, extent)

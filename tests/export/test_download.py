@@ -132,7 +132,7 @@ def test_error_names_every_mirror_and_the_way_out(mirrors: Mirrors, tmp_path: Pa
     assert f"{dead}{FILE.name}: " in told
     assert "refused" in told
     assert "/missing/digits.gz: HTTP 404" in told
-    assert f"/other/digits.gz: gave another file; wanted {len(CONTENT)} bytes with SHA-256 {FILE.sha256}" in told
+    assert f"/other/digits.gz: gave a different file; wanted {len(CONTENT)} bytes with SHA-256 {FILE.sha256}" in told
     assert "/page/digits.gz: broke off, with 19 of 256000 bytes" in told
     assert "--data DIR" in told
     assert not (tmp_path / FILE.name).exists()

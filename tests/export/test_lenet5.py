@@ -110,7 +110,7 @@ def test_batch_is_dynamic(n: int) -> None:
 def test_shipped_file_is_handed_out_as_it_is(tmp_path: Path) -> None:
     made = lenet5_onnx(tmp_path / "folder" / "x.onnx", fresh=False)
     assert made == Provenance(
-        "shipped", "the shipped graph was asked for", sha256_file(SHIPPED), sha256_file(WEIGHTS), None
+        "shipped", "the shipped graph was requested", sha256_file(SHIPPED), sha256_file(WEIGHTS), None
     )
     assert (tmp_path / "folder" / "x.onnx").read_bytes() == SHIPPED.read_bytes()
 

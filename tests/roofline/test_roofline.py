@@ -66,7 +66,7 @@ def timeline_of(network: ModelWork, factor: float, names: dict[str, str] | None 
 def test_the_matmul_needs_what_the_write_up_says(matmul: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["roofline", str(matmul), "--datasheet", "RTX 4090"]) == 0
     text = capsys.readouterr().out
-    assert "GeForce RTX 4090 would need 0.25 ms (248.8 us) for 250.8 MB" in text
+    assert "GeForce RTX 4090 needs 0.25 ms (248.8 us) for 250.8 MB" in text
     row = next(line for line in text.splitlines() if line.startswith("matmul"))
     assert row.split()[:2] == ["matmul", "MatMul"]
     assert row.split()[-5:] == ["122.9", "250.8", "0.49", "memory", "248.84"]
@@ -99,8 +99,8 @@ def test_each_node_is_held_against_the_roof_that_bounds_it(lenet5: onnx.ModelPro
 def test_nodes_that_are_smaller_than_a_launch_are_counted(lenet5: onnx.ModelProto) -> None:
     measured = replace(H200, source="measured", launch_us=2.5, h2d_bytes_per_s=50e9, d2h_bytes_per_s=51e9)
     text = "\n".join(lines(roofline(network_of(lenet5, {"n": 64}), measured)))
-    assert "besides, 11 x 2.50 us for launches" in text
-    assert "11 of 11 need less than their launch takes" in text
+    assert "in addition, 11 x 2.50 us for launches" in text
+    assert "11 of 11 need less time than their launch" in text
     assert "to the GPU 50 GB/s, from it 51 GB/s" in text
     large = "\n".join(lines(roofline(network_of(lenet5, {"n": 10_000}), measured)))
     assert "4 of 11 need less" in large  # relu3, fc2, relu4 and fc3
@@ -173,8 +173,8 @@ def test_the_picture_has_roofs_ridges_and_named_points(lenet5: onnx.ModelProto) 
     plain = drawn(roofline(network, H200, model="lenet5.onnx"))
     for text in ("fp16 tensor cores 989.5 (ridge at 206)", "fp32 multiply-adds 67 (ridge at 14)", "fc2", "relu1"):
         assert text in plain
-    assert "what was taken" not in plain
-    assert "what was taken" in drawn(roofline(network, H200, timeline=timeline_of(network, 3.0)))
+    assert "measured" not in plain
+    assert "measured" in drawn(roofline(network, H200, timeline=timeline_of(network, 3.0)))
     made = chart(roofline(network, H200))
     slope, *roofs, points = made.series
     assert made.x_log
@@ -188,7 +188,7 @@ def test_the_picture_has_roofs_ridges_and_named_points(lenet5: onnx.ModelProto) 
 def test_a_model_without_operations_can_be_drawn() -> None:
     text = '<ir_version: 9, opset_import: ["" : 18]> g (float[8] x) => (float[8] y) { y = Relu(x) }'
     found = roofline(network_of(onnx.parser.parse_model(text), {}), FOUR, model="relu.onnx")
-    assert "without operations, so not here: y" in drawn(found)
+    assert "without operations, so not shown: y" in drawn(found)
 
 
 def test_pictures_are_written(matmul: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,7 +251,7 @@ def test_a_trace_of_another_gpu_is_remarked_on(
     assert main([*command, "H200"]) == 0
     assert "warning" not in capsys.readouterr().err
     assert main([*command, "L4"]) == 0
-    assert "the trace is of H200, the ceilings are those of L4" in capsys.readouterr().err
+    assert "the trace is of H200, the ceilings are of L4" in capsys.readouterr().err
 
 
 def test_measured_ceilings_are_kept_as_json(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_where_an_engine_cannot_run_the_onnx_that_it_was_built_from_does(
 ) -> None:
     network = load(engine)
     assert network.runtime == "ort"
-    assert "lenet5.engine was built from, since the engine does not run here (there is no GPU" in network.reason
+    assert "lenet5.engine was built, since the engine does not run here (there is no GPU" in network.reason
     assert network.reason.count("there is no GPU") == 1
     assert (network(digits[0][:100, None]).argmax(axis=1) == digits[1][:100]).mean() > 0.98
     for trust in (False, True):
@@ -224,7 +224,7 @@ def test_an_engine_that_nobody_vouches_for_is_not_touched(engine: Path, tmp_path
     with pytest.raises(LenetTrtError, match=r"SHA-256 differs.*an engine can contain code.*--trust"):
         load(copy)
     copy.write_bytes(engine.read_bytes())
-    assert load(copy, "ort-cpu").reason.startswith("the ONNX that lenet5.engine was built from")
+    assert load(copy, "ort-cpu").reason.startswith("the ONNX from which lenet5.engine was built")
     onnx.save(onnx.ModelProto(), tmp_path / f"{engine.name}.onnx")
     with pytest.raises(LenetTrtError, match="is missing or was changed"):
         load(copy, "ort-cpu")

@@ -132,7 +132,7 @@ def test_names_top_and_labels_of_many_classes(model: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--normalize", "imagenet", "--mean", "0"], "--normalize is a mean and a deviation by name"),
+        (["--normalize", "imagenet", "--mean", "0"], "--normalize names a mean and a deviation"),
         (["--mean", "1,2"], "--mean has 2 values; wanted 1 or 3"),
         (["--size", "7x4"], "--size 7x4: the network takes images float32 [n, 3, 6, 4]"),
         (["--normalize", "imagenet", "--throughput"], "--throughput sends pixels as bytes"),

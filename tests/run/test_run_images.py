@@ -102,7 +102,7 @@ def test_jpeg_and_one_image_without_an_axis_for_it() -> None:
         (npy(np.zeros((5, 28, 28, 3), np.uint8)), "wanted grey images"),
         (npy(PIXELS / np.float32(255)), "holds float32; wanted uint8 pixels, 0 to 255: if they are 0 to 1"),
         (npy(np.array([{}]), allow_pickle=True), "holds object; wanted plain numbers"),
-        (npy(PIXELS) + b"x", "goes on after"),
+        (npy(PIXELS) + b"x", "has more bytes than"),
         (npy(PIXELS)[:-1], "is cut short"),
         (npz(a=PIXELS, b=PIXELS), "holds a, b; wanted an array named images"),
         (npz(images=PIXELS)[:-30], "is a damaged NumPy archive"),

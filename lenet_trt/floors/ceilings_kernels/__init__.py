@@ -1,6 +1,6 @@
-"""The small kernels that a GPU's ceilings are measured with, declared as all kernels are, with many block counts each.
+"""Declare the small kernels that measure a GPU's ceilings, as all kernels are declared, with many block counts each.
 
-They are no plugins: no network asks for them, so they are in no registry.
+They are no plugins: no network needs them, so no registry lists them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lenet_trt.kernel.dims import MULTIPROCESSORS, DimLike, axes, ceil_div
 
 n, warps, rows = axes("n warps rows")
 
-# Blocks a multiprocessor that are tried, besides as many as there are tiles.
+# The blocks per multiprocessor that are tried, in addition to one block per tile.
 BLOCKS = (2, 4, 8, 16, 32)
 THREADS = 256
 COLUMNS = 4 * THREADS
@@ -30,7 +30,7 @@ _HINT = Attribute("hint", ("plain", "streaming"), "how data that is used once is
 
 
 def _by_blocks(entry: str, source: str, tiles: DimLike, extra: DimLike) -> tuple[Variant, ...]:
-    """A variant for each number of blocks; ``extra`` is the size that the kernel is told."""
+    """Make a variant for each number of blocks; ``extra`` is the size that the kernel receives."""
     grids: dict[str, DimLike] = {f"blocks{count}": count * MULTIPROCESSORS for count in BLOCKS}
     return tuple(
         Variant(name, Launch((grid, 1, 1), (THREADS, 1, 1), (extra,)), f"{name} of {THREADS}", source, entry)
@@ -184,6 +184,6 @@ NOTHING = Kernel(
     source_dir=_SOURCES,
 )
 
-# NOTHING computes nothing that a reference could be held against.
+# NOTHING computes nothing that could be compared with a reference.
 CHECKED = (READ, COPY, WRITE, FMA, MMA)
 KERNELS = (*CHECKED, NOTHING)

@@ -1,4 +1,4 @@
-"""What this GPU does at best, measured on it: bandwidths, rates, what a launch costs, and the way to the host."""
+"""Measure the best that this GPU does: bandwidths, rates, the cost of a launch, and copies from and to the host."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from lenet_trt.floors.floor import Ceilings
 HOST_BYTES = 256 << 20
 CHAIN_NODES = 64
 HOST_LAUNCHES = 500
-# One launch of the kernel that keeps the stream busy takes at least so long: a multiprocessor's 2048 threads have 33.6
-# million multiply-adds, 262,144 cycles where 128 are done at a time, which is 87 us at 3 GHz.
+# One launch of the kernel that keeps the stream busy takes at least this time: the 2048 threads of a multiprocessor do
+# 33.6 million multiply-adds, which take 262,144 cycles at 128 per cycle, or 87 us at 3 GHz.
 _HOLD_LAUNCH_US = 80.0
 _PLAN = TimingPlan(rounds=5, warmup=1, burst=4, settle=4, budget_s=2.0)
 _LAUNCH_PLAN = TimingPlan(rounds=10, warmup=5, burst=20)
@@ -29,7 +29,7 @@ Hold = Callable[[float], None]
 
 
 def measure(gpu: str) -> Ceilings:
-    """Measure everything on the GPU in use, which is called ``gpu``; takes some seconds.
+    """Measure everything on the GPU in use, and name it ``gpu``; this takes some seconds.
 
     Raises:
         LenetTrtError: there is no GPU, or too little of its memory is free.
@@ -75,13 +75,13 @@ def measure(gpu: str) -> Ceilings:
 
 
 def _achieved(ways: dict[str, Way], stream: Stream, hold: Hold) -> dict[str, float]:
-    """Bytes or operations a second of each way, by its median time."""
+    """Return the bytes or operations per second of each way, from its median time."""
     stats = time_in_turns({name: Timed([way.call]) for name, way in ways.items()}, stream.handle, hold, _PLAN)
     return {name: way.amount / (stats[name].median_us * 1e-6) for name, way in ways.items()}
 
 
 def _holder(stream: Stream, context: Context) -> Hold:
-    """What keeps the stream busy: chains of multiply-adds."""
+    """Return a function that keeps the stream busy with chains of multiply-adds."""
     from lenet_trt.cuda.driver import Buffer
 
     count = 2048 * context.multiprocessors
@@ -100,10 +100,10 @@ def _holder(stream: Stream, context: Context) -> Hold:
 
 
 def _launches(buffers: Buffers, stream: Stream, hold: Hold) -> dict[str, float]:
-    """What launching a kernel that does nothing takes, in microseconds.
+    """Measure what the launch of a kernel that does nothing takes, in microseconds.
 
-    ``graph_us``: as the one node of a CUDA graph, between two events; ``plain_us``: without a graph, the same;
-    ``node_us``: each node more in a chain of a graph; ``host_us``: the host's time for a launch from Python.
+    ``graph_us``: as the only node of a CUDA graph, between two events. ``plain_us``: the same without a graph.
+    ``node_us``: each further node in the chain of a graph. ``host_us``: the host's time for a launch from Python.
     """
     launch = prepare(NOTHING.bind_axes({"n": 1}, NOTHING.types[0]))
     pointers = [buffers.source.pointer, buffers.result.pointer]
@@ -111,7 +111,7 @@ def _launches(buffers: Buffers, stream: Stream, hold: Hold) -> dict[str, float]:
     def nothing() -> None:
         launch(pointers, stream.handle)
 
-    nothing()  # loads it, which a capture does not allow
+    nothing()  # loads the kernel, which is not allowed during a capture
     graphs = {}
     for name, nodes in (("graph", 1), ("chain", CHAIN_NODES)):
         with stream.capture() as graphs[name]:
@@ -139,7 +139,7 @@ def _replay(graph: object, stream: Stream) -> Call:
 
 
 def _transfers(buffers: Buffers, stream: Stream, hold: Hold) -> tuple[float, float]:
-    """Bytes a second from pinned host memory to the GPU, and back."""
+    """Measure the bytes per second from pinned host memory to the GPU, and back."""
     size = min(HOST_BYTES, buffers.size)
     host = Pinned(np.random.default_rng(23).integers(0, 256, size, np.uint8))
     device = buffers.source.pointer
@@ -153,11 +153,11 @@ def _transfers(buffers: Buffers, stream: Stream, hold: Hold) -> tuple[float, flo
 
 def _without_cublas(why: str, sm: int) -> str:
     below = "; from sm_90 on mma.sync stays well below the peak: pip install torch" if sm >= 90 else ""
-    return f"cuBLAS was not asked ({why}): the rates are those of our own kernels{below}"
+    return f"cuBLAS was not measured ({why}): the rates are of our own kernels{below}"
 
 
 def _release_torch() -> None:
-    """Give back what torch keeps of the memory that its products used."""
+    """Give back the memory that torch keeps from its products."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""What is timed for a ceiling: ways to move bytes or to compute, each with what one call of it achieves."""
+"""Provide what is timed for a ceiling: ways to move bytes or to compute, each with the amount of one call."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import kernel_inputs, plain_inputs
 
 LARGEST_BUFFER_BYTES = 2 << 30
-# Of a buffer of less than so many times the L2 cache a part would be found there.
+# A buffer has at least this many times the L2 cache's size: parts of a smaller buffer would stay in the cache.
 L2_TIMES = 4
 RANDOM_BYTES = 64 << 20
-# A multiprocessor's: enough to keep it busy for several rounds of blocks.
+# Threads and warps per multiprocessor: enough to keep it busy for several rounds of blocks.
 FMA_THREADS, MMA_WARPS = 8 * 2048, 128
 MATRIX = 8192
 FILLED_BYTES = 1 << 30
@@ -30,7 +30,7 @@ FILLED_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Way:
-    """One way: ``amount`` bytes or operations a call."""
+    """Hold one way; ``amount`` is the bytes or operations of one call."""
 
     amount: float
     call: Call
@@ -40,10 +40,10 @@ Ways: TypeAlias = dict[str, Way]
 
 
 class Buffers:
-    """Two large pieces of device memory full of random bits (zeros would draw less power, and clock higher).
+    """Hold two large pieces of device memory with random bits (zeros would need less power and allow higher clocks).
 
     Raises:
-        LenetTrtError: too little memory is free.
+        LenetTrtError: too little GPU memory is free.
     """
 
     def __init__(self, context: Context) -> None:
@@ -55,7 +55,7 @@ class Buffers:
         if self.size < least:
             raise LenetTrtError(
                 f"{free >> 20} MiB of the GPU's memory are free; measuring its bandwidth beyond the L2 cache of "
-                f"{l2_bytes >> 20} MiB wants {4 * least >> 20} MiB: end other programs that use the GPU"
+                f"{l2_bytes >> 20} MiB needs {4 * least >> 20} MiB: end other programs that use the GPU"
             )
         self.source, self.target, self.result = Buffer(self.size), Buffer(self.size), Buffer(16)
         bits = np.random.default_rng(20).integers(0, 1 << 32, RANDOM_BYTES // 4, np.uint32)
@@ -65,7 +65,7 @@ class Buffers:
 
 
 def bandwidths(buffers: Buffers, stream: Stream) -> dict[str, Ways]:
-    """Reading, writing and copying: our kernels with each number of blocks and each cache hint, and the driver's."""
+    """Return ways to read, write and copy: our kernels with each block count and cache hint, and the driver's."""
     source, target, size = buffers.source.pointer, buffers.target.pointer, buffers.size
     numbers = size // 4
     rows = numbers // COLUMNS
@@ -87,7 +87,7 @@ def bandwidths(buffers: Buffers, stream: Stream) -> dict[str, Ways]:
 
 
 def rates(stream: Stream, context: Context) -> dict[str, Ways]:
-    """Multiply-adds, and mma.sync in each type that has tensor cores: fp16, and from sm_80 on tf32 and bf16."""
+    """Return ways to compute: multiply-adds, and mma.sync in each type that has tensor cores."""
     found = {"fp32": _filled(FMA, {"n": FMA_THREADS * context.multiprocessors}, "fp32", stream, "FMA, ")}
     for types in MMA.types if context.sm >= 80 else [MMA.types_named("fp16")]:
         axes = {"warps": MMA_WARPS * context.multiprocessors}
@@ -96,7 +96,7 @@ def rates(stream: Stream, context: Context) -> dict[str, Ways]:
 
 
 def libraries(stream: Stream) -> tuple[dict[str, tuple[str, Way]], str | None]:
-    """What torch does, by what it is for: large products by cuBLAS, and filling memory; or why not."""
+    """Return torch's ways by purpose: large products by cuBLAS, and filling memory; or why there are none."""
     try:
         import torch
     except ImportError:
@@ -140,7 +140,7 @@ def libraries(stream: Stream) -> tuple[dict[str, tuple[str, Way]], str | None]:
 
 
 def _variants(bound: Bound, pointers: Sequence[int], stream: Stream, amount: float, prefix: str, keep: object) -> Ways:
-    """The call by each variant; ``keep`` is memory that has to live as long as the calls do."""
+    """Return the call by each variant; ``keep`` is memory that must live as long as the calls."""
 
     def way(launch: Callable[[Sequence[int], int], None]) -> Way:
         def call(_keep: object = keep) -> None:
@@ -152,7 +152,7 @@ def _variants(bound: Bound, pointers: Sequence[int], stream: Stream, amount: flo
 
 
 def _filled(kernel: Kernel, axes: Mapping[str, int], types: str, stream: Stream, prefix: str) -> Ways:
-    """The call on random inputs in memory of its own, by each variant."""
+    """Return the call by each variant, on random inputs in memory of its own."""
     bound = kernel.bind_axes(axes, kernel.types_named(types))
     inputs = kernel_inputs(bound, plain_inputs(bound, np.random.default_rng(22)))
     if kernel is FMA:
@@ -163,7 +163,7 @@ def _filled(kernel: Kernel, axes: Mapping[str, int], types: str, stream: Stream,
 
 
 def bounded_factors(values: np.ndarray) -> np.ndarray:
-    """Factors slightly above -1: the chains stay bounded, and alternate for long instead of settling."""
+    """Return factors slightly above -1: the chains stay bounded, and alternate for long before they settle."""
     return (-0.9999 + 0.009 * np.abs(np.tanh(values))).astype(np.float32)
 
 

@@ -1,1 +1,1 @@
-"""The graph runtime: ONNX on any CUDA GPU by torch and our kernels, captured in one CUDA graph."""
+"""Run ONNX on any CUDA GPU with torch and our kernels, captured in one CUDA graph: the graph runtime."""

@@ -37,9 +37,9 @@ class Part:
 
 
 class ReplayLog:
-    """Told of each node while a stream is captured; ``parts`` are what they put into the graph, in order.
+    """Note each node while a stream is captured; ``parts`` are the work that nodes put into the graph, in order.
 
-    ``mark`` names nodes to a tracer that listens, in the capture and in the run node by node before it.
+    ``mark`` names nodes to a tracer, in the capture and in the run node by node before it.
     """
 
     def __init__(self) -> None:
@@ -55,12 +55,12 @@ class ReplayLog:
         self._seen.clear()
 
     def named(self, node: Node) -> AbstractContextManager[None]:
-        """Around the computation of a node."""
+        """Mark the computation of a node."""
         return self.mark(_name(node))
 
     @contextmanager
     def captured(self, node: Node) -> Iterator[None]:
-        """Around the capture of a node."""
+        """Note the work of a node while it is captured."""
         with self.named(node):
             yield
         self._add(_name(node))

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from lenet_trt.runtimes.graph.replay_log import ReplayLog
     from lenet_trt.runtimes.graph.torch_node import Node
 
-# Inputs of fewer bytes keep the GPU busy for so short that cuDNN's timing is noise: LeNet-5 on an H200 was as fast or
-# slower with it for 1 to 34 images (3 to 107 KB), and faster by 14% for 1,024 and by 21% for 10,000.
+# With fewer input bytes the GPU works so briefly that cuDNN's timing is noise: LeNet-5 on an H200 was as fast or slower
+# with it for 1 to 34 images (3 to 107 KB), and faster by 14% for 1,024 images and by 21% for 10,000.
 _WORTH_TIMING = 256 << 10
 
 
@@ -28,7 +28,7 @@ class GraphRuntime:
     """Run networks as CUDA graphs; fp32 is computed without TF32.
 
     Raises:
-        LenetTrtError: torch is missing or sees no GPU, or an operator is not known here; names the node.
+        LenetTrtError: torch is missing or sees no GPU, or an operator is unknown here; the message names the node.
     """
 
     name = "graph"
@@ -52,11 +52,11 @@ class GraphRuntime:
         self._stale_memory = False
         self._stream = torch.cuda.Stream(self._device)
         self._capturing = threading.Lock()
-        # Where a profiler wants to know which node each kernel of a replay belongs to.
+        # A profiler sets this to learn to which node each kernel of a replay belongs.
         self.log: ReplayLog | None = None
 
     def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
-        """Capture the network on these inputs, after a run node by node, so that a failure has its node's name."""
+        """Capture the network on these inputs, after a run node by node, so that a failure names its node."""
         import torch
 
         moved: dict[tuple[int, int], Any] = {}
@@ -69,7 +69,7 @@ class GraphRuntime:
             _device_errors("the network"),
         ):
             if self._stale_memory:
-                # Each graph has memory of its own, which torch gives back for others only when it is told to.
+                # Each graph has its own memory, which torch gives to other graphs only on request.
                 self._stale_memory = False
                 torch.cuda.empty_cache()
             with torch.cuda.stream(self._stream):
@@ -77,9 +77,9 @@ class GraphRuntime:
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
                 del outputs
-                # torch 2.11 keeps some 48 KB of host memory for each capture, even of nothing, instantiated or not. The
-                # driver's own capture into a torch.cuda.MemPool keeps none, but let one such pool go while something is
-                # captured, and its destructor aborts the process; when callers let go of theirs is not for us to say.
+                # torch 2.11 keeps about 48 KB of host memory for each capture, even an empty one. The driver's capture into
+                # a torch.cuda.MemPool keeps none, but such a pool aborts the process when it is destroyed during a capture,
+                # and callers decide when their pools are destroyed.
                 graph = torch.cuda.CUDAGraph()
                 with _no_garbage_collected():
                     # Other threads may go on working meanwhile.
@@ -87,7 +87,7 @@ class GraphRuntime:
                     try:
                         outputs = self._captured(tensors, moved)
                     except BaseException:
-                        with suppress(RuntimeError):  # that the capture is broken: the first error says why
+                        with suppress(RuntimeError):  # of the broken capture: the first error says why
                             graph.capture_end()
                         raise
                     graph.capture_end()
@@ -104,7 +104,7 @@ class GraphRuntime:
 
     @contextmanager
     def _finished(self, node: Node) -> Iterator[None]:
-        """Wait for the node, so that its failure is not the next one's."""
+        """Wait for the node, so that its failure is not reported for the next node."""
         with nullcontext() if self.log is None else self.log.named(node):
             yield
             self._stream.synchronize()
@@ -113,7 +113,7 @@ class GraphRuntime:
         self._stale_memory = True
 
     def close(self) -> None:
-        """Let go of the weights and of the memory of freed calls; calls that are still there keep what they need."""
+        """Release the weights and the memory of freed calls; calls that still exist keep what they need."""
         import torch
 
         del self._program
@@ -122,11 +122,11 @@ class GraphRuntime:
 
 @contextmanager
 def at_its_best(timed: bool = True) -> Iterator[None]:
-    """cuDNN in fp32, by the algorithm that it times as the fastest where ``timed``; then the caller's settings again.
+    """Set cuDNN to fp32 and, where ``timed``, to the algorithm that it times as fastest; restore the settings after.
 
-    Timing costs each convolution of a new shape 2 to 70 ms once, and GPU memory for the algorithms while they are
-    tried (on an H200, driver 580, torch 2.11, the Conv case of 10,000 images: 69 ms and 4 GiB, for 2,003 us a run
-    instead of 2,370). Nothing is timed where the caller wants the same bits each time.
+    Timing costs 2 to 70 ms once for each convolution of a new shape, and GPU memory for the algorithms that are tried
+    (on an H200, driver 580, torch 2.11, the Conv case of 10,000 images: 69 ms and 4 GiB; a run then takes 2,003 us
+    instead of 2,370 us). Nothing is timed where the caller wants the same bits each time.
     """
     import torch
 
@@ -183,7 +183,7 @@ def _replay(graph: Any) -> Callable[[int], None]:
 
         return replay
 
-    def replay_in_torch(stream: int) -> None:  # torch before 2.10 replays in its current stream alone
+    def replay_in_torch(stream: int) -> None:  # torch before 2.10 replays only in its current stream
         import torch
 
         with torch.cuda.stream(torch.cuda.ExternalStream(stream)):
@@ -194,7 +194,7 @@ def _replay(graph: Any) -> Callable[[int], None]:
 
 @contextmanager
 def _no_garbage_collected() -> Iterator[None]:
-    """Keep Python from freeing GPU memory at a moment of its own, which breaks a capture."""
+    """Switch off the garbage collector: GPU memory that it frees breaks a capture."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -217,7 +217,7 @@ def _device_errors(what: str) -> Iterator[None]:
             lost = ""
         except RuntimeError:
             lost = (
-                ". The GPU's context is lost with it: this process can use the GPU no more (ONNX Runtime on the CPU, "
+                ". The GPU's context is lost: this process can no longer use the GPU (ONNX Runtime on the CPU, "
                 "runtime ort-cpu, still works); run compute-sanitizer on a new one to find the access"
             )
         if isinstance(error, LenetTrtError) and not lost:

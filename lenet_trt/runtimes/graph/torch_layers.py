@@ -1,6 +1,6 @@
-"""ONNX's layers in torch: convolutions, products, pooling, normalisation and activations.
+"""Compute ONNX's layers in torch: convolutions, products, pooling, normalisation and activations.
 
-Each takes its ``Node`` and the inputs in ONNX's order, None for one that is left out.
+Each function takes its ``Node`` and the inputs in ONNX's order, None for an input that is left out.
 Source: the ONNX operator specification (onnx.ai/onnx/operators).
 """
 
@@ -75,7 +75,7 @@ def conv_transpose(node: Node, x: Tensor, w: Tensor, b: Tensor | None = None) ->
     if node.get("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
         raise LenetTrtError("auto_pad and output_shape are not supported: name the pads")
     if any(before != after for before, after in pads):
-        raise LenetTrtError("its padding differs before and after an axis, which torch has no operator for")
+        raise LenetTrtError("its padding differs before and after an axis: torch has no operator for that")
     return _function(_TRANSPOSED, rank)(
         x,
         w,
@@ -149,7 +149,7 @@ def instance_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
 
 def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Tensor:
     if len(node.outputs) > 1:
-        raise LenetTrtError("its outputs besides the first are not supported")
+        raise LenetTrtError("only its first output is supported")
     axis = node.get("axis", -1)
     return functional.layer_norm(x, x.shape[axis:], scale, bias, node.get("epsilon", 1e-5))
 
@@ -160,7 +160,7 @@ def local_response_norm(node: Node, x: Tensor) -> Tensor:
 
 
 def along_axis(function: Callable[..., Tensor]) -> TorchOperator:
-    """Softmax and its kin; before operator set 13 they saw everything from the axis on as one."""
+    """Wrap Softmax and similar functions: before operator set 13 all axes from this axis on counted as one."""
 
     def apply(node: Node, x: Tensor) -> Tensor:
         if node.opset >= 13:

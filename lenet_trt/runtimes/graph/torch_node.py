@@ -40,7 +40,7 @@ def integers(value: torch.Tensor) -> list[int]:
     """Return the integers in a tensor of the host.
 
     Raises:
-        LenetTrtError: it is computed on the GPU, so that no graph can be captured that depends on it.
+        LenetTrtError: the tensor is computed on the GPU, so a graph that depends on its values cannot be captured.
     """
     if value.is_cuda:
         raise LenetTrtError("a size or an axis is computed from data on the GPU, which a CUDA graph cannot do")

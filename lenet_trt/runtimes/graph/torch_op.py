@@ -1,6 +1,6 @@
-"""Kernels as torch operators, ``torch.ops.lenet_trt.<name>``: for tests, the graph runtime and people who use torch.
+"""Offer kernels as torch operators, ``torch.ops.lenet_trt.<name>``: for tests, the graph runtime and users of torch.
 
-Each has a fake, so that it works under ``torch.compile``, and it can be captured in a CUDA graph. The operators are for
+Each has a fake, so that it works under ``torch.compile``, and can be captured in a CUDA graph. The operators are for
 inference: they have no gradient.
 """
 
@@ -26,7 +26,7 @@ _MAX_PREPARED = 4096
 def op(name: str) -> Callable[..., Any]:
     """Return the operator of a kernel, defined on first use: inputs in declared order, attributes as keywords.
 
-    Inputs that are not contiguous or not aligned are copied first.
+    Inputs that are not contiguous or not aligned are first copied.
 
     Raises:
         LenetTrtError: there is no such kernel.
@@ -103,7 +103,7 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
             (shape, getattr(torch, dtype))
             for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
         ]
-        if len(prepared) >= _MAX_PREPARED:  # sizes that come and go must not fill the memory
+        if len(prepared) >= _MAX_PREPARED:  # changing sizes must not fill the memory
             prepared.clear()
         entry = prepared[key] = (prepare(bound), outputs, device)
         return entry
@@ -118,7 +118,7 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
         launcher, specs, device = entry
         outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]
         dense = [t if t.is_contiguous() and not t.data_ptr() & mask else _aligned(t, mask) for t in tensors]
-        # The raw handle, as torch's compiled code asks for it; current_stream() takes longer than the checks do.
+        # The raw handle, which torch's compiled code uses too; current_stream() takes longer than the checks.
         launcher([t.data_ptr() for t in (*dense, *outputs)], torch._C._cuda_getCurrentRawStream(index))
         return _result(outputs)
 

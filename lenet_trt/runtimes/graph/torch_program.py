@@ -1,4 +1,4 @@
-"""An ONNX graph as a list of torch calls: ONNX's own operators through torch, plugin nodes through our kernels."""
+"""Turn an ONNX graph into a list of torch calls: ONNX's operators use torch, plugin nodes use our kernels."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TorchProgram:
     """Hold a model with weights on ``device``, and inputs and outputs in the model's order.
 
     Raises:
-        LenetTrtError: an operator or a plugin is not known here; names the node.
+        LenetTrtError: an operator or a plugin is unknown here; the message names the node.
     """
 
     def __init__(self, model: onnx.ModelProto, device: torch.device) -> None:
@@ -67,7 +67,7 @@ class TorchProgram:
                 nodes.append(node)
         wanted = {n.inputs[at] for n in nodes for at in HOST_INPUTS.get(n.op, ()) if at < len(n.inputs)}
         self._host = {name: array for name, array in arrays.items() if name in wanted}
-        # Integers are sizes and indices, most often; one that has to be on the GPU is moved there once a shape.
+        # Integers are usually sizes and indices; one that the GPU needs is moved there once for each shape.
         self._weights = {
             name: array.to(device) if array.is_floating_point() else array for name, array in arrays.items()
         }
@@ -81,11 +81,11 @@ class TorchProgram:
     ) -> list[Tensor]:
         """Compute the outputs: dense tensors of their own on the device.
 
-        ``moved`` remembers what was copied there from the host, so that a second run with inputs of the same shapes
-        copies nothing. Each node is computed inside of ``around(node)``, where given.
+        ``moved`` keeps what was copied from the host, so that a second run with inputs of the same shapes copies
+        nothing. Each node is computed within ``around(node)``, where given.
 
         Raises:
-            LenetTrtError: a node failed; names it.
+            LenetTrtError: a node failed; the message names it.
         """
         values = dict(self._weights)
         for port, tensor in zip(self.inputs, inputs, strict=True):
@@ -178,7 +178,7 @@ def _plugin(node: Node) -> TorchOperator:
 
 
 def _chosen(node: Node, kernel: Kernel) -> dict[str, AttributeValue]:
-    """Attribute values; the node has the numbers that stand for them."""
+    """Return the values of the attributes; the node stores the numbers that stand for them."""
     chosen: dict[str, AttributeValue] = {}
     for attribute in kernel.attributes:
         number = node.get(attribute.name)
@@ -192,7 +192,7 @@ def _chosen(node: Node, kernel: Kernel) -> dict[str, AttributeValue]:
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Put in what functions stand for, except where one of our kernels computes it."""
+    """Replace calls of functions by their bodies, except where one of our kernels computes the function."""
     plugins = set(plugin_nodes(model).values())
     others = [(f.domain, f.name) for f in model.functions if (f.domain, f.name) not in {(DOMAIN, p) for p in plugins}]
     return onnx.inliner.inline_selected_functions(model, others) if others else model

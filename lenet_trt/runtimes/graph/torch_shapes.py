@@ -1,4 +1,4 @@
-"""ONNX's elementwise operators, reductions and changes of shape in torch; as ``torch_layers`` has the layers.
+"""Compute ONNX's elementwise operators, reductions and changes of shape in torch, like ``torch_layers``.
 
 Sizes that a network computes (Shape, then Gather, Concat ... Reshape) stay on the host, where they are known when a
 CUDA graph is captured.
@@ -19,7 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.graph.torch_layers import TorchOperator
 from lenet_trt.runtimes.graph.torch_node import Node, integers
 
-# Inputs that are needed on the host: sizes, axes, and what padding is made of.
+# Inputs that are needed on the host: sizes, axes and the padding value.
 HOST_INPUTS: dict[str, frozenset[int]] = {
     "ConstantOfShape": frozenset({0}),
     "Expand": frozenset({1}),
@@ -126,7 +126,7 @@ def pad(
         return functional.pad(x, [amount for pair in reversed(pairs) for amount in pair], value=fill)
     names = {"edge": "replicate", "reflect": "reflect"}
     if mode not in names or any(map(any, pairs[:2])):
-        raise LenetTrtError(f"padding of mode {mode} is supported for the spatial axes alone, as edge or reflect")
+        raise LenetTrtError(f"padding of mode {mode} is not supported: only edge and reflect on spatial axes are")
     return functional.pad(x, [amount for pair in reversed(pairs[2:]) for amount in pair], mode=names[mode])
 
 
@@ -161,10 +161,10 @@ def cast(node: Node, x: Tensor) -> Tensor:
 
 
 def torch_dtype(element_type: int) -> Any:
-    """torch's name for one of ONNX's element types.
+    """Return torch's name for one of ONNX's element types.
 
     Raises:
-        LenetTrtError: torch has no such type.
+        LenetTrtError: torch does not have the type.
     """
     name = onnx.helper.tensor_dtype_to_np_dtype(element_type).name
     dtype = getattr(torch, name, None)

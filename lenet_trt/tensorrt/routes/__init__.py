@@ -18,7 +18,7 @@ ROUTES: Mapping[str, Route] = {route.name: route for route in (PtxRoute(), Pytho
 
 
 def chosen_route(flavor: Flavor, asked: str | None) -> Route:
-    """The route that was asked for, or the first that the flavor takes.
+    """Return the requested route, or the first route that the flavor takes.
 
     Raises:
         UsageError: the flavor does not take plugins by the route that was asked for; lists those that it takes.
@@ -33,7 +33,7 @@ def chosen_route(flavor: Flavor, asked: str | None) -> Route:
 
 
 def recorded_route(name: str) -> Route:
-    """The route that a sidecar names.
+    """Return the route that a sidecar names.
 
     Raises:
         LenetTrtError: there is none of that name, as in sidecars of older versions.

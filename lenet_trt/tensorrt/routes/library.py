@@ -43,7 +43,7 @@ class LibraryRoute:
     network_flags: tuple[str, ...] = ()
 
     def obstacle(self, flavor: Flavor) -> str | None:
-        """None: every release that is known takes plugin libraries."""
+        """Return None: every known release takes plugin libraries."""
         return None
 
     def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
@@ -68,7 +68,7 @@ class LibraryRoute:
             load_library(flavor, library)
 
     def program_obstacle(self) -> str | None:
-        """None: ``trtexec`` can, when it is given the library."""
+        """Return None: ``trtexec`` can run the engine when it is given the library."""
         return None
 
 

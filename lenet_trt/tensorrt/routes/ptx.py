@@ -54,7 +54,7 @@ class PtxRoute:
         return None if flavor.can.ptx_plugins else "full TensorRT alone, from 10.9 on, takes plugins as PTX"
 
     def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
-        """The fused model as it is: its nodes name the kernel and the namespace."""
+        """Return the fused model unchanged: its nodes name the kernel and the namespace."""
         return model
 
     def layer_type(self, flavor: Flavor) -> str:
@@ -66,13 +66,13 @@ class PtxRoute:
         register_ptx(flavor.trt, kernels)
 
     def load(self, flavor: Flavor, entries: Sequence[Mapping[str, Any]], library: Path | None) -> None:
-        """Nothing: the kernels are in the engine."""
+        """Do nothing: the kernels are in the engine."""
 
     def load_any(self, flavor: Flavor, library: Path | None) -> None:
-        """Nothing: the kernels are in the engine."""
+        """Do nothing: the kernels are in the engine."""
 
     def program_obstacle(self) -> str | None:
-        """None: ``trtexec`` can."""
+        """Return None: ``trtexec`` can run the engine."""
         return None
 
 

@@ -54,7 +54,7 @@ class PythonRoute:
         return None if flavor.can.python_plugins else "TensorRT takes plugins in Python from 10.1 on"
 
     def parsed(self, model: ModelProto, flavor: Flavor, targets: Sequence[int]) -> ModelProto:
-        """The fused model as it is: its nodes name the kernel and the namespace."""
+        """Return the fused model unchanged: its nodes name the kernel and the namespace."""
         return model
 
     def layer_type(self, flavor: Flavor) -> str:

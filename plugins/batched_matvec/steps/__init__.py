@@ -13,7 +13,7 @@ LANES = k * size_of("T") // PACK_BYTES
 
 
 def step(name: str, source: str, entry: str, threads: DimLike) -> Step:
-    """A step of one launch."""
+    """Make a step with one launch."""
     arguments = ("a", "x", outer, broadcast, inner, rows, "y")
     grid: tuple[DimLike, DimLike, DimLike] = (ceil_div(threads, THREADS), 1, 1)
     return Step(name, (StepLaunch(source, entry, grid, THREADS, arguments),))

@@ -14,7 +14,7 @@ ARGUMENTS: tuple[str | DimLike, ...] = ("x", "w", "bias", n, "y")
 
 
 def step(name: str, source: str, entry: str, *grid: DimLike, constants: dict[str, str] | None = None) -> Step:
-    """A step of one launch."""
+    """Make a step with one launch."""
     x, y = (*grid, 1)[:2]
     return Step(name, (StepLaunch(source, entry, (x, y, 1), THREADS, ARGUMENTS),), constants=constants or {})
 

@@ -18,12 +18,12 @@ POOLED = {"p1": (n, 6, 12, 12), "p2": (n, 256), "h1": (n, 120), "h2": (n, 84)}
 
 
 def a_thread_an_output(entry: str, outputs: DimLike, *arguments: str | DimLike) -> StepLaunch:
-    """A launch of step 1."""
+    """Make a launch of step 1."""
     return StepLaunch(GLOBAL, entry, (ceil_div(outputs, THREADS), 1, 1), THREADS, arguments)
 
 
 def a_block_an_image(source: str, entry: str, block: int, *arguments: str | DimLike) -> StepLaunch:
-    """A launch of the steps after it."""
+    """Make a launch of the steps after step 1."""
     return StepLaunch(source, entry, (n, 1, 1), block, arguments)
 
 
