@@ -9,7 +9,13 @@ import sys
 from pathlib import Path
 
 from lenet_trt.overwrite import add_overwrite, guard
-from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers, options_from_environment
+from lenet_trt.tensorrt.library.compile import (
+    COMPILERS,
+    DEFAULT_NAME,
+    compile_library,
+    find_headers,
+    options_from_environment,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cuda", type=Path, metavar="DIR", help="folder of cuda_runtime_api.h (default: of NVIDIA's pip packages)"
     )
     parser.add_argument(
+        "--target",
+        choices=tuple(COMPILERS),
+        help="make the library for machines with this processor (default: as this one); aarch64: Jetson, ARM servers",
+    )
+    parser.add_argument(
         "--compiler",
-        default=os.environ.get("CXX") or "g++",
         metavar="NAME",
-        help="the C++ compiler, to which $CXXFLAGS go; aarch64-linux-gnu-g++ makes the library for a Jetson",
+        help="the C++ compiler, to which $CXXFLAGS go (default: the target's, or $CXX, or g++)",
     )
     add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print what was made as JSON")
@@ -42,7 +52,8 @@ def command(arguments: argparse.Namespace) -> int:
     headers = find_headers(arguments.headers)
     print(f"compiling for TensorRT {headers.version_text} ({headers.folder})", file=sys.stderr)
     options = options_from_environment()
-    compile_library(arguments.output, headers, compiler=arguments.compiler, options=options, cuda=arguments.cuda)
+    compiler = arguments.compiler or COMPILERS.get(arguments.target) or os.environ.get("CXX") or "g++"
+    compile_library(arguments.output, headers, compiler=compiler, options=options, cuda=arguments.cuda)
     if arguments.json:
         print(json.dumps({"library": str(arguments.output), "tensorrt": headers.version_text}))
     else:

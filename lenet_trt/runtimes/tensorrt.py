@@ -113,8 +113,9 @@ class TensorRt:
 
     def description(self) -> str:
         """Return what TensorRT's engine inspector says of the layers, as JSON."""
-        inspector = self._engine.create_engine_inspector()
-        return str(inspector.get_engine_information(self._trt.LayerInformationFormat.JSON))
+        engine, trt = self._engine, self._trt
+        inspector = engine.create_engine_inspector()
+        return str(inspector.get_engine_information(trt.LayerInformationFormat.JSON))
 
     def close(self) -> None:
         """Write what TensorRT compiled late, and release the engine."""

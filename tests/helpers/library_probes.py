@@ -50,10 +50,10 @@ def headers_of(version: str) -> Headers | None:
     return None
 
 
-def compiled(program: str, output: Path, *options: str, sources: Sequence[str] = ()) -> Path:
+def compiled(program: str, output: Path, *options: str, sources: Sequence[str] = (), compiler: str = "g++") -> Path:
     """Compile one of the test programs here, with sources of the library."""
     files = [str(HERE / f"{program}.cpp"), *(str(SOURCES / f"{name}.cpp") for name in sources)]
-    command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", *options, *files]
+    command = [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", *options, *files]
     subprocess.run([*command, "-o", str(output), "-ldl", "-pthread"], check=True)
     return output
 

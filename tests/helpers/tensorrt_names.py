@@ -40,6 +40,7 @@ CLASSES: dict[str, dict[str, str]] = {
         "config": "IRuntimeConfig",
         "context": "IExecutionContext",
         "engine": "ICudaEngine",
+        "inspector": "EngineInspector",
         "runtime": "Runtime",
     },
 }

@@ -20,7 +20,9 @@ DEFAULT_NAME = "liblenet_trt_plugins.so"
 OPTIONS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-shared")
 OLDEST_TENSORRT = (8, 5)
 _HEADER = "NvInferRuntime.h"
-_TRIPLES = ("x86_64-linux-gnu", "aarch64-linux-gnu")
+# The compiler of each processor that --target names: for Jetsons and ARM servers, from any machine.
+COMPILERS = {"x86_64": "x86_64-linux-gnu-g++", "aarch64": "aarch64-linux-gnu-g++"}
+_TRIPLES = tuple(compiler.removesuffix("-g++") for compiler in COMPILERS.values())
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,10 @@ def compile_library(
         LenetTrtError: the compiler is missing or refuses (its words are in the message).
     """
     if shutil.which(compiler) is None:
+        cross = compiler in COMPILERS.values()
+        package = f"g++-{compiler.removesuffix('-g++').replace('_', '-')}" if cross else "g++"
         raise LenetTrtError(
-            f"the C++ compiler {compiler} is not here: apt install g++ (for a Jetson, on another machine: "
-            "apt install g++-aarch64-linux-gnu, and --compiler aarch64-linux-gnu-g++)"
+            f"the C++ compiler {compiler} is not here: apt install {package}, or name another with --compiler"
         )
     sources = sorted(map(str, SOURCES.glob("*.cpp")))
     # As system headers, so that their own warnings are not ours.
