@@ -29,6 +29,7 @@ VERBS = {
     "check": "say whether a kernel is what its declaration says",
     "library": "compile the C++ plugin library that runs our kernels in TensorRT",
     "verify": "build, run, compare and time every kernel with your TensorRT and GPU, and write one report to share",
+    "deploy": "write what a server needs of a network, such as Triton's model repository",
     "inspect": "say what is in an engine or an ONNX file",
     "doctor": "say what can run on this machine and what to install",
 }

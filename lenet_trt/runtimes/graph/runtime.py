@@ -77,9 +77,9 @@ class GraphRuntime:
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
                 del outputs
-                # torch 2.11 keeps about 48 KB of host memory for each capture, even an empty one. The driver's capture into
-                # a torch.cuda.MemPool keeps none, but such a pool aborts the process when it is destroyed during a capture,
-                # and callers decide when their pools are destroyed.
+                # torch 2.11 keeps about 48 KB of host memory for each capture, even an empty one. The driver's capture
+                # into a torch.cuda.MemPool keeps none, but such a pool aborts the process when it is destroyed during
+                # a capture, and callers decide when their pools are destroyed.
                 graph = torch.cuda.CUDAGraph()
                 with _no_garbage_collected():
                     # Other threads may go on working meanwhile.

@@ -40,6 +40,7 @@ class LibraryRoute:
     name = "library"
     title = "one C++ library for every kernel, which trtexec and C++ programs load as well"
     needs_library = True
+    needs_python = False
     network_flags: tuple[str, ...] = ()
 
     def obstacle(self, flavor: Flavor) -> str | None:

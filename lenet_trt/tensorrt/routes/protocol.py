@@ -17,12 +17,14 @@ class Route(Protocol):
     """One way into TensorRT. ``name`` is what the command line, sidecars and messages call it.
 
     ``title`` says it in a few words. ``needs_library``: the process that builds or loads such an engine needs the
-    plugin library. ``network_flags``: what the network definition is asked for, by TensorRT's names.
+    plugin library; ``needs_python``: it needs Python. ``network_flags``: what the network definition is asked for, by
+    TensorRT's names.
     """
 
     name: str
     title: str
     needs_library: bool
+    needs_python: bool
     network_flags: tuple[str, ...]
 
     def obstacle(self, flavor: Flavor) -> str | None:

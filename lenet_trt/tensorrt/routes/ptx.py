@@ -47,6 +47,7 @@ class PtxRoute:
     name = "ptx"
     title = "PTX inside the engine, which then needs nothing else"
     needs_library = False
+    needs_python = False
     network_flags: tuple[str, ...] = ("PREFER_AOT_PYTHON_PLUGINS",)
 
     def obstacle(self, flavor: Flavor) -> str | None:

@@ -47,6 +47,7 @@ class PythonRoute:
     name = "python"
     title = "IPluginV3 in Python, which the process that runs the engine registers first"
     needs_library = False
+    needs_python = True
     network_flags: tuple[str, ...] = ()
 
     def obstacle(self, flavor: Flavor) -> str | None:
