@@ -271,3 +271,15 @@ def test_types_have_their_sizes() -> None:
     assert KnownTensor((5,), TensorProto.INT4).bytes == 3  # two to a byte
     assert KnownTensor((), TensorProto.FLOAT).bytes == 4
     assert KnownTensor((0, 7), TensorProto.FLOAT).bytes == 0
+
+
+@pytest.mark.parametrize(("dtype", "arithmetic"), [(np.float32, "split"), (np.float16, "fp16")])
+def test_a_plugin_computes_in_the_type_of_its_inputs(dtype: type, arithmetic: str) -> None:
+    name = {np.float32: "float", np.float16: "float16"}[dtype]
+    plain = model(
+        f"({name}[n,4] x) => ({name}[n,3] y) {{ y = Gemm<transB = 1>(x, w, b) }}",
+        {"w": np.zeros((3, 4), dtype), "b": np.zeros(3, dtype)},
+    )
+    (plugin,) = work_of(fuse(plain, ["dense_bias_relu"]).model, {"n": 2})
+    assert (plugin.op, plugin.arithmetic, plugin.shapes) == ("dense_bias_relu", arithmetic, "2x4 -> 2x3")
+    assert plugin.weights == 15
