@@ -22,7 +22,7 @@ from lenet_trt.errors import LenetTrtError
 _LONG = 30
 
 
-def time(sources: Sources, name: str, backend: str, *case: str) -> str:
+def time_figure(sources: Sources, name: str, backend: str, *case: str) -> str:
     """Return the median of one row: ``time h200/sweep "lenet5 kernel" batch=1``."""
     record = sources.record(name)
     return NOT_MEASURED if record is None else _median(_row(record, name, backend, dict(_pair(word) for word in case)))
@@ -45,13 +45,13 @@ def _median(row: Row | None) -> str:
     return NOT_MEASURED if row is None or row.stats is None else duration(row.stats.median_us)
 
 
-def plan(sources: Sources, name: str, key: str) -> str:
+def plan_figure(sources: Sources, name: str, key: str) -> str:
     """Return one number of the plan by which a record was timed: ``plan h200/kernels rounds``."""
     record = sources.record(name)
     return NOT_MEASURED if record is None else str(record.plan.get(key, NOT_MEASURED))
 
 
-def machine(sources: Sources, folder: str) -> str:
+def machine_figure(sources: Sources, folder: str) -> str:
     """Return the machine, the packages, the clock and the commits of all records in a folder, as a list."""
     records = {path.stem: load_record(path) for path in sorted((sources.records / folder).glob("*.json"))}
     return "\n".join(_machine(records)) if records else NOT_MEASURED
@@ -81,7 +81,7 @@ def _machine(records: Mapping[str, Record]) -> Iterator[str]:
         yield f"- {told}: {', '.join(same)}."
 
 
-def compare(sources: Sources, name: str, *chosen: str) -> str:
+def compare_figure(sources: Sources, name: str, *chosen: str) -> str:
     """Return a table of workloads, our time beside the best other one: ``compare h200/kernels "matmul fp32"``."""
     record = sources.record(name)
     if record is None:
@@ -104,7 +104,7 @@ def _compared(workload: MeasuredWorkload) -> list[str]:
     return [workload.title, floor, _median(ours), best, _median(peer), factor, error]
 
 
-def contest(sources: Sources, name: str, *words: str) -> str:
+def contest_figure(sources: Sources, name: str, *words: str) -> str:
     """Return a table of workloads with a column for each backend, and how many times faster the last one is.
 
     The words are ``contest h200/engines "workload=LeNet-5 fp32" batch=1 "backend=TensorRT 8.6.0" backend=...``, each
@@ -153,7 +153,7 @@ def _factors(rows: Sequence[Row | None]) -> Iterator[str]:
         yield f"{peer.median_us / last.median_us:.3g}x" if peer and last else NOT_MEASURED
 
 
-def steps(sources: Sources, name: str, *chosen: str) -> str:
+def steps_figure(sources: Sources, name: str, *chosen: str) -> str:
     """Return a table of the numbered steps, a column a workload: ``steps h200/ladder "matmul fp32"``."""
     record = sources.record(name)
     if record is None:
@@ -169,7 +169,7 @@ def steps(sources: Sources, name: str, *chosen: str) -> str:
     return markdown_text(("step", *(known[each].title for each in rows)), lines, left=(0,))
 
 
-def rows(sources: Sources, name: str) -> str:
+def rows_figure(sources: Sources, name: str) -> str:
     """Return all rows of a record as a table, with its warnings and what was not timed."""
     record = sources.record(name)
     if record is None:
@@ -193,7 +193,7 @@ def rows(sources: Sources, name: str) -> str:
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def findings(sources: Sources, name: str) -> str:
+def findings_figure(sources: Sources, name: str) -> str:
     """Return the small tables that a suite makes of its rows: who is fastest where, what a remedy saves."""
     record = sources.record(name)
     if record is None:
@@ -202,7 +202,7 @@ def findings(sources: Sources, name: str) -> str:
     return "\n\n".join(found) or "nothing found"
 
 
-def picture(sources: Sources, name: str, path: str, alt: str) -> str:
+def picture_figure(sources: Sources, name: str, path: str, alt: str) -> str:
     """Return the link to a record's picture and draw it: ``picture h200/sweep images/sweep.svg "Time an image"``."""
     record = sources.record(name)
     charts = suite(record.suite).charts(record) if record else []
@@ -212,7 +212,7 @@ def picture(sources: Sources, name: str, path: str, alt: str) -> str:
     return f"![{alt}]({path})"
 
 
-def quoted(sources: Sources, name: str, folder: str) -> str:
+def quoted_figure(sources: Sources, name: str, folder: str) -> str:
     """Return figures of other people beside ours: ``quoted write-ups h200``."""
     path = sources.path(name)
     if not path.is_file():

@@ -29,21 +29,21 @@ from lenet_trt.files import write_atomic
 
 # Kind -> the function that makes it. Texts of the kinds in _INLINE stand within a line, others on lines of their own.
 KINDS: dict[str, Callable[..., str]] = {
-    "compare": figures.compare,
-    "contest": figures.contest,
-    "exported": traced_figures.exported,
-    "findings": figures.findings,
-    "layers": traced_figures.layers,
-    "ledger": traced_figures.ledger,
-    "machine": figures.machine,
-    "optimized": traced_figures.optimized,
-    "picture": figures.picture,
-    "plan": figures.plan,
-    "quoted": figures.quoted,
-    "rows": figures.rows,
-    "steps": figures.steps,
-    "time": figures.time,
-    "traced": traced_figures.traced,
+    "compare": figures.compare_figure,
+    "contest": figures.contest_figure,
+    "exported": traced_figures.exported_figure,
+    "findings": figures.findings_figure,
+    "layers": traced_figures.layers_figure,
+    "ledger": traced_figures.ledger_figure,
+    "machine": figures.machine_figure,
+    "optimized": traced_figures.optimized_figure,
+    "picture": figures.picture_figure,
+    "plan": figures.plan_figure,
+    "quoted": figures.quoted_figure,
+    "rows": figures.rows_figure,
+    "steps": figures.steps_figure,
+    "time": figures.time_figure,
+    "traced": traced_figures.traced_figure,
 }
 _INLINE = {"exported", "plan", "time"}
 _DOCUMENTS = ("README.md", "docs/**/*.md")

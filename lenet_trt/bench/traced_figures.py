@@ -21,7 +21,7 @@ from lenet_trt.trace.ledger import ledger as ledger_of
 from lenet_trt.trace.readers import timeline_from
 
 
-def optimized(sources: Sources, *names: str) -> str:
+def optimized_figure(sources: Sources, *names: str) -> str:
     """Return what ``lenet-trt optimize`` found, from its records: ``optimized optimize/matmul optimize/conv``."""
     lines = []
     for name in names:
@@ -50,7 +50,7 @@ def _interval(times: Mapping[str, float]) -> str:
     return f"{median} [{low}, {high}]"
 
 
-def ledger(sources: Sources, ceilings: str, *runs: str) -> str:
+def ledger_figure(sources: Sources, ceilings: str, *runs: str) -> str:
     """Return the ledgers of traces side by side; files are named relative to the document.
 
     The words are ``ledger CEILINGS.json "before=TRACE.json.gz MODEL.onnx" "after=TRACE.json.gz MODEL.onnx"``.
@@ -72,7 +72,7 @@ def ledger(sources: Sources, ceilings: str, *runs: str) -> str:
     return markdown_text(("term, us", *found), lines, left=(0,))
 
 
-def exported(sources: Sources, times: str) -> str:
+def exported_figure(sources: Sources, times: str) -> str:
     """Return the median of the inferences that ``trtexec --exportTimes`` wrote: ``exported FILE``."""
     path = sources.document.parent / times
     if not path.is_file():
@@ -80,14 +80,14 @@ def exported(sources: Sources, times: str) -> str:
     return duration(median(each.us for each in timeline_from(path).iterations))
 
 
-def layers(sources: Sources, profile: str, information: str) -> str:
+def layers_figure(sources: Sources, profile: str, information: str) -> str:
     """Return an engine's layers with kernels and times, from trtexec's exports: ``layers PROFILE LAYERS``."""
     found = timeline_from(sources.document.parent / profile, sources.document.parent / information).activities
     lines = [[each.node or "", f"`{short_name(each.name)}`", us_text(each.us)] for each in found if each.us]
     return markdown_text(("layer", "kernel", "us"), lines, left=(0, 1))
 
 
-def traced(sources: Sources, *traces: str) -> str:
+def traced_figure(sources: Sources, *traces: str) -> str:
     """Return where and with which packages traces were recorded, as a list; files are relative to the document."""
     lines = []
     for name in traces:
