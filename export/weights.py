@@ -19,7 +19,7 @@ WEIGHTS = Path(__file__).parent / "weights" / "lenet5.safetensors"
 MAX_BYTES = 1 << 20
 
 
-def record_path(path: Path) -> Path:
+def weights_record_path(path: Path) -> Path:
     """Return the path of the record of the file at `path`: beside it, as JSON."""
     return path.with_suffix(".json")
 
@@ -57,7 +57,7 @@ def save_weights(path: Path, weights: dict[str, NDArray[np.float32]], record: di
     data = save({name: np.ascontiguousarray(weights[name]) for name in parameter_shapes()})
     record = {"weights": path.name, "sha256": sha256_bytes(data), **record}
     write_atomic(path, data)
-    write_atomic(record_path(path), (json.dumps(record, indent=2) + "\n").encode())
+    write_atomic(weights_record_path(path), (json.dumps(record, indent=2) + "\n").encode())
 
 
 def _tensors(path: Path) -> dict[str, Any]:

@@ -16,19 +16,19 @@ import bench_data
 import traced
 from lenet_trt.bench.compare import compare
 from lenet_trt.bench.record import Row, as_json, load_record
-from lenet_trt.bench.tables import standard_columns, to_csv, warnings
+from lenet_trt.bench.tables import record_warnings, standard_columns, to_csv
 from lenet_trt.bench.tables import table as bench_table
 from lenet_trt.build.evaluate import Evaluation
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.ceilings import ceilings_in
 from lenet_trt.optimize.journal import Journal, Remembered
-from lenet_trt.optimize.markdown import report as optimize_report
-from lenet_trt.optimize.record import read_record
+from lenet_trt.optimize.markdown import optimize_report
+from lenet_trt.optimize.record import read_optimize_record
 from lenet_trt.optimize.space import Plan
 from lenet_trt.profile.replay import read_parts
 from lenet_trt.profile.request import TraceRequest, raise_failure, read_request
 from lenet_trt.report.document import document
-from lenet_trt.report.optimized import optimized
+from lenet_trt.report.optimized import optimized_section
 from lenet_trt.report.page import page
 from lenet_trt.report.stage import content_of
 from lenet_trt.schema import read_json
@@ -134,9 +134,9 @@ def test_record_of_optimize(tmp_path: Path) -> None:
     data["refusals"] = [{"kernel": "k", "replaced": ["a"], "reason": "b"}]
 
     def use(path: Path) -> None:
-        record = read_record(path)
+        record = read_optimize_record(path)
         optimize_report(record)
-        optimized(record)
+        optimized_section(record)
 
     assert survives(data, tmp_path / "optimize.json", use) > 500
 
@@ -218,7 +218,7 @@ def test_record_of_bench_as_a_table(tmp_path: Path) -> None:
         columns = standard_columns(record)
         bench_table(record.rows, columns)
         to_csv(record)
-        list(warnings(record))
+        list(record_warnings(record))
 
     survives(made, tmp_path / "r.json", use)
 
@@ -311,7 +311,7 @@ def test_a_profile_of_onnx_runtime(tmp_path: Path) -> None:
     import onnx
 
     model = ort.Named(onnx.ModelProto(), {"a": "a"})
-    survives([*run, *node], tmp_path / "p.json", lambda path: _used(ort.timeline(path, model, "ORT", 1)))
+    survives([*run, *node], tmp_path / "p.json", lambda path: _used(ort.ort_timeline(path, model, "ORT", 1)))
 
 
 def test_what_fuse_recorded_in_a_model(tmp_path: Path) -> None:

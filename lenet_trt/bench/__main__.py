@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.suites import SUITES, suite, summaries
+from lenet_trt.bench.suites import SUITES, record_summaries, suite
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.options import add_batches, batches_of
@@ -191,16 +191,18 @@ def _measure(name: str, options: Options) -> Record:
 def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record | None) -> None:
     from lenet_trt.bench.compare import compare
     from lenet_trt.bench.record import as_json
-    from lenet_trt.bench.tables import warnings
+    from lenet_trt.bench.tables import record_warnings
 
     # Before anything else: what was measured must be on disk when a comparison is refused.
-    written = write(name, record, arguments.output, "png" if arguments.png else "svg") if arguments.output else []
-    for warning in warnings(record):
+    written = (
+        write_record(name, record, arguments.output, "png" if arguments.png else "svg") if arguments.output else []
+    )
+    for warning in record_warnings(record):
         print(f"warning: {name}: {warning}", file=sys.stderr)
     if arguments.json:
         print(as_json(record), end="")
     else:
-        print(text(name, record))
+        print(record_text(name, record))
     for path in written:
         print(path, file=sys.stderr if arguments.json else sys.stdout)
     if old is not None:
@@ -211,7 +213,7 @@ def _show(name: str, record: Record, arguments: argparse.Namespace, old: Record 
         print(said, file=sys.stderr if arguments.json else sys.stdout)
 
 
-def text(name: str, record: Record) -> str:
+def record_text(name: str, record: Record) -> str:
     """Return the record as a table, with the suite's summaries, the record's notes and the machine."""
     from lenet_trt.bench.tables import standard_columns, table
 
@@ -222,11 +224,11 @@ def text(name: str, record: Record) -> str:
     device = f"{record.gpu}, driver {here.get('driver')}" if record.gpu else f"{here.get('cpu')}, no GPU"
     with_torch = f", torch {packages['torch']}" if "torch" in packages else ""
     facts = f"{name}: {device}{with_torch}, {record.date}, {record.seconds:.0f} s"
-    small = [part for each in summaries(record) for part in ("", each.text())]
+    small = [part for each in record_summaries(record) for part in ("", each.text())]
     return "\n".join([table(record.rows, columns), *small, "", *record.notes, facts])
 
 
-def write(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:
+def write_record(name: str, record: Record, folder: Path, form: str = "svg") -> list[Path]:
     """Write the record as JSON, CSV and a picture, and return the paths."""
     from lenet_trt.bench.record import as_json
     from lenet_trt.bench.tables import to_csv

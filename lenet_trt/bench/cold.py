@@ -123,7 +123,7 @@ def measure(options: Options) -> Record:
     starts = [start for start in STARTS if start.quick or not options.quick]
     with recording("cold", options) as found, tempfile.TemporaryDirectory(prefix="lenet-trt-cold-") as folder:
         given = write_given(Path(folder), batch)
-        why = {start: obstacle(start.backend, given) for start in starts}
+        why = {start: start_obstacle(start.backend, given) for start in starts}
         samples: dict[Start, list[Mapping[str, Any]]] = {start: [] for start in starts if why[start] is None}
         try:
             take_turns(samples, why, given, min(options.plan.rounds, PROCESSES), found)
@@ -162,7 +162,7 @@ def write_given(folder: Path, batch: int) -> Given:
     return given
 
 
-def obstacle(backend: str, given: Given) -> str | None:
+def start_obstacle(backend: str, given: Given) -> str | None:
     """Say why the backend cannot run here, as far as that is known before a process starts."""
     if backend == "ort-cpu":
         return None

@@ -119,7 +119,7 @@ def _remedies(rows: Sequence[Row]) -> Iterator[Remedy]:
     for row in rows:
         if row.case["loading"] in ("lazy", "") and row.case["caches"] in ("filled", ""):
             for name, before in _STAGE_REMEDIES.items():
-                yield Remedy(name, row.backend, stage(row, "nothing"), stage(row, before), stage=True)
+                yield Remedy(name, row.backend, stage_time(row, "nothing"), stage_time(row, before), stage=True)
     for row in rows:
         usual = _usual(rows, row.backend)
         if usual is None or row is usual or row.stats is None or usual.stats is None:
@@ -131,20 +131,20 @@ def _remedies(rows: Sequence[Row]) -> Iterator[Remedy]:
     plain_start, early = _usual(rows, OURS), _usual(rows, OURS_EARLY)
     if plain_start is not None and early is not None:
         named = "make the context while importing (begin_context)"
-        yield _remedy(named, plain_start, stage(plain_start, "nothing"), stage(early, "nothing"))
+        yield _remedy(named, plain_start, stage_time(plain_start, "nothing"), stage_time(early, "nothing"))
     for plain, graph in ((OURS, OURS_GRAPH), (TORCH, GRAPH)):
         without, with_it = _usual(rows, plain), _usual(rows, graph)
         if without is not None and with_it is not None:
             for answer, before in (("later answers", "ran often"), ("the first answer", "nothing")):
                 named = f"CUDA graph, {answer} ({graph} instead of {plain})"
-                yield _remedy(named, without, stage(without, before), stage(with_it, before))
+                yield _remedy(named, without, stage_time(without, before), stage_time(with_it, before))
 
 
 def _remedy(name: str, row: Row, without: Stats, with_it: Stats) -> Remedy:
     return Remedy(name, row.backend, without, with_it)
 
 
-def stage(row: Row, name: str) -> Stats:
+def stage_time(row: Row, name: str) -> Stats:
     """Return the time of an answer when the process has reached this stage before the request; the row has timings."""
     key = STAGES[name]
     if key is None:
@@ -190,7 +190,7 @@ def charts(record: Record) -> list[Chart]:
             bars.append(Series(label, names, seconds, "bars", emphasis=label == "first run", group="phases"))
     lines = []
     for row in (row for row in timed if row is _usual(timed, row.backend)):
-        points = [stage(row, name) for name in STAGES]
+        points = [stage_time(row, name) for name in STAGES]
         lines.append(
             Series(
                 row.backend,

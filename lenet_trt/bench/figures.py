@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lenet_trt.bench.gains import MeasuredWorkload, display_name, workloads
+from lenet_trt.bench.gains import MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
-from lenet_trt.bench.suites import suite, summaries
-from lenet_trt.bench.tables import duration, markdown, markdown_text, standard_columns, warnings
+from lenet_trt.bench.suites import record_summaries, suite
+from lenet_trt.bench.tables import duration, markdown_text, record_warnings, rows_markdown, standard_columns
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 
@@ -86,7 +86,7 @@ def compare_figure(sources: Sources, name: str, *chosen: str) -> str:
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
-    known = {workload.name: workload for workload in workloads(record)}
+    known = {workload.name: workload for workload in measured_workloads(record)}
     if unknown := [each for each in chosen if each not in known]:
         raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(known)}")
     headings = ("workload", "floor", "ours", "best of the others", "its time", "times faster", "our error")
@@ -158,7 +158,7 @@ def steps_figure(sources: Sources, name: str, *chosen: str) -> str:
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
-    known = {workload.name.removeprefix("ladder "): workload for workload in workloads(record)}
+    known = {workload.name.removeprefix("ladder "): workload for workload in measured_workloads(record)}
     if unknown := [each for each in chosen if each not in known]:
         raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(known)}")
     rows = {each: {row.backend: row for row in known[each].ordered()} for each in chosen or known}
@@ -177,7 +177,7 @@ def rows_figure(sources: Sources, name: str) -> str:
     module = suite(record.suite)
     columns = module.columns(record) if hasattr(module, "columns") else standard_columns(record)
     timed = [row for row in record.rows if row.stats is not None]
-    lines = markdown(timed, columns) if timed else []
+    lines = rows_markdown(timed, columns) if timed else []
     if len(timed) > _LONG:
         lines = ["<details>", f"<summary>All {len(timed)} rows</summary>", "", *lines, "", "</details>"]
     missing: dict[str, list[str]] = {}
@@ -186,7 +186,7 @@ def rows_figure(sources: Sources, name: str) -> str:
             named = f"{display_name(row)} ({row.where})" if row.case else display_name(row)
             missing.setdefault(row.why or "", []).append(named)
     parts = [
-        [f"- Take care: {warning}." for warning in warnings(record)],
+        [f"- Take care: {warning}." for warning in record_warnings(record)],
         lines,
         ["Without a time:", "", *(f"- {'; '.join(named)}: {why}" for why, named in missing.items())] if missing else [],
     ]
@@ -198,7 +198,7 @@ def findings_figure(sources: Sources, name: str) -> str:
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
-    found = [f"{each.title}:\n\n{each.markdown()}" for each in summaries(record)]
+    found = [f"{each.title}:\n\n{each.markdown()}" for each in record_summaries(record)]
     return "\n\n".join(found) or "nothing found"
 
 

@@ -71,7 +71,7 @@ class MeasuredWorkload:
         return sorted(self.main, key=key)
 
 
-def workloads(record: Record) -> Iterator[MeasuredWorkload]:
+def measured_workloads(record: Record) -> Iterator[MeasuredWorkload]:
     """Yield the workloads of a record of ``kernels`` or ``ladder``, in its order."""
     for name, facts in record.details.get("workloads", {}).items():
         yield MeasuredWorkload(name, facts, [row for row in record.rows if row.case.get("workload") == name])
@@ -80,7 +80,7 @@ def workloads(record: Record) -> Iterator[MeasuredWorkload]:
 def gains(record: Record) -> list[dict[str, Any]]:
     """Return what ``lenet-trt plugins`` lists: a row for each workload, with the kernel's and the best peer's time."""
     rows = []
-    for workload in workloads(record):
+    for workload in measured_workloads(record):
         ours, peer = workload.product, workload.best_peer
         if ours is None or peer is None or not workload.facts["kernel"]:
             continue

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, display_name, workloads
+from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.suite import Options, Recording, recording
 from lenet_trt.bench.tables import Column, duration, standard_columns
-from lenet_trt.bench.workloads import extent_of, layers_of, without_workloads, workloads_of
+from lenet_trt.bench.workloads import extent_of, layer_workloads_of, without_workloads, workloads_of
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.draw.chart import Chart, Series
 
@@ -27,10 +27,10 @@ def measure(options: Options) -> Record:
     from lenet_trt.kernel.registry import kernels
 
     with recording("kernels", options) as found:
-        problem = obstacle()
+        problem = kernels_obstacle()
         if problem is None:
             extent = extent_of(options, QUICK_BATCHES)
-            run_all(chain(workloads_of(extent), layers_of(extent)), found, options)
+            run_all(chain(workloads_of(extent), layer_workloads_of(extent)), found, options)
             for name in without_workloads():
                 why = "its folder has no workloads.py, which says what to time"
                 found.cannot(PRODUCT, {"workload": name, "mode": "-"}, why, ours=True)
@@ -40,7 +40,7 @@ def measure(options: Options) -> Record:
     return found.finish()
 
 
-def obstacle() -> str | None:
+def kernels_obstacle() -> str | None:
     """Say why kernels cannot be timed here, or return None."""
     from importlib.util import find_spec
 
@@ -62,7 +62,7 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
     import torch
 
     from lenet_trt.bench import peers
-    from lenet_trt.bench.workload import run
+    from lenet_trt.bench.workload import measure_workload
     from lenet_trt.cuda.compile import source_sha256
     from lenet_trt.cuda.driver import context_lost
     from lenet_trt.cuda.environment import environment
@@ -81,7 +81,7 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Opti
         if options.only and not any(text in workload.name for text in options.only):
             continue
         try:
-            run(workload, found, ceilings, l2_bytes, stream, options.plan)
+            measure_workload(workload, found, ceilings, l2_bytes, stream, options.plan)
             torch.cuda.empty_cache()
         except Exception as problem:
             found.cannot("all contenders", {"workload": workload.name, "mode": workload.mode}, problem)
@@ -102,7 +102,7 @@ def columns(record: Record) -> list[Column]:
 
 def columns_with_floor(record: Record, title: str, say: Callable[[Stats, MeasuredWorkload], str]) -> list[Column]:
     """Return the standard columns, each row's time divided by the floor, and one more column, which ``say`` fills."""
-    by_name = {workload.name: workload for workload in workloads(record)}
+    by_name = {workload.name: workload for workload in measured_workloads(record)}
 
     def where_known(said: Callable[[Stats, MeasuredWorkload], str]) -> Callable[[Row], str]:
         def cell(row: Row) -> str:
@@ -120,7 +120,7 @@ def columns_with_floor(record: Record, title: str, say: Callable[[Stats, Measure
 
 def charts(record: Record) -> list[Chart]:
     """Draw each workload's time in units of its floor, ours and the best peer's."""
-    chosen = [w for w in workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
+    chosen = [w for w in measured_workloads(record) if w.facts["section"] != "layers" and w.product and w.best_peer]
     if not chosen:
         return []
     names = [workload.short_title for workload in chosen]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, workloads
-from lenet_trt.bench.kernels import columns_with_floor, obstacle, run_all
+from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, measured_workloads
+from lenet_trt.bench.kernels import columns_with_floor, kernels_obstacle, run_all
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.suite import Options, recording
 from lenet_trt.bench.tables import Column, duration
@@ -37,7 +37,7 @@ def measure(options: Options) -> Record:
             if in_c and (not options.only or any(text in str(case["workload"]) for text in options.only)):
                 found.say(f"{name} on the CPU")
                 found.add(cpu_loop.row(declared, in_c, case, options.plan))
-        problem = obstacle()
+        problem = kernels_obstacle()
         if problem is None:
             run_all(_workloads(options), found, options)
         else:
@@ -59,7 +59,7 @@ def columns(record: Record) -> list[Column]:
 
 def charts(record: Record) -> list[Chart]:
     """Draw a panel for the largest workload of each ladder: a bar for each step, on a logarithmic axis."""
-    last = {str(w.facts["kernel"]): w for w in workloads(record)}
+    last = {str(w.facts["kernel"]): w for w in measured_workloads(record)}
     return [_chart(workload) for workload in last.values() if any(row.stats for row in workload.rows)]
 
 

@@ -18,7 +18,7 @@ from lenet_trt.cuda.statistics import Stats
 Curve: TypeAlias = Mapping[int, Stats]
 
 
-def summaries(rows: Iterable[Row]) -> Iterator[Summary]:
+def sweep_summaries(rows: Iterable[Row]) -> Iterator[Summary]:
     """Yield who is fastest at which batch, and where each backend on the GPU is faster than all on the CPU."""
     timed = [(row, row.stats) for row in rows if row.stats is not None]
     by_precision = {

@@ -29,7 +29,7 @@ def suite(name: str) -> ModuleType:
     return importlib.import_module(SUITES[name][0])
 
 
-def summaries(record: Record) -> Sequence[Summary]:
+def record_summaries(record: Record) -> Sequence[Summary]:
     """Return the small tables that the record's suite makes of its rows; most suites have none."""
     module = suite(record.suite)
     made: Sequence[Summary] = module.summaries(record) if hasattr(module, "summaries") else ()

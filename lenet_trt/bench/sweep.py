@@ -12,8 +12,7 @@ from dataclasses import replace
 
 from lenet_trt.bench import leads
 from lenet_trt.bench.backends.listed import BACKENDS, NAIVE
-from lenet_trt.bench.backends.measure import about, not_quick, opened
-from lenet_trt.bench.backends.measure import measure as measure_batch
+from lenet_trt.bench.backends.measure import about, measure_batch, not_quick, opened
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.crossovers import crossovers
 from lenet_trt.bench.record import Record, Row
@@ -36,10 +35,10 @@ _EMPHASIZED = "lenet5 kernel"
 
 def measure(options: Options) -> Record:
     """Time every backend at each batch, small ones first."""
-    return measured(options, BACKENDS)
+    return measure_sweep(options, BACKENDS)
 
 
-def measured(options: Options, backends: Sequence[Backend]) -> Record:
+def measure_sweep(options: Options, backends: Sequence[Backend]) -> Record:
     """Time these backends at each batch, small batches first."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
@@ -66,7 +65,7 @@ def measured(options: Options, backends: Sequence[Backend]) -> Record:
 
 def summaries(record: Record) -> list[Summary]:
     """Return who is fastest where."""
-    return list(leads.summaries(record.rows))
+    return list(leads.sweep_summaries(record.rows))
 
 
 def columns(record: Record) -> list[Column]:

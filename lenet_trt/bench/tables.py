@@ -93,7 +93,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     return "\n".join(aligned([line[:upto] for line, upto in zip(lines, shown, strict=True)], left, reasons))
 
 
-def markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
+def rows_markdown(rows: Sequence[Row], columns: Sequence[Column]) -> list[str]:
     """Return the lines of a Markdown table; reasons are in the last column, where there are any."""
     reasons = [Column("", lambda row: row.why or "", left=True)] if any(row.why for row in rows) else []
     chosen = [*columns, *reasons]
@@ -133,7 +133,7 @@ def to_csv(record: Record) -> str:
     return text.getvalue()
 
 
-def warnings(record: Record) -> list[str]:
+def record_warnings(record: Record) -> list[str]:
     """Return sentences that say why the figures are less certain than they look."""
     found = []
     if record.interrupted:

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from lenet_trt.bench.backends.listed import BACKENDS, COMPILED, NAIVE, OURS
-from lenet_trt.bench.backends.measure import HOST, Opened, not_quick, opened
-from lenet_trt.bench.backends.measure import measure as measure_batch
+from lenet_trt.bench.backends.measure import HOST, Opened, measure_batch, not_quick, opened
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.record import Record, Row
@@ -27,10 +26,10 @@ _BUDGET_S = 2.0
 
 def measure(options: Options) -> Record:
     """Time every backend on the same 10,000 images."""
-    return measured(options, BACKENDS, COUNT)
+    return measure_10k(options, BACKENDS, COUNT)
 
 
-def measured(options: Options, backends: Sequence[Backend], count: int) -> Record:
+def measure_10k(options: Options, backends: Sequence[Backend], count: int) -> Record:
     """Time these backends on the first ``count`` images."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     tuned = "left out: tuned for 10,000 images it is faster, and that is measured"

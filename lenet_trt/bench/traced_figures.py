@@ -16,8 +16,7 @@ from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import work_of
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.trace.kernel_names import short_name
-from lenet_trt.trace.ledger import TERMS, Ledger
-from lenet_trt.trace.ledger import ledger as ledger_of
+from lenet_trt.trace.ledger import TERMS, Ledger, ledger_of
 from lenet_trt.trace.readers import timeline_from
 
 

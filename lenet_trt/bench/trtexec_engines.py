@@ -21,7 +21,7 @@ from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.tensorrt.layers import layer_text
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.readable import readable
-from lenet_trt.trace.readers.trtexec_exports import read
+from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 
 _SHOWN_LINES = 4
 # Longer than any network of the suite; a matrix product of TensorRT 8.6.0 takes two minutes to build.
@@ -98,7 +98,7 @@ class TrtexecEngines:
     def layers(self, engine: Engine) -> list[str]:
         """Name the layers, as exported when the engine was timed: see ``EngineTool``."""
         file = _layer_file(engine)
-        found = read(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
+        found = read_trtexec(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
         return [] if found is None else [layer_text(layer) for layer in found[1].layers]
 
     def _build_flags(self, model: Model, options: BuildOptions, weak: bool) -> list[str]:

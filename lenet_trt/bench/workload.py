@@ -67,7 +67,7 @@ def input_sets(bytes_a_call: int, l2_bytes: int) -> int:
     return needed if needed <= MAX_SETS else SMALL_SETS
 
 
-def run(
+def measure_workload(
     workload: Workload, found: Recording, ceilings: Ceilings, l2_bytes: int, stream: torch.cuda.Stream, plan: TimingPlan
 ) -> None:
     """Build, check and time all contenders, a row for each; a contender that fails has a row that says why.

@@ -42,7 +42,7 @@ def workloads_of(extent: Extent) -> Iterator[Workload]:
     yield from _made("workloads", extent)
 
 
-def layers_of(extent: Extent) -> Iterator[Workload]:
+def layer_workloads_of(extent: Extent) -> Iterator[Workload]:
     """Yield the layers that the kernels compute."""
     yield from _made("layers", extent)
 

@@ -31,7 +31,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"path": str(built.engine), "reused": built.reused, **asdict(built.sidecar)}, indent=2))
     else:
-        print(report(built, library))
+        print(build_report(built, library))
     if (note := _here(built.sidecar)) is not None:
         print(note, file=sys.stderr)
     return 0
@@ -44,7 +44,7 @@ def _here(sidecar: Sidecar) -> str | None:
     return None if obstacle is None else f"note: {obstacle}"
 
 
-def report(built: Built, library: Path | None = None) -> str:
+def build_report(built: Built, library: Path | None = None) -> str:
     """Return a report for people: the files, the target GPUs, the accuracy and the next command."""
     rows = engine_rows(built.engine, built.sidecar)
     if built.reused:

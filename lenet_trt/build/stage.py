@@ -29,11 +29,11 @@ from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch,
 from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, at_opset, check_quantization, quantized_nodes
 from lenet_trt.onnx_model.read import (
     described_tensors,
-    fingerprint,
     load_lenet5,
     load_model,
     load_quantized_lenet5,
     model_files,
+    model_fingerprint,
 )
 from lenet_trt.overwrite import beside, guard, says
 from lenet_trt.tensorrt.engine import engine_from_onnx
@@ -158,7 +158,7 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route
     return {
         "lenet_trt": __version__,
         "model": "lenet5" if request.onnx is None else request.onnx.name,
-        "model_fingerprint": fingerprint(request.onnx),
+        "model_fingerprint": model_fingerprint(request.onnx),
         "flavor": flavor.name,
         "flavor_version": flavor.version,
         "targets": [sm_text(sm) for sm in targets],

@@ -13,7 +13,7 @@ _INCH = 72.0  # Graphviz counts in inches
 _DOT_LIMIT_S = 30
 _DOT_LARGEST_INCHES = 10_000  # dot rounds to 5 digits: beyond this, boxes could overlap
 
-Point = tuple[float, float]
+XY = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Layout:
     """All places; each edge is a chain of cubic Bezier curves: its start, then three points for each curve."""
 
     boxes: tuple[Box, ...]
-    edges: tuple[tuple[Point, ...], ...]
+    edges: tuple[tuple[XY, ...], ...]
     width: float
     height: float
 
@@ -51,8 +51,8 @@ def _by_dot(dot: str, sizes: Sequence[tuple[float, float]], edges: Sequence[tupl
         *(f"{a} -> {b};" for a, b in edges),
         "}",
     ]
-    centres: dict[str, Point] = {}
-    curves: dict[tuple[str, str], list[tuple[Point, ...]]] = {}
+    centres: dict[str, XY] = {}
+    curves: dict[tuple[str, str], list[tuple[XY, ...]]] = {}
     width = height = 0.0
     try:
         done = subprocess.run(
@@ -73,7 +73,7 @@ def _by_dot(dot: str, sizes: Sequence[tuple[float, float]], edges: Sequence[tupl
     return Layout(boxes, lines, width, height) if max(width, height) < _DOT_LARGEST_INCHES * _INCH else None
 
 
-def _points(words: Sequence[str], height: float) -> tuple[Point, ...]:
+def _points(words: Sequence[str], height: float) -> tuple[XY, ...]:
     """Read points of dot, whose y goes up."""
     values = [float(word) * _INCH for word in words]
     return tuple((x, height - y) for x, y in zip(values[::2], values[1::2], strict=True))
@@ -108,7 +108,7 @@ def _rows(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]
     return Layout(tuple(boxes[at] for at in range(len(sizes))), tuple(lines), right, bottoms[-1] if bottoms else 0.0)
 
 
-def _curve(points: Sequence[Point]) -> tuple[Point, ...]:
+def _curve(points: Sequence[XY]) -> tuple[XY, ...]:
     """Join points by curves that leave and arrive downwards."""
     pairs = [((x, (y + b) / 2), (a, (y + b) / 2), (a, b)) for (x, y), (a, b) in pairwise(points)]
     return (points[0], *(point for pair in pairs for point in pair))

@@ -40,7 +40,7 @@ def embedded_json(text: str) -> str:
     return text.translate(_JSON_ESCAPES)
 
 
-def markdown(text: object) -> str:
+def escape_markdown(text: object) -> str:
     """Escape text so that Markdown shows it as it is."""
     return _MARKDOWN_SIGNS.sub(r"\\\1", visible(text))
 

@@ -40,12 +40,12 @@ def measured_ceilings(refresh: bool = False) -> Ceilings:
     if not refresh:
         with contextlib.suppress(LenetTrtError):  # there is no stored measurement, or it is damaged
             return ceilings_in(path)
-    from lenet_trt.floors.ceilings_kernels.measure import measure
+    from lenet_trt.floors.ceilings_kernels.measure import measure_gpu
 
     print(
         f"measuring the ceilings of the {identity['gpu']} (once; this takes some seconds)", file=sys.stderr, flush=True
     )
-    found = measure(str(identity["gpu"]))
+    found = measure_gpu(str(identity["gpu"]))
     found = replace(found, details={**found.details, "identity": identity})
     keep(path, (json.dumps(ceilings_json(found), indent=1) + "\n").encode(), "the GPU's ceilings")
     return found

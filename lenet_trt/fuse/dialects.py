@@ -22,7 +22,7 @@ _FOLD_LIMIT_BYTES = 1 << 30
 _TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
-def constants(graph: WorkingGraph, node: WorkingNode) -> None:
+def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
     """Turn ``Constant`` nodes, and rearrangements of constants, into constants."""
     if node.is_op("Constant"):
         value = _constant_value(node)
@@ -93,7 +93,7 @@ def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
     _with_bias(graph, node, node.inputs[1], attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
 
 
-def dense(graph: WorkingGraph, node: WorkingNode) -> None:
+def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace ``Gemm`` in either layout and ``MatMul`` (+ ``Add``) by ``Gemm(x, w, b, transB=1)``."""
     weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
     if weight is None or weight.ndim != 2:
@@ -166,8 +166,8 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
-CLEANINGS: tuple[Rule, ...] = (constants, no_ops, defaults, flattening)
-LAYERS: tuple[Rule, ...] = (convolution, dense, max_pooling)
+CLEANINGS: tuple[Rule, ...] = (constant_folding, no_ops, defaults, flattening)
+LAYERS: tuple[Rule, ...] = (convolution, dense_layer, max_pooling)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)
 

@@ -69,7 +69,7 @@ def load_model(path: Path) -> ModelProto:
     return model
 
 
-def fingerprint(path: Path | None) -> str:
+def model_fingerprint(path: Path | None) -> str:
     """Return a hash of what the model depends on: the file, its external weights, the kernels of its plugin nodes.
 
     For None, of what LeNet-5 is made from.

@@ -64,7 +64,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TRIED, Bench, sources
     from lenet_trt.optimize.journal import Journal, Remembered
-    from lenet_trt.optimize.markdown import REHEARSAL, headline
+    from lenet_trt.optimize.markdown import REHEARSAL, optimize_headline
     from lenet_trt.optimize.result import optimize
     from lenet_trt.optimize.space import Space
 
@@ -99,14 +99,14 @@ def command(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _log(f"interrupted: the same command continues from {folder / written.STATE}")
         return 130
-    paths, record = written.write(folder, path.stem, space, optimized, about)
+    paths, record = written.write_optimized(folder, path.stem, space, optimized, about)
     if engines_alone(settings.runtime):
         paths += _engines(folder, record, settings)
     shutil.rmtree(folder / TRIED, ignore_errors=True)
     if arguments.json:
         print(json.dumps({**record, "written": [str(each) for each in paths]}, indent=2))
     else:
-        print("\n".join([*headline(record), *map(str, paths)]))
+        print("\n".join([*optimize_headline(record), *map(str, paths)]))
     return 0
 
 
@@ -219,7 +219,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
     from contextlib import closing
 
     from lenet_trt.cuda.environment import commit, environment
-    from lenet_trt.onnx_model.read import fingerprint
+    from lenet_trt.onnx_model.read import model_fingerprint
     from lenet_trt.optimize.timed import HOW_ON_GPU, HOW_ON_HOST
     from lenet_trt.runtimes.load import load
 
@@ -232,7 +232,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
             where, how = network.where, HOW_ON_GPU if network.on_device is not None else HOW_ON_HOST
     return {
         "model": path.name,
-        "model_fingerprint": fingerprint(path),
+        "model_fingerprint": model_fingerprint(path),
         "command": shlex.join(arguments.command_line),
         "where": where,
         "how": how,

@@ -31,8 +31,8 @@ from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.table import engines_alone
 from lenet_trt.trace.engine import traced_work
-from lenet_trt.trace.findings import findings
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.findings import findings_of
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.timeline import Timeline, save
 from lenet_trt.trace.traced_model import of_model
 
@@ -167,7 +167,7 @@ class Bench:
             with self._loaded(PLAIN, batch) as network:
                 plain = _outputs(network, arrays)
             try:
-                exact = gate.reference(self._space.model, arrays)
+                exact = gate.float64_outputs(self._space.model, arrays)
                 self._wanted = batch, gate.FLOAT64, exact, gate.worst_error(plain, exact)
             except LenetTrtError as error:
                 self._log(f"no float64 reference ({error}): outputs are compared with the model as it is")
@@ -228,7 +228,7 @@ def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -
 def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Ceilings | None) -> Observation:
     """Return the ledger and the findings of a trace, as the loop needs them."""
     nodes = None if nodes is None else traced_work(trace, nodes)
-    books = ledger(trace, nodes, ceilings)
+    books = ledger_of(trace, nodes, ceilings)
     rows = [
         ObservedRow(
             row.node,
@@ -238,7 +238,7 @@ def observation(trace: Timeline, nodes: Sequence[NodeWork] | None, ceilings: Cei
         )
         for row in books.rows
     ]
-    found = tuple(entry.as_dict() for entry in findings(trace, books, nodes, ceilings))
+    found = tuple(entry.as_dict() for entry in findings_of(trace, books, nodes, ceilings))
     return Observation(books.end_to_end_us, tuple(rows), books.as_dict(), found, trace.source)
 
 

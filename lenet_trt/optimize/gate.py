@@ -49,7 +49,7 @@ def in_float64(model: onnx.ModelProto) -> onnx.ModelProto:
     return wide
 
 
-def reference(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def float64_outputs(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     """Compute the outputs in float64, by torch, on the GPU where there is one.
 
     Raises:

@@ -18,12 +18,12 @@ REHEARSAL = (
 )
 
 
-def report(record: Mapping[str, Any]) -> str:
+def optimize_report(record: Mapping[str, Any]) -> str:
     """Return the record as Markdown; text from models and traces is escaped."""
     return "\n".join(_lines(record)) + "\n"
 
 
-def headline(record: Mapping[str, Any]) -> list[str]:
+def optimize_headline(record: Mapping[str, Any]) -> list[str]:
     """Return what was chosen, a line for each batch size; a rehearsal says so in its first and last line."""
     rehearsal = [REHEARSAL] if record.get("rehearsal") else []
     nothing = "" if rehearsal else ": nothing was faster beyond the noise"
@@ -51,7 +51,7 @@ def headline(record: Mapping[str, Any]) -> list[str]:
 def _lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"# {_safe(record['model'])}: what was replaced, and what it gave"
     yield ""
-    yield from (f"- {_safe(line)}" for line in headline(record))
+    yield from (f"- {_safe(line)}" for line in optimize_headline(record))
     yield ""
     yield from _facts(record)
     if record["models"]:

@@ -174,7 +174,7 @@ class _Optional(TypedDict, total=False):
     refusals: list[RefusalEntry]
 
 
-def read_record(path: Path) -> Mapping[str, Any]:
+def read_optimize_record(path: Path) -> Mapping[str, Any]:
     """Read a record, and check every field that the code uses.
 
     Raises:

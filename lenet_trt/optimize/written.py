@@ -20,7 +20,7 @@ REPORT = "optimize.md"
 STATE = "state.json"
 
 
-def write(
+def write_optimized(
     folder: Path, stem: str, space: Space, optimized: Optimized, about: Mapping[str, Any]
 ) -> tuple[list[Path], dict[str, Any]]:
     """Write all files, once all of them are complete; return their paths and the record.
@@ -28,7 +28,7 @@ def write(
     Raises:
         LenetTrtError: the folder cannot be written; what was there before is unchanged.
     """
-    from lenet_trt.optimize.markdown import report
+    from lenet_trt.optimize.markdown import optimize_report
 
     contents: dict[Path, bytes] = {}
     models = []
@@ -52,7 +52,7 @@ def write(
         models.append({"path": name, "batches": batches, "plan": plan.as_list()})
     record = {"schema": SCHEMA, **about, "models": models, **optimized.as_dict()}
     contents[folder / RECORD] = _json(record)
-    contents[folder / REPORT] = report(record).encode()
+    contents[folder / REPORT] = optimize_report(record).encode()
     with ExitStack() as stack:
         for path, content in contents.items():
             stack.enter_context(atomic_path(path)).write_bytes(content)

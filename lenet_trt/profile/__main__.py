@@ -117,11 +117,11 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.trtexec or arguments.trtexec_path:
         kept = _exports(output)
     if arguments.json:
-        print(json.dumps(_facts(timeline, output, kept) | tables.as_dict(tables.tables(timeline)), indent=2))
+        print(json.dumps(_facts(timeline, output, kept) | tables.tables_json(tables.tables(timeline)), indent=2))
         return 0
     print(_headline(timeline))
     print()
-    print(tables.text(tables.tables(timeline), _SHOWN_ROWS))
+    print(tables.tables_text(tables.tables(timeline), _SHOWN_ROWS))
     for note in timeline.notes:
         print(f"note: {note}")
     for path in filter(None, (output, kept)):

@@ -67,7 +67,7 @@ def find_profiler() -> Nsys:
     return Nsys(str(found), match[0].removeprefix("version "))
 
 
-def command(nsys: Nsys, report: Path, program: Sequence[str]) -> list[str]:
+def nsys_command(nsys: Nsys, report: Path, program: Sequence[str]) -> list[str]:
     """Return the command line that traces a program into ``report``, a path that ends in .nsys-rep."""
     return [nsys.path, "profile", *FLAGS, f"--output={report.with_suffix('')}", *program]
 
@@ -80,7 +80,7 @@ def trace(nsys: Nsys, report: Path, program: Sequence[str], environment: Mapping
     """
     report.unlink(missing_ok=True)
     done = subprocess.run(
-        command(nsys, report, program),
+        nsys_command(nsys, report, program),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

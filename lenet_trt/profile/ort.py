@@ -106,7 +106,7 @@ class _Layer(_Event):
     args: _Arguments
 
 
-def timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline:
+def ort_timeline(path: Path, model: Named, source: str, iterations: int) -> Timeline:
     """Make a timeline from the last ``iterations`` runs of a profile.
 
     Raises:

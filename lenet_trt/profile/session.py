@@ -25,7 +25,7 @@ _SHOWN_LINES = 8
 _NOTABLY_SLOWER = 1.5
 
 
-def traced(request: TraceRequest, report: Path | None = None) -> Timeline:
+def traced_timeline(request: TraceRequest, report: Path | None = None) -> Timeline:
     """Trace with the recorder that is asked for, or with the first that works; recorders that fail leave a note.
 
     ``report``: the path where the report of Nsight Systems is kept.

@@ -10,7 +10,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, TraceRequest
-from lenet_trt.profile.session import traced
+from lenet_trt.profile.session import traced_timeline
 from lenet_trt.runtimes.table import candidates
 from lenet_trt.trace.timeline import Timeline
 
@@ -58,7 +58,7 @@ def profile_model(
     )
     request.check()
     candidates(runtime)
-    return _of_model(traced(request, report), _existing(path))
+    return _of_model(traced_timeline(request, report), _existing(path))
 
 
 def _existing(path: Path) -> Path:

@@ -119,7 +119,7 @@ def _version(said: str) -> tuple[int, int, int] | None:
     return int(digits[:-4]), int(digits[-4:-2]), int(digits[-2:])
 
 
-def command(tool: Trtexec, run: Run) -> list[str]:
+def trtexec_command(tool: Trtexec, run: Run) -> list[str]:
     """Return the command line that runs an engine and writes its three exports."""
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
@@ -173,7 +173,7 @@ def traced_engine(run: Run, tool: Trtexec) -> Timeline:
     run.exports.mkdir(parents=True, exist_ok=True)
     for path in export_paths(run.exports).values():
         path.unlink(missing_ok=True)
-    line = command(tool, run)
+    line = trtexec_command(tool, run)
     try:
         done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:

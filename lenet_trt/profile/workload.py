@@ -48,14 +48,14 @@ def main(arguments: Sequence[str]) -> int:
     """Run what the folder's request asks for; an error is left there for the parent."""
     folder = Path(arguments[0])
     try:
-        save(run(read_request(folder / REQUEST), folder), folder / TIMELINE)
+        save(run_traced(read_request(folder / REQUEST), folder), folder / TIMELINE)
     except LenetTrtError as error:
         write_failure(error, folder / FAILURE)
         return error.exit_code
     return 0
 
 
-def run(request: TraceRequest, folder: Path) -> Timeline:
+def run_traced(request: TraceRequest, folder: Path) -> Timeline:
     """Trace a network; under Nsight Systems the timeline has no activities, because the report has them.
 
     Raises:
@@ -157,7 +157,7 @@ def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArra
     for _ in range(request.warmup + request.iterations):
         infer()
     source = f"ONNX Runtime {onnx_runtime().__version__}"
-    found = ort.timeline(profiled.end_profile(), model, source, request.iterations)
+    found = ort.ort_timeline(profiled.end_profile(), model, source, request.iterations)
     if request.transfers:
         found = replace(found, notes=(*found.notes, "--transfers has no effect on the CPU: nothing is copied."))
     return found

@@ -23,7 +23,7 @@ from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import constants, convert
 from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, LARGEST, at_opset, check_quantization, in_float8
-from lenet_trt.onnx_model.read import fingerprint, load_lenet5, load_model, model_files
+from lenet_trt.onnx_model.read import load_lenet5, load_model, model_files, model_fingerprint
 from lenet_trt.overwrite import beside, guard, says
 from lenet_trt.quantize.data import Calibration, calibration_data
 from lenet_trt.quantize.insert import layers_of, prepared, quantized, quantized_layers
@@ -171,7 +171,7 @@ def _inputs(request: QuantizeRequest, data: Calibration) -> dict[str, Any]:
     return {
         "lenet_trt": __version__,
         "model": "lenet5" if request.onnx is None else request.onnx.name,
-        "model_fingerprint": fingerprint(request.onnx),
+        "model_fingerprint": model_fingerprint(request.onnx),
         "narrow": request.narrow,
         "rest": request.rest,
         "data_sha256": data.sha256(),

@@ -12,7 +12,7 @@ from pathlib import Path
 from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
-from lenet_trt.report.content import Content, headline
+from lenet_trt.report.content import Content, report_headline
 from lenet_trt.report.document import MARK
 from lenet_trt.report.page import GENERATOR
 from lenet_trt.report.stage import content_of, trace_ceilings
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Write the report, or print it."""
-    from lenet_trt.optimize.record import read_record
+    from lenet_trt.optimize.record import read_optimize_record
     from lenet_trt.report.document import document
 
     if arguments.before_model and not arguments.before:
@@ -72,7 +72,7 @@ def command(arguments: argparse.Namespace) -> int:
         before=None if arguments.before is None else _with_sizes(load_timeline(arguments.before), arguments.sizes),
         before_model=arguments.before_model,
         before_folder=arguments.before.parent if arguments.before else Path(),
-        optimized=None if arguments.optimize is None else read_record(arguments.optimize),
+        optimized=None if arguments.optimize is None else read_optimize_record(arguments.optimize),
         label=arguments.timeline.name,
         before_label=arguments.before.name if arguments.before else "",
         commands=[shlex.join(arguments.command_line)] if hasattr(arguments, "command_line") else [],
@@ -85,7 +85,7 @@ def command(arguments: argparse.Namespace) -> int:
     elif arguments.markdown:
         print(document(content), end="")
     else:
-        print(headline(content))
+        print(report_headline(content))
         if content.missing:
             print("\n".join(f"not known: {why}" for why in content.missing.values()))
         print(f"report  {output}")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from lenet_trt.draw.elements import Markup, element, node_code
 from lenet_trt.draw.text import share_text, time_text, us_text
-from lenet_trt.report.content import Change, Content, verdict
+from lenet_trt.report.content import Change, Content, change_verdict
 from lenet_trt.report.figures import stacked_bar
 from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.sections import section
 
 
-def comparison(content: Content) -> Markup | None:
+def comparison_section(content: Content) -> Markup | None:
     """Make the section on what changed; return None where there is nothing to compare with."""
     before = content.before
     if before is None:
@@ -22,7 +22,7 @@ def comparison(content: Content) -> Markup | None:
     return section(
         "comparison",
         "Before and after",
-        element("p", verdict(content)),
+        element("p", change_verdict(content)),
         element("h3", f"Before: {before.label}, {time_text(old.end_to_end_us)}"),
         stacked_bar(old, "Before", longest),
         element("h3", f"After: {content.run.label}, {time_text(new.end_to_end_us)}"),

@@ -185,7 +185,7 @@ class Content:
             "findings": [entry.as_dict() for entry in self.run.findings],
             "not_judged": list(self.run.not_judged),
             "roofline": [_point_dict(point) for point in self.roofline()],
-            "tables": table_parts.as_dict(self.run.tables),
+            "tables": table_parts.tables_json(self.run.tables),
             "before": None if self.before is None else self._before_dict(),
             "optimize": self.optimized,
             "missing": dict(self.missing),
@@ -212,7 +212,7 @@ def sizes_text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in sizes.items())
 
 
-def headline(content: Content) -> str:
+def report_headline(content: Content) -> str:
     """Describe the run in two or three sentences."""
     from lenet_trt.draw.text import ratio_text, share_text, time_text
 
@@ -232,7 +232,7 @@ def headline(content: Content) -> str:
     return " ".join(sentences)
 
 
-def verdict(content: Content) -> str:
+def change_verdict(content: Content) -> str:
     """Say whether the run became faster or slower, and by how much."""
     from lenet_trt.draw.text import ratio_text, time_text
 

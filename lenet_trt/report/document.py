@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from lenet_trt.draw.text import (
     bytes_text,
+    escape_markdown,
     flattened,
-    markdown,
     markdown_code,
     ratio_text,
     share_text,
     time_text,
     us_text,
 )
-from lenet_trt.report.content import Content, headline, shown_terms, sizes_text, verdict
+from lenet_trt.report.content import Content, change_verdict, report_headline, shown_terms, sizes_text
 from lenet_trt.report.optimized import summary
 from lenet_trt.text_table import markdown_table
 from lenet_trt.trace import tables as table_parts
@@ -30,8 +30,8 @@ _MOST_ROWS = 30
 def document(content: Content) -> str:
     """Return the whole report."""
     parts = [
-        f"# {markdown(content.model)} on {markdown(content.gpu)}: where the time goes",
-        markdown(headline(content)),
+        f"# {escape_markdown(content.model)} on {escape_markdown(content.gpu)}: where the time goes",
+        escape_markdown(report_headline(content)),
         *_inflation(content),
         "## Findings",
         *_findings(content),
@@ -42,7 +42,7 @@ def document(content: Content) -> str:
         "## Roofline",
         *_roofline(content),
         "## Kernels and calls",
-        table_parts.markdown(content.run.tables, _MOST_ROWS).rstrip(),
+        table_parts.tables_markdown(content.run.tables, _MOST_ROWS).rstrip(),
         "## Environment and commands",
         *_environment(content),
     ]
@@ -62,11 +62,11 @@ def _findings(content: Content) -> list[str]:
     parts = [] if content.run.findings else [none_found(unjudged)]
     for number, entry in enumerate(content.run.findings, 1):
         where = f" at {markdown_code(entry.node)}" if entry.node else ""
-        lines = [f"{number}. **{markdown(entry.title)}**{where}: {time_text(entry.recoverable_us)}"]
-        lines += [f"   - {markdown(line)}" for line in entry.evidence]
-        lines.append(f"   - Do: {markdown(entry.advice)}")
+        lines = [f"{number}. **{escape_markdown(entry.title)}**{where}: {time_text(entry.recoverable_us)}"]
+        lines += [f"   - {escape_markdown(line)}" for line in entry.evidence]
+        lines.append(f"   - Do: {escape_markdown(entry.advice)}")
         parts.append("\n".join(lines))
-    return [*parts, *(["\n".join(f"- Not judged: {markdown(line)}" for line in unjudged)] if unjudged else [])]
+    return [*parts, *(["\n".join(f"- Not judged: {escape_markdown(line)}" for line in unjudged)] if unjudged else [])]
 
 
 def _ledger(content: Content) -> list[str]:
@@ -83,7 +83,7 @@ def _ledger(content: Content) -> list[str]:
         [
             (
                 markdown_code(row.node) if row.node is not None else "no node",
-                markdown(row.op),
+                escape_markdown(row.op),
                 us_text(row.terms.total_us),
                 *(us_text(getattr(row.terms, term)) for term in shown),
                 f"{row.launches:.3g}",
@@ -91,7 +91,7 @@ def _ledger(content: Content) -> list[str]:
             for row in found.rows
         ],
     )
-    return [terms, nodes, *(f"Note: {markdown(note)}" for note in found.notes)]
+    return [terms, nodes, *(f"Note: {escape_markdown(note)}" for note in found.notes)]
 
 
 def _comparison(content: Content) -> list[str]:
@@ -106,25 +106,25 @@ def _comparison(content: Content) -> list[str]:
             ],
         )
         for first, name, changes in (
-            ("Term", markdown, content.term_changes()),
+            ("Term", escape_markdown, content.term_changes()),
             ("Node", markdown_code, content.node_changes()),
         )
     ]
-    return ["## Before and after", markdown(verdict(content)), *tables]
+    return ["## Before and after", escape_markdown(change_verdict(content)), *tables]
 
 
 def _optimized(content: Content) -> list[str]:
     if content.optimized is None:
         return []
     lines, said = summary(content.optimized)
-    return ["## Optimisation", "\n".join(f"- {markdown(line)}" for line in lines), markdown(said)]
+    return ["## Optimisation", "\n".join(f"- {escape_markdown(line)}" for line in lines), escape_markdown(said)]
 
 
 def _roofline(content: Content) -> list[str]:
     points = content.roofline()
     if not points:
         why = content.missing.get("roofline", "no node of the trace has work that is known")
-        return [f"Not known: {markdown(why)}."]
+        return [f"Not known: {escape_markdown(why)}."]
     rows = [
         (
             markdown_code(one.node),
@@ -139,7 +139,7 @@ def _roofline(content: Content) -> list[str]:
         for one in points
     ]
     heads = ("Node", "Arithmetic", "Bytes", "Operations", "Needs (us)", "Took (us)", "Times the floor", "Bound by")
-    return [_table(heads, rows), f"Ceilings: {markdown(content.run.ledger.floor_from or '')}."]
+    return [_table(heads, rows), f"Ceilings: {escape_markdown(content.run.ledger.floor_from or '')}."]
 
 
 def _environment(content: Content) -> list[str]:
@@ -152,9 +152,9 @@ def _environment(content: Content) -> list[str]:
         "traced by": timeline.source,
         **flattened(timeline.environment),
     }
-    lines = [f"- {markdown(name)}: {markdown(value)}" for name, value in facts.items() if value]
+    lines = [f"- {escape_markdown(name)}: {escape_markdown(value)}" for name, value in facts.items() if value]
     lines += [f"- command: {markdown_code(command)}" for command in content.commands]
-    return ["\n".join(lines), *(f"Note: {markdown(note)}" for note in timeline.notes)]
+    return ["\n".join(lines), *(f"Note: {escape_markdown(note)}" for note in timeline.notes)]
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

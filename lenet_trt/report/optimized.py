@@ -7,12 +7,12 @@ from typing import Any
 
 from lenet_trt.draw.elements import Markup, element
 from lenet_trt.draw.text import us_text
-from lenet_trt.optimize.markdown import headline
+from lenet_trt.optimize.markdown import optimize_headline
 from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.sections import section
 
 
-def optimized(record: Mapping[str, Any] | None) -> Markup | None:
+def optimized_section(record: Mapping[str, Any] | None) -> Markup | None:
     """Make the section on an optimisation; return None where there was none."""
     if record is None:
         return None
@@ -31,7 +31,7 @@ def optimized(record: Mapping[str, Any] | None) -> Markup | None:
 def summary(record: Mapping[str, Any]) -> tuple[list[str], str]:
     """Return what was chosen, a line for each batch size, and how it was measured."""
     said = f"Measured on {record['environment'].get('gpu') or record['where']}: {record['how']}."
-    return headline(record), said
+    return optimize_headline(record), said
 
 
 def _tried(outcome: Mapping[str, Any]) -> Markup | None:

@@ -11,12 +11,12 @@ from lenet_trt import __version__
 from lenet_trt.draw.elements import Markup, element, joined, node_code
 from lenet_trt.draw.text import embedded_json, us_text, visible
 from lenet_trt.report import sections
-from lenet_trt.report.comparison import comparison
+from lenet_trt.report.comparison import comparison_section
 from lenet_trt.report.content import Content
 from lenet_trt.report.events import drawn_events, typical_iteration
 from lenet_trt.report.figures import swatch
 from lenet_trt.report.grids import Cell, GridColumn, grid
-from lenet_trt.report.optimized import optimized
+from lenet_trt.report.optimized import optimized_section
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.timeline import Timeline
 
@@ -55,17 +55,17 @@ _MOUSE = "Drag to move, hold Ctrl and scroll (or pinch) to zoom, double-click a 
 def page(content: Content) -> str:
     """Return the whole file."""
     style, script = _asset("report.css"), _asset("report.js")
-    compared = comparison(content)
-    tried = optimized(content.optimized)
+    compared = comparison_section(content)
+    tried = optimized_section(content.optimized)
     parts = [
-        sections.findings(content),
-        sections.ledger(content),
+        sections.findings_section(content),
+        sections.ledger_section(content),
         compared,
         tried,
         timeline_section(content.run.timeline),
-        sections.roofline(content),
-        sections.activity_tables(content),
-        sections.environment(content),
+        sections.roofline_section(content),
+        sections.activity_section(content),
+        sections.environment_section(content),
     ]
     links = {"findings": "Findings", "ledger": "Ledger"}
     links |= {"comparison": "Before and after"} if compared else {}
@@ -90,7 +90,7 @@ def page(content: Content) -> str:
     body = element(
         "body",
         element("a", "Skip to the findings", href="#main", class_="skip"),
-        sections.top(content),
+        sections.top_section(content),
         _navigation(links),
         element("main", parts, id="main", class_="wrap", tabindex=-1),
         element(

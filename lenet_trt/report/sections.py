@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_code
 from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, time_text, us_text, visible
-from lenet_trt.report.content import Content, TracedRun, headline, shown_terms, sizes_text, verdict
+from lenet_trt.report.content import Content, TracedRun, change_verdict, report_headline, shown_terms, sizes_text
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
 from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.trace.findings import none_found
@@ -31,7 +31,7 @@ def missing(text: str) -> Markup:
     return element("p", text, class_="missing")
 
 
-def top(content: Content) -> Markup:
+def top_section(content: Content) -> Markup:
     """Make the headline: what was traced, in a sentence, and the most important numbers."""
     timeline = content.run.timeline
     facts = [content.gpu, timeline.runtime and f"runtime {timeline.runtime}", sizes_text(timeline.sizes)]
@@ -39,8 +39,8 @@ def top(content: Content) -> Markup:
         "header",
         element("p", "Where the time goes", class_="eyebrow"),
         element("h1", element("bdi", content.model), " on ", element("bdi", content.gpu)),
-        element("p", headline(content), class_="lead"),
-        element("p", verdict(content), class_="lead") if content.before else None,
+        element("p", report_headline(content), class_="lead"),
+        element("p", change_verdict(content), class_="lead") if content.before else None,
         element("dl", _tiles(content), class_="tiles"),
         element("p", " \u00b7 ".join(str(fact) for fact in facts if fact), class_="visually-hidden"),
         class_="top wrap",
@@ -76,7 +76,7 @@ def _tile(label: str, value: str, more: str) -> Markup:
     )
 
 
-def findings(content: Content) -> Markup:
+def findings_section(content: Content) -> Markup:
     """List what could be won back, the largest first."""
     says = "What could be won back, the largest first. No two findings claim the same time."
     found, unjudged = content.run.findings, content.run.not_judged
@@ -105,7 +105,7 @@ def findings(content: Content) -> Markup:
     return section("findings", "Findings", element("ol", items, class_="findings"), blind, says=says)
 
 
-def ledger(content: Content) -> Markup:
+def ledger_section(content: Content) -> Markup:
     """Show the ledger as a bar, its terms as a table, and the same for each node."""
     run = content.run
     found = run.ledger
@@ -197,7 +197,7 @@ def _kernels(names: Sequence[str]) -> list[Markup]:
     return [*shown, element("span", f"and {len(names) - 2} more", class_="soft")] if len(names) > 2 else shown
 
 
-def roofline(content: Content) -> Markup:
+def roofline_section(content: Content) -> Markup:
     """Show how much of the GPU's ability each node reached."""
     title, ceilings = "Roofline", content.ceilings
     points = content.roofline()
@@ -252,7 +252,7 @@ def _ceilings_text(content: Content) -> str:
     )
 
 
-def activity_tables(content: Content) -> Markup:
+def activity_section(content: Content) -> Markup:
     """Show GPU activities and API calls, as profilers do."""
     found = content.run.tables
     says = f"Everything that belongs to the {found.iterations} traced inferences."
@@ -289,7 +289,7 @@ def _activity_table(table: TimeTable, ident: str) -> Markup:
     return joined([element("h3", table.title), element("div", button, class_="tools") if long else None, shown])
 
 
-def environment(content: Content) -> Markup:
+def environment_section(content: Content) -> Markup:
     """Show on what the run was measured, and how to repeat it."""
     timeline = content.run.timeline
     facts = {

@@ -37,12 +37,12 @@ def run_of(
     Raises:
         LenetTrtError: the timeline holds nothing that could count as an inference.
     """
-    from lenet_trt.trace.findings import findings, not_judged
-    from lenet_trt.trace.ledger import ledger
+    from lenet_trt.trace.findings import findings_of, not_judged
+    from lenet_trt.trace.ledger import ledger_of
     from lenet_trt.trace.tables import tables
 
-    books = ledger(timeline, nodes or None, ceilings)
-    found = findings(timeline, books, nodes or None, ceilings, replaceable)
+    books = ledger_of(timeline, nodes or None, ceilings)
+    found = findings_of(timeline, books, nodes or None, ceilings, replaceable)
     return TracedRun(label, timeline, books, tuple(found), tables(timeline), tuple(not_judged(timeline, books)))
 
 

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Print the table, and draw the picture if a file is named."""
-    from lenet_trt.roofline.text import lines
+    from lenet_trt.roofline.text import roofline_lines
 
     output: Path | None = arguments.output
     if output is not None and output.suffix not in _PICTURES:
@@ -87,7 +87,7 @@ def command(arguments: argparse.Namespace) -> int:
         floats=arguments.floats,
         timeline=timeline,
     )
-    print(json.dumps(found.as_dict(), indent=2) if arguments.json else "\n".join(lines(found)))
+    print(json.dumps(found.as_dict(), indent=2) if arguments.json else "\n".join(roofline_lines(found)))
     if output is not None:
         from lenet_trt.draw.charts import render
         from lenet_trt.roofline.text import chart

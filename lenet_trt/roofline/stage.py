@@ -17,7 +17,7 @@ FLOATS = ("split", "fp32", "tf32")
 
 
 @dataclass(frozen=True)
-class Point:
+class NodePoint:
     """Hold one node, or several that run as one: the time that the hardware needs, and the traced time if known."""
 
     work: NodeWork
@@ -40,8 +40,8 @@ class Roofline:
     model: str
     sizes: Mapping[str, int]
     ceilings: Ceilings
-    points: tuple[Point, ...]
-    as_one: Point
+    points: tuple[NodePoint, ...]
+    as_one: NodePoint
     end_to_end_us: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -102,12 +102,12 @@ def roofline(
     )
 
 
-def _point(entry: NodeWork, ceilings: Ceilings, floats: str, taken_us: float | None) -> Point:
+def _point(entry: NodeWork, ceilings: Ceilings, floats: str, taken_us: float | None) -> NodePoint:
     if entry.arithmetic == "split":
         entry = replace(entry, arithmetic=floats)
     work, arithmetic = entry.work, entry.arithmetic
     idle = work.total_bytes == 0 and work.flops == 0
-    return Point(
+    return NodePoint(
         entry,
         "-" if idle else bound_by(work, arithmetic, ceilings),
         memory_us(work, ceilings),
@@ -122,10 +122,10 @@ def _traced(
 ) -> tuple[list[NodeWork], dict[str, float], float, list[str]]:
     """Return the nodes as they ran (fused nodes as one), in graph order, and each one's mean time in kernels."""
     from lenet_trt.trace.engine import traced_work
-    from lenet_trt.trace.ledger import ledger
+    from lenet_trt.trace.ledger import ledger_of
 
     work = traced_work(timeline, network.nodes)
-    account = ledger(timeline, work, ceilings)
+    account = ledger_of(timeline, work, ceilings)
     layers = {entry.node: entry for entry in work if entry.holds}
     order = {entry.node: position for position, entry in enumerate(network.nodes)}
     merged: dict[str, NodeWork] = {}

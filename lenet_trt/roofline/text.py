@@ -11,7 +11,7 @@ from lenet_trt.text_table import aligned
 
 if TYPE_CHECKING:
     from lenet_trt.draw.chart import Chart
-    from lenet_trt.roofline.stage import Point, Roofline
+    from lenet_trt.roofline.stage import NodePoint, Roofline
 
 _NAME_WIDTH = 36
 _SHAPES_WIDTH = 56
@@ -31,7 +31,7 @@ ARITHMETICS = {
 }
 
 
-def lines(found: Roofline) -> list[str]:
+def roofline_lines(found: Roofline) -> list[str]:
     """Return the ceilings, a row for each node, and the sums."""
     traced = found.taken_us is not None
     heads = ["node", "op", "shapes", "MFLOP", "MB", "FLOP/B", "bound by", "needs us"]
@@ -61,7 +61,7 @@ def _ceilings_lines(ceilings: Ceilings) -> list[str]:
     return out
 
 
-def _cells(point: Point, traced: bool) -> list[str]:
+def _cells(point: NodePoint, traced: bool) -> list[str]:
     work = point.work.work
     about = "~" if point.work.estimated else ""
     cells = [
@@ -174,7 +174,7 @@ def chart(found: Roofline) -> Chart:
     )
 
 
-def _names(points: Sequence[Point], xs: Sequence[float], ys: Sequence[float]) -> tuple[str, ...]:
+def _names(points: Sequence[NodePoint], xs: Sequence[float], ys: Sequence[float]) -> tuple[str, ...]:
     """Return the names of the slowest nodes, each beside its point; points at one place share a label."""
     longest = sorted(range(len(points)), key=lambda index: -points[index].needed_us)[:_MOST_NAMES]
     texts = [""] * len(points)
@@ -192,7 +192,7 @@ def _close(a: float, b: float) -> bool:
     return max(a, b) <= _CLOSE * min(a, b)
 
 
-def _roofs(ceilings: Ceilings, shown: Sequence[Point]) -> list[str]:
+def _roofs(ceilings: Ceilings, shown: Sequence[NodePoint]) -> list[str]:
     """Return the arithmetics whose roofs are drawn: plain multiply-adds, the fastest, and those that nodes use."""
     known = ceilings.flop_per_s
     used = {point.work.arithmetic for point in shown} & {*known, "split"}
@@ -203,7 +203,7 @@ def _roofs(ceilings: Ceilings, shown: Sequence[Point]) -> list[str]:
     return list(roofs.values())
 
 
-def _rate(point: Point, us: float) -> float:
+def _rate(point: NodePoint, us: float) -> float:
     return _tera(point.work.work.flops / (us * 1e-6))
 
 

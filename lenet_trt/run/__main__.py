@@ -117,9 +117,9 @@ def _say(text: str) -> None:
 
 
 def _throughput(network: Network, arguments: argparse.Namespace, form: Form, facts: dict[str, str]) -> None:
-    from lenet_trt.run.throughput import measure, pixels_of
+    from lenet_trt.run.throughput import measure_throughput, pixels_of
 
-    measured = measure(network, pixels_of(arguments.images, form), arguments.batch)
+    measured = measure_throughput(network, pixels_of(arguments.images, form), arguments.batch)
     if arguments.json:
         print(json.dumps({**facts, **measured.as_dict()}, indent=2))
     elif arguments.csv:

@@ -95,7 +95,7 @@ def pixels_of(sources: Sequence[str], form: Form) -> NDArray[np.uint8]:
     return np.concatenate(found)
 
 
-def measure(network: Network, pixels: NDArray[np.uint8], batch: int | None = None) -> Measured:
+def measure_throughput(network: Network, pixels: NDArray[np.uint8], batch: int | None = None) -> Measured:
     """Measure a network that takes images; ``batch`` None is what it is made for, else ``DEFAULT_BATCH``.
 
     Shapes: pixels [n, channels, height, width].

@@ -54,7 +54,7 @@ def _from_engine(
     path: Path, itself: bool, for_onnx: Sequence[Runtime], trust: bool, library: Path | None, threads: int | None
 ) -> Network:
     """Run the engine ``itself`` where that was chosen and is possible, else the ONNX beside it."""
-    from lenet_trt.tensorrt.vouch import flavor_of, obstacle, vouched
+    from lenet_trt.tensorrt.vouch import engine_obstacle, flavor_of, vouched
 
     try:
         sidecar = vouched(path)
@@ -75,7 +75,7 @@ def _from_engine(
     if not itself:
         return _from_onnx(_built_from(path, sidecar), for_onnx, beside, threads)
     try:
-        reason = obstacle(path, sidecar, flavor_of(sidecar), library)
+        reason = engine_obstacle(path, sidecar, flavor_of(sidecar), library)
     except LenetTrtError as error:
         reason = str(error)
     if reason is None:

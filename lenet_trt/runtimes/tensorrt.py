@@ -25,7 +25,7 @@ from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.failures import reporting
 from lenet_trt.tensorrt.sidecar import Sidecar
-from lenet_trt.tensorrt.vouch import flavor_of, obstacle
+from lenet_trt.tensorrt.vouch import engine_obstacle, flavor_of
 
 
 class TensorRt:
@@ -197,7 +197,7 @@ def _checked_flavor(
     if sha256_bytes(data) != sidecar.engine.sha256:
         raise LenetTrtError(f"the content of {path} does not match its sidecar: build it again with --force")
     flavor = flavor_of(sidecar)
-    if (reason := obstacle(path, sidecar, flavor, library)) is not None:
+    if (reason := engine_obstacle(path, sidecar, flavor, library)) is not None:
         raise LenetTrtError(f"{path} cannot run here: {reason}")
     return flavor
 

@@ -27,7 +27,7 @@ def vouched(engine: Path) -> Sidecar:
     return sidecar
 
 
-def obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | None = None) -> str | None:
+def engine_obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Path | None = None) -> str | None:
     """Say why the engine cannot run here with this flavor and this plugin library; return None when it can."""
     built = sidecar.inputs["flavor_version"]
     if flavor.name != sidecar.inputs["flavor"]:

@@ -134,7 +134,7 @@ class Ledger:
         return {"schema": SCHEMA, **asdict(self), "terms": dict(TERMS), "used": list(self.used)}
 
 
-def ledger(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceilings: Ceilings | None = None) -> Ledger:
+def ledger_of(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceilings: Ceilings | None = None) -> Ledger:
     """Account for one inference of a timeline.
 
     Raises:

@@ -76,7 +76,7 @@ def tables(timeline: Timeline, *, everything: bool = False) -> TimeTables:
     )
 
 
-def as_dict(found: TimeTables) -> dict[str, Any]:
+def tables_json(found: TimeTables) -> dict[str, Any]:
     """Return the tables as plain values, for JSON."""
     return {
         "iterations": found.iterations,
@@ -88,7 +88,7 @@ def as_dict(found: TimeTables) -> dict[str, Any]:
     }
 
 
-def text(found: TimeTables, most_rows: int | None = None) -> str:
+def tables_text(found: TimeTables, most_rows: int | None = None) -> str:
     """Return the tables as text, as NVIDIA's profilers print them."""
     lines = []
     width = max((len(table.title) for table in found.all()), default=0) + 1
@@ -103,7 +103,7 @@ def text(found: TimeTables, most_rows: int | None = None) -> str:
     return "\n".join([*lines, *_footer(found)]) + "\n"
 
 
-def markdown(found: TimeTables, most_rows: int | None = None) -> str:
+def tables_markdown(found: TimeTables, most_rows: int | None = None) -> str:
     """Return the tables as Markdown."""
     lines = []
     for table in found.all():

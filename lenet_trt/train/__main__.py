@@ -60,7 +60,7 @@ def command(args: argparse.Namespace) -> int:
     from lenet_trt.export import mnist
     from lenet_trt.export.download import training_folder
     from lenet_trt.export.train import Recipe, torch_accuracy, train
-    from lenet_trt.export.weights import record_path, save_weights
+    from lenet_trt.export.weights import save_weights, weights_record_path
 
     recipe = Recipe(epochs=args.epochs, seed=args.seed)
     with _log_on_stderr() as logger:
@@ -83,7 +83,7 @@ def command(args: argparse.Namespace) -> int:
         **trained.record(),
     }
     save_weights(args.output, trained.weights(), record)
-    written = [str(args.output), str(record_path(args.output))]
+    written = [str(args.output), str(weights_record_path(args.output))]
     if args.json:
         print(json.dumps({"written": written, **record}, indent=2))
     else:
@@ -96,13 +96,13 @@ def command(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from lenet_trt.export.weights import record_path
+    from lenet_trt.export.weights import weights_record_path
 
     if args.output.suffix != SUFFIX:
         raise UsageError(f"-o is {args.output}; wanted a file name that ends in {SUFFIX}")
     if args.output.is_dir():
         raise UsageError(f"-o is {args.output}, a folder; wanted a file name in it")
-    record, mark = record_path(args.output), has_keys("weights", "sha256", "test_accuracy")
+    record, mark = weights_record_path(args.output), has_keys("weights", "sha256", "test_accuracy")
     data = sorted(args.data.iterdir()) if args.data is not None and args.data.is_dir() else []
     guard({args.output: beside(record, mark), record: mark}, data, args.overwrite)
     # Checked before the training, which takes minutes.

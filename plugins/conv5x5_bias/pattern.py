@@ -7,20 +7,20 @@ from typing import Any
 from lenet_trt.pattern import Pattern
 
 
-def conv(op: Any, x: Any, w: Any, bias: Any) -> Any:
+def conv_alone(op: Any, x: Any, w: Any, bias: Any) -> Any:
     return op.Conv(x, w, bias, kernel_shape=[5, 5])
 
 
 def conv_relu(op: Any, x: Any, w: Any, bias: Any) -> Any:
-    return op.Relu(conv(op, x, w, bias))
+    return op.Relu(conv_alone(op, x, w, bias))
 
 
 def conv_tanh(op: Any, x: Any, w: Any, bias: Any) -> Any:
-    return op.Tanh(conv(op, x, w, bias))
+    return op.Tanh(conv_alone(op, x, w, bias))
 
 
 PATTERNS = (
-    Pattern(conv, {"activation": "none"}),
+    Pattern(conv_alone, {"activation": "none"}),
     Pattern(conv_relu, {"activation": "relu"}),
     Pattern(conv_tanh, {"activation": "tanh"}),
 )

@@ -16,20 +16,20 @@ from ..conv5x5.workload import convolution_workloads
 NAME = "conv5x5_bias_relu_pool2"
 
 
-def stage(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def torch_stage(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Compute the same in torch."""
     return F.max_pool2d(F.relu(F.conv2d(x, weights, bias)), 2)
 
 
 LAYERS = (
-    Layer("conv1 stage", NAME, {"c": 1, "h": 28, "w": 28, "k": 6}, stage),
-    Layer("conv2 stage", NAME, {"c": 6, "h": 12, "w": 12, "k": 16}, stage),
+    Layer("conv1 stage", NAME, {"c": 1, "h": 28, "w": 28, "k": 6}, torch_stage),
+    Layer("conv2 stage", NAME, {"c": 6, "h": 12, "w": 12, "k": 16}, torch_stage),
 )
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:
     """Yield the convolution with bias, ReLU and max-pool."""
-    yield from convolution_workloads(NAME, "bias, ReLU, 2x2 max-pool", stage, extent)
+    yield from convolution_workloads(NAME, "bias, ReLU, 2x2 max-pool", torch_stage, extent)
 
 
 def layers(extent: Extent) -> Iterator[Workload]:

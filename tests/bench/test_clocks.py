@@ -8,7 +8,7 @@ import pytest
 
 from lenet_trt.bench import suite
 from lenet_trt.bench.suite import Options, recording
-from lenet_trt.bench.tables import warnings
+from lenet_trt.bench.tables import record_warnings
 from lenet_trt.cuda.environment import clocks
 from lenet_trt.cuda.gpus import Gpus, gpus
 from lenet_trt.errors import LenetTrtError
@@ -57,4 +57,4 @@ def test_a_gpu_that_others_use_is_noticed(
         found.cannot("a", {}, "nothing is measured here")
     record = found.finish()
     assert [sample["sm_mhz"] for sample in record.clocks] == [1980, 1980]
-    assert any("another process" in warning for warning in warnings(record)) == shared
+    assert any("another process" in warning for warning in record_warnings(record)) == shared

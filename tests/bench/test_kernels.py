@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from lenet_trt.bench import ours  # noqa: E402
 from lenet_trt.bench.layers import PRECISIONS, types_for  # noqa: E402
 from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, tensor_error  # noqa: E402
-from lenet_trt.bench.workloads import BATCHES, Extent, layers_of, without_workloads  # noqa: E402
+from lenet_trt.bench.workloads import BATCHES, Extent, layer_workloads_of, without_workloads  # noqa: E402
 from lenet_trt.floors.floor import Work  # noqa: E402
 from lenet_trt.kernel.registry import kernel, kernels, part  # noqa: E402
 from lenet_trt.kernel.steps import steps_of  # noqa: E402
@@ -97,5 +97,5 @@ def test_a_kernel_that_nothing_is_timed_of_is_known(tmp_path: Path, monkeypatch:
     assert name in without_workloads()
     (tmp_path / name / "workloads.py").write_text("def layers(extent):\n    yield extent.batches\n")
     assert name not in without_workloads()
-    *_, last = layers_of(Extent(layer_batches=()))
+    *_, last = layer_workloads_of(Extent(layer_batches=()))
     assert last == BATCHES

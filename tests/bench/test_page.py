@@ -13,7 +13,7 @@ import pytest
 
 from bench_data import record, stats
 from lenet_trt.bench import page
-from lenet_trt.bench.gains import gains, workloads
+from lenet_trt.bench.gains import gains, measured_workloads
 from lenet_trt.bench.record import Record, Row, as_json
 from lenet_trt.bench.sources import Sources
 from lenet_trt.bench.tables import duration
@@ -342,9 +342,9 @@ def test_gains_are_those_of_the_product_over_the_best_right_peer() -> None:
 
 
 def test_rows_are_told_in_order() -> None:
-    (conv,) = workloads(_ladder())
+    (conv,) = measured_workloads(_ladder())
     assert [row.backend for row in conv.ordered()][:2] == ["0: loops on one CPU thread", "1: a thread an output"]
-    lenet5 = next(iter(workloads(_kernels())))
+    lenet5 = next(iter(measured_workloads(_kernels())))
     assert [row.backend for row in lenet5.ordered()] == [
         "product",
         "portable",

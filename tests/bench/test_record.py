@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bench_data import record, stats
 from lenet_trt.bench.compare import compare
 from lenet_trt.bench.record import KEPT_SAMPLES, SCHEMA, Record, Row, as_json, load_record, parse
-from lenet_trt.bench.tables import duration, markdown, standard_columns, table, to_csv, warnings
+from lenet_trt.bench.tables import duration, record_warnings, rows_markdown, standard_columns, table, to_csv
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError, UsageError
 
@@ -144,7 +144,7 @@ def test_a_table_is_aligned_and_a_reason_stands_where_figures_would() -> None:
     assert len(heading) == len(ours) == len(longer)
     assert "1.0e-07" in ours
     assert cannot.endswith("peer               not installed")
-    shown = markdown(made.rows, standard_columns(made))
+    shown = rows_markdown(made.rows, standard_columns(made))
     assert len({line.count("|") for line in shown}) == 1
     assert "not installed" in shown[3]
 
@@ -162,17 +162,17 @@ def test_csv_has_a_line_for_each_row_and_all_that_is_plain(rows: list[Row]) -> N
 
 
 def test_a_reader_is_warned_of_what_makes_figures_unsure() -> None:
-    assert warnings(SMALL) == []
+    assert record_warnings(SMALL) == []
     noisy = record(Row("ours", {"batch": 8}, summarize([1.0, 2.0, 3.0, 4.0] * 4, 3, settled=False)), interrupted=True)
-    said = " ".join(warnings(noisy))
+    said = " ".join(record_warnings(noisy))
     for part in ("interrupted", "ours (batch 8", "a comparison means little", "still changing"):
         assert part in said
     slowing = record(Row("ours", {}, stats(5)), clocks=[{"sm_mhz": mhz} for mhz in (300, 1980, 1700)])
-    assert "1700 to 1980 MHz" in " ".join(warnings(slowing))
+    assert "1700 to 1980 MHz" in " ".join(record_warnings(slowing))
     shared = record(Row("ours", {}, stats(5)), details={"shared": "the GPU was 80% busy before"})
-    assert warnings(shared) == ["the GPU was 80% busy before: another process used it"]
+    assert record_warnings(shared) == ["the GPU was 80% busy before: another process used it"]
     idle_first = record(Row("ours", {}, stats(5)), clocks=[{"sm_mhz": mhz} for mhz in (300, 1980, 1975)])
-    assert warnings(idle_first) == []
+    assert record_warnings(idle_first) == []
 
 
 def _two(us: float, **changes: Any) -> Record:

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.bench import sweep
-from lenet_trt.bench.__main__ import text
+from lenet_trt.bench.__main__ import record_text
 from lenet_trt.bench.backends import measure
 from lenet_trt.bench.backends.listed import BACKENDS, backend
 from lenet_trt.bench.backends.protocol import Backend
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.crossovers import crossovers, of_pair
-from lenet_trt.bench.leads import leaders, summaries, where_faster
+from lenet_trt.bench.leads import leaders, sweep_summaries, where_faster
 from lenet_trt.bench.record import Record, Row, as_json, parse
 from lenet_trt.bench.suite import Options
 from lenet_trt.cuda import timing
@@ -160,7 +160,7 @@ def test_every_backend_has_a_row(record: Record) -> None:
 
 
 def test_table_and_picture(record: Record) -> None:
-    shown = text("sweep", record)
+    shown = record_text("sweep", record)
     assert "Fastest backend:" in shown
     assert "needs a CUDA GPU" in shown
     assert as_json(parse(as_json(record), "a test")) == as_json(record)
@@ -188,7 +188,7 @@ def rows_of(curves: Mapping[str, Mapping[int, Stats]]) -> list[Row]:
 
 def test_a_user_sees_who_is_fastest_and_who_beats_the_cpu() -> None:
     spiked = {**straight(5, 0.1), 8: taken(500.0)}
-    fastest, beyond_cpu = summaries(
+    fastest, beyond_cpu = sweep_summaries(
         rows_of(
             {
                 "torch CPU": straight(1, 10),
@@ -215,7 +215,7 @@ def test_a_user_sees_who_is_fastest_and_who_beats_the_cpu() -> None:
 
 
 def test_without_a_gpu_nothing_is_compared_with_one() -> None:
-    (found,) = summaries(rows_of({"torch CPU": straight(1, 10)}))
+    (found,) = sweep_summaries(rows_of({"torch CPU": straight(1, 10)}))
     assert found.lines == [["fp32", "1 to 16384", "torch CPU", "11.00 us to 163.8 ms"]]
 
 
@@ -280,7 +280,7 @@ class Sleeping(OrtCpuSession):
 def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], *waits: float) -> Record:
     monkeypatch.setattr(sweep, "QUICK_BATCHES", batches)
     slow = partial(Sleeping, own_clock(monkeypatch, timing, measure), *waits)
-    return sweep.measured(Options(quick=True), [Backend("slow", "", "CPU", slow), backend("ONNX Runtime CPU")])
+    return sweep.measure_sweep(Options(quick=True), [Backend("slow", "", "CPU", slow), backend("ONNX Runtime CPU")])
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_small_batch_does_not_condemn_a_large_one(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_made_ready_for_few_batches_says_for_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "QUICK_BATCHES", (1, 2, 4))
-    found = sweep.measured(Options(quick=True), [Backend("few", "", "CPU", OrtCpuSession, batches=(1, 4, 10_000))])
+    found = sweep.measure_sweep(Options(quick=True), [Backend("few", "", "CPU", OrtCpuSession, batches=(1, 4, 10_000))])
     assert [row.case["batch"] for row in found.timed] == [1, 4]
     assert str(found.find("few", batch="other").why).startswith("measured at 1, 4 alone")
 
@@ -322,6 +322,6 @@ def test_a_slow_first_call_does_not_condemn_the_others(monkeypatch: pytest.Monke
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = sweep.measured(Options(quick=True, batches=(1,)), [backend("torch CPU"), backend("ONNX Runtime CPU")])
+    found = sweep.measure_sweep(Options(quick=True, batches=(1,)), [backend("torch CPU"), backend("ONNX Runtime CPU")])
     assert "torch is not installed" in str(found.find("torch CPU").why)
     assert found.find("ONNX Runtime CPU", batch=1).stats is not None

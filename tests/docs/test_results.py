@@ -8,7 +8,7 @@ import pytest
 
 from documents import ROOT
 from lenet_trt.bench import page
-from lenet_trt.bench.gains import workloads
+from lenet_trt.bench.gains import measured_workloads
 from lenet_trt.bench.record import load_record
 
 RECORDS = sorted((ROOT / "docs" / "results" / "h200").glob("*.json"))
@@ -35,7 +35,7 @@ def test_a_record_is_whole_and_small(path: Path) -> None:
 
 @each_record
 def test_none_of_our_kernels_is_faster_than_its_floor(path: Path) -> None:
-    for workload in workloads(load_record(path)):
+    for workload in measured_workloads(load_record(path)):
         for row in workload.rows:
             if row.stats is not None and row.extra.get("ours"):
                 assert row.stats.median_us >= 0.9 * workload.floor_us, f"{row.key}: faster than the floor"

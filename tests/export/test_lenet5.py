@@ -23,7 +23,7 @@ from lenet_trt.export import lenet5 as lenet5_module
 from lenet_trt.export.accuracy import accuracy
 from lenet_trt.export.geometry import LENET5, Flatten, layer_shapes, parameter_shapes
 from lenet_trt.export.lenet5 import SHIPPED
-from lenet_trt.export.weights import WEIGHTS, record_path
+from lenet_trt.export.weights import WEIGHTS, weights_record_path
 from lenet_trt.files import sha256_file
 
 OPERATORS = {"Conv": "Conv", "Relu": "Relu", "MaxPool": "MaxPool", "Flatten": "Reshape", "Linear": "Gemm"}
@@ -44,7 +44,7 @@ def axes(value: onnx.ValueInfoProto) -> list[int | str]:
 
 
 def test_weights_and_record_belong_together() -> None:
-    record = json.loads(record_path(WEIGHTS).read_text())
+    record = json.loads(weights_record_path(WEIGHTS).read_text())
     assert record["sha256"] == sha256_file(WEIGHTS)
     assert record["command"].startswith("lenet-trt train ")
     assert record["test_accuracy"] >= 0.99

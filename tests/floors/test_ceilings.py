@@ -41,7 +41,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpu:
     gpu = Gpu()
     monkeypatch.setenv("LENET_TRT_CACHE", str(tmp_path))
     monkeypatch.setattr(ceilings, "_identity", lambda: gpu.identity)
-    monkeypatch.setattr(measure, "measure", gpu.measure)
+    monkeypatch.setattr(measure, "measure_gpu", gpu.measure)
     return gpu
 
 

@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 
 from lenet_trt.bench import ladder, peers  # noqa: E402
 from lenet_trt.bench.gains import PRODUCT  # noqa: E402
-from lenet_trt.bench.gains import workloads as measured  # noqa: E402
+from lenet_trt.bench.gains import measured_workloads as measured  # noqa: E402
 from lenet_trt.bench.record import Record, as_json, parse  # noqa: E402
 from lenet_trt.bench.suite import Options, recording  # noqa: E402
-from lenet_trt.bench.workload import Workload, run  # noqa: E402
+from lenet_trt.bench.workload import Workload, measure_workload  # noqa: E402
 from lenet_trt.bench.workloads import Extent  # noqa: E402
 from lenet_trt.cuda.timing import TimingPlan  # noqa: E402  # noqa: E402
 from lenet_trt.floors.floor import Ceilings  # noqa: E402
@@ -31,7 +31,7 @@ def _measured(chosen: Iterator[Workload]) -> Record:
     stream = torch.cuda.Stream()
     with recording("kernels", Options()) as found:
         for workload in chosen:
-            run(workload, found, CEILINGS, 50 << 20, stream, PLAN)
+            measure_workload(workload, found, CEILINGS, 50 << 20, stream, PLAN)
     return parse(as_json(found.finish()), "it")
 
 

@@ -15,7 +15,7 @@ from lenet_trt.export.lenet5 import SHIPPED  # noqa: E402
 from lenet_trt.export.mnist import network_input  # noqa: E402
 from lenet_trt.export.mnist import test_set as mnist_test_set  # noqa: E402
 from lenet_trt.fuse.stage import fuse  # noqa: E402
-from lenet_trt.run.throughput import measure  # noqa: E402
+from lenet_trt.run.throughput import measure_throughput  # noqa: E402
 from lenet_trt.runtimes.load import load  # noqa: E402
 from own_gpu_memory import device_bytes, kept_by_torch_a_capture, resident_bytes  # noqa: E402
 
@@ -125,7 +125,7 @@ def test_streaming(fused: Path) -> None:
     network(pixels[:100, None])
     seen = []
     for _ in range(3):  # each of about five seconds: some ten million images
-        measure(network, pixels[:, None], 1000)
+        measure_throughput(network, pixels[:, None], 1000)
         seen.append(in_use())
     assert seen[-1][0] - seen[0][0] <= DEVICE_SLACK
     assert seen[-1][1] - seen[0][1] <= HOST_SLACK

@@ -29,7 +29,7 @@ from lenet_trt.fuse.stage import fuse  # noqa: E402
 from lenet_trt.kernel.examples import relative_error  # noqa: E402
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes  # noqa: E402
 from lenet_trt.onnx_model.precision import convert  # noqa: E402
-from lenet_trt.run.throughput import _Pipeline, measure  # noqa: E402
+from lenet_trt.run.throughput import _Pipeline, measure_throughput  # noqa: E402
 from lenet_trt.runtimes.arrays import DeviceArray  # noqa: E402
 from lenet_trt.runtimes.graph.runtime import GraphRuntime  # noqa: E402
 from lenet_trt.runtimes.graph.torch_program import TorchProgram  # noqa: E402
@@ -452,7 +452,7 @@ def test_networks_are_freed_with_their_calls() -> None:
 def test_throughput_names_its_limit_and_the_results_are_right() -> None:
     pixels, labels = mnist_test_set()
     network = network_of(lenet5(fused=True))
-    measured = measure(network, pixels[:, None], 2000)
+    measured = measure_throughput(network, pixels[:, None], 2000)
     assert set(measured.alone) == {"copies", "compute", "host"}
     assert measured.limit == min(measured.alone, key=lambda part: measured.alone[part])
     assert measured.images_per_s <= 1.1 * measured.alone[measured.limit]

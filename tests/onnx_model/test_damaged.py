@@ -20,7 +20,7 @@ from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.floors.work import work_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.inspect.__main__ import inspect_onnx
-from lenet_trt.onnx_model.read import fingerprint, load_model, model_files
+from lenet_trt.onnx_model.read import load_model, model_files, model_fingerprint
 from lenet_trt.runtimes.inputs import Sizes, shapes_of
 
 EXPORTED = Path(__file__).parents[1] / "exported"
@@ -45,7 +45,7 @@ def external(path: Path, **said: str) -> Path:
     return path
 
 
-READERS: tuple[Callable[[Path], Any], ...] = (load_model, fingerprint, model_files)
+READERS: tuple[Callable[[Path], Any], ...] = (load_model, model_fingerprint, model_files)
 
 
 def refused(path: Path, said: str) -> None:
@@ -58,11 +58,11 @@ def test_weights_beside_a_model_are_taken(tmp_path: Path) -> None:
     path = external(tmp_path / "m.onnx")
     assert numpy_helper.to_array(load_model(path).graph.initializer[0])[3, 2] == 11
     assert model_files(path) == [path, tmp_path / "w.bin"]
-    before = fingerprint(path)
+    before = model_fingerprint(path)
     data = bytearray((tmp_path / "w.bin").read_bytes())
     data[0] ^= 1
     (tmp_path / "w.bin").write_bytes(data)
-    assert fingerprint(path) != before
+    assert model_fingerprint(path) != before
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def use(path: Path) -> None:
     """All that a verb does with a model that it did not make, short of running it."""
     inspect_onnx(path)
     model = load_model(path)
-    fingerprint(path)
+    model_fingerprint(path)
     graph_svg(model)
     fuse(model)
     from lenet_trt.onnx_model.ports import ports

@@ -23,7 +23,7 @@ from lenet_trt.onnx_model.read import load_model
 from lenet_trt.optimize import gate, written
 from lenet_trt.optimize.__main__ import settings_from
 from lenet_trt.optimize.bench import Bench
-from lenet_trt.optimize.markdown import headline, report
+from lenet_trt.optimize.markdown import optimize_headline, optimize_report
 from lenet_trt.optimize.records import Accuracy
 from lenet_trt.optimize.result import optimize
 from lenet_trt.optimize.settings import Settings
@@ -31,7 +31,7 @@ from lenet_trt.optimize.space import Fitted, Plan, Space
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt.sidecar import FileRecord, read_sidecar
 from lenet_trt.trace import timeline
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.ledger import ledger_of
 from optimize_clock import SLOW, Clock, lenet5_space
 
 HAS_TORCH = find_spec("torch") is not None
@@ -131,7 +131,7 @@ def test_the_traces_stay_for_the_report(run: Path, capsys: pytest.CaptureFixture
     record = json.loads((folder / "optimize.json").read_text())
     (seen,) = record["batches"][-1]["observed"]
     trace = timeline.load_timeline(folder / seen["timeline"])
-    assert ledger(trace).end_to_end_us == pytest.approx(seen["end_to_end_us"])
+    assert ledger_of(trace).end_to_end_us == pytest.approx(seen["end_to_end_us"])
     assert not (folder / "tried").exists()
 
 
@@ -212,7 +212,7 @@ def optimized(costs: dict[str, float], batches: tuple[int, ...], **more: Any) ->
 
 
 def test_the_fused_model_is_left_with_a_sidecar_that_vouches_for_it(tmp_path: Path, lenet5: Path) -> None:
-    paths, record = written.write(tmp_path, "lenet5", lenet5_space(), optimized({"lenet5": 6}, (1, 8)), ABOUT)
+    paths, record = written.write_optimized(tmp_path, "lenet5", lenet5_space(), optimized({"lenet5": 6}, (1, 8)), ABOUT)
     assert [path.name for path in paths] == [
         "lenet5.fused.onnx",
         "lenet5.fused.onnx.json",
@@ -229,21 +229,21 @@ def test_the_fused_model_is_left_with_a_sidecar_that_vouches_for_it(tmp_path: Pa
     inputs = random_inputs(load_model(lenet5), {"images": (2, 1, 28, 28)})
     wanted, found = (runner(model)(inputs)[0] for model in (load_model(lenet5), fused))
     assert np.allclose(found, wanted, atol=1e-5), "the file still runs in any ONNX runtime"
-    assert "times faster, with lenet5 for" in headline(record)[0]
+    assert "times faster, with lenet5 for" in optimize_headline(record)[0]
 
 
 def test_two_plans_are_two_files_named_by_their_batch_sizes(tmp_path: Path) -> None:
     result = optimized({"lenet5": 500}, (1, 8, 100))
-    paths, record = written.write(tmp_path, "lenet5", lenet5_space(), result, ABOUT)
+    paths, record = written.write_optimized(tmp_path, "lenet5", lenet5_space(), result, ABOUT)
     assert [path.name for path in paths if path.suffix == ".onnx"] == ["lenet5.fused-n8-n100.onnx"]
-    assert any("take the same time at about" in line for line in headline(record))
+    assert any("take the same time at about" in line for line in optimize_headline(record))
     assert record["models"][0]["batches"] == [8, 100]
 
 
 def test_the_report_escapes_what_comes_from_a_model(tmp_path: Path) -> None:
-    _, record = written.write(tmp_path, "lenet5", lenet5_space(), optimized({"lenet5": 6}, (1,)), ABOUT)
+    _, record = written.write_optimized(tmp_path, "lenet5", lenet5_space(), optimized({"lenet5": 6}, (1,)), ABOUT)
     nasty = json.loads(json.dumps(record).replace("conv1", "<script>alert(1)</script> | `x`\\n# head"))
-    text = report(nasty)
+    text = optimize_report(nasty)
     assert "<script>" not in text
     assert not re.search(r"^# head", text, re.MULTILINE)
     tables = [line for line in text.splitlines() if line.startswith("|")]
@@ -257,7 +257,7 @@ def test_the_report_escapes_what_comes_from_a_model(tmp_path: Path) -> None:
 def test_float64_is_the_reference_and_wider_than_the_model(lenet5: Path) -> None:
     model = load_model(lenet5)
     (images,) = random_inputs(model, {"images": (3, 1, 28, 28)}).values()
-    (exact,) = gate.reference(model, [images])
+    (exact,) = gate.float64_outputs(model, [images])
     assert exact.dtype == np.float64
     (single,) = runner(model)({"images": images})
     assert 0 < gate.worst_error([single], [exact]) < 1e-6
@@ -278,7 +278,7 @@ def test_constants_and_casts_are_widened_too() -> None:
     graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT, [1])], [value("y", TensorProto.FLOAT, [1])])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(gate.in_float64(model), full_check=True)
-    (found,) = gate.reference(model, [np.array([1.0], np.float32)])
+    (found,) = gate.float64_outputs(model, [np.array([1.0], np.float32)])
     assert found[0] == float(np.float16(0.1)) + float(np.float32(0.1)) + 1
 
 
@@ -343,4 +343,4 @@ def test_the_gate() -> None:
 def test_a_reference_that_cannot_be_computed_says_why() -> None:
     model = of_one_node("Celu", [1])
     with pytest.raises(LenetTrtError, match="Celu"):
-        gate.reference(model, [np.zeros(1, np.float32)])
+        gate.float64_outputs(model, [np.zeros(1, np.float32)])

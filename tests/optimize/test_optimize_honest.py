@@ -11,7 +11,7 @@ from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import first_gpu
 from lenet_trt.export.cases import MatMulCase, matmul_onnx
 from lenet_trt.optimize.loop import optimize_at
-from lenet_trt.optimize.markdown import headline
+from lenet_trt.optimize.markdown import optimize_headline
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.space import Plan
 from optimize_clock import SLOW, Clock, lenet5_space
@@ -35,7 +35,7 @@ def test_a_rehearsal_says_so_first_and_last(tmp_path: Path, capsys: pytest.Captu
     said = capsys.readouterr()
     assert said.err.splitlines()[0].startswith("a rehearsal on the host")
     record = json.loads((tmp_path / "m.optimized" / "optimize.json").read_text())
-    lines = headline(record)
+    lines = optimize_headline(record)
     assert lines[0] == lines[-1]
     assert lines[0].startswith("a rehearsal on the host")
     assert said.out.splitlines()[0] == lines[0]
@@ -46,7 +46,7 @@ def test_a_rehearsal_says_so_first_and_last(tmp_path: Path, capsys: pytest.Captu
 def test_a_record_of_a_gpu_is_no_rehearsal() -> None:
     stats = {"median_us": 5.0, "low_us": 4.9, "high_us": 5.1}
     record = {"chosen": [{"batch": 1, "plan": [], "times": [{"plan": [], **stats}]}], "crossings": []}
-    assert headline(record) == [
+    assert optimize_headline(record) == [
         "batch 1: the model stays as it is, 5.00 us [4.90, 5.10]: nothing was faster beyond the noise"
     ]
 

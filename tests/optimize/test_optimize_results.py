@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT
-from lenet_trt.optimize.markdown import report
+from lenet_trt.optimize.markdown import optimize_report
 
 RESULTS = ROOT / "docs" / "results" / "optimize"
 RECORDS = sorted(RESULTS.glob("*.json"))
@@ -16,7 +16,7 @@ RECORDS = sorted(RESULTS.glob("*.json"))
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_the_report_is_made_of_the_record(path: Path) -> None:
-    assert path.with_suffix(".md").read_text() == report(json.loads(path.read_text()))
+    assert path.with_suffix(".md").read_text() == optimize_report(json.loads(path.read_text()))
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)

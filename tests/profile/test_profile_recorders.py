@@ -139,7 +139,7 @@ def test_an_older_report_is_not_taken_for_a_new_one(fake_nsys: Script, tmp_path:
 
 
 def test_the_flags_are_those_of_the_recipe() -> None:
-    found = nsys.command(nsys.Nsys("nsys", "2025.3"), Path("a.b.nsys-rep"), ["./program", "--flag"])
+    found = nsys.nsys_command(nsys.Nsys("nsys", "2025.3"), Path("a.b.nsys-rep"), ["./program", "--flag"])
     assert found[:2] == ["nsys", "profile"]
     assert found[-3:] == ["--output=a.b", "./program", "--flag"]
     wanted = {"--sample=none", "--cpuctxsw=none", "--capture-range=cudaProfilerApi", "--cuda-graph-trace=node"}
@@ -197,13 +197,13 @@ def test_a_recorder_that_fails_leaves_its_reason_and_the_next_is_taken(
 ) -> None:
     fake_nsys("exit 3")
     monkeypatch.setattr(session, "_recorders", lambda request: ("nsys", "own"))
-    found = session.traced(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
+    found = session.traced_timeline(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
     assert found.source.startswith("ONNX Runtime")
     assert found.notes[0].startswith("Not traced by nsys: ")
     assert "made no report (exit 3)" in found.notes[0]
     monkeypatch.setattr(session, "_recorders", lambda request: ("nsys", "nsys"))
     with pytest.raises(RecorderError, match=r"nsys: .*exit 3.*; nsys: .*exit 3"):
-        session.traced(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
+        session.traced_timeline(TraceRequest(str(SHIPPED), "ort-cpu", iterations=2))
 
 
 def test_a_tracer_that_slows_the_network_down_is_told() -> None:

@@ -124,7 +124,7 @@ def test_what_the_ledger_says_stands_on_the_page_and_in_markdown() -> None:
         assert (f"| {name} | {text.us_text(value)} |" in told) == bool(value)
     for entry in made.run.findings:
         assert entry.title in words
-        assert text.markdown(entry.title) in told
+        assert text.escape_markdown(entry.title) in told
     for layer in LAYERS:
         assert layer[0] in words
     assert "+2.0%" in words

@@ -22,7 +22,7 @@ from lenet_trt.floors.work import ModelWork, network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.read import load_lenet5
 from lenet_trt.roofline.stage import Roofline, roofline
-from lenet_trt.roofline.text import chart, lines
+from lenet_trt.roofline.text import chart, roofline_lines
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 
 FOUR = datasheet("RTX 4090")
@@ -98,13 +98,13 @@ def test_each_node_is_held_against_the_roof_that_bounds_it(lenet5: onnx.ModelPro
 
 def test_nodes_that_are_smaller_than_a_launch_are_counted(lenet5: onnx.ModelProto) -> None:
     measured = replace(H200, source="measured", launch_us=2.5, h2d_bytes_per_s=50e9, d2h_bytes_per_s=51e9)
-    text = "\n".join(lines(roofline(network_of(lenet5, {"n": 64}), measured)))
+    text = "\n".join(roofline_lines(roofline(network_of(lenet5, {"n": 64}), measured)))
     assert "in addition, 11 x 2.50 us for launches" in text
     assert "11 of 11 need less time than their launch" in text
     assert "to the GPU 50 GB/s, from it 51 GB/s" in text
-    large = "\n".join(lines(roofline(network_of(lenet5, {"n": 10_000}), measured)))
+    large = "\n".join(roofline_lines(roofline(network_of(lenet5, {"n": 10_000}), measured)))
     assert "4 of 11 need less" in large  # relu3, fc2, relu4 and fc3
-    assert "launches" not in "\n".join(lines(roofline(network_of(lenet5, {"n": 64}), H200))).split("note:")[0]
+    assert "launches" not in "\n".join(roofline_lines(roofline(network_of(lenet5, {"n": 64}), H200))).split("note:")[0]
 
 
 def test_floats_may_be_held_to_another_arithmetic(lenet5: onnx.ModelProto) -> None:
@@ -123,12 +123,12 @@ def test_a_trace_adds_what_was_taken(lenet5: onnx.ModelProto) -> None:
     assert found.taken_us == pytest.approx(3 * found.needed_us, rel=1e-3)
     assert found.end_to_end_us is not None
     assert found.end_to_end_us > found.taken_us
-    text = "\n".join(lines(found))
+    text = "\n".join(roofline_lines(found))
     assert "ratio" in text
     assert "not in the trace" not in text
     assert "L2" not in text
     quick = roofline(network, H200, timeline=timeline_of(network, 0.8))
-    assert "in the L2 cache: conv1, relu1" in "\n".join(lines(quick))
+    assert "in the L2 cache: conv1, relu1" in "\n".join(roofline_lines(quick))
 
 
 def test_nodes_that_ran_as_one_are_judged_as_one(lenet5: onnx.ModelProto) -> None:
@@ -151,7 +151,7 @@ def test_what_the_trace_lacks_is_said(lenet5: onnx.ModelProto) -> None:
     trace = timeline_of(network, 2.0)
     kept = tuple(activity for activity in trace.activities if activity.node != "fc1")
     found = roofline(network, H200, timeline=Timeline(**{**vars(trace), "activities": kept}))
-    assert "not in the trace: fc1" in "\n".join(lines(found))
+    assert "not in the trace: fc1" in "\n".join(roofline_lines(found))
     assert next(point for point in found.points if point.work.node == "fc1").taken_us is None
 
 

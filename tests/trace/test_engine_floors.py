@@ -16,7 +16,7 @@ from lenet_trt.floors.work import NodeWork
 from lenet_trt.report.stage import content_of
 from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.engine import traced_work, with_layers
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline, load_timeline, save
 from nsys_file import NsysFile
@@ -51,7 +51,7 @@ def traced(kernel_name: str = "gemm", layers: tuple[EngineLayer, ...] = ()) -> T
 
 
 def roof(trace: Timeline, nodes: list[NodeWork], ceilings: Ceilings = CEILINGS) -> float | None:
-    row = ledger(trace, traced_work(trace, nodes), ceilings).row(GEMM)
+    row = ledger_of(trace, traced_work(trace, nodes), ceilings).row(GEMM)
     assert row is not None
     return row.roof_us
 
@@ -147,13 +147,13 @@ def test_without_types_the_floor_is_the_models() -> None:
 @pytest.mark.parametrize("types", ["f16f16", "bf16bf16", "i8i8"])
 def test_a_kernel_in_narrower_types_than_the_model_has_no_floor_and_it_says_so(types: str) -> None:
     name = f"sm80_xmma_gemm_{types}_f16f32_f32_tn_n_tilesize64x64x64"
-    books = ledger(traced(name), [model_node()], CEILINGS)
+    books = ledger_of(traced(name), [model_node()], CEILINGS)
     row = books.row(GEMM)
     assert row is not None
     assert (row.roof_us, row.terms.unjudged_us) == (None, 50)
     assert any("layer information" in note for note in books.notes)
     half = replace(model_node(), arithmetic="fp16")
-    assert ledger(traced(name), [half], CEILINGS).floor_known
+    assert ledger_of(traced(name), [half], CEILINGS).floor_known
 
 
 def layer_information(dtype: str) -> str:

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.trace.accounting.names import architecture, is_gemm, is_reformat, uses_tensor_cores
-from lenet_trt.trace.findings import Finding, findings, lines, not_judged
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.findings import Finding, finding_lines, findings_of, not_judged
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline
 from random_timelines import happenings, random_timeline, spans
 from traced import CEILINGS, call, copy, kernel, node, repeated, timeline
@@ -26,8 +26,8 @@ def found(
     trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS, replaceable: Mapping[str, str] | None = None
 ) -> list[Finding]:
     """The findings of a timeline; their sum is within what is lost."""
-    books = ledger(trace, nodes, ceilings)
-    result = findings(trace, books, nodes, ceilings, replaceable)
+    books = ledger_of(trace, nodes, ceilings)
+    result = findings_of(trace, books, nodes, ceilings, replaceable)
     claimed = sum(entry.recoverable_us for entry in result if entry.kind != "cold_start")
     assert claimed <= books.end_to_end_us - books.total.floor_us + 1e-6
     assert all(0 < entry.recoverable_us <= books.end_to_end_us for entry in result)
@@ -51,7 +51,7 @@ def test_a_healthy_model_has_no_findings() -> None:
     trace = one_kernel(110, "sm80_xmma_gemm_f32", "matmul")
     result = found(trace, [replace(GEMV, work=replace(GEMV.work, read_bytes=100_000_000))])
     assert result == [], "an older kernel within twice its roof is fine"
-    assert lines(result) == ["None: all of it was judged, and no part is lost that is worth a change."]
+    assert finding_lines(result) == ["None: all of it was judged, and no part is lost that is worth a change."]
 
 
 def test_a_gemv_run_as_a_gemm_is_found_with_its_microseconds_and_the_older_kernel_is_evidence() -> None:
@@ -60,7 +60,7 @@ def test_a_gemv_run_as_a_gemm_is_found_with_its_microseconds_and_the_older_kerne
     (finding,) = found(trace, [GEMV], replaceable={"matmul": "batched_matvec"})
     assert (finding.kind, finding.node) == ("gemv_as_gemm", "matmul")
     assert finding.recoverable_us == pytest.approx(1000 - 50.1, abs=0.01)
-    text = "\n".join(lines([finding]))
+    text = "\n".join(finding_lines([finding]))
     assert "1,000.0 us" in text
     assert "50.1 us" in text
     assert "sm_80" in text
@@ -110,22 +110,24 @@ def test_the_gpus_architecture_comes_from_the_trace_where_ceilings_do_not_say() 
 
 def test_what_no_finding_could_be_made_of_is_said() -> None:
     trace = one_kernel(1000, "mystery", "matmul")
-    books = ledger(trace, None, None)
+    books = ledger_of(trace, None, None)
     unjudged = not_judged(trace, books)
     assert unjudged == ["1,000.0 us in kernels (100% of the inference), whose floor is not known: matmul"]
-    said = lines(findings(trace, books), unjudged)
+    said = finding_lines(findings_of(trace, books), unjudged)
     assert said[0] == "None in what could be judged. Not everything could be:"
     assert said[1] == f"not judged: {unjudged[0]}"
-    judged = ledger(trace, [GEMV], CEILINGS)
+    judged = ledger_of(trace, [GEMV], CEILINGS)
     assert not_judged(trace, judged) == []
 
 
 def test_a_trace_of_layers_alone_cannot_judge_launches() -> None:
     layers = repeated(100, [replace(kernel(0, 100, "matmul"), kind="layer")])
-    said = not_judged(layers, ledger(layers, [GEMV], CEILINGS))
+    said = not_judged(layers, ledger_of(layers, [GEMV], CEILINGS))
     assert said == ["launches, and gaps between kernels: the trace has times of layers alone"]
     silent = repeated(100, [kernel(0, 100, "matmul")])
-    assert not_judged(silent, ledger(silent, [GEMV], CEILINGS)) == ["what the host did: the trace has no calls of it"]
+    assert not_judged(silent, ledger_of(silent, [GEMV], CEILINGS)) == [
+        "what the host did: the trace has no calls of it"
+    ]
 
 
 def test_tensor_cores_left_unused() -> None:
@@ -289,7 +291,7 @@ def test_findings_never_claim_the_same_microseconds() -> None:
         happens += [call(begin, begin + 5), kernel(begin + 7, begin + 10, f"n{at}", call=at)]
     trace = repeated(151, happens)
     work = [node(f"n{at}", read=100_000) for at in range(8)]
-    books = ledger(trace, work, CEILINGS)
+    books = ledger_of(trace, work, CEILINGS)
     result = found(trace, work)
     assert {entry.kind for entry in result} == {"many_small_launches", "host_bound"}
     assert sum(entry.recoverable_us for entry in result) <= books.total.total_us - books.total.floor_us

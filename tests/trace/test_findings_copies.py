@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lenet_trt.trace.findings import Finding, findings
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.findings import Finding, findings_of
+from lenet_trt.trace.ledger import ledger_of
 from traced import call, copy, kernel, repeated
 
 BACK_AND_FORTH = "to the host and back"
@@ -18,7 +18,7 @@ WITHIN = "from one place of the GPU's memory to another"
 
 def found(happens: Sequence[Any], length: float = 100) -> list[Finding]:
     trace = repeated(length, [call(0, 1), *happens])
-    return [entry for entry in findings(trace, ledger(trace)) if entry.kind == "copies"]
+    return [entry for entry in findings_of(trace, ledger_of(trace)) if entry.kind == "copies"]
 
 
 def evidence(happens: Sequence[Any]) -> str:

@@ -12,8 +12,8 @@ from lenet_trt.floors.ceilings import datasheet
 from lenet_trt.floors.work import NodeWork, work_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.read import load_model
-from lenet_trt.trace.findings import Finding, findings
-from lenet_trt.trace.ledger import Ledger, Terms, ledger
+from lenet_trt.trace.findings import Finding, findings_of
+from lenet_trt.trace.ledger import Ledger, Terms, ledger_of
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline
 
@@ -27,8 +27,8 @@ def trace(name: str) -> Timeline:
 
 
 def found(timeline: Timeline, nodes: list[NodeWork] | None) -> tuple[Ledger, list[Finding]]:
-    books = ledger(timeline, nodes, H200)
-    return books, findings(timeline, books, nodes, H200)
+    books = ledger_of(timeline, nodes, H200)
+    return books, findings_of(timeline, books, nodes, H200)
 
 
 @pytest.mark.parametrize("path", sorted(TRACES.glob("*.sqlite.gz")), ids=lambda path: path.name.partition(".")[0])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.trace.accounting.slices import AFTER_LAST, NO_SUBMISSION, NO_WORK, OTHER_INFERENCE
-from lenet_trt.trace.ledger import TERMS, Ledger, Terms, ledger
+from lenet_trt.trace.ledger import TERMS, Ledger, Terms, ledger_of
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 from random_timelines import happenings, random_timeline, spans
 from traced import CEILINGS, PERIOD_US, call, copy, kernel, node, repeated, timeline
@@ -42,7 +42,7 @@ def nodes() -> list[Any]:
 
 
 def test_a_plain_inference_in_terms_worked_out_by_hand() -> None:
-    found = ledger(repeated(50, PLAIN), nodes(), CEILINGS)
+    found = ledger_of(repeated(50, PLAIN), nodes(), CEILINGS)
     assert found.total == Terms(
         floor_us=8, inefficiency_us=16, copies_us=7, launch_gaps_us=5, host_enqueue_us=4, residual_us=10
     )
@@ -60,7 +60,7 @@ def test_a_plain_inference_in_terms_worked_out_by_hand() -> None:
 
 def test_without_ceilings_or_model_kernel_time_is_one_term_and_it_is_said() -> None:
     for given_nodes, ceilings, missing in ((None, CEILINGS, "the model"), (nodes(), None, "ceilings")):
-        found = ledger(repeated(50, PLAIN), given_nodes, ceilings)
+        found = ledger_of(repeated(50, PLAIN), given_nodes, ceilings)
         assert found.total.unjudged_us == 24
         assert found.total.floor_us == found.total.inefficiency_us == 0
         assert not found.floor_known
@@ -70,7 +70,7 @@ def test_without_ceilings_or_model_kernel_time_is_one_term_and_it_is_said() -> N
 
 
 def test_a_kernel_quicker_than_its_roof_has_no_negative_inefficiency() -> None:
-    found = ledger(repeated(50, PLAIN), [node("conv", read=30_000_000)], CEILINGS)
+    found = ledger_of(repeated(50, PLAIN), [node("conv", read=30_000_000)], CEILINGS)
     conv = found.row("conv")
     assert conv is not None
     assert (conv.terms.floor_us, conv.terms.inefficiency_us, conv.roof_us) == (20, 0, 30)
@@ -88,7 +88,7 @@ def test_what_overlaps_is_counted_once_and_a_copy_behind_a_kernel_is_free() -> N
         kernel(5, 15, "b", stream=2),
         copy(8, 20, "HtoD", stream=3),
     ]
-    found = ledger(repeated(20, happens), [node("a", read=1), node("b", read=1)], CEILINGS)
+    found = ledger_of(repeated(20, happens), [node("a", read=1), node("b", read=1)], CEILINGS)
     assert [row.terms.kernel_us for row in found.rows] == [10, 5, 0]
     assert found.total.copies_us == 5
     assert found.end_to_end_us == 20
@@ -105,20 +105,20 @@ def test_reformats_count_as_copies_by_name_and_by_operator() -> None:
         kernel(16, 18, "other", name="fill", call=0),
         Activity("memset", "memset", 18, 19, correlation=0),
     ]
-    found = ledger(repeated(19, happens), [node("conv", read=1_000_000), node("turn", "Transpose")], CEILINGS)
+    found = ledger_of(repeated(19, happens), [node("conv", read=1_000_000), node("turn", "Transpose")], CEILINGS)
     assert found.total == Terms(floor_us=1, inefficiency_us=6, unjudged_us=2, copies_us=10)
     adds_up(found)
 
 
 def test_a_graph_launch_submits_all_its_kernels_at_once() -> None:
     happens = [call(2, 7, "cudaGraphLaunch"), kernel(9, 12, "a"), kernel(13, 15, "b"), call(7.5, 20, "cudaEventSync")]
-    found = ledger(repeated(21, happens), None, None)
+    found = ledger_of(repeated(21, happens), None, None)
     assert found.total == Terms(unjudged_us=5, launch_gaps_us=3, host_enqueue_us=7, residual_us=6)
     adds_up(found)
 
 
 def test_a_call_that_returns_after_its_kernel_began_makes_no_gap() -> None:
-    found = ledger(repeated(12, [call(0, 11), kernel(4, 12)]), None, None)
+    found = ledger_of(repeated(12, [call(0, 11), kernel(4, 12)]), None, None)
     assert found.total == Terms(unjudged_us=8, host_enqueue_us=4)
 
 
@@ -126,17 +126,17 @@ def test_of_a_runtime_call_and_the_driver_call_within_it_the_outer_one_counts() 
     trace = repeated(12, [call(0, 5), kernel(8, 12)], count=1)
     inner = replace(trace.api_calls[0], name="cuLaunchKernel", start_us=2.0, end_us=3.0)
     for calls in ((inner, *trace.api_calls), (*trace.api_calls, inner)):
-        assert ledger(replace(trace, api_calls=calls)).total.host_enqueue_us == 5
+        assert ledger_of(replace(trace, api_calls=calls)).total.host_enqueue_us == 5
 
 
 def test_idle_time_without_a_known_submission_is_residual() -> None:
-    found = ledger(repeated(10, [kernel(4, 10, call=None)]), None, None)
+    found = ledger_of(repeated(10, [kernel(4, 10, call=None)]), None, None)
     assert found.total == Terms(unjudged_us=6, residual_us=4)
     assert found.residual == {NO_SUBMISSION: 4}
 
 
 def test_an_inference_without_gpu_work_is_residual() -> None:
-    found = ledger(timeline([(30, [])]), None, None)
+    found = ledger_of(timeline([(30, [])]), None, None)
     assert found.total == Terms(residual_us=30)
     assert found.residual == {NO_WORK: 30}
     assert found.row(None) is not None
@@ -152,7 +152,7 @@ def test_time_that_the_gpu_gives_another_inference_is_told() -> None:
         ),
         api_calls=(ApiCall("launch", 0, 1, correlation=1), ApiCall("launch", 5, 6, correlation=2)),
     )
-    found = ledger(trace)
+    found = ledger_of(trace)
     assert found.used == (0, 1)
     assert found.residual == {OTHER_INFERENCE: 7.5}
     assert found.end_to_end_us == 22.5
@@ -162,9 +162,9 @@ def test_time_that_the_gpu_gives_another_inference_is_told() -> None:
 def test_work_outside_of_any_inference_is_not_in_it() -> None:
     trace = repeated(50, PLAIN)
     stray = (Activity("kernel", "warmup", 60, 900), Activity("kernel", "later", PERIOD_US + 51, PERIOD_US + 80))
-    assert ledger(replace(trace, activities=(*trace.activities, *stray))).total == ledger(trace).total
+    assert ledger_of(replace(trace, activities=(*trace.activities, *stray))).total == ledger_of(trace).total
     late = replace(trace.activities[-1], start_us=7 * PERIOD_US + 45, end_us=7 * PERIOD_US + 65)
-    found = ledger(replace(trace, activities=(*trace.activities[:-1], late), iterations=trace.iterations[7:]))
+    found = ledger_of(replace(trace, activities=(*trace.activities[:-1], late), iterations=trace.iterations[7:]))
     assert any("15.0 us of GPU work" in note for note in found.notes)
     adds_up(found)
 
@@ -172,23 +172,23 @@ def test_work_outside_of_any_inference_is_not_in_it() -> None:
 def test_activities_that_name_no_inference_belong_to_the_one_they_run_in() -> None:
     trace = repeated(50, PLAIN)
     unnamed = replace(trace, activities=tuple(replace(entry, iteration=None) for entry in trace.activities))
-    assert ledger(unnamed, nodes(), CEILINGS).rows == ledger(trace, nodes(), CEILINGS).rows
+    assert ledger_of(unnamed, nodes(), CEILINGS).rows == ledger_of(trace, nodes(), CEILINGS).rows
 
 
 def test_a_trace_without_inferences_is_taken_as_one() -> None:
     trace = replace(repeated(50, PLAIN, count=1), iterations=())
-    found = ledger(trace)
+    found = ledger_of(trace)
     assert found.end_to_end_us == 39, "from the first call to the end of the copy"
     assert found.iterations == 1
     assert any("marks no inferences" in note for note in found.notes)
     with pytest.raises(LenetTrtError, match="holds no inference"):
-        ledger(Timeline("hand"))
+        ledger_of(Timeline("hand"))
 
 
 def test_inferences_that_end_before_they_begin_are_left_out() -> None:
     trace = repeated(50, PLAIN, count=4)
     broken = replace(trace, iterations=(*trace.iterations, Iteration(9, 5, 1)))
-    found = ledger(broken)
+    found = ledger_of(broken)
     assert found.iterations == 4
     assert any("end before they begin" in note for note in found.notes)
 
@@ -196,7 +196,7 @@ def test_inferences_that_end_before_they_begin_are_left_out() -> None:
 @pytest.mark.parametrize(("count", "used"), [(1, 1), (2, 2), (3, 1), (4, 2), (5, 3), (8, 4), (11, 7)])
 def test_the_slowest_and_quickest_quarter_are_left_out(count: int, used: int) -> None:
     lengths = [50.0 + (1000 if at == 0 else at) for at in range(count)]
-    found = ledger(timeline([(length, PLAIN) for length in lengths]))
+    found = ledger_of(timeline([(length, PLAIN) for length in lengths]))
     assert len(found.used) == used
     if count > 2:
         assert 0 not in found.used, "the cold one"
@@ -205,15 +205,15 @@ def test_the_slowest_and_quickest_quarter_are_left_out(count: int, used: int) ->
 
 
 def test_the_profilers_inflation_is_stated() -> None:
-    found = ledger(repeated(50, PLAIN, unprofiled_us=40.0))
+    found = ledger_of(repeated(50, PLAIN, unprofiled_us=40.0))
     assert found.inflation is not None
     assert (found.inflation.added_us, found.inflation.share) == (10, 0.25)
-    assert ledger(repeated(50, PLAIN)).inflation is None
+    assert ledger_of(repeated(50, PLAIN)).inflation is None
 
 
 def test_kernels_that_name_no_node_are_held_against_the_whole_network() -> None:
     happens = [call(0, 1), kernel(2, 22), kernel(22, 32)]
-    found = ledger(repeated(32, happens), nodes(), CEILINGS)
+    found = ledger_of(repeated(32, happens), nodes(), CEILINGS)
     (row,) = found.rows
     assert row.terms.floor_us == 8, "5 + 3 MB: nothing is handed on, since none of it is written"
     assert any("the whole network" in note for note in found.notes)
@@ -233,7 +233,7 @@ def test_layers_of_an_engine_are_held_against_the_nodes_in_them() -> None:
         kernel(20, 40, "{ForeignNode[fc1...fc2]}"),
         kernel(40, 41, "somebody else's"),
     ]
-    found = ledger(repeated(41, happens), model, CEILINGS)
+    found = ledger_of(repeated(41, happens), model, CEILINGS)
     assert [row.nodes for row in found.rows] == [("/conv1/Conv", "/relu1/Relu"), ("fc1", "fc2"), ()]
     assert [row.roof_us for row in found.rows] == [6, 4, None], "what is handed on does not go through memory"
     assert found.rows[0].op == "Conv + Relu"
@@ -242,12 +242,12 @@ def test_layers_of_an_engine_are_held_against_the_nodes_in_them() -> None:
 
 def test_rows_stand_in_the_models_order_whatever_the_traces() -> None:
     happens = [call(0, 0), kernel(0, 1, "pool"), kernel(1, 2, "conv"), kernel(2, 3, "unknown"), kernel(3, 4)]
-    found = ledger(repeated(4, happens), nodes(), CEILINGS)
+    found = ledger_of(repeated(4, happens), nodes(), CEILINGS)
     assert [row.node for row in found.rows] == ["conv", "unknown", "pool", None]
 
 
 def test_the_ledger_as_json_says_the_same() -> None:
-    found = ledger(repeated(50, PLAIN, unprofiled_us=45.0), nodes(), CEILINGS)
+    found = ledger_of(repeated(50, PLAIN, unprofiled_us=45.0), nodes(), CEILINGS)
     data = json.loads(json.dumps(found.as_dict()))
     assert sum(data["total"].values()) == data["end_to_end_us"] == 50
     assert list(data["terms"]) == list(TERMS) == list(data["total"])
@@ -260,7 +260,7 @@ def test_whatever_happened_terms_add_up_and_none_is_negative(
 ) -> None:
     trace = random_timeline(happens, inferences, calls)
     try:
-        found = ledger(trace, nodes() if floors else None, CEILINGS if floors else None)
+        found = ledger_of(trace, nodes() if floors else None, CEILINGS if floors else None)
     except LenetTrtError:
         assert not any(entry.us > 0 for entry in trace.iterations)
         return
@@ -297,4 +297,4 @@ def test_when_it_happened_does_not_matter(
 
     if not any(entry.us > 0 for entry in at(0).iterations):
         return
-    assert ledger(at(0.0), nodes(), CEILINGS) == ledger(at(later / 16), nodes(), CEILINGS)
+    assert ledger_of(at(0.0), nodes(), CEILINGS) == ledger_of(at(later / 16), nodes(), CEILINGS)

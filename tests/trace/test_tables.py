@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.trace.kernel_names import short_name
-from lenet_trt.trace.tables import as_dict, markdown, tables, text
+from lenet_trt.trace.tables import tables, tables_json, tables_markdown, tables_text
 from lenet_trt.trace.timeline import Activity, ApiCall, Iteration, Timeline
 
 CONV = "void conv<float, (int)8>(float *, int)"
@@ -77,7 +77,7 @@ def test_what_lies_outside_of_inferences_is_counted_or_taken() -> None:
 
 
 def test_the_text_is_aligned_and_whole() -> None:
-    shown = text(tables(example()))
+    shown = tables_text(tables(example()))
     assert shown == (
         "           Type  Time(%)       Time  Calls        Avg        Min        Max  Name\n"
         "GPU activities:   95.00%  95.000 us      4  23.750 us  10.000 us  35.000 us  conv<float, 8>\n"
@@ -99,14 +99,14 @@ def test_the_text_is_aligned_and_whole() -> None:
 
 
 def test_long_tables_can_be_cut() -> None:
-    lines = text(tables(example()), most_rows=1).splitlines()
+    lines = tables_text(tables(example()), most_rows=1).splitlines()
     assert lines[1].endswith("conv<float, 8>")
     assert lines[2].strip() == "(2 more)"
-    assert "gemm" not in markdown(tables(example()), most_rows=1)
+    assert "gemm" not in tables_markdown(tables(example()), most_rows=1)
 
 
 def test_the_dictionary_is_json_with_the_full_names() -> None:
-    data = json.loads(json.dumps(as_dict(tables(example()))))
+    data = json.loads(json.dumps(tables_json(tables(example()))))
     assert data["iterations"] == 2
     assert data["gpu_activities"]["total_us"] == 100.0
     assert data["gpu_activities"]["rows"][0]["full_name"] == CONV
@@ -116,16 +116,16 @@ def test_the_dictionary_is_json_with_the_full_names() -> None:
 def test_names_do_no_harm_in_a_terminal_or_in_markdown() -> None:
     name = "a|b <script>\x1b[31m\nc"
     timeline = Timeline("x", activities=(Activity("layer", name, 0.0, 1.0, iteration=0),))
-    assert "\x1b" not in text(tables(timeline))
-    assert "a|b <script>\\x1b[31m c\n" in text(tables(timeline))
-    assert "a\\|b &lt;script&gt;\\\\x1b\\[31m c |" in markdown(tables(timeline))
+    assert "\x1b" not in tables_text(tables(timeline))
+    assert "a|b <script>\\x1b[31m c\n" in tables_text(tables(timeline))
+    assert "a\\|b &lt;script&gt;\\\\x1b\\[31m c |" in tables_markdown(tables(timeline))
 
 
 def test_a_timeline_with_nothing_in_it() -> None:
     found = tables(Timeline("x"))
     assert found.all() == ()
-    assert text(found) == "0 inferences.\n"
-    assert markdown(found) == "0 inferences.\n"
+    assert tables_text(found) == "0 inferences.\n"
+    assert tables_markdown(found) == "0 inferences.\n"
     zero = tables(Timeline("x", activities=(Activity("kernel", "k", 0.0, 0.0, iteration=0),)))
     assert zero.gpu.rows[0].percent == 0.0
 

@@ -79,7 +79,7 @@ def opened(
         yield made
 
 
-def measure(
+def measure_batch(
     found: Recording,
     backends: Sequence[Opened],
     images: LabelledBatch,

@@ -52,7 +52,7 @@ class _OrtCpu:
         return np.asarray(self._outputs[0])
 
 
-def ort_cuda(precision: Precision, cuda_graph: bool) -> RuntimeSession:
+def ort_cuda_session(precision: Precision, cuda_graph: bool) -> RuntimeSession:
     """Open ONNX Runtime on the GPU; it reads and writes GPU memory."""
     import onnxruntime
 
@@ -62,7 +62,7 @@ def ort_cuda(precision: Precision, cuda_graph: bool) -> RuntimeSession:
     return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
 
 
-def our_kernels(precision: Precision, layers: bool) -> RuntimeSession:
+def our_kernels_session(precision: Precision, layers: bool) -> RuntimeSession:
     """Open the fused file in the graph runtime, with a kernel for each layer or one for the whole network."""
     from lenet_trt.fuse.stage import fuse
     from lenet_trt.onnx_model.plugin_nodes import plugin_nodes

@@ -28,7 +28,7 @@ _LAUNCH_PLAN = TimingPlan(rounds=10, warmup=5, burst=20)
 Hold = Callable[[float], None]
 
 
-def measure(gpu: str) -> Ceilings:
+def measure_gpu(gpu: str) -> Ceilings:
     """Measure everything on the GPU in use, and name it ``gpu``; this takes some seconds.
 
     Raises:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lenet_trt.trace.ledger import Ledger
     from lenet_trt.trace.timeline import Timeline
 
-__all__ = ["Finding", "findings", "lines", "none_found", "not_judged"]
+__all__ = ["Finding", "finding_lines", "findings_of", "none_found", "not_judged"]
 
 _MOST_NAMES = 3
 # The kinds in the order in which they claim time; each kind sees only what the kinds before it left.
@@ -44,7 +44,7 @@ _KINDS = (
 )
 
 
-def findings(
+def findings_of(
     timeline: Timeline,
     ledger: Ledger,
     nodes: Sequence[NodeWork] | None = None,
@@ -84,7 +84,7 @@ def none_found(unjudged: Sequence[str]) -> str:
     return "None: all of it was judged, and no part is lost that is worth a change."
 
 
-def lines(found: Sequence[Finding], unjudged: Sequence[str] = ()) -> list[str]:
+def finding_lines(found: Sequence[Finding], unjudged: Sequence[str] = ()) -> list[str]:
     """Return lines for people."""
     out = [f"not judged: {line}" for line in unjudged]
     if not found:

@@ -13,7 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.trace.engine import with_layers
 from lenet_trt.trace.readers import nsys, trtexec, trtexec_exports
 from lenet_trt.trace.readers.database import MAGIC
-from lenet_trt.trace.readers.nsys_tool import exported
+from lenet_trt.trace.readers.nsys_tool import exported_sqlite
 from lenet_trt.trace.timeline import Timeline, load_timeline
 
 WANTED = (
@@ -53,12 +53,12 @@ def timeline_from(path: Path | str, *more: Path | str, model: str | None = None)
 def _one(path: Path) -> Timeline:
     start = _start(path)
     if start.startswith(MAGIC):
-        return nsys.read(path)
+        return nsys.read_nsys(path)
     if start.startswith(_GZIP):
         return _unpacked(path)
     if _is_report(path, start):
-        with exported(path) as sqlite:
-            return nsys.read(sqlite)
+        with exported_sqlite(path) as sqlite:
+            return nsys.read_nsys(sqlite)
     if path.suffix == ".qdstrm":
         raise LenetTrtError(
             f"{path} is a recording of nsys that is not yet a report: run QdstrmImporter -i {path}, which comes "
@@ -76,7 +76,7 @@ def _with_layer_information(traces: list[Path], exports: list[Path], paths: list
     """Read trtexec's exports, or one trace of Nsight Systems with the layers that an export names."""
     if not traces:
         return _exports(paths)
-    parts = [trtexec_exports.read(_text(path), str(path)) for path in exports]
+    parts = [trtexec_exports.read_trtexec(_text(path), str(path)) for path in exports]
     if len(traces) > 1 or len(parts) != 1 or parts[0] is None or parts[0][0] != "layers":
         raise LenetTrtError(
             f"{', '.join(map(str, paths))} cannot be read together: several files are the exports of one run of "
@@ -92,7 +92,7 @@ def _exports(paths: list[Path]) -> Timeline:
         start = _start(path)
         if not _is_json(start):
             raise LenetTrtError(f"{path} is no trace of a known kind (it begins with {start[:16]!r}): {WANTED}")
-        found = trtexec_exports.read(_text(path), str(path))
+        found = trtexec_exports.read_trtexec(_text(path), str(path))
         if found is None:
             raise LenetTrtError(f"{path} is JSON, but no trace of a known kind: {WANTED}")
         kind, part = found
@@ -102,7 +102,7 @@ def _exports(paths: list[Path]) -> Timeline:
             )
         kinds[kind] = path
         parts.append(part)
-    return trtexec.timeline(parts)
+    return trtexec.trtexec_timeline(parts)
 
 
 _FLAGS = {"profile": "Profile", "layers": "LayerInfo", "times": "Times"}

@@ -23,9 +23,9 @@ from lenet_trt.trace.readers.nsys_rows import (
     RecordedCall,
     Rows,
     is_export,
+    nsys_warnings,
     process_of,
     thread_of,
-    warnings,
 )
 from lenet_trt.trace.readers.nvtx import Innermost, Range, enqueues, iterations, node_of_range, node_ranges
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
@@ -37,7 +37,7 @@ Moment: TypeAlias = tuple[int, int]  # thread, nanoseconds
 Launches: TypeAlias = dict[tuple[int, "int | None"], RecordedCall]
 
 
-def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
+def read_nsys(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
     """Read an SQLite export.
 
     Raises:
@@ -56,7 +56,7 @@ def read(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
                 f"{', '.join(sorted(database.tables())[:5]) or 'none'}): export one with nsys export --type sqlite"
             )
         if not any(map(database.count, EVENTS)):
-            said = "; ".join(warnings(database))
+            said = "; ".join(nsys_warnings(database))
             raise LenetTrtError(
                 f"{path} has no CUDA activity: record with -t cuda,nvtx, and check that the program uses the GPU "
                 f"(inside the capture range, when there is one){'. ' + said if said else ''}"
@@ -204,7 +204,7 @@ class _Reading:
         overhead_us = self._rows.overhead_us(min(moments), max(moments))
         if overhead_us:
             notes.append(f"Nsight Systems itself kept the host busy for {overhead_us:.0f} us of the time shown.")
-        notes.extend(warnings(self._rows.database, {process_of(call.thread) for call in self._calls}))
+        notes.extend(nsys_warnings(self._rows.database, {process_of(call.thread) for call in self._calls}))
 
 
 def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) -> tuple[list[Range], str]:

@@ -228,7 +228,7 @@ def thread_of(thread: int) -> int:
     return thread & _THREAD
 
 
-def warnings(database: Database, processes: Set[int] = frozenset()) -> list[str]:
+def nsys_warnings(database: Database, processes: Set[int] = frozenset()) -> list[str]:
     """Return Nsight Systems' warnings, each once: of ``processes``, or of other programs where these have none."""
     rows = list(database.rows("DIAGNOSTIC_EVENT", ("text",), ("severity", "globalPid")))
     ranged = any(_RANGED in str(text) for text, _, _ in rows)

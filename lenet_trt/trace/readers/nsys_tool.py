@@ -35,7 +35,7 @@ def find_nsys() -> Path | None:
 
 
 @contextmanager
-def exported(report: Path) -> Iterator[Path]:
+def exported_sqlite(report: Path) -> Iterator[Path]:
     """Export a report (.nsys-rep, .qdrep) as SQLite into a temporary folder, and remove it after.
 
     Raises:

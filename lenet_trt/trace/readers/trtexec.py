@@ -16,7 +16,7 @@ _SIX_DIGITS_MS = 1000.0
 _NO_TACTIC = ("", "0x0000000000000000")
 
 
-def timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
+def trtexec_timeline(exports: Iterable[Exports], source: str = "trtexec") -> Timeline:
     """Make one timeline from the exports of one run.
 
     With a profile, the timeline has one inference, put together from the layers' times. With --exportTimes alone, it

@@ -92,7 +92,7 @@ class Exports:
     dialect: str | None = None
 
 
-def read(text: str, name: str) -> tuple[Export, Exports] | None:
+def read_trtexec(text: str, name: str) -> tuple[Export, Exports] | None:
     """Read one export of any kind; return None where it is JSON of another kind.
 
     Raises:

@@ -12,7 +12,7 @@ PACK_BYTES = 16
 LANES = k * size_of("T") // PACK_BYTES
 
 
-def step(name: str, source: str, entry: str, threads: DimLike) -> Step:
+def matvec_step(name: str, source: str, entry: str, threads: DimLike) -> Step:
     """Make a step with one launch."""
     arguments = ("a", "x", outer, broadcast, inner, rows, "y")
     grid: tuple[DimLike, DimLike, DimLike] = (ceil_div(threads, THREADS), 1, 1)
@@ -20,8 +20,10 @@ def step(name: str, source: str, entry: str, threads: DimLike) -> Step:
 
 
 STEPS = (
-    step("1: a thread a row", "01_thread_a_row.cu", "batched_matvec_step01", all_rows),
-    step("2: a warp a row", "02_warp_a_row.cu", "batched_matvec_step02", all_rows * 32),
-    step("3: 16-byte loads", "03_wide_loads.cu", "batched_matvec_step03", all_rows * LANES),
-    step("4: four rows in flight", "04_rows_in_flight.cu", "batched_matvec_step04", ceil_div(all_rows, 4) * LANES),
+    matvec_step("1: a thread a row", "01_thread_a_row.cu", "batched_matvec_step01", all_rows),
+    matvec_step("2: a warp a row", "02_warp_a_row.cu", "batched_matvec_step02", all_rows * 32),
+    matvec_step("3: 16-byte loads", "03_wide_loads.cu", "batched_matvec_step03", all_rows * LANES),
+    matvec_step(
+        "4: four rows in flight", "04_rows_in_flight.cu", "batched_matvec_step04", ceil_div(all_rows, 4) * LANES
+    ),
 )

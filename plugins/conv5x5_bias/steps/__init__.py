@@ -13,7 +13,7 @@ PIXELS = (h - 4) * (w - 4)
 ARGUMENTS: tuple[str | DimLike, ...] = ("x", "w", "bias", n, "y")
 
 
-def step(name: str, source: str, entry: str, *grid: DimLike, constants: dict[str, str] | None = None) -> Step:
+def conv_step(name: str, source: str, entry: str, *grid: DimLike, constants: dict[str, str] | None = None) -> Step:
     """Make a step with one launch."""
     x, y = (*grid, 1)[:2]
     return Step(name, (StepLaunch(source, entry, (x, y, 1), THREADS, ARGUMENTS),), constants=constants or {})
@@ -28,8 +28,8 @@ CPU_STEP = CpuStep(
     fewer=(100, 1000),
 )
 STEPS = (
-    step("1: a thread an output", "01_global_memory.cu", "conv5x5_bias_step01", ceil_div(n * k * PIXELS, THREADS)),
-    step(
+    conv_step("1: a thread an output", "01_global_memory.cu", "conv5x5_bias_step01", ceil_div(n * k * PIXELS, THREADS)),
+    conv_step(
         "2: filters in constant memory",
         "02_constant_memory.cu",
         "conv5x5_bias_step02",
@@ -37,7 +37,7 @@ STEPS = (
         k,
         constants={"conv5x5_bias_weights": "w"},
     ),
-    step("3: images in shared memory", "03_shared_tile.cu", "conv5x5_bias_step03", n),
+    conv_step("3: images in shared memory", "03_shared_tile.cu", "conv5x5_bias_step03", n),
     like_variant(
         "4: tiles in registers", KERNEL.variant("ffma"), "04_register_tile.cu", "conv5x5_bias_step04", ARGUMENTS
     ),

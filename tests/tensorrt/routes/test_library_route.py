@@ -109,7 +109,7 @@ def test_an_engine_without_its_library_does_not_run_and_says_why(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(vouch, "first_gpu", lambda: Gpu(0, "a GPU", 86, 8 << 30))
-    reason = vouch.obstacle(engine, read_sidecar(engine.with_suffix(".json")), select("rtx"))
+    reason = vouch.engine_obstacle(engine, read_sidecar(engine.with_suffix(".json")), select("rtx"))
     assert reason is not None
     assert "needs the plugin library plugins10.16.so" in reason
 

@@ -10,7 +10,7 @@ import pytest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.readers.nsys import read
+from lenet_trt.trace.readers.nsys import read_nsys
 from lenet_trt.trace.timeline import Activity, ApiCall, HostRange, Iteration, Timeline
 from nsys_file import OTHER_THREAD, PROCESS, THREAD, NsysFile
 
@@ -339,14 +339,14 @@ def test_several_processes_and_gpus_are_told(tmp_path: Path) -> None:
 
 def test_a_long_trace_is_read_as_far_as_it_fits(tmp_path: Path) -> None:
     path = two_inferences(tmp_path / "a.sqlite").done()
-    whole = read(path)
+    whole = read_nsys(path)
     assert len(whole.iterations) == 2
-    part = read(path, most_events=10)
+    part = read_nsys(path, most_events=10)
     assert part.iterations == (Iteration(0, 0.0, 60.0),)
     assert part.activities == tuple(entry for entry in whole.activities if entry.iteration == 0)
     assert part.notes[0] == "The trace is long: its first 1 of 2 inferences were read."
     with pytest.raises(LenetTrtError, match=r"14 events, and 3 fit: record fewer inferences"):
-        read(path, most_events=3)
+        read_nsys(path, most_events=3)
 
 
 def test_a_trace_without_cuda_says_so_and_what_nsight_systems_said(tmp_path: Path) -> None:

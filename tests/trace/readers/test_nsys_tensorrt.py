@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.readers import timeline_from
 from nsys_file import OTHER_THREAD, THREAD, NsysFile
 
@@ -51,7 +51,7 @@ def test_each_submission_of_tensorrt_is_an_inference(tmp_path: Path, name: str) 
     first = [(entry.node, entry.name) for entry in found.activities if entry.iteration == 0]
     assert first == [("conv1 + relu1", "conv"), ("fc1", "gemm")]
     assert any("ExecutionContext::enqueue (20) counts" in note for note in found.notes)
-    assert ledger(found).end_to_end_us == 41
+    assert ledger_of(found).end_to_end_us == 41
 
 
 def test_each_launch_of_a_graph_is_an_inference_and_its_preparation_is_none(tmp_path: Path) -> None:
@@ -140,6 +140,6 @@ def test_a_copy_that_tensorrt_makes_of_a_tensor_is_no_computation(tmp_path: Path
         made.range(ENQUEUE, at, at + 20_000, domain="TensorRT")
         made.range(name, at + 1_000, at + 5_000, domain="TensorRT")
         made.launch("void anonymous_kernel(float const*)", at + 10_000, at + 30_000, at + 2_000)
-    row = ledger(timeline_from(made.done())).row(name)
+    row = ledger_of(timeline_from(made.done())).row(name)
     assert row is not None
     assert (row.terms.copies_us, row.terms.kernel_us) == (20, 0)

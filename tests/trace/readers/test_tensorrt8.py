@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT
-from lenet_trt.trace.ledger import TERMS, ledger
+from lenet_trt.trace.ledger import TERMS, ledger_of
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline
 
@@ -29,7 +29,7 @@ def test_every_inference_is_one_and_the_ledger_adds_up(name: str, tmp_path: Path
     inside = [activity for activity in timeline.activities if activity.iteration is not None]
     kernels = 1 if name.startswith("plugin") else len(LAYERS)
     assert len([activity for activity in inside if activity.kind == "kernel"]) == 20 * kernels
-    books = ledger(timeline)
+    books = ledger_of(timeline)
     assert sum(getattr(books.total, term) for term in TERMS) == pytest.approx(books.end_to_end_us)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.layers import LayerTensor
 from lenet_trt.trace.readers import timeline_from
-from lenet_trt.trace.readers.trtexec_exports import read
+from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, load_timeline, save
 from trtexec_files import CASK_10, NAMES_ONLY, PLUGIN_11, profile, times
 
@@ -180,7 +180,7 @@ def test_names_are_taken_as_trtexec_writes_them(tmp_path: Path) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_any_name_survives(names: list[str]) -> None:
     names = [name for name in names if '", "timeMs" : ' not in name and '{ "name" : "' not in name] or ["x"]
-    found = read(profile([(name, 1.0) for name in names]), "p.json")
+    found = read_trtexec(profile([(name, 1.0) for name in names]), "p.json")
     assert found is not None
     assert [layer.name for layer in found[1].profile] == names
 
@@ -188,14 +188,14 @@ def test_any_name_survives(names: list[str]) -> None:
 @pytest.mark.parametrize("name", [AWKWARD[0], "C:\\models\\x", *AWKWARD[2:5], "brace } ] {", "ü"])
 def test_layer_names_that_nobody_escaped_are_repaired(name: str) -> None:
     text = CASK_10.replace("conv1 + relu1", name)
-    found = read(text, "layers.json")
+    found = read_trtexec(text, "layers.json")
     assert found is not None
     assert [layer.name for layer in found[1].layers][1] == name
     assert found[1].layers[1].onnx == ("conv1", "relu1")  # \u001f is still one character
 
 
 def test_names_alone_are_repaired_too() -> None:
-    found = read(NAMES_ONLY.replace("conv1 + relu1", 'a "b" \\ c'), "layers.json")
+    found = read_trtexec(NAMES_ONLY.replace("conv1 + relu1", 'a "b" \\ c'), "layers.json")
     assert found is not None
     assert found[1].layers[1].name == 'a "b" \\ c'
     assert len(found[1].layers) == 3
