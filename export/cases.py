@@ -19,6 +19,7 @@ from lenet_trt.export.onnx_file import IR_VERSION, OPSET, checked_model, model_b
 from lenet_trt.files import write_atomic
 
 MATMUL_DIMS = (600, 200, 8, 1, 64)
+CONV_BATCH = 10_000
 ACTIVATIONS = {"none": None, "relu": "Relu", "tanh": "Tanh"}
 # TensorRT's 32-bit element counts, and the memory of most machines, end here.
 MAX_ELEMENTS = 2**31 - 1
@@ -36,12 +37,17 @@ class MatMulCase:
 class ConvCase:
     """Describe a layer: images [batch, 1, 28, 28] -> features, with seeded weights; batch None is dynamic."""
 
-    batch: int | None = 10_000
+    batch: int | None = CONV_BATCH
     filters: int = 50
     kernel: int = 5
     activation: str = "none"
     pool: bool = False
     seed: int = 0
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """Return the sizes of one image and of the filters, by the axes' names in our convolution kernels."""
+        return {**dict(zip("chw", IMAGE_SHAPE, strict=True)), "k": self.filters}
 
 
 def matmul_onnx(path: Path | str, case: MatMulCase | None = None) -> None:

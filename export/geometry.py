@@ -122,6 +122,12 @@ def layer_shapes() -> dict[str, LayerShape]:
     return shapes
 
 
+def input_shapes() -> dict[str, LayerShape]:
+    """Return the shape of each layer's input, by layer name, without the batch axis."""
+    names, outputs = [layer.name for layer in LENET5], list(layer_shapes().values())
+    return dict(zip(names, [IMAGE_SHAPE, *outputs[:-1]], strict=True))
+
+
 def parameter_shapes() -> dict[str, LayerShape]:
     """Return the shapes of the trained tensors, by torch name (`conv1.weight`, `conv1.bias`, ...)."""
     shapes: dict[str, LayerShape] = {}

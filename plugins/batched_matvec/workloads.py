@@ -11,10 +11,11 @@ from lenet_trt.bench.backends.protocol import Precision
 from lenet_trt.bench.layers import DTYPES, LAUNCHES, PRECISIONS, types_for
 from lenet_trt.bench.workload import Inputs, Workload
 from lenet_trt.bench.workloads import Extent
+from lenet_trt.export.cases import MATMUL_DIMS
 
 from . import KERNEL
 
-AXES = {"outer": 600, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}
+AXES = dict(zip(("outer", "broadcast", "inner", "rows", "k"), MATMUL_DIMS, strict=True))
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:

@@ -1,4 +1,4 @@
-"""The convolution of the write-ups as a workload: 10,000 images of 28x28 through 50 filters."""
+"""Make a workload of the convolution of the write-ups, the Conv case of ``lenet_trt.export``."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from lenet_trt.bench import peers
 from lenet_trt.bench.layers import LAUNCHES, PRECISIONS, Layer, layer_workload
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
+from lenet_trt.export.cases import CONV_BATCH, ConvCase
+from lenet_trt.export.geometry import IMAGE_SHAPE
 
-IMAGES = 10_000
-AXES = {"c": 1, "h": 28, "w": 28, "k": 50}
+CASE = ConvCase()
 
 
 def convolution_workloads(kernel: str, label: str, function: peers.TorchFunction, extent: Extent) -> Iterator[Workload]:
     """Yield the convolution in every precision; ``function`` is the same in torch, ``label`` names what follows."""
-    layer = Layer(label, kernel, AXES, function)
+    size = "x".join(map(str, (CONV_BATCH, *IMAGE_SHAPE)))
+    layer = Layer(label, kernel, CASE.axes, function)
     for precision in PRECISIONS:
-        title = f"Conv {IMAGES}x1x28x28, 50 filters 5x5, {label}, {precision}"
+        title = f"Conv {size}, {CASE.filters} filters 5x5, {label}, {precision}"
         tail = [
             peers.direct("cuDNN through torch", function, LAUNCHES),
             peers.compiled("torch.compile", function, LAUNCHES, autotune=not extent.quick),
         ]
-        yield layer_workload("conv", layer, IMAGES, precision, f"{kernel} {precision}", title, tail, LAUNCHES)
+        yield layer_workload("conv", layer, CONV_BATCH, precision, f"{kernel} {precision}", title, tail, LAUNCHES)

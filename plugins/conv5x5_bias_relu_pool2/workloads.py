@@ -10,6 +10,7 @@ import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
 from lenet_trt.bench.layers import Layer, each_alone
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
+from lenet_trt.export.geometry import LENET5, Conv, input_shapes
 
 from ..conv5x5.workload import convolution_workloads
 
@@ -21,10 +22,13 @@ def torch_stage(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor) -> t
     return F.max_pool2d(F.relu(F.conv2d(x, weights, bias)), 2)
 
 
-LAYERS = (
-    Layer("conv1 stage", NAME, {"c": 1, "h": 28, "w": 28, "k": 6}, torch_stage),
-    Layer("conv2 stage", NAME, {"c": 6, "h": 12, "w": 12, "k": 16}, torch_stage),
-)
+def _layer(conv: Conv) -> Layer:
+    """Describe a convolution of LeNet-5 with the ReLU and the pool after it."""
+    c, h, w = input_shapes()[conv.name]
+    return Layer(f"{conv.name} stage", NAME, {"c": c, "h": h, "w": w, "k": conv.out_channels}, torch_stage)
+
+
+LAYERS = tuple(_layer(layer) for layer in LENET5 if isinstance(layer, Conv))
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:

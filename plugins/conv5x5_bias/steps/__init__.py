@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lenet_trt.dims import DimLike, ceil_div
+from lenet_trt.export.cases import CONV_BATCH, ConvCase
 from lenet_trt.kernel.steps import CpuStep, Step, StepLaunch, like_variant
 
 from ...conv5x5.declaration import h, k, n, w
@@ -19,12 +20,11 @@ def conv_step(name: str, source: str, entry: str, *grid: DimLike, constants: dic
     return Step(name, (StepLaunch(source, entry, (x, y, 1), THREADS, ARGUMENTS),), constants=constants or {})
 
 
-# 28x28 images and 50 filters, as the write-up has it.
 CPU_STEP = CpuStep(
     "0: loops on one CPU thread",
     "00_cpu_loop.c",
     "conv5x5_bias_step00",
-    {"n": 10_000, "c": 1, "h": 28, "w": 28, "k": 50},
+    {"n": CONV_BATCH, **ConvCase().axes},
     fewer=(100, 1000),
 )
 STEPS = (
