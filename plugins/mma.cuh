@@ -1,8 +1,8 @@
-// The tensor-core product that kernels here build on: d += a b with a 16x16, b 16x8 (fp16 or bfloat16) and float sums.
+// The tensor-core product that kernels here use: d += a b with a 16x16, b 16x8 (fp16 or bfloat16) and float sums.
 //
 // Lane (g = lane / 4, t = lane % 4) holds a0 = A[g][2t, 2t+1], a1 = A[g+8][2t, 2t+1], a2 = A[g][2t+8, 2t+9],
 // a3 = A[g+8][2t+8, 2t+9], b0 = B[2t, 2t+1][g], b1 = B[2t+8, 2t+9][g], d0, d1 = D[g][2t, 2t+1], d2, d3 = D[g+8][2t, 2t+1].
-// The order of K is free as long as A and B agree on it, and kernels here use that freedom to load operands in wide pieces.
+// The order of K is free as long as A and B have the same order; kernels here choose an order in which operands load in wide pieces.
 #pragma once
 
 #include "common.cuh"

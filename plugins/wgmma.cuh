@@ -1,10 +1,10 @@
-// The tensor-core product of Hopper that kernels here build on: d += a b with a 64x16 in registers, b 16xN in shared memory, fp16,
-// float sums, by the four warps of a warpgroup together. Compiles for sm_90a alone.
+// The tensor-core product of Hopper that kernels here use: d += a b with a 64x16 in registers, b 16xN in shared memory, fp16, float sums,
+// by the four warps of a warpgroup together. It compiles only for sm_90a.
 //
-// Warp w has rows 16 w ... of a and d, a lane of it the same elements as in mma.cuh: d[4 j ...] are those of columns 8 j ... .
-// b lies in shared memory as blocks of 8 columns x 8 k, a column's 8 k together (16 bytes), a block 128 bytes; the blocks of k 8 ... 15
-// kWgmmaNextK after those of k 0 ... 7, the next 8 columns kWgmmaNextColumns further on. Who writes b fences (wgmma_publish) before
-// the barrier that others wait at. Sums and a must be left alone from wgmma_begin to wgmma_finish.
+// Warp w has rows 16 w ... of a and d, and a lane has the same elements as in mma.cuh: d[4 j ...] belong to columns 8 j ... .
+// b lies in shared memory as blocks of 8 columns x 8 k (128 bytes), in which a column's 8 k are together (16 bytes). The blocks of k 8 ... 15
+// follow kWgmmaNextK after those of k 0 ... 7, the next 8 columns kWgmmaNextColumns further. The threads that write b call wgmma_publish
+// (a fence) before the barrier at which the others wait. Nothing may touch the sums and a between wgmma_begin and wgmma_finish.
 // Source: PTX ISA 9.0, asynchronous warpgroup-level matrix instructions: register fragments, matrix descriptor, no swizzling.
 #pragma once
 
@@ -15,7 +15,7 @@ constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
 __device__ __forceinline__ void wgmma_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// What tells a product where b is; `address` is a multiple of 16. Other operands follow by adding bytes / 16.
+// Returns the descriptor that tells a product where b is; `address` is a multiple of 16. Add bytes / 16 for further operands.
 __device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {
   constexpr unsigned long long kOffsets = static_cast<unsigned long long>(kWgmmaNextK / 16) << 16 |
                                           static_cast<unsigned long long>(kWgmmaNextColumns / 16) << 32;

@@ -2,10 +2,10 @@
 //
 // a [outer, broadcast, inner, rows, 64], x [outer, inner, 64], y [outer, broadcast, inner, rows]; inner * rows divides kGroups.
 //
-// Mapping: one thread asks for the 8 KB of its block with a single instruction, as the block's first act; 16 blocks a multiprocessor
-// keep 128 KB on the way, and no register waits for them. 8 lanes take a row, 16 bytes each. A thread takes rows kGroups apart: all
-// of them meet the same row of x unless a new outer index begins between them, so x is loaded once for four rows. Divisions are
-// multiplications by what the host passes as by_... .
+// Mapping: each block begins with a single instruction, by which one thread requests the block's 8 KB. 16 blocks per multiprocessor keep
+// 128 KB on the way, and no register waits for them. 8 lanes share a row, with 16 bytes each. The rows of a thread are kGroups apart: all
+// of them use the same row of x unless a new outer index begins between them, so x is loaded once for four rows. Divisions are
+// multiplications by reciprocals that the host passes as by_... .
 //
 // Bytes: a, x and y once; a is marked as the first to leave L2.
 // What was tried and measured: docs/kernels/batched_matvec.md.
@@ -14,7 +14,7 @@
 using T = TYPE_T;
 constexpr int kLength = AXIS_K;
 constexpr int kThreads = 128;
-constexpr int kRows = 4;  // of a thread
+constexpr int kRows = 4;  // rows of a thread
 constexpr int kLanes = kLength / Pack16<T>::kCount;
 constexpr int kGroups = kThreads / kLanes;
 constexpr int kRowsPerBlock = kGroups * kRows;

@@ -3,12 +3,12 @@
 // a [outer, broadcast, inner, rows, K], x [outer, inner, K], y [outer, broadcast, inner, rows]; every leading shape through which
 // ONNX MatMul broadcasts x over a folds into this one. K is compiled in; there are fewer than 2^31 rows in all.
 //
-// Mapping: kLanes neighbouring lanes share a row, each takes 16 bytes of it at a time. Such a group takes kRows consecutive rows
-// and issues their loads before it uses the first; then the lanes exchange sums so that each ends up with the total of some rows
-// (5 shuffles for 4 rows of 16 lanes, not 16) and the group writes its rows side by side.
+// Mapping: kLanes neighbouring lanes share a row, and each lane loads 16 bytes of it at a time. Such a group of lanes has kRows
+// consecutive rows, and issues all their loads before it uses the first. Then the lanes exchange sums, so that each lane has the total
+// of some rows (5 shuffles for 4 rows of 16 lanes, not 16), and the group writes its rows side by side.
 //
-// Bytes: a, x and y once. Each byte of a is used once, so it is loaded past L1 and is the first to leave L2; x is small and stays
-// in L1. Which row of x belongs to a row of a is counted along while the loads of a are under way.
+// Bytes: a, x and y once. Each byte of a is used once, so its loads bypass L1 and it is the first to leave L2; x is small and stays
+// in L1. While the loads of a are under way, the threads count which row of x belongs to each row of a.
 // What was tried and measured: docs/kernels/batched_matvec.md.
 #include "common.cuh"
 

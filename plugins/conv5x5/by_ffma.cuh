@@ -1,9 +1,9 @@
 // 5x5 convolution by plain multiply-adds, for any number of channels, filters and any image size, on any GPU.
 //
-// Thread mapping: one thread computes one quad (conv5x5/quad.cuh) for kGroup filters, so kGroup * 4 sums stay in registers;
-// neighbouring threads take neighbouring quads, across rows and images, so loads and stores coalesce and no thread idles
-// whatever the image size. The patch comes from global memory through L1. The group's weights are in shared memory, tap by
-// tap with the filters innermost: one broadcast 16-byte load feeds 16 multiply-adds.
+// Thread mapping: one thread computes one quad (conv5x5/quad.cuh) for kGroup filters, so kGroup * 4 sums stay in registers.
+// Neighbouring threads have neighbouring quads, across rows and images, so loads and stores coalesce, and no thread is idle for any
+// image size. The patch comes from global memory through L1. The group's weights are in shared memory, tap by tap with the filters
+// innermost: one broadcast 16-byte load serves 16 multiply-adds.
 #pragma once
 
 #include "conv5x5/quad.cuh"
@@ -33,7 +33,7 @@ __device__ __forceinline__ void load_weights(float (&weights)[FfmaPlan<Shape>::k
   }
 }
 
-// Block b handles filter group b % kGroups of the quads b / kGroups * kFfmaThreads ..., then of those a grid further on: groups
+// Block b computes filter group b % kGroups of the quads b / kGroups * kFfmaThreads ..., then of the quads one grid further: groups
 // of the same quads run side by side and share their input in L2, and weights that fit are loaded once.
 template <typename Shape, Activation kActivation, typename T>
 __device__ __forceinline__ void conv5x5_by_ffma(const T* __restrict__ x, const T* __restrict__ w,

@@ -1,9 +1,9 @@
 // 5x5 convolution on tensor cores (mma.m16n8k16): image rows as A, filters as B, sums in float.
 //
-// Thread mapping. A unit is 16 quads (conv5x5/quad.cuh), 64 positions, of one image: four 16-row A tiles whose rows are dealt
-// so that lane (g = lane / 4, t = lane % 4) ends up with all four outputs of two quads for filters 2t and 2t + 1: pooling needs
-// no exchange between lanes, and rows are stored after one between two. A warp takes a unit and goes through the filters, 8 at a
-// time. Blocks are persistent: they prepare the filters once and then fetch the next images while they compute.
+// Thread mapping. A unit is 16 quads (conv5x5/quad.cuh), 64 positions, of one image: four 16-row A tiles. Their rows are ordered so that
+// lane (g = lane / 4, t = lane % 4) gets all four outputs of two quads for filters 2t and 2t + 1: pooling needs no exchange between
+// lanes, and storing rows needs one between two lanes. A warp computes a unit for all filters, 8 at a time. Blocks are persistent: they
+// prepare the filters once, and fetch the next images while they compute.
 //
 // K without padding. The 25 taps become 32 so that every operand register is one word `pair[y][x] = (v[y][x], v[y + 1][x])`
 // of shared memory: columns kx = t < 4 give the pairs ky = 0-1, 2-3 and 3-4, column kx = 4 gives the same pairs to t = 0, 1, 2
@@ -15,8 +15,8 @@
 
 #include "conv5x5/mma_parts.cuh"
 
-// A word of shared memory. Volatile, so that each operand register is loaded where the product wants it: operands overlap, and
-// left to itself the compiler loads a word once and then moves it into place, four moves a product.
+// A word of shared memory. Volatile, so that each operand register is loaded where the product needs it: operands overlap, and without
+// volatile the compiler loads a word once and then moves it into place, with four moves per product.
 __device__ __forceinline__ unsigned load_shared(unsigned address) {
   unsigned word;
   asm volatile("ld.volatile.shared.u32 %0, [%1];" : "=r"(word) : "r"(address));
@@ -53,7 +53,7 @@ struct Fragments {
   uint4 hi, lo;
 };
 
-// What a lane needs to know of its unit: quads 2 g and 2 g + 1.
+// A lane's facts about its unit: quads 2 g and 2 g + 1.
 template <typename Plan>
 struct Unit {
   using Shape = typename Plan::Shape;
@@ -155,7 +155,7 @@ __device__ __forceinline__ void multiply_unit(unsigned pairs, const uint4* fragm
   }
 }
 
-// Plain multiply-adds for a tile whose numbers cannot be split; slow and rare, so out of the way of the registers.
+// Plain multiply-adds for a tile whose numbers cannot be split; slow and rare, so a function of its own that takes no registers here.
 template <typename Plan, Activation kActivation>
 __device__ __noinline__ void multiply_tile_plainly(const typename Plan::T* x, const typename Plan::T* w,
                                                    const typename Plan::T* bias, int images, typename Plan::T* y) {

@@ -1,13 +1,13 @@
-// 5x5 convolution of one channel, pooled, at float accuracy by wgmma (wgmma.cuh): Hopper's other way to its tensor cores, which
-// mma.sync keeps only 60% busy. The split of floats and its guard are those of conv5x5/mma_parts.cuh.
+// 5x5 convolution of one channel, pooled, at float accuracy by wgmma (wgmma.cuh), Hopper's own instruction for its tensor cores;
+// mma.sync keeps them only 60% busy. The split of floats and its guard are in conv5x5/mma_parts.cuh.
 //
 // Thread mapping. A unit is 16 quads, as in conv5x5/by_mma.cuh, and belongs to a warp; the four warps of a block multiply four units
-// together, one quad of each lane's two at a time. Row g of a warp's 16 is the left upper output of lane g's quad, row g + 8 the
-// right one. The lower outputs are further columns of B: their filters lie a row lower in the same patch of 6 rows, so the
+// together, one of each lane's two quads at a time. Row g of a warp's 16 is the upper left output of lane g's quad, row g + 8 the upper
+// right output. The lower outputs are further columns of B: their filters lie one row lower in the same patch of 6 rows, so the
 // operands of one patch, 16 registers, serve all four outputs, and the maximum of a window needs no other lane.
 //
 // K. Columns kx = t < 4 of the patch give the pairs of rows 0-1, 2-3 and 4-5, column kx = 4 gives them to t = 0, 1, 2; t = 3 repeats
-// the first. What a filter does not cover has weight zero: here every pixel multiplied is finite, the guard has seen to that.
+// the first. Taps outside a filter have weight zero: the guard ensures that every pixel multiplied here is finite.
 //
 // Three products in one sum: hi hi + lo hi' + hi lo', where hi' and lo' are 2^-12 of the weights' halves. Numbers so small that this
 // loses bits of them (kMergedSpan below the largest weight) take the other way: sums of the two corrections, times 2^-12, plus hi hi.

@@ -1,13 +1,13 @@
-// dense_bias_relu: y = x w^T + bias, then ReLU if ATTR_RELU. For few to medium numbers of rows: a warp a dot product.
+// dense_bias_relu: y = x w^T + bias, then ReLU if ATTR_RELU. For few to medium numbers of rows: a warp computes a dot product.
 //
 // x [n, in], w [out, in] (torch's layout; ONNX Gemm with transB = 1), bias [out], y [n, out].
 //
-// Mapping: a warp takes kRows rows of x and one feature (`dense_bias_relu`) or four (`dense_bias_relu_by4`), its lanes side by side
-// along `in`, so that w and x are read coalesced; the lanes then exchange sums. Every warp stands alone: with one row there are as
-// many warps as features, which is what a latency-bound layer wants. Four features read x a quarter as often from L1, whose
-// bandwidth is the limit once there are warps enough.
+// Mapping: a warp computes one feature (`dense_bias_relu`) or four (`dense_bias_relu_by4`) of kRows rows of x. Its lanes lie side by side
+// along `in`, so that w and x are read coalesced; then the lanes exchange sums. Warps are independent: with one row there are as many
+// warps as features, which suits a layer that is bound by latency. With four features, x is read a quarter as often from L1, whose
+// bandwidth is the limit once there are enough warps.
 //
-// Bytes: w once per kRows rows and x once per feature or four, from L1 and L2; for thousands of rows tile.cu or tensor_core.cu win.
+// Bytes: w once per kRows rows, x once per feature or per four, from L1 and L2; for thousands of rows tile.cu or tensor_core.cu is faster.
 // What was measured: docs/kernels/dense_bias_relu.md.
 #include "common.cuh"
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ PackOfRow load_pack(const T* address) {
   return result;
 }
 
-// Dot products of kRows rows and kFeatures features, this lane's part; the last of `rows` stands in for rows that are not there.
+// Computes this lane's part of the dot products of kRows rows and kFeatures features; the last of `rows` replaces missing rows.
 template <int kFeatures>
 __device__ __forceinline__ void accumulate(float (&sums)[kFeatures * kRows], const T* input, const T* const (&weights)[kFeatures],
                                            int rows) {

@@ -2,10 +2,10 @@
 //
 // x [n, in], w [out, in], bias [out], y [n, out].
 //
-// Mapping: a block takes kRowTiles * 16 rows of x and 128 features; warp i takes the 8-feature tiles i, i + kWarps, ... of those, so
-// the rows are fetched once into L1 for all. Lane (g, t) loads kRun neighbouring elements of its rows (g, g + 8) and of its features
-// (g), which are the operand registers of kRun / 4 products as they are: K is taken in an order that suits the loads, so nothing
-// goes through shared memory. `dense_bias_relu_tensor` has 8 warps on 16 rows, with few loads to wait for one after the other;
+// Mapping: a block computes kRowTiles * 16 rows and 128 features; warp i computes the 8-feature tiles i, i + kWarps, ... of these, so
+// the rows are fetched once into L1 for all warps. Lane (g, t) loads kRun neighbouring elements of its rows (g, g + 8) and of its feature
+// (g). They are the operand registers of kRun / 4 products without any exchange, because the order of K follows the loads; so nothing
+// goes through shared memory. `dense_bias_relu_tensor` has 8 warps for 16 rows, and few loads in sequence to wait for;
 // `dense_bias_relu_tensor_rows32` uses each weight twice, for many rows.
 //
 // Bytes: w once per row tile, x once per 128 features, from L1 and L2.
@@ -18,10 +18,10 @@ constexpr bool kRelu = ATTR_RELU != 0;
 constexpr int kBlockOut = 128;
 constexpr int kThreads = 256, kThreadsRows32 = 128;
 
-// Elements a lane loads at a time: 16 bytes where rows start so aligned, else 8, else four single elements.
+// A lane loads this many elements at a time: 16 bytes where rows have this alignment, else 8 bytes, else four single elements.
 constexpr int kRun = kIn % 8 == 0 ? 8 : 4;
 constexpr int kWords = kRun / 2;
-constexpr int kDepth = 4 * kRun;  // of K, per load
+constexpr int kDepth = 4 * kRun;  // elements of K per load
 
 using Run = Vector<unsigned, kWords>;
 

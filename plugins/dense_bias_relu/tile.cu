@@ -2,9 +2,9 @@
 //
 // x [n, in], w [out, in], bias [out], y [n, out].
 //
-// Mapping: a block makes kTileRows x kTileOut of y, a thread kThreadRows x kThreadOut of it in registers: 32 multiply-adds for three
-// 16-byte loads from shared memory. x and w go there kDepth columns at a time, transposed so that the rows of a thread lie side by
-// side; the next columns are on their way in registers meanwhile.
+// Mapping: a block computes kTileRows x kTileOut of y, and a thread kThreadRows x kThreadOut of these in registers: 32 multiply-adds for
+// three 16-byte loads from shared memory. x and w go to shared memory kDepth columns at a time, transposed so that the rows of a thread
+// lie side by side; meanwhile the next columns are loaded into registers.
 //
 // Bytes: x once per kTileOut features, w once per kTileRows rows.
 // What was measured: docs/kernels/dense_bias_relu.md.

@@ -2,15 +2,15 @@
 //
 // x [n, 1, 28, 28] TX, ten weights T as torch stores them -> y [n, 10] TY; arithmetic is float.
 //
-// Mapping. Every block first asks for all weights that it will need (registers), then for its patch of the image. Each of kBlocks
-// blocks computes both convolutions for its 16 / kBlocks positions of the second pool, overlap included (convolutions.cuh), and
-// pushes its features to all blocks with st.async, which counts its bytes on the receiver's mbarrier: nobody waits for a block.
-// fc1 is split by outputs, fc2 by inputs; one block adds fc2's partial sums and computes fc3. With several images a cluster,
+// Mapping. Every block first loads all weights that it needs into registers, then its patch of the image. Each of kBlocks blocks
+// computes both convolutions for its 16 / kBlocks positions of the second pool, overlap included (convolutions.cuh), and pushes its
+// features to all blocks with st.async, which counts its bytes on the receiver's mbarrier: no block waits for the slowest block.
+// fc1 is split by outputs, fc2 by inputs; one block adds fc2's partial sums and computes fc3. With several images per cluster,
 // image i ends in block i % kBlocks.
 //
-// Grid: kBlocks * n exactly; right for every n, fast while all clusters find room at once.
+// Grid: kBlocks * n exactly; right for every n, fast while all clusters fit on the GPU at once.
 //
-// Bytes: x, the linear layers' weights once a cluster (164 KB in fp32), those of the convolutions once a block (10 KB), from L2.
+// Bytes: x, the linear layers' weights once per cluster (164 KB in fp32), the convolutions' weights once per block (10 KB), from L2.
 // What was measured: docs/kernels/lenet5.md.
 
 #include "common.cuh"

@@ -1,8 +1,8 @@
 // The two convolution + ReLU + max-pool stages of LeNet-5 on one block's share of the image, for the small-batch variants.
 //
 // kBlocks blocks share an image (1, 2, 4 or 8): each owns 16 / kBlocks neighbouring outputs of the second pool, for all
-// 16 channels, and computes the patch of the first pool that they need by itself. The patches overlap (8 blocks compute
-// 8 * 48 of the first pool's 144 positions, 2.7 times the work), which costs less than one exchange between blocks.
+// 16 channels, and computes the patch of the first pool that these outputs need. The patches overlap (8 blocks compute
+// 8 * 48 positions of the first pool, which has 144: 2.7 times the work); that costs less than one exchange between blocks.
 //
 // All arithmetic is float, whatever the storage type T; T decides how weights are stored and how the image is rounded.
 #pragma once

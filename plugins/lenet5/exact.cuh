@@ -1,5 +1,5 @@
-// lenet5_split's way out: one warp computes any one image, whatever its numbers, with plain float32 multiply-adds. Where a whole
-// block takes it, its warps have an image each.
+// The fallback of lenet5_split: one warp computes one image with plain float32 multiply-adds, whatever its numbers are. Where a whole
+// block takes the fallback, each of its warps computes an image.
 #pragma once
 
 #include "common.cuh"

@@ -1,4 +1,4 @@
-// Linear layers of lenet5_tensor_core: fp16 weights [out, in] as they are, 16 images a row tile, a warp two column tiles of eight.
+// Linear layers of lenet5_tensor_core: fp16 weights [out, in] as stored; a row tile has 16 images, a warp two column tiles of eight.
 #pragma once
 
 #include "common.cuh"

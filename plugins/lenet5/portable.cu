@@ -1,16 +1,16 @@
-// LeNet-5 in one launch, a block an image or two, on every GPU from sm_75 on: y = LeNet5(x), layers in lenet5.cuh.
+// LeNet-5 in one launch, a block for one or two images, on every GPU from sm_75 on: y = LeNet5(x), layers in lenet5.cuh.
 //
 // x [n, 1, 28, 28] TX, ten weights T as torch stores them -> y [n, 10] TY; arithmetic is float.
 //
-// Mapping. All activations live in shared memory. conv1: a thread makes one output of the pool in kConv1Each channels. conv2: a
-// thread makes rows of one channel's outputs from kDepth of the six input channels; the thread that pools them adds the partial
+// Mapping. All activations are in shared memory. conv1: a thread computes one output of the pool in kConv1Each channels. conv2: a
+// thread computes rows of one channel's outputs from kDepth of the six input channels; the thread that pools them adds the partial
 // sums (convolutions.cuh). Linear layers: a warp holds rows of the weights in registers (linear.cuh). fc1's weights take longer to
-// arrive from L2 than the arithmetic takes, so a warp asks for them before conv1, and for those of fc2 and fc3 during conv2.
+// arrive from L2 than the arithmetic takes, so a warp loads them before conv1, and the weights of fc2 and fc3 during conv2.
 //
-// lenet5_portable (grid n) is for as many images as multiprocessors, lenet5_portable2 (grid ceil_div(n, 2)) for more; both are
-// right for every n.
+// lenet5_portable (grid n) is for at most as many images as multiprocessors, lenet5_portable2 (grid ceil_div(n, 2)) for more; both
+// are right for every n.
 //
-// Bytes: x, and the weights once a block from L2, 178 KB in fp32.
+// Bytes: x, and the weights once per block from L2, 178 KB in fp32.
 // What was measured: docs/kernels/lenet5.md.
 
 #include "common.cuh"

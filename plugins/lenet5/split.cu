@@ -3,13 +3,13 @@
 // x [n, 1, 28, 28], ten weights as torch stores them -> y [n, 10], all float.
 //
 // Convolutions and fc1: a number is the sum of two fp16 numbers, so a b = high high + high low + low high + (2^-22), three products
-// with float sums; fc2 and fc3 do the same in tf32. Powers of two bring numbers into fp16's range: pixels by the image's largest,
-// the map by a bound on it, features by the image's largest, weights by the largest of their row. split_numbers.cuh says why
-// that is accurate and for which images; image_exact does all others again in plain float, in the same launch.
+// with float sums; fc2 and fc3 do the same in tf32. Powers of two bring numbers into fp16's range: pixels by the image's largest pixel,
+// the map by a bound, features by the image's largest feature, weights by the largest weight of their row. split_numbers.cuh says why
+// this is accurate and for which images; image_exact computes all other images again in plain float, in the same launch.
 //
-// Mapping: that of tensor_core.cu, with high and low parts of windows, map and features in shared memory.
+// Mapping: as in tensor_core.cu, with high and low parts of windows, map and features in shared memory.
 //
-// Bytes: 3136 read and 40 written an image, 164 KB of linear weights from L2 a round of kRound images.
+// Bytes: 3136 read and 40 written per image, 164 KB of linear weights from L2 per round of kRound images.
 // What was tried and measured: docs/kernels/lenet5.md.
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"

@@ -1,13 +1,13 @@
 // Float32 as two fp16 numbers: the powers of two that bring it into fp16's range, and when that is accurate.
 //
-// Scaled so that the largest lies just below 2^14 or 2^15, a number is held to 2^-22 of itself or to 2^-25 (half of fp16's smallest),
-// whichever is more: small ones to some 2^-38 of the largest. So a sum of products is as right as if it were of float's, but for a few
-// 2^-38 of its FULL SCALE, the largest activation times the largest weight of its row, however unlike the numbers are. That
-// loses only results far below full scale: where ReLU drops all sums that the large numbers take part in, or where they meet
-// zeros. Hence the rule, which needs no look at single numbers: an image counts if its largest feature (after conv2, bias
-// included) and one of its fc1 sums reach 2^-14 of full scale; common images reach 2^-4. What the rule lets through adds an error of
-// about 2^-20 to a layer's largest output. Everything else is done in plain float32, and so is what the scales themselves cannot hold:
-// they stay inside float while weights and images keep the wide ranges below.
+// Numbers are scaled so that the largest lies just below 2^14 or 2^15. Then a number is exact to 2^-22 of itself or to 2^-25 (half of
+// fp16's smallest), whichever is more; so small numbers are exact to about 2^-38 of the largest. A sum of products is as exact as in float,
+// except for a few 2^-38 of its FULL SCALE, the largest activation times the largest weight of its row. This loses only results far below
+// full scale: where ReLU drops all sums of the large numbers, or where the large numbers meet zeros. Hence this rule, which needs no
+// look at single numbers: an image is accepted if its largest feature (after conv2, bias included) and one of its fc1 sums reach 2^-14 of
+// full scale; common images reach 2^-4. In accepted images a layer's largest output has an additional error of about 2^-20. All other
+// images are computed in plain float32, and so are images whose scales leave the range of float: scales stay inside it while weights and
+// images keep the wide ranges below.
 #pragma once
 
 #include "common.cuh"

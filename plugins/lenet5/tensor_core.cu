@@ -2,14 +2,14 @@
 //
 // x [n, 1, 28, 28] TX (float or half), ten weights half as torch stores them -> y [n, 10] TY.
 //
-// Mapping. A block takes an equal share of the images, for any grid, in rounds of kRound. A warp takes an image: pixels to fp16
-// windows, both convolutions as mma.sync from shared memory (tensor_core.cuh), bias, ReLU and pool in registers, features to shared
-// memory. Then the block does the linear layers, 16 images a row tile, a warp two column tiles of 8 outputs; fc1's weights go
-// from L2 into registers once a round, those of fc2 and fc3 wait in shared memory.
-// NaN and infinity: conv1's windows multiply pixels by zeros, so an image with a pixel that is not finite in fp16 has its conv1
-// done by conv1_pool_exact. Everything later multiplies by real weights or finite padding alone.
+// Mapping. A block computes an equal share of the images, for any grid, in rounds of kRound images. A warp computes the convolutions of an
+// image: pixels to fp16 windows, both convolutions as mma.sync from shared memory (tensor_core.cuh), bias, ReLU and pool in registers,
+// features to shared memory. Then the block computes the linear layers: a row tile has 16 images, and a warp has two column tiles of 8
+// outputs; fc1's weights go from L2 into registers once a round, the weights of fc2 and fc3 stay in shared memory.
+// NaN and infinity: conv1's windows multiply pixels by zeros, so conv1_pool_exact computes conv1 of an image with a pixel that is not
+// finite in fp16. All later layers multiply only by real weights or finite padding.
 //
-// Bytes: 3136 read (float) and 40 written an image, 88 KB of weights a block.
+// Bytes: 3136 read (float) and 40 written per image, 88 KB of weights per block.
 // What was tried and measured: docs/kernels/lenet5.md.
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"

@@ -1,4 +1,4 @@
-// How a warp of the large-batch variants of `lenet5` lays an image out for mma, and the products of both convolutions.
+// The layout in which a warp of the large-batch variants of `lenet5` keeps an image for mma, and the products of both convolutions.
 //
 // A warp owns an image. Both convolutions are matrix products of m16n8k16 and m16n8k8 whose fragments come from shared
 // memory by ldmatrix, 8 rows of 16 bytes a matrix ("unit" below: 16 bytes, eight halves).

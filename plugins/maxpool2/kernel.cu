@@ -2,8 +2,8 @@
 //
 // x [planes, H, W], y [planes, H / 2, W / 2], planes = n * channels.
 //
-// Mapping: one thread makes the outputs of one 16-byte pack of each of two rows (or of two pixels each where rows are no whole
-// packs); neighbouring threads take neighbouring packs.
+// Mapping: one thread computes the outputs of one 16-byte pack in each of two rows (of two pixels where rows are no whole packs);
+// neighbouring threads have neighbouring packs.
 //
 // Bytes: x and y once, both marked streaming; nothing else limits it.
 // What was measured: docs/kernels/maxpool2.md.
@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 ASSERT_LAUNCH(maxpool2, kThreads, 0);
 
 constexpr bool kWide = kWidth % Pack16<T>::kCount == 0;
-constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs a thread makes
+constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs of a thread
 constexpr int kRuns = kOutWidth / kRun;
 
 using Run = Vector<T, kRun>;
