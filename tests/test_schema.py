@@ -24,7 +24,7 @@ from lenet_trt.floors.ceilings import ceilings_in
 from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.markdown import optimize_report
 from lenet_trt.optimize.record import read_optimize_record
-from lenet_trt.optimize.space import Plan
+from lenet_trt.optimize.space import PluginPlan
 from lenet_trt.profile.replay import read_parts
 from lenet_trt.profile.request import TraceRequest, raise_failure, read_request
 from lenet_trt.report.document import document
@@ -234,7 +234,7 @@ def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         journal = Journal(path, {"model": "m"})
         bench = Remembered(clock, journal)
         observed, accuracy = bench.observe(plan, 1), bench.check(plan, 1)
-        times = bench.compare((Plan(), plan), 1)
+        times = bench.compare((PluginPlan(), plan), 1)
         assert observed.rows == clock.observe(plan, 1).rows
         assert accuracy.text
         assert len(times) == 2
@@ -254,7 +254,7 @@ def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         bench = Remembered(clock, Journal(path, {"model": "m"}))
         ", ".join(str(row.cost_us + row.floor_us) for row in bench.observe(plan, 1).rows)
         bench.check(plan, 1).text.strip()
-        [stats.spread for stats in bench.compare((Plan(), plan), 1)]
+        [stats.spread for stats in bench.compare((PluginPlan(), plan), 1)]
 
     survives(data, path, use)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.cuda.compile import compile_for_launch
-from lenet_trt.cuda.driver import Buffer, Graph, Stream, ask, current_context, driver
+from lenet_trt.cuda.driver import Buffer, CudaGraph, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import load_function, prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
@@ -97,7 +97,7 @@ class Ours:
         self._output = Buffer(len(sets[0]) * CLASSES * 4)
         self._stream = stream
         self._keep: list[Any] = [placed]
-        self._graphs: list[Graph] = []
+        self._graphs: list[CudaGraph] = []
         pointers = []
         for images in sets:
             given = _on_gpu(images)

@@ -14,7 +14,15 @@ from lenet_trt.cuda.driver import Buffer, Stream, context_lost
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.examples import SEED, Case, expected_outputs, kernel_inputs, plain_inputs, relative_error, resized
+from lenet_trt.kernel.examples import (
+    SEED,
+    ExampleCase,
+    expected_outputs,
+    kernel_inputs,
+    plain_inputs,
+    relative_error,
+    resized,
+)
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 
 # Every float type reads these bytes as NaN: reads outside an input, and elements that are never written, show.
@@ -55,7 +63,7 @@ class Guarded:
 class Rig:
     """Set up one call in device memory: its inputs, poisoned outputs, its own stream and the launcher."""
 
-    def __init__(self, case: Case, plain: Sequence[np.ndarray] | None = None) -> None:
+    def __init__(self, case: ExampleCase, plain: Sequence[np.ndarray] | None = None) -> None:
         self.case = case
         bound = case.bound
         self.plain = _standard(bound)[0] if plain is None else list(plain)
@@ -120,7 +128,7 @@ def _standard(bound: Bound) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return plain, expected_outputs(bound, plain)
 
 
-def values(case: Case) -> str | None:
+def values(case: ExampleCase) -> str | None:
     """Check that outputs agree with the float64 reference, that all are written, and that nothing else is written."""
     rig = Rig(case)
     for byte in (_POISON, _OTHER_POISON):
@@ -132,7 +140,7 @@ def values(case: Case) -> str | None:
     return None
 
 
-def random_sizes(case: Case) -> str | None:
+def random_sizes(case: ExampleCase) -> str | None:
     """Check that random sizes of the runtime axes, other than the examples', give right results."""
     rng = np.random.default_rng([SEED, *case.bound.axes.values()])
     for _ in range(_RANDOM_SIZES):
@@ -143,7 +151,7 @@ def random_sizes(case: Case) -> str | None:
     return None
 
 
-def special_values(case: Case) -> str | None:
+def special_values(case: ExampleCase) -> str | None:
     """Check that NaN and infinity in an input reach the outputs where the reference has them."""
     for value in (np.nan, np.inf, -np.inf):
         rng = np.random.default_rng(SEED)
@@ -160,7 +168,7 @@ def special_values(case: Case) -> str | None:
     return None
 
 
-def number_range(case: Case) -> str | None:
+def number_range(case: ExampleCase) -> str | None:
     """Check that single precision keeps its range: numbers far from 1 are as exact as those near 1.
 
     First the first input is scaled by 2**40 and 2**-40. Then the weights are scaled by 2**20 and 2**-20, without
@@ -188,7 +196,7 @@ def number_range(case: Case) -> str | None:
     return None
 
 
-def graph(case: Case) -> str | None:
+def graph(case: ExampleCase) -> str | None:
     """Check that a call is captured as one kernel node (so it allocates and waits for nothing) and replays right."""
     rig = Rig(case)
     with rig.stream.capture() as captured:
@@ -205,7 +213,7 @@ def graph(case: Case) -> str | None:
     return None
 
 
-def misaligned(case: Case) -> str | None:
+def misaligned(case: ExampleCase) -> str | None:
     """Check that a pointer with less alignment than declared is refused before anything is launched."""
     rig = Rig(case)
     for index, tensor in enumerate((*case.bound.kernel.inputs, *case.bound.kernel.outputs)):
@@ -219,7 +227,7 @@ def misaligned(case: Case) -> str | None:
     return None
 
 
-def empty(case: Case) -> str | None:
+def empty(case: ExampleCase) -> str | None:
     """Check that a call without any output element succeeds, launches nothing and writes nothing."""
     kernel = case.bound.kernel
     for axis in kernel.axes:
@@ -228,13 +236,13 @@ def empty(case: Case) -> str | None:
         axes = {**case.bound.axes, axis.name: 0}
         bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
         if bound.empty:
-            rig = Rig(Case(bound, case.variant))
+            rig = Rig(ExampleCase(bound, case.variant))
             rig.launch()
             rig.outputs()
     return None
 
 
-CHECKS: dict[str, Callable[[Case], str | None]] = {
+CHECKS: dict[str, Callable[[ExampleCase], str | None]] = {
     "values": values,
     "random": random_sizes,
     "special": special_values,
@@ -245,7 +253,7 @@ CHECKS: dict[str, Callable[[Case], str | None]] = {
 }
 
 
-def run_check(name: str, case: Case) -> str | None:
+def run_check(name: str, case: ExampleCase) -> str | None:
     """Run one of ``CHECKS``; a launch that fails counts as what was seen."""
     lost = context_lost()
     if lost:

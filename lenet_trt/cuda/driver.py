@@ -189,7 +189,7 @@ class Stream:
         ask(driver().cuStreamSynchronize(self._stream), "the work in the stream failed")
 
     @contextmanager
-    def capture(self) -> Iterator[Graph]:
+    def capture(self) -> Iterator[CudaGraph]:
         """Record what is put into the stream, instead of running it.
 
         The capture has the strictest mode: until it ends, allocations and synchronisations of this thread fail.
@@ -197,14 +197,14 @@ class Stream:
         cuda = driver()
         mode = cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_GLOBAL
         ask(cuda.cuStreamBeginCapture(self._stream, mode), "cannot begin a graph capture")
-        graph = Graph()
+        graph = CudaGraph()
         try:
             yield graph
         finally:
             graph.finish(cuda.cuStreamEndCapture(self._stream))
 
 
-class Graph:
+class CudaGraph:
     """Hold a captured CUDA graph: ``kernel_nodes`` of its ``nodes`` are kernel launches."""
 
     def __init__(self) -> None:

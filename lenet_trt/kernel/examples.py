@@ -21,8 +21,8 @@ _LARGEST_DRAW_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Case:
-    """Name one call of one variant; ``--case`` takes any part of ``str(case)``."""
+class ExampleCase:
+    """Hold one call of one variant; ``--case`` takes any part of ``str(case)``."""
 
     bound: Bound
     variant: Variant
@@ -40,16 +40,16 @@ def bounds(kernel: Kernel) -> Iterator[Bound]:
         yield kernel.bind_axes(example, types, dict(chosen))
 
 
-def cases(kernel: Kernel, sm: int | None = None) -> Iterator[Case]:
+def cases(kernel: Kernel, sm: int | None = None) -> Iterator[ExampleCase]:
     """Yield every call that a variant can run, preferred or not; with ``sm``, only those for that architecture."""
     for bound in bounds(kernel):
         for variant in kernel.variants:
             runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
             if runs and bound.fits(variant):
-                yield Case(bound, variant)
+                yield ExampleCase(bound, variant)
 
 
-def resized(case: Case, rng: np.random.Generator) -> Case | None:
+def resized(case: ExampleCase, rng: np.random.Generator) -> ExampleCase | None:
     """Return the variant's call with random sizes between 1 and the largest example, or None if none fits."""
     kernel = case.bound.kernel
     for _ in range(_DRAWS):
@@ -63,7 +63,7 @@ def resized(case: Case, rng: np.random.Generator) -> Case | None:
         except LenetTrtError:  # sizes that the kernel says it is not for
             continue
         if bound.fits(case.variant) and bound.dram_bytes <= _LARGEST_DRAW_BYTES:
-            return Case(bound, case.variant)
+            return ExampleCase(bound, case.variant)
     return None
 
 

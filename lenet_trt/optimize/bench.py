@@ -23,7 +23,7 @@ from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.optimize import gate, timed
 from lenet_trt.optimize.records import Accuracy, Observation, ObservedRow
 from lenet_trt.optimize.settings import Settings
-from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.optimize.space import PluginPlan, Space
 from lenet_trt.profile.stage import profile_model
 from lenet_trt.run.predictions import Score
 from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lenet_trt.floors.floor import Ceilings
     from lenet_trt.floors.work import NodeWork
 
-PLAIN = Plan()
+PLAIN = PluginPlan()
 # The subfolder of the output folder for models that are tried.
 TRIED = "tried"
 TIMELINES = "timelines"
@@ -81,7 +81,7 @@ class Bench:
                 self._log(f"floors are not known: {error}")
         return self._ceilings
 
-    def observe(self, plan: Plan, batch: int | None) -> Observation:
+    def observe(self, plan: PluginPlan, batch: int | None) -> Observation:
         """Trace a plan's model in a process of its own, and account for its time.
 
         Where no recorder works here, the observation has no rows, and says why.
@@ -102,7 +102,7 @@ class Bench:
         save(trace, self._folder / name)
         return replace(observation(trace, nodes, self.ceilings), timeline=name)
 
-    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+    def check(self, plan: PluginPlan, batch: int | None) -> Accuracy:
         """Compare a plan's outputs with the reference, and count right answers where there are labels."""
         arrays = self._arrays(batch)
         reference, wanted, plain_error = self._reference(batch)
@@ -119,7 +119,7 @@ class Bench:
         problem = gate.problem(found, self._settings.max_drop)
         return found if problem is None else Accuracy(**{**found.as_dict(), "problem": problem})
 
-    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
         """Time plans in turns, in one run."""
         arrays = self._arrays(batch)
         with ExitStack() as stack:
@@ -139,19 +139,19 @@ class Bench:
         arithmetic = "split" if together.arithmetic == "fp32" else together.arithmetic
         return floor_us(together.work, arithmetic, self.ceilings, launch=False)
 
-    def file(self, plan: Plan, batch: int | None) -> Path:
+    def file(self, plan: PluginPlan, batch: int | None) -> Path:
         """Return the plan's model on disk: ONNX, or the engine built from it."""
         path = self._folder / TRIED / f"{plan.key}.onnx"
         if not path.is_file():
             write_atomic(path, self._space.fitted(plan).model.SerializeToString())
         return self._engine(path, plan, batch) if engines_alone(self._settings.runtime) else path
 
-    def _engine(self, path: Path, plan: Plan, batch: int | None) -> Path:
+    def _engine(self, path: Path, plan: PluginPlan, batch: int | None) -> Path:
         name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
         self._log(f"building {name}")
         return engine_of(path, path.with_name(name), batch, self._settings)
 
-    def _loaded(self, plan: Plan, batch: int | None) -> closing[Network]:
+    def _loaded(self, plan: PluginPlan, batch: int | None) -> closing[Network]:
         return closing(load(self.file(plan, batch), self._settings.runtime, trust=True))
 
     def _arrays(self, batch: int | None) -> list[NDArray[Any]]:
@@ -179,7 +179,7 @@ class Bench:
         given = bool(self._settings.images or self._settings.labels)
         return given or is_digit_classifier(self._space.model)
 
-    def _score(self, plan: Plan, batch: int | None) -> Score:
+    def _score(self, plan: PluginPlan, batch: int | None) -> Score:
         from lenet_trt.images.batches import batches
 
         if (plan.key, batch) not in self._scores:
@@ -192,12 +192,12 @@ class Bench:
             self._scores[plan.key, batch] = score
         return self._scores[plan.key, batch]
 
-    def _work(self, plan: Plan, batch: int | None) -> Sequence[NodeWork] | None:
+    def _work(self, plan: PluginPlan, batch: int | None) -> Sequence[NodeWork] | None:
         """Return the work of the nodes of a plan's model; None where that is not known."""
         network = self._network(plan, batch)
         return None if network is None else network.nodes
 
-    def _network(self, plan: Plan, batch: int | None) -> ModelWork | None:
+    def _network(self, plan: PluginPlan, batch: int | None) -> ModelWork | None:
         if (plan.key, batch) not in self._networks:
             model = self._space.fitted(plan).model
             found = None

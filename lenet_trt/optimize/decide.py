@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.optimize.records import Crossing, Observation
-from lenet_trt.optimize.space import Piece, Plan
+from lenet_trt.optimize.space import Piece, PluginPlan
 
 # Two runs of the same model differ by this share, for reasons that a single run cannot show.
 LEAST_GAIN = 0.02
@@ -27,8 +27,8 @@ class Verdict:
 class Ranked:
     """Hold the candidates to try, the most promising first, and those that promise no more than the noise."""
 
-    worth: tuple[tuple[Plan, float], ...]
-    below: tuple[tuple[Plan, float], ...]
+    worth: tuple[tuple[PluginPlan, float], ...]
+    below: tuple[tuple[PluginPlan, float], ...]
 
 
 def noise_us(stats: Stats) -> float:
@@ -36,7 +36,7 @@ def noise_us(stats: Stats) -> float:
     return max(stats.p90_us - stats.p10_us, stats.high_us - stats.low_us, LEAST_GAIN * stats.median_us)
 
 
-def attempt(candidate: Plan, current: Plan) -> tuple[Plan, tuple[Piece, ...]]:
+def attempt(candidate: PluginPlan, current: PluginPlan) -> tuple[PluginPlan, tuple[Piece, ...]]:
     """Return what identifies an attempt: the candidate, and the pieces that it would displace.
 
     Pieces elsewhere in the network do not change its gain, so it is not tried again when they come or go.
@@ -45,8 +45,8 @@ def attempt(candidate: Plan, current: Plan) -> tuple[Plan, tuple[Piece, ...]]:
 
 
 def promise_us(
-    candidate: Plan,
-    current: Plan,
+    candidate: PluginPlan,
+    current: PluginPlan,
     seen: Observation,
     plain: Observation,
     names: Mapping[Piece, str],
@@ -75,7 +75,11 @@ def promise_us(
 
 
 def elsewhere_us(
-    candidate: Plan, before: Observation, after: Observation, new_nodes: Mapping[Piece, str], out: Mapping[Piece, str]
+    candidate: PluginPlan,
+    before: Observation,
+    after: Observation,
+    new_nodes: Mapping[Piece, str],
+    out: Mapping[Piece, str],
 ) -> float | None:
     """Return how much more the other nodes cost with the candidate than without it; None where one was not traced.
 
@@ -91,10 +95,10 @@ def elsewhere_us(
     return now - untouched
 
 
-def ranked(promises: Mapping[Plan, float], noise: float) -> Ranked:
+def ranked(promises: Mapping[PluginPlan, float], noise: float) -> Ranked:
     """Sort candidates by their promise; of two with equal promises, the one with more nodes comes first."""
 
-    def size(plan: Plan) -> int:
+    def size(plan: PluginPlan) -> int:
         return sum(len(piece.nodes) for piece in plan.pieces)
 
     order = sorted(promises.items(), key=lambda entry: (-entry[1], -size(entry[0]), entry[0].key))
@@ -116,7 +120,7 @@ def verdict(old: Stats, new: Stats) -> Verdict:
     return Verdict(True, f"faster: {change}, {old.median_us / new.median_us:.2f} times")
 
 
-def best(times: Mapping[Plan, Stats], preferred: Plan) -> Plan:
+def best(times: Mapping[PluginPlan, Stats], preferred: PluginPlan) -> PluginPlan:
     """Return the plan to take at a batch size: the preferred plan, unless another is faster beyond the noise."""
     taken = preferred
     for plan, stats in sorted(times.items(), key=lambda entry: entry[1].median_us):
@@ -125,7 +129,7 @@ def best(times: Mapping[Plan, Stats], preferred: Plan) -> Plan:
     return taken
 
 
-def crossings(chosen: Mapping[int, Plan], times: Mapping[int, Mapping[Plan, Stats]]) -> list[Crossing]:
+def crossings(chosen: Mapping[int, PluginPlan], times: Mapping[int, Mapping[PluginPlan, Stats]]) -> list[Crossing]:
     """Find where the choice changes between two batch sizes, and the size at which both plans take the same time.
 
     Between two sizes the ratio of the times is assumed to follow a power of the batch size.
@@ -139,7 +143,9 @@ def crossings(chosen: Mapping[int, Plan], times: Mapping[int, Mapping[Plan, Stat
     return found
 
 
-def _meet(small: Plan, large: Plan, low: int, high: int, times: Mapping[int, Mapping[Plan, Stats]]) -> float | None:
+def _meet(
+    small: PluginPlan, large: PluginPlan, low: int, high: int, times: Mapping[int, Mapping[PluginPlan, Stats]]
+) -> float | None:
     try:
         ratios = [math.log(times[n][small].median_us / times[n][large].median_us) for n in (low, high)]
     except (KeyError, ValueError, ZeroDivisionError):

@@ -14,7 +14,7 @@ from lenet_trt.files import sha256_bytes, write_atomic
 from lenet_trt.optimize.loop import Workbench
 from lenet_trt.optimize.record import check_ledger
 from lenet_trt.optimize.records import Accuracy, Observation
-from lenet_trt.optimize.space import Plan
+from lenet_trt.optimize.space import PluginPlan
 from lenet_trt.schema import checked, read_json
 
 SCHEMA = 1
@@ -85,7 +85,7 @@ class Remembered:
     def __init__(self, bench: Workbench, journal: Journal) -> None:
         self._bench, self._journal = bench, journal
 
-    def observe(self, plan: Plan, batch: int | None) -> Observation:
+    def observe(self, plan: PluginPlan, batch: int | None) -> Observation:
         """Return the remembered result, or ask the workbench."""
         name = f"observe {batch} {plan.key}"
         found = self._journal.step(name, lambda: self._bench.observe(plan, batch).as_dict(), Observation)
@@ -93,12 +93,12 @@ class Remembered:
             check_ledger(found.ledger, f"the ledger of {name}", "start again with --restart")
         return found
 
-    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+    def check(self, plan: PluginPlan, batch: int | None) -> Accuracy:
         """Return the remembered result, or ask the workbench."""
         name = f"check {batch} {plan.key}"
         return self._journal.step(name, lambda: self._bench.check(plan, batch).as_dict(), Accuracy)
 
-    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
         """Return the remembered result, or ask the workbench."""
         name = f"compare {batch} {' '.join(plan.key for plan in plans)}"
         return self._journal.step(

@@ -10,23 +10,23 @@ from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.optimize.decide import attempt, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.records import Accuracy, BatchOutcome, Observation, Trial
-from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.optimize.space import PluginPlan, Space
 
 
 class Workbench(Protocol):
     """Define what measures plans."""
 
-    def observe(self, plan: Plan, batch: int | None) -> Observation:
+    def observe(self, plan: PluginPlan, batch: int | None) -> Observation:
         """Profile a plan's model, and account for its time."""
 
-    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+    def check(self, plan: PluginPlan, batch: int | None) -> Accuracy:
         """Return how exact a plan is.
 
         Raises:
             LenetTrtError: the plan does not run.
         """
 
-    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
         """Time plans in turns, in one run.
 
         Raises:
@@ -45,7 +45,7 @@ def optimize_at(
     Raises:
         LenetTrtError: the model as it is cannot be run or timed.
     """
-    current = Plan()
+    current = PluginPlan()
     (stats,) = bench.compare((current,), batch)
     noise = noise_us(stats)
     log(f"as it is: {stats.median_us:,.2f} us; less than {noise:,.2f} us could be noise")
@@ -83,7 +83,9 @@ def optimize_at(
             trials[-1] = replace(trial, elsewhere_us=cost)
 
 
-def _try(candidate: Plan, current: Plan, promise: float, noise: float, bench: Workbench, batch: int | None) -> Trial:
+def _try(
+    candidate: PluginPlan, current: PluginPlan, promise: float, noise: float, bench: Workbench, batch: int | None
+) -> Trial:
     after = current.with_candidate(candidate)
 
     def trial(

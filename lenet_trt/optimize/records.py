@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lenet_trt.cuda.statistics import Stats
-from lenet_trt.optimize.space import Plan
+from lenet_trt.optimize.space import PluginPlan
 from lenet_trt.schema import Count, Real, Us
 
 
@@ -84,9 +84,9 @@ class Trial:
     reformats).
     """
 
-    candidate: Plan
-    before: Plan
-    after: Plan
+    candidate: PluginPlan
+    before: PluginPlan
+    after: PluginPlan
     promise_us: float
     noise_us: float
     kept: bool
@@ -124,11 +124,11 @@ class BatchOutcome:
     """
 
     batch: int | None
-    plan: Plan
+    plan: PluginPlan
     noise_us: float
     trials: tuple[Trial, ...]
-    passed_over: tuple[tuple[Plan, float], ...]
-    observed: tuple[tuple[Plan, Observation], ...]
+    passed_over: tuple[tuple[PluginPlan, float], ...]
+    observed: tuple[tuple[PluginPlan, Observation], ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -146,8 +146,8 @@ class BatchOutcome:
 class Crossing:
     """Hold two batch sizes between which two plans take the same time; ``at`` is interpolated."""
 
-    small: Plan
-    large: Plan
+    small: PluginPlan
+    large: PluginPlan
     between: tuple[int, int]
     at: float | None
 

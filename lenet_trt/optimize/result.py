@@ -10,9 +10,9 @@ from lenet_trt.cuda.statistics import Stats
 from lenet_trt.optimize.decide import best, crossings
 from lenet_trt.optimize.loop import Workbench, optimize_at
 from lenet_trt.optimize.records import BatchOutcome, Crossing
-from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.optimize.space import PluginPlan, Space
 
-PLAIN = Plan()
+PLAIN = PluginPlan()
 
 
 @dataclass(frozen=True)
@@ -20,13 +20,13 @@ class Optimized:
     """Hold the result of a run; ``times`` has every chosen plan and the plain model, at every batch size."""
 
     outcomes: tuple[BatchOutcome, ...]
-    chosen: Mapping[int | None, Plan]
-    times: Mapping[int | None, Mapping[Plan, Stats]]
+    chosen: Mapping[int | None, PluginPlan]
+    times: Mapping[int | None, Mapping[PluginPlan, Stats]]
     crossings: tuple[Crossing, ...]
 
-    def plans(self) -> dict[Plan, list[int | None]]:
+    def plans(self) -> dict[PluginPlan, list[int | None]]:
         """Return each chosen plan with its batch sizes."""
-        found: dict[Plan, list[int | None]] = {}
+        found: dict[PluginPlan, list[int | None]] = {}
         for batch, plan in self.chosen.items():
             found.setdefault(plan, []).append(batch)
         return found
@@ -76,5 +76,5 @@ def optimize(
     return Optimized(tuple(outcomes), chosen, times, tuple(crossings(numbered, measured)))
 
 
-def _together(plans: tuple[Plan, ...], batch: int | None, bench: Workbench) -> dict[Plan, Stats]:
+def _together(plans: tuple[PluginPlan, ...], batch: int | None, bench: Workbench) -> dict[PluginPlan, Stats]:
     return dict(zip(plans, bench.compare(plans, batch), strict=True))

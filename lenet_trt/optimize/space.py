@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PluginPlan:
     """Hold pieces that do not overlap; a plan without pieces is the given model."""
 
     pieces: tuple[Piece, ...] = ()
@@ -47,11 +47,11 @@ class Plan:
     def __str__(self) -> str:
         return "; ".join(map(str, self.pieces)) or "the model as it is"
 
-    def changed_by(self, candidate: Plan) -> tuple[Piece, ...]:
+    def changed_by(self, candidate: PluginPlan) -> tuple[Piece, ...]:
         """Return the pieces that the candidate would displace."""
         return tuple(piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
 
-    def with_candidate(self, candidate: Plan) -> Plan:
+    def with_candidate(self, candidate: PluginPlan) -> PluginPlan:
         """Return the plan with the candidate's pieces, and without the pieces that overlap with them."""
         out = self.changed_by(candidate)
         return plan_of([*(piece for piece in self.pieces if piece not in out), *candidate.pieces])
@@ -61,9 +61,9 @@ class Plan:
         return [{"kernel": piece.kernel, "nodes": list(piece.nodes)} for piece in self.pieces]
 
 
-def plan_of(pieces: Iterable[Piece]) -> Plan:
+def plan_of(pieces: Iterable[Piece]) -> PluginPlan:
     """Return the plan of these pieces, in one order, however they are given."""
-    return Plan(tuple(sorted(set(pieces))))
+    return PluginPlan(tuple(sorted(set(pieces))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +88,13 @@ class Space:
         self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
 
     @cached_property
-    def candidates(self) -> tuple[Plan, ...]:
+    def candidates(self) -> tuple[PluginPlan, ...]:
         """Return each piece alone, and the pieces that ``lenet-trt fuse`` would take together."""
         single = [plan_of([piece]) for piece in self._places]
         together = plan_of(self._piece(place) for place in chosen(self._places.values()))
         return tuple(dict.fromkeys([*single, together])) if together.pieces else tuple(single)
 
-    def fitted(self, plan: Plan) -> Fitted:
+    def fitted(self, plan: PluginPlan) -> Fitted:
         """Return the model with the plan's plugin nodes.
 
         Raises:

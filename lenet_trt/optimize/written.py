@@ -12,7 +12,7 @@ from typing import Any
 from lenet_trt.files import atomic_path
 from lenet_trt.optimize.record import SCHEMA
 from lenet_trt.optimize.result import Optimized
-from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.optimize.space import PluginPlan, Space
 from lenet_trt.tensorrt.sidecar import FileRecord
 
 RECORD = "optimize.json"
@@ -63,11 +63,11 @@ def _suffix(batches: list[int | None]) -> str:
     return "".join(f"-n{batch}" for batch in batches if batch is not None)
 
 
-def _times(optimized: Optimized, plan: Plan, batches: list[int | None]) -> list[dict[str, Any]]:
+def _times(optimized: Optimized, plan: PluginPlan, batches: list[int | None]) -> list[dict[str, Any]]:
     return [
         {
             "batch": batch,
-            "plain": optimized.times[batch][Plan()].as_json(),
+            "plain": optimized.times[batch][PluginPlan()].as_json(),
             "fused": optimized.times[batch][plan].as_json(),
             "times_faster": optimized.gain(batch),
         }

@@ -14,7 +14,16 @@ from lenet_trt.images.batches import Batch, batches, read_names
 from lenet_trt.images.classify import classify
 from lenet_trt.images.form import Form, Scaling, add_image_arguments, image_options
 from lenet_trt.options import whole
-from lenet_trt.run.predictions import DEFAULT_TOP, SHOWN_CLASSES, Classes, Csv, Json, Score, Table, predictions
+from lenet_trt.run.predictions import (
+    DEFAULT_TOP,
+    SHOWN_CLASSES,
+    Classes,
+    Csv,
+    Json,
+    PredictionTable,
+    Score,
+    predictions,
+)
 from lenet_trt.run.ray_options import add_ray_arguments, check_no_ray_arguments, ray_command
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.table import CHOICES
@@ -94,7 +103,7 @@ def _print(
 ) -> None:
     classes = Classes(read_names(arguments.names) if arguments.names else (), arguments.top)
     # Of the test set, of which nobody named an image, people want the sum.
-    table = Table(summary_alone=not arguments.images, classes=classes)
+    table = PredictionTable(summary_alone=not arguments.images, classes=classes)
     form = Json(classes) if arguments.json else Csv(classes) if arguments.csv else table
     score = Score(arguments.top or DEFAULT_TOP)
     begun = False

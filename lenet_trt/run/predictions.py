@@ -178,7 +178,7 @@ class Score:
         return "\n".join(lines)
 
 
-class Table:
+class PredictionTable:
     """Write lines for people: the first images, and the number of further ones."""
 
     def __init__(self, summary_alone: bool, classes: Classes) -> None:

@@ -16,7 +16,7 @@ from lenet_trt.floors.ceilings_kernels import CHECKED, FMA, READ
 from lenet_trt.floors.ceilings_kernels.ways import bounded_factors
 from lenet_trt.floors.datasheet import entry_for
 from lenet_trt.floors.floor import Ceilings
-from lenet_trt.kernel.examples import Case, bounds, plain_inputs
+from lenet_trt.kernel.examples import ExampleCase, bounds, plain_inputs
 
 # What is measured is below the peak of the data sheet; clocks above the stated boost clock may pass it by a little.
 LEAST_SHARE, LARGEST_SHARE = 0.5, 1.05
@@ -38,7 +38,7 @@ def test_each_kernel_computes_what_its_reference_does(kernel) -> None:  # type: 
         if bound.attributes.get("steps") not in (None, 16, 64):
             continue  # the float64 reference is the slow one
         for variant in kernel.variants:
-            rig = Rig(Case(bound, variant), plain)
+            rig = Rig(ExampleCase(bound, variant), plain)
             rig.launch()
             assert rig.problem() is None, (variant.name, bound.axes)
 

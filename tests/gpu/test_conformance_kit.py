@@ -12,20 +12,20 @@ from lenet_trt.check.gpu_checks import run_check
 from lenet_trt.cli import main
 from lenet_trt.cuda.driver import current_context
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import Case, cases
+from lenet_trt.kernel.examples import ExampleCase, cases
 
 KERNELS = Path(__file__).parents[1] / "kernels"
 NAME = "matmul_act_rowsum"
 GUARD = "if (threadIdx.x == 0) {"
 
-Broken = Callable[[str, str], Case]
+Broken = Callable[[str, str], ExampleCase]
 
 
 @pytest.fixture
 def broken(tmp_path: Path) -> Broken:
     """Replace a text of the test kernel's source; return a call of its plain variant with five rows."""
 
-    def make(old: str, new: str) -> Case:
+    def make(old: str, new: str) -> ExampleCase:
         folder = Path(shutil.copytree(KERNELS / NAME, tmp_path / NAME))
         source = folder / "kernel.cu"
         text = source.read_text()

@@ -14,14 +14,14 @@ from lenet_trt.cuda.driver import current_context
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.kernel.examples import Case, cases
+from lenet_trt.kernel.examples import ExampleCase, cases
 
 # Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
 EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
 KERNELS = [*registry.kernels().values(), EXERCISE]
 
 
-def runnable(kernel: Kernel) -> list[Case]:
+def runnable(kernel: Kernel) -> list[ExampleCase]:
     return list(cases(kernel, current_context().sm)) if gpus().devices else []
 
 

@@ -17,12 +17,12 @@ from lenet_trt.cuda import launch
 from lenet_trt.cuda.driver import current_context
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import Case, cases
+from lenet_trt.kernel.examples import ExampleCase, cases
 
 EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
 
 
-def case(rows: int = 5) -> Case:
+def case(rows: int = 5) -> ExampleCase:
     found = cases(EXERCISE, current_context().sm)
     return next(c for c in found if c.bound.axes["n"] == rows and c.bound.types.name == "fp32")
 

@@ -10,7 +10,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.optimize.bench import observation
 from lenet_trt.optimize.records import Accuracy, Observation
-from lenet_trt.optimize.space import Plan, Space
+from lenet_trt.optimize.space import PluginPlan, Space
 from traced import call, kernel, repeated
 
 
@@ -36,13 +36,13 @@ class Clock:
         self.nodes = [node.name for node in space.model.graph.node]
         self.done: list[str] = []
 
-    def costs(self, plan: Plan, batch: int | None) -> dict[str, float]:
+    def costs(self, plan: PluginPlan, batch: int | None) -> dict[str, float]:
         names = self.space.fitted(plan).nodes
         covered = {node for piece in plan.pieces for node in piece.nodes}
         found = {node: self.node_us * (batch or 1) for node in self.nodes if node not in covered}
         return {**found, **{names[piece]: self.kernels[piece.kernel] for piece in plan.pieces}}
 
-    def observe(self, plan: Plan, batch: int | None) -> Observation:
+    def observe(self, plan: PluginPlan, batch: int | None) -> Observation:
         self.done.append(f"observe {plan}")
         if not self.traced:
             return Observation(sum(self.costs(plan, batch).values()), (), why="no tracer here")
@@ -52,12 +52,12 @@ class Clock:
             at += us
         return observation(repeated(at, happens, period=10 * at), None, None)
 
-    def check(self, plan: Plan, batch: int | None) -> Accuracy:
+    def check(self, plan: PluginPlan, batch: int | None) -> Accuracy:
         self.done.append(f"check {plan}")
         bad = {piece.kernel for piece in plan.pieces} & self.wrong
         return Accuracy("float64", 1.0 if bad else 1e-7, 1e-7, 1e-5, problem="not accurate enough" if bad else None)
 
-    def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
         self.done.append(f"compare {', '.join(map(str, plans))}")
         for plan in plans:
             if {piece.kernel for piece in plan.pieces} & self.broken:

@@ -27,7 +27,7 @@ from lenet_trt.optimize.markdown import optimize_headline, optimize_report
 from lenet_trt.optimize.records import Accuracy
 from lenet_trt.optimize.result import optimize
 from lenet_trt.optimize.settings import Settings
-from lenet_trt.optimize.space import Fitted, Plan, Space
+from lenet_trt.optimize.space import Fitted, PluginPlan, Space
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt.sidecar import FileRecord, read_sidecar
 from lenet_trt.trace import timeline
@@ -309,7 +309,7 @@ def test_a_model_that_computes_something_else_does_not_pass(tmp_path: Path, labe
     class Spoiled(Space):
         """Puts in the kernel, and another bias."""
 
-        def fitted(self, plan: Plan) -> Fitted:
+        def fitted(self, plan: PluginPlan) -> Fitted:
             whole = super().fitted(plan)
             if plan.pieces:
                 bias = next(t for t in whole.model.graph.initializer if list(t.dims) == [10])

@@ -13,7 +13,7 @@ from lenet_trt.export.cases import MatMulCase, matmul_onnx
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.markdown import optimize_headline
 from lenet_trt.optimize.records import Observation, ObservedRow
-from lenet_trt.optimize.space import Plan
+from lenet_trt.optimize.space import PluginPlan
 from optimize_clock import SLOW, Clock, lenet5_space
 
 
@@ -54,7 +54,7 @@ def test_a_record_of_a_gpu_is_no_rehearsal() -> None:
 class SlowTracer(Clock):
     """A workbench whose tracer makes everything take a hundred times as long."""
 
-    def observe(self, plan: Plan, batch: int | None) -> Observation:
+    def observe(self, plan: PluginPlan, batch: int | None) -> Observation:
         costs = self.costs(plan, batch)
         rows = tuple(ObservedRow(node, (node,), 100 * us, 0.0) for node, us in costs.items())
         return Observation(sum(row.cost_us for row in rows), rows)

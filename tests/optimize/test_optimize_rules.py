@@ -13,10 +13,10 @@ from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
-from lenet_trt.optimize.space import Piece, Plan, plan_of
+from lenet_trt.optimize.space import Piece, PluginPlan, plan_of
 from optimize_clock import SLOW, Clock, lenet5_space, stats
 
-PLAIN = Plan()
+PLAIN = PluginPlan()
 A = Piece("a", ("n1", "n2"))
 B = Piece("b", ("n3",))
 WHOLE = Piece("whole", ("n1", "n2", "n3"))
@@ -123,7 +123,7 @@ def test_where_plans_cross_is_said_and_interpolated() -> None:
     assert unknown.at is None
 
 
-def kernels_of(plan: Plan) -> list[str]:
+def kernels_of(plan: PluginPlan) -> list[str]:
     return [piece.kernel for piece in plan.pieces]
 
 
@@ -187,7 +187,7 @@ def test_what_a_second_run_does_not_confirm_is_not_kept() -> None:
     class Lucky(Clock):
         """The first timing of a candidate comes out as half of what it is."""
 
-        def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
             found = super().compare(plans, batch)
             first = len(plans) == 2 and not plans[0].pieces
             return (found[0], stats(found[1].median_us / 2)) if first else found
@@ -229,7 +229,7 @@ def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -
     wanted = optimize((1, 8), space, Remembered(whole, Journal(tmp_path / "whole.json", {"run": 1})))
 
     class Interrupted(Clock):
-        def compare(self, plans: tuple[Plan, ...], batch: int | None) -> tuple[Stats, ...]:
+        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
             if len(self.done) > 9:
                 raise KeyboardInterrupt
             return super().compare(plans, batch)

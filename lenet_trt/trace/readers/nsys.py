@@ -20,8 +20,8 @@ from lenet_trt.trace.readers.nsys_rows import (
     ALWAYS,
     EVENTS,
     GpuWork,
+    NsysRows,
     RecordedCall,
-    Rows,
     is_export,
     nsys_warnings,
     process_of,
@@ -61,11 +61,11 @@ def read_nsys(path: Path, most_events: int = MOST_EVENTS) -> Timeline:
                 f"{path} has no CUDA activity: record with -t cuda,nvtx, and check that the program uses the GPU "
                 f"(inside the capture range, when there is one){'. ' + said if said else ''}"
             )
-        return _Reading(Rows(database), most_events).timeline()
+        return _Reading(NsysRows(database), most_events).timeline()
 
 
 class _Reading:
-    def __init__(self, rows: Rows, most_events: int) -> None:
+    def __init__(self, rows: NsysRows, most_events: int) -> None:
         self._rows = rows
         self._notes: list[str] = []
         self._ranges = list(rows.ranges())
@@ -207,7 +207,7 @@ class _Reading:
         notes.extend(nsys_warnings(self._rows.database, {process_of(call.thread) for call in self._calls}))
 
 
-def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) -> tuple[list[Range], str]:
+def _inferences(rows: NsysRows, ranges: Sequence[Range], window: tuple[int, int]) -> tuple[list[Range], str]:
     """Return the ranges that separate inferences, and a note for the reader."""
     marked = iterations(ranges)
     if marked:
@@ -231,7 +231,7 @@ def _inferences(rows: Rows, ranges: Sequence[Range], window: tuple[int, int]) ->
     return [], ""
 
 
-def _captures(rows: Rows) -> list[tuple[int, int]]:
+def _captures(rows: NsysRows) -> list[tuple[int, int]]:
     """Return the spans in which calls were captured into CUDA graphs."""
     ends = [call.end for call in rows.calls_named("cu(da)?StreamEndCapture")]
     begins = [call.start for call in rows.calls_named("cu(da)?StreamBeginCapture")]
@@ -256,7 +256,7 @@ class _Inferences:
         return index if index >= 0 and moment < self._marked[index].end else None
 
 
-def _profiler_window(rows: Rows) -> tuple[int, int]:
+def _profiler_window(rows: NsysRows) -> tuple[int, int]:
     """Return the span from the first cudaProfilerStart to the last cudaProfilerStop, where the trace exceeds it."""
     starts = [call.end for call in rows.calls_named("cu(da)?ProfilerStart")]
     if not starts:
@@ -265,7 +265,7 @@ def _profiler_window(rows: Rows) -> tuple[int, int]:
     return starts[0], max(stops, default=ALWAYS[1])
 
 
-def _captured(rows: Rows) -> dict[tuple[int, int], Moment]:
+def _captured(rows: NsysRows) -> dict[tuple[int, int], Moment]:
     """Return where each node of a CUDA graph was first made.
 
     Instantiation clones a graph, perhaps several times: a copied node has a row of its own and a row for its origin.

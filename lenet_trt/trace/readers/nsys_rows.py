@@ -77,7 +77,7 @@ class GraphNode:
     original: int | None
 
 
-class Rows:
+class NsysRows:
     """Read the rows of an export, and on which machine what was traced."""
 
     def __init__(self, database: Database) -> None:
