@@ -211,3 +211,10 @@ def test_layer_information_beside_a_trace_of_nsys_names_nodes_and_types(tmp_path
 def test_the_names_of_layers_lead_to_the_models_nodes(name: str, held: list[str]) -> None:
     nodes = [node(each) for each in ("conv1", "relu1", "conv2", "sigmoid", "mul", "/layer(1)/conv")]
     assert [entry.node for entry in members(name, nodes)] == held
+
+
+def test_a_layer_tells_its_shapes_with_their_types() -> None:
+    (found,) = engine_work([layer("float16")])
+    assert found.shapes == "64x1000 float16 -> 64x1000 float16"
+    scalar = EngineLayer("s", inputs=(LayerTensor("x", (), "int32"),), outputs=(LayerTensor("y", (2,), "float32"),))
+    assert engine_work([scalar])[0].shapes == "1 int32 -> 2 float32"

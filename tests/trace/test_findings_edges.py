@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lenet_trt.trace.accounting.names import bare, is_reformat
 from lenet_trt.trace.findings import Finding, findings, not_judged
 from lenet_trt.trace.ledger import ledger
 from lenet_trt.trace.timeline import Activity, Timeline
@@ -168,3 +169,35 @@ def test_a_row_has_shapes_where_it_is_one_node() -> None:
         ("conv + relu", "", "Conv"),
         ("conv", "conv: 1x2 -> 3", "Conv"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("void conv5x5_kernel", "conv5x5_kernel"),
+        ("void gemm<float, 4>(float const*, (anonymous namespace)::Params<int>)", "gemm"),
+        ("void (anonymous namespace)::copy<int>(int*)", "copy"),
+        (
+            "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, 4>(float*)",
+            "at::native::CatArrayBatchedCopy",
+        ),
+        ("int at::native::vectorized<4, at::native::Add<float>>::call(int)", "at::native::vectorized::call"),
+        ("lenet5", "lenet5"),
+        ("", ""),
+    ],
+)
+def test_the_function_in_a_kernels_name(name: str, function: str) -> None:
+    assert bare(name) == function
+
+
+def test_the_ledger_as_json_names_its_schema_and_its_terms() -> None:
+    made = ledger(repeated(50, [call(0, 1), kernel(2, 40, "conv")])).as_dict()
+    assert made["schema"] == 1
+    assert made["terms"]["floor_us"] == "floor"
+    assert made["used"] == [2, 3, 4, 5]
+
+
+def test_a_kernel_in_an_unnamed_namespace_may_be_a_reformat() -> None:
+    assert is_reformat("void (anonymous namespace)::transpose_kernel<float>(float const*, float*)")
+    assert is_reformat("void ns::(anonymous namespace)::nchwToNhwc<float>(float const*)")
+    assert not is_reformat("void (anonymous namespace)::softmax<float, Cast>(float const*, TransposeParams)")

@@ -83,6 +83,7 @@ def takes_narrow_types(name: str) -> bool:
 
 def bare(name: str) -> str:
     """Return a kernel's function without return type, template arguments and parameters; other names as they are."""
+    name = name.replace("(anonymous namespace)::", "")  # its bracket is not that of the parameters
     if "<" not in name and "(" not in name:
         return name.removeprefix("void ")
     kept: list[str] = []
