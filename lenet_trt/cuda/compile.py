@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, compiler, loaded_compiler
+from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, chosen_file, compiler, loaded_compiler
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, keep, sealed, unsealed
 from lenet_trt.kernel.bind import Specialized
@@ -62,7 +62,7 @@ def compile_variant(specialized: Specialized, variant: Variant, target: str, *, 
         name = f"{specialized.kernel.name} {variant.name}"
         others = "alone" if variant.only_sm else "or newer"
         raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
-    return _compile(specialized, variant, target, line_info)
+    return _compile(specialized, variant, target, line_info, chosen_file())
 
 
 def sm_of(target: str) -> int:
@@ -157,7 +157,9 @@ def _collect(path: Path, include_dirs: tuple[Path, ...], found: dict[Path, None]
 
 
 @lru_cache(maxsize=1024)
-def _compile(specialized: Specialized, variant: Variant, target: str, line_info: bool) -> Module:
+def _compile(
+    specialized: Specialized, variant: Variant, target: str, line_info: bool, compiled_by: Path | None
+) -> Module:
     kernel = specialized.kernel
     entry = kernel.entry(variant)
     options = _options(specialized, variant, target, line_info)

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
+from lenet_trt.cuda.nvrtc_library import NvrtcLibrary
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, write_atomic
 from lenet_trt.schema import Count, read_json
@@ -34,6 +35,11 @@ _LINKER_FOLDERS = "LD_LIBRARY_PATH"
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 
+_INSTALL_MAJOR = {"12": "pip install 'lenet-trt[nvrtc12]'", "13": INSTALL}
+
+# The file of the NVRTC that was asked for in the place of the bindings' own; see ``compiling_by``.
+_asked: Path | None = None
+
 
 @dataclass(frozen=True)
 class Compiler:
@@ -44,13 +50,50 @@ class Compiler:
     architectures: tuple[int, ...]
 
 
+@contextlib.contextmanager
+def compiling_by(major: str | None) -> Iterator[None]:
+    """Compile by the NVRTC of that major version, where its package or toolkit is here; None: by the usual one.
+
+    Drivers load what an NVRTC of their own major version or an older one made.
+
+    Raises:
+        LenetTrtError: it is not here; says what to install.
+    """
+    global _asked
+    before = _asked
+    if major is not None:
+        found = next((path for path in _candidates() if path.name == f"libnvrtc.so.{major}"), None)
+        if found is None:
+            raise LenetTrtError(
+                f"NVRTC {major} is not here (libnvrtc.so.{major} in NVIDIA's packages, a CUDA toolkit or on "
+                f"{_LINKER_FOLDERS}): {_INSTALL_MAJOR[major]}"
+            )
+        _asked = found
+    try:
+        _forget()
+        yield
+    finally:
+        _asked = before
+        _forget()
+
+
+def chosen_file() -> Path | None:
+    """Return the file of the NVRTC that was asked for, or None where it is the usual one."""
+    return _asked
+
+
+def _forget() -> None:
+    loaded_compiler.cache_clear()
+    bindings.cache_clear()
+
+
 def compiler() -> Compiler:
     """Return the installed NVRTC; it is loaded only if its answers are not in the cache.
 
     Raises:
         LenetTrtError: NVRTC cannot be used.
     """
-    if loaded_compiler.cache_info().currsize:
+    if loaded_compiler.cache_info().currsize or _asked is not None:
         return loaded_compiler()
     return _kept() or loaded_compiler()
 
@@ -66,10 +109,12 @@ def loaded_compiler() -> Compiler:
     status, major, minor = nvrtc.nvrtcVersion()
     check(status)
     version, architectures = f"{major}.{minor}", tuple(ask_nvrtc(nvrtc.nvrtcGetSupportedArchs()))
-    library = _loaded_library()
+    library = _asked or _loaded_library()
     if library is None:
         return Compiler(version, version, architectures)
     found = Compiler(identity(library), version, architectures)
+    if _asked is not None:
+        return found
     kept = {"library": str(library), "identity": found.identity, "version": version, "architectures": architectures}
     with contextlib.suppress(LenetTrtError):  # the cache cannot be written: the next process asks again
         write_atomic(_answers(), json.dumps(kept).encode())
@@ -97,10 +142,12 @@ def bindings() -> Any:
         LenetTrtError: NVRTC cannot be used.
     """
     try:
+        if _asked is not None:
+            return NvrtcLibrary(_asked)
         from cuda.bindings import nvrtc
 
         nvrtc.nvrtcVersion()  # loads the library
-    except (ImportError, RuntimeError) as error:
+    except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
         raise LenetTrtError(f"NVRTC, the compiler, cannot be used ({reason}): {INSTALL}") from error
     return nvrtc

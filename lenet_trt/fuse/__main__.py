@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import onnx
 
 
+NVRTC_MAJORS = ("12", "13")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the stage."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
@@ -43,6 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X.Y",
         help="with --embed: compute capability of a GPU that runs it, such as 8.6; repeatable (default: the GPU here)",
     )
+    parser.add_argument(
+        "--nvrtc",
+        choices=NVRTC_MAJORS,
+        help="with --embed: compile the kernels by the NVRTC of this CUDA; 12 is for drivers from 525 on, which do not "
+        "load what CUDA 13's made (default: the one that is installed with lenet-trt, which needs driver 580)",
+    )
     add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
@@ -53,6 +62,8 @@ def command(arguments: argparse.Namespace) -> int:
 
     if arguments.sm and not arguments.embed:
         raise UsageError("--sm names the GPUs for embedded kernels: add --embed, or leave --sm out")
+    if arguments.nvrtc and not arguments.embed:
+        raise UsageError("--nvrtc chooses the compiler of embedded kernels: add --embed, or leave --nvrtc out")
     source: Path = arguments.model
     model = load_model(source)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
@@ -66,7 +77,7 @@ def command(arguments: argparse.Namespace) -> int:
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins)
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
-    embedded = _embedded(fused.model, arguments.sm) if arguments.embed else None
+    embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc) if arguments.embed else None
     write_atomic(output, data)
     if embedded is not None:
         write_atomic(copy, embedded)
@@ -91,12 +102,14 @@ def command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _embedded(model: onnx.ModelProto, sms: Sequence[str]) -> bytes:
+def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None) -> bytes:
     """Return the bytes of the copy for TensorRT."""
+    from lenet_trt.cuda.nvrtc import compiling_by
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 
-    return bytes(embedded(model, targets_for(sms)).SerializeToString())
+    with compiling_by(nvrtc):
+        return bytes(embedded(model, targets_for(sms)).SerializeToString())
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class Core:
         self._process.communicate()
 
 
-def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = ()) -> bytes:
+def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), cuda: int = 13000) -> bytes:
     """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
     fixed = {*bound.kernel.static_axes, *known}
     shapes = [
@@ -96,7 +96,7 @@ def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = ()) -> 
         )
         for variant, chosen in usable(bound.specialized, sizes, targets)
     ]
-    return encode("node", bound.specialized, sizes, variants, 13000)
+    return encode("node", bound.specialized, sizes, variants, cuda)
 
 
 def text_of(shapes: Iterable[Shape]) -> str:

@@ -34,10 +34,10 @@ def probe(request: pytest.FixtureRequest, library, tmp_path_factory: pytest.Temp
     program = compiled("launch_probe", folder / "probe", "-rdynamic", "-Wno-deprecated-declarations", *includes)
     compiled("recording_driver", folder / "libcuda.so.1", "-shared", "-fPIC")
     kernel = registry.kernel("lenet5")
-    data = folder / "data"
-    data.write_bytes(data_of(bound(kernel), ["sm_86", "sm_90"]))
+    usual = folder / "data"
+    usual.write_bytes(data_of(bound(kernel), ["sm_86", "sm_90"]))
 
-    def run(*steps: str, **environment: str) -> tuple[list[str], str]:
+    def run(*steps: str, data: Path = usual, **environment: str) -> tuple[list[str], str]:
         record = {"LD_LIBRARY_PATH": str(folder), "RECORD_ARGUMENTS": "p" * 11 + "ip", **environment}
         command = [program, file, data, *steps]
         done = subprocess.run(command, env={**os.environ, **record}, capture_output=True, text=True)
@@ -172,6 +172,15 @@ def test_a_gpu_that_cannot_run_it_is_an_error_with_the_nodes_name(probe, environ
     _, errors = probe(*steps, **environment)
     assert why in errors
     assert "plugin node node (lenet5 (fp32)" in errors
+
+
+@pytest.mark.parametrize(("driver", "why"), [("12000", ""), ("11080", "12.8, and the driver here knows 11.8: update")])
+def test_what_cuda_12_compiled_runs_from_its_first_driver_on(probe, tmp_path: Path, driver: str, why: str) -> None:
+    (tmp_path / "older").write_bytes(data_of(bound(registry.kernel("lenet5")), ["sm_90"], cuda=12080))
+    lines, errors = probe("attach", "run", *shapes(3), data=tmp_path / "older", RECORD_CUDA=driver)
+    assert any(line.startswith(LAUNCHED) for line in lines) is not bool(why)
+    assert why in errors
+    assert ("CUDA 12 needs 525 or newer" in errors) is bool(why)
 
 
 def test_a_gpu_with_little_shared_memory_goes_without_the_variant(probe) -> None:

@@ -55,7 +55,9 @@ void check_driver(Image const& image) {
   int const known = image.is_ptx ? version : version / 1000 * 1000 + 999;
   if (static_cast<int64_t>(image.cuda) > known) {
     fail("the kernel was compiled by CUDA ", version_text(static_cast<int>(image.cuda)), ", and the driver here knows ",
-         version_text(version), ": update the driver (CUDA 13 needs 580 or newer)");
+         version_text(version), ": update the driver (",
+         image.cuda >= 13000 ? "CUDA 13 needs 580 or newer), or embed the model again with --nvrtc 12"
+                             : "CUDA 12 needs 525 or newer)");
   }
 }
 
