@@ -3,7 +3,8 @@
 //   registry_probe RUNTIME LIBRARY DATA HOW...
 //
 // HOW is "open" (dlopen, as trtexec --staticPlugins) or "load" (IPluginRegistry::loadLibrary), "drop" (deregisterLibrary
-// of the last one loaded) or "close" (dlclose of the last one opened), in the order given. Prints what it sees.
+// of the last one loaded) or "close" (dlclose of the last one opened), in the order given. Prints what it sees. "local"
+// in front: RUNTIME comes with a library of its own scope, as with Triton's backend, and "open" is what Triton does.
 
 #include <NvInferRuntime.h>
 #include <dlfcn.h>
@@ -107,7 +108,8 @@ int use(IPluginRegistry& registry, std::vector<char> const& data) {
 
 int main(int count, char** arguments) {
   if (count < 4) return 2;
-  void* const runtime = dlopen(arguments[1], RTLD_LAZY | RTLD_GLOBAL);
+  bool const local = count > 4 && std::string(arguments[4]) == "local";
+  void* const runtime = dlopen(arguments[1], local ? RTLD_NOW | RTLD_LOCAL : RTLD_LAZY | RTLD_GLOBAL);
   if (runtime == nullptr) return std::printf("%s\n", dlerror()), 3;
   auto const get = reinterpret_cast<IPluginRegistry* (*)()>(dlsym(runtime, "getPluginRegistry"));
   IPluginRegistry& registry = *get();
@@ -118,7 +120,7 @@ int main(int count, char** arguments) {
   IPluginRegistry::PluginLibraryHandle loaded = nullptr;
 #endif
   int status = 0;
-  for (int i = 4; i < count; ++i) {
+  for (int i = local ? 5 : 4; i < count; ++i) {
     std::string const how = arguments[i];
     if (how == "open") opened = dlopen(arguments[2], RTLD_NOW | RTLD_LOCAL);
     if (how == "open" && opened == nullptr) return std::printf("%s\n", dlerror()), 4;
