@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from lenet_trt.errors import UsageError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.images.form import image_options
 from lenet_trt.options import whole
 
@@ -72,7 +74,7 @@ def ray_command(arguments: argparse.Namespace) -> int:
     from lenet_trt.run.on_ray.stage import classify_files
     from lenet_trt.run.on_ray.worker import Answering
 
-    with _Bar() as bar:
+    with _Bar() as bar, _go_on_after_interrupt(arguments.output):
         done = classify_files(
             arguments.model,
             arguments.images,
@@ -103,6 +105,20 @@ def ray_command(arguments: argparse.Namespace) -> int:
         print(f"before   {before:,} images were done by an earlier start")
     print(f"output   {done.output}  ({done.of_shards:,} files for {done.of_images:,} images)")
     return 0
+
+
+class InterruptedRunError(LenetTrtError):
+    """Report a run that the user stopped: what is written stays."""
+
+    exit_code = 130
+
+
+@contextmanager
+def _go_on_after_interrupt(output: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(f"interrupted; the same command goes on with what is in {output}") from error
 
 
 class _Bar:

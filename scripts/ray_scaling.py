@@ -1,0 +1,89 @@
+"""Measure `lenet-trt run --ray` with one worker, with two, and so on: images a second from files, and what limits.
+
+    python scripts/ray_scaling.py lenet5.onnx --images 20000000 --folder /dev/shm/images   # from the host's memory
+    python scripts/ray_scaling.py lenet5.onnx --images 20000000 --folder /data/images      # from files on a disk
+
+It writes MNIST's test images again and again as .npy files, classifies them with each number of GPUs (--workers: of
+workers on the CPU), and reads them once more without a network: the rate of reading. What two workers gain over one is
+the answer only where reading is not the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.export.mnist import test_set
+from lenet_trt.images.form import form_of
+from lenet_trt.run.on_ray import classify_files
+from lenet_trt.run.on_ray.cluster import joined
+from lenet_trt.run.on_ray.model import read_model
+from lenet_trt.run.on_ray.pieces import default_shard, find_pieces, shards_of
+from lenet_trt.run.on_ray.place import place
+from lenet_trt.run.on_ray.read import Reader
+
+_FILE_IMAGES = 1_000_000
+
+
+def write(folder: Path, images: int) -> None:
+    """Write that many images; what is there already stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = test_set()[0]
+    for number, start in enumerate(range(0, images, _FILE_IMAGES)):
+        path = folder / f"{number:05d}.npy"
+        if not path.exists():
+            np.save(path, np.resize(source, (min(_FILE_IMAGES, images - start), 28, 28)))
+
+
+def reading(model: Path, folder: Path, address: str | None) -> float:
+    """Images a second that all cores read, with nothing behind."""
+    where = place(str(folder))
+    form = form_of(read_model(model, "auto", None).inputs)
+    shards = list(shards_of(find_pieces([where], form), default_shard(form)))
+    with joined(address) as ray:
+        task = ray.remote(lambda pieces: len(Reader((where,), form)(pieces).names))
+        ray.get(task.remote(shards[0]))
+        begun = time.perf_counter()
+        count = sum(ray.get([task.remote(pieces) for pieces in shards]))
+        return float(count / (time.perf_counter() - begun))
+
+
+def main() -> None:
+    """Print one line for each number of workers, or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--images", type=int, default=2_000_000)
+    parser.add_argument("--folder", type=Path, required=True, help="where the images are written, and stay")
+    parser.add_argument("--gpus", type=int, nargs="+", metavar="N", help="numbers of GPUs, such as 1 2")
+    parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="numbers of workers on the CPU instead")
+    parser.add_argument("--address", help="the Ray cluster (default: one on this machine)")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    write(given.folder, given.images)
+    option, counts = ("workers", given.workers) if given.workers else ("gpus", given.gpus or [1, 2])
+    found = {"reading": reading(given.model, given.folder, given.address)}
+    for count in counts:
+        scratch = Path(tempfile.mkdtemp(prefix="ray-scaling-"))
+        runtime = "ort-cpu" if given.workers else "auto"
+        options = {option: count, "address": given.address, "runtime": runtime}
+        done = classify_files(given.model, [str(given.folder)], scratch / "out", **options)
+        shutil.rmtree(scratch)
+        found[f"{option}={count}"] = done.images_per_s or 0.0
+    if given.json:
+        print(json.dumps(found, indent=2))
+        return
+    first = found[f"{option}={counts[0]}"]
+    for name, rate in found.items():
+        limit = "" if name == "reading" or rate < 0.9 * found["reading"] else "  reading is the limit"
+        times = "" if name == "reading" else f"  {rate / first:5.2f}x"
+        print(f"{name:<10} {rate:>14,.0f} images/s{times}{limit}")
+
+
+if __name__ == "__main__":
+    main()
