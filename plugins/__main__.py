@@ -15,16 +15,17 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel
 from lenet_trt.kernel.registry import kernels, plugins_dir
 
-# Records of `lenet-trt bench kernels`, a folder a GPU; they are in the repository, not in the package.
+# Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed.
 RESULTS = "docs/results"
+INSTALLED = "records"
 RECORD = "kernels.json"
 _LONG_CONDITION = 60
 
 
 def records_folder() -> Path | None:
-    """Return the folder of the records; None in an installed copy, which has none."""
-    folder = plugins_dir().parent / RESULTS
-    return folder if folder.is_dir() else None
+    """Return the folder of the records; None where they were taken away."""
+    places = (plugins_dir().parent / RESULTS, plugins_dir().parent / INSTALLED)
+    return next((folder for folder in places if folder.is_dir()), None)
 
 
 def describe(kernel: Kernel) -> dict[str, Any]:
