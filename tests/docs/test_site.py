@@ -1,0 +1,50 @@
+"""The site of the documentation: it is built without a warning, and what it links to in the repository is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from documents import ROOT
+
+pytest.importorskip("mkdocs", reason="the site is built by MkDocs: pip install 'lenet-trt[docs]'")
+pytest.importorskip("mkdocstrings")
+REPOSITORY = "https://github.com/lenet-trt/lenet-trt/blob/main/"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-d", str(folder)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_first_page_is_the_readme_and_functions_have_their_texts(site: Path) -> None:
+    first = (site / "index.html").read_text(encoding="utf-8")
+    assert "TensorRT builds an engine in one command" in first
+    functions = (site / "api/index.html").read_text(encoding="utf-8")
+    for name in ("load", "classify_files", "classify_dataset", "fuse", "deploy", "LenetTrtError"):
+        assert f">{name}<" in functions
+    assert "Raises:" in functions
+
+
+def test_every_page_is_in_the_navigation_or_left_out_by_name(site: Path) -> None:
+    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for page in ROOT.glob("docs/**/*.md"):
+        name = page.relative_to(ROOT / "docs")
+        assert f": {name}\n" in listed or name.parts[:2] == ("results", "optimize"), f"{name} is not in mkdocs.yml"
+
+
+def test_links_into_the_repository_lead_somewhere(site: Path) -> None:
+    links = {link for page in site.rglob("*.html") for link in re.findall(r'href="([^"#]+)', page.read_text())}
+    inside = {link.removeprefix(REPOSITORY) for link in links if link.startswith(REPOSITORY)}
+    assert len(inside) > 10
+    assert not [path for path in inside if not (ROOT / path).exists()]
+    pages = [link for link in links if link.endswith(".md") and not link.startswith("http")]
+    assert not pages, "a link to a page is one to its source"
