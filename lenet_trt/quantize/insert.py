@@ -29,7 +29,6 @@ from lenet_trt.onnx_model.quantization import (
     DEQUANTIZE,
     PER_CHANNEL_OPSET,
     QUANTIZE,
-    QUANTIZERS,
     at_opset,
     check_quantization,
     quantized_nodes,
@@ -60,6 +59,7 @@ def prepared(model: ModelProto) -> ModelProto:
         raise UsageError(f"the model has plugin nodes ({', '.join(nodes)}): quantize the model from before the fusion")
     result = at_opset(model, PER_CHANNEL_OPSET)
     _name(result)
+    _make_initializers(result)
     if not layers_of(result):
         raise UsageError(
             f"the model has no layer that is quantized ({', '.join(LAYERS)} with constant float32 weights): 8 bits "
@@ -80,7 +80,7 @@ def quantized(model: ModelProto, data: Calibration, batch: int, method: str, pro
     Raises:
         LenetTrtError: ONNX Runtime cannot run or quantize the model.
     """
-    names = [node.name for node in layers_of(model)]
+    layers = layers_of(model)
     runtime = onnx_runtime()
     from onnxruntime import quantization
 
@@ -97,7 +97,7 @@ def quantized(model: ModelProto, data: Calibration, batch: int, method: str, pro
                 weight_type=quantization.QuantType.QInt8,
                 per_channel=True,
                 calibrate_method=getattr(quantization.CalibrationMethod, _METHODS[method]),
-                nodes_to_quantize=names,
+                nodes_to_quantize=[node.name for node in layers],
                 op_types_to_quantize=list(LAYERS),
                 extra_options={
                     "ActivationSymmetric": True,
@@ -105,6 +105,7 @@ def quantized(model: ModelProto, data: Calibration, batch: int, method: str, pro
                     "QuantizeBias": False,  # TensorRT takes biases in float alone
                     "AddQDQPairToWeight": True,  # TensorRT 8 wants float weights before Q/DQ
                     "OpTypesToExcludeOutputQuantization": list(LAYERS),
+                    "TensorQuantOverrides": _one_scale(model, layers, quantization.QuantType.QInt8),
                 },
             )
         except Exception as error:  # its exceptions share no base class
@@ -131,8 +132,20 @@ def without(model: ModelProto, layers: Sequence[str]) -> ModelProto:
             dequantize = made.get(name)
             if dequantize is not None and dequantize.op_type == DEQUANTIZE:
                 node.input[index] = made[dequantize.input[0]].input[0]
+    _drop_pairs_without_layers(result)
     _drop_unread(graph)
     return result
+
+
+def _drop_pairs_without_layers(model: ModelProto) -> None:
+    """Let what is no layer read floats again where no layer reads the same quantized numbers any more."""
+    graph = model.graph
+    made = {name: node for node in graph.node for name in node.output}
+    layers = {name for node in quantized_layers(model) for name in node.input}
+    for node in graph.node:
+        for index, name in enumerate(node.input):
+            if name in made and made[name].op_type == DEQUANTIZE and name not in layers:
+                node.input[index] = made[made[name].input[0]].input[0]
 
 
 def _drop_unread(graph: onnx.GraphProto) -> None:
@@ -149,13 +162,29 @@ def _drop_unread(graph: onnx.GraphProto) -> None:
 
 
 def quantized_layers(model: ModelProto) -> list[NodeProto]:
-    """Return the layers of the model that read quantized numbers."""
-    made = {output: node for node in model.graph.node for output in node.output}
-    return [
-        node
-        for node in model.graph.node
-        if node.op_type in LAYERS and any(made[name].op_type in QUANTIZERS for name in node.input[:2] if name in made)
-    ]
+    """Return the layers of the model whose two operands are quantized numbers."""
+    given = {node.output[0] for node in model.graph.node if node.op_type == DEQUANTIZE}
+    return [node for node in model.graph.node if node.op_type in LAYERS and given.issuperset(node.input[:2])]
+
+
+def _make_initializers(model: ModelProto) -> None:
+    """Put weights that are Constant nodes among the initializers: ONNX Runtime takes others for activations."""
+    graph = model.graph
+    for node in [node for node in graph.node if node.op_type == "Constant" and node.attribute[0].name == "value"]:
+        tensor = node.attribute[0].t
+        tensor.name = node.output[0]
+        graph.initializer.append(tensor)
+        graph.node.remove(node)
+
+
+def _one_scale(model: ModelProto, layers: Sequence[NodeProto], kind: Any) -> dict[str, list[dict[str, Any]]]:
+    """Ask for one scale for the whole of a MatMul's weights that are no matrix.
+
+    ONNX Runtime would give them a scale for each entry of axis 1, along which a product of more axes adds up.
+    """
+    ranks = {name: len(tensor.dims) for name, tensor in constants(model.graph)}
+    names = {node.input[1] for node in layers if node.op_type == "MatMul" and ranks[node.input[1]] != 2}
+    return {name: [{"quant_type": kind, "symmetric": True}] for name in names}
 
 
 def _name(model: ModelProto) -> None:
