@@ -17,10 +17,10 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import (
     SEED,
     ExampleCase,
+    disagreement,
     expected_outputs,
     kernel_inputs,
     plain_inputs,
-    relative_error,
     resized,
 )
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
@@ -116,9 +116,10 @@ class Rig:
         """Say what is wrong with the outputs that are in memory now, or return None."""
         bound = self.case.bound
         wanted = expected_outputs(bound, self.plain) if self._own else _standard(bound)[1]
-        error = max(map(relative_error, self.outputs(), wanted))
-        tolerance = bound.types.tolerance
-        return None if error <= tolerance else f"relative error {error:.2e}, more than {tolerance:.0e}"
+        found = (
+            disagreement(got, each, bound.types.tolerance) for got, each in zip(self.outputs(), wanted, strict=True)
+        )
+        return next(filter(None, found), None)
 
 
 @lru_cache(maxsize=2)

@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode, count
+from lenet_trt.kernel.saturate import quantize
 from lenet_trt.kernel.types import numpy_dtype
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
@@ -23,7 +24,7 @@ _TO_CHANNELS_LAST = [0, 2, 3, 1]
 
 
 def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Turn ``Constant`` nodes, and rearrangements of constants, into constants."""
+    """Turn ``Constant`` nodes, and rearrangements and quantizations of constants, into constants."""
     if node.is_op("Constant"):
         value = _constant_value(node)
         if value is not None:
@@ -34,6 +35,21 @@ def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
         if all(value is not None and value.nbytes < _FOLD_LIMIT_BYTES for value in values):
             graph.remove(node)
             graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
+    elif node.is_op("QuantizeLinear") and len(node.inputs) == 3 and node.attributes.keys() <= {"axis"}:
+        given = [graph.constants.get(name) for name in node.inputs]
+        value, scale, zero = given
+        if value is not None and scale is not None and zero is not None:
+            graph.remove(node)
+            axis = node.attributes.get("axis", 1)
+            graph.constants[node.outputs[0]] = quantize(value, scale, zero.dtype.name, zero, axis)
+
+
+def zero_points(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Leave out the zero point of a ``DequantizeLinear`` where it is 0, its default."""
+    if node.is_op("DequantizeLinear") and len(node.inputs) == 3:
+        zero = graph.constants.get(node.inputs[2])
+        if zero is not None and not zero.any():
+            node.inputs = node.inputs[:2]
 
 
 def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -166,7 +182,7 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
-CLEANINGS: tuple[Rule, ...] = (constant_folding, no_ops, defaults, flattening)
+CLEANINGS: tuple[Rule, ...] = (constant_folding, zero_points, no_ops, defaults, flattening)
 LAYERS: tuple[Rule, ...] = (convolution, dense_layer, max_pooling)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)

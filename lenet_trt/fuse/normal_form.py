@@ -4,7 +4,7 @@ Exporters write one network in many ways. The rules in ``dialects.py`` rewrite a
 of them is left, so that a plugin's pattern is written once; the file itself is not touched by this. What the
 normal form looks like:
 
-==================  ====================================================================================
+==================  ================================================================================================
 constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
 no-ops              ``Identity``, and ``Dropout`` at inference, are gone
 attributes          absent where they have their default value
@@ -14,7 +14,8 @@ flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
-==================  ====================================================================================
+quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there
+==================  ================================================================================================
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Tensor:
     """Declare an input or output: dense, last axis fastest.
 
     ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
-    is constant in a network; the fuse step may rearrange it once.
+    is constant in a network; the fuse step may rearrange it once. ``positive``: checks draw it from 0.05 to 0.2, as
+    the scales of quantized tensors are.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Tensor:
     dtype: str
     doc: str
     weight: bool = False
+    positive: bool = False
 
 
 @dataclass(frozen=True)

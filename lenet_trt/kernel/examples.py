@@ -13,6 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.functions import call_declared
+from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
 
 SEED = 20
@@ -71,7 +72,8 @@ def plain_inputs(bound: Bound, rng: np.random.Generator) -> list[np.ndarray]:
     """Draw the inputs as ONNX has them, in the types of the call.
 
     Normally distributed; weights are divided by the root of their fan-in, so that results stay in
-    the range of half precision however deep the kernel is. Integers are drawn from -4 to 4.
+    the range of half precision however deep the kernel is. Integers are drawn from -4 to 4, and quantized numbers from
+    all that the type has, so that sums saturate.
     """
     return [_draw(bound, tensor, rng) for tensor in bound.kernel.plain_inputs]
 
@@ -113,6 +115,24 @@ def expected_outputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarr
     return [np.asarray(output, np.float64) for output in outputs]
 
 
+def disagreement(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str | None:
+    """Say how an output differs from what is expected, or None where it is right.
+
+    Integers are compared as integers: with the reference's rounding and saturation, and whatever the tolerance is.
+    """
+    if got.dtype.kind not in "iub":
+        error = relative_error(got, wanted)
+        return None if error <= tolerance else f"relative error {error:.2e}, more than {tolerance:.0e}"
+    wrong = np.argwhere(got.astype(np.float64) != wanted)
+    if not len(wrong):
+        return None
+    first = tuple(wrong[0])
+    return (
+        f"{len(wrong)} of {got.size} integers differ; the first, at {list(map(int, first))}, is {got[first]} and not "
+        f"{wanted[first]:.0f}"
+    )
+
+
 def relative_error(got: np.ndarray, wanted: np.ndarray) -> float:
     """Return norm(got - wanted) / norm(wanted) over the finite wanted values; infinity where NaN or infinity differ.
 
@@ -136,6 +156,11 @@ def _draw(bound: Bound, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
 
     shape = tuple(as_dim(size).evaluate(bound.axes) for size in tensor.shape)
     dtype = numpy_dtype(bound.types.resolve(tensor.dtype))
+    if tensor.positive:
+        return rng.uniform(0.05, 0.2, shape).astype(dtype)
+    if is_quantized(dtype.name):
+        limits = np.iinfo(dtype)
+        return rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
     if dtype.kind in "iu":
         return rng.integers(-4 if dtype.kind == "i" else 0, 5, shape).astype(dtype)
     scale = 1 / math.sqrt(max(math.prod(shape[1:]), 1)) if tensor.weight and len(shape) > 1 else 1.0

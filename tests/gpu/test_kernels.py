@@ -18,7 +18,8 @@ from lenet_trt.kernel.examples import ExampleCase, cases
 
 # Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
 EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
-KERNELS = [*registry.kernels().values(), EXERCISE]
+INTEGERS = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "dense_int8")
+KERNELS = [*registry.kernels().values(), EXERCISE, INTEGERS]
 
 
 def runnable(kernel: Kernel) -> list[ExampleCase]:

@@ -328,12 +328,14 @@ def test_random_sizes_are_those_that_the_kernel_is_for() -> None:
     assert resized(next(cases(never)), rng) is None
 
 
-@pytest.mark.parametrize(("dtype", "low"), [("int8", -4), ("uint8", 0)])
-def test_whole_numbers_are_drawn_from_small_ones(dtype: str, low: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"), [("int32", -4, 4), ("int64", -4, 4), ("int8", -128, 127), ("uint8", 0, 255)]
+)
+def test_whole_numbers_are_drawn_from_small_ones_and_quantized_ones_from_all(dtype: str, low: int, high: int) -> None:
     kernel = declare(types=(Types("whole", {"T": dtype}, 0.0),), examples=({"n": 100, "c": 30},))
     x, _ = plain_inputs(next(cases(kernel)).bound, np.random.default_rng(0))
     assert x.dtype == dtype
-    assert (x.min(), x.max()) == (low, 4)
+    assert (x.min(), x.max()) == (low, high)
 
 
 def test_weights_are_scaled_so_that_results_stay_in_range() -> None:
