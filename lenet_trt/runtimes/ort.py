@@ -67,9 +67,10 @@ class OrtCpu:
             model = onnx.inliner.inline_local_functions(model)
         kinds = kinds_of(model)
         if kinds & {"int8", "fp8"}:
-            # Its extended optimisations put integer layers in the place of DequantizeLinear, layer, QuantizeLinear.
-            # Those saturate on CPUs without VNNI, so that answers would depend on the machine. For float8 they fail, or
-            # give wrong answers (seen in 1.31: 94.9% right instead of 99.3% for LeNet-5).
+            # It would put integer layers in the place of DequantizeLinear, layer, QuantizeLinear, and quantize biases.
+            # Its integer layers saturate on CPUs without VNNI, so that answers would depend on the machine. For float8
+            # they fail, and other extended optimisations give wrong answers (1.31: 94.9% instead of 99.3% for LeNet-5).
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
         if kinds & {"fp16", "bf16"}:
             model = emulated(model)

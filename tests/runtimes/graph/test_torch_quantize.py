@@ -103,8 +103,8 @@ def test_lenet5(kind: str) -> None:
     x = mnist.network_input(images)
     (wanted,) = runner(model)({"images": x})
     (found,) = by_torch(model, x)
-    # ONNX Runtime sums in another order, which puts a few numbers on the other side of a rounding step.
-    assert np.linalg.norm(found - wanted) < 2e-2 * np.linalg.norm(wanted)
+    # Sums in another order put a few numbers on the other side of a rounding step, more of them in fp16.
+    assert np.linalg.norm(found - wanted) < (2e-2 if "fp16" in kind else 5e-3) * np.linalg.norm(wanted)
     assert (found.argmax(axis=1) == labels).mean() >= 0.98
 
 
