@@ -110,11 +110,12 @@ def _quantized(
 
 def _evaluated(result: ModelProto, original: ModelProto, judge: Judge, request: QuantizeRequest) -> Evaluation:
     """Judge by labelled images, or by the calibration data where there are none: random inputs are out of range."""
+    method = f"ONNX Runtime {onnx_runtime().__version__} on the CPU"
     if request.images is not None or is_digit_classifier(original):
         evaluation = evaluate(result, original, {}, request.images)
         if evaluation.correct is not None:
-            return evaluation
-    return Evaluation(difference=judge.error(result), data=f"calibration data: {judge.source}")
+            return replace(evaluation, method=method)
+    return Evaluation(difference=judge.error(result), method=method, data=f"calibration data: {judge.source}")
 
 
 def _batch(model: ModelProto, data: Calibration) -> int:
