@@ -1,4 +1,4 @@
-"""Numbers on a command line: every option reads its numbers here, so that nonsense gets one kind of answer.
+"""Read the numbers on a command line: every option reads them here, so that errors have one form.
 
 ``whole`` and ``number`` make functions for ``argparse``'s ``type=``; argparse then names the option in its message.
 """

@@ -1,4 +1,4 @@
-"""Nothing is destroyed: a command writes over what the same command made before, and over nothing else.
+"""Protect files: a command replaces only files that the same command made.
 
 A verb names its inputs, and for each file that it will write how it knows its own product by the content. It asks here
 before the work begins, so that nobody waits for a result that cannot be written.

@@ -1,4 +1,4 @@
-"""Patterns, at the path that kernels import them from; they live in ``lenet_trt.kernel.pattern``."""
+"""Offer patterns at the path from which kernels import them; their code is in ``lenet_trt.kernel.pattern``."""
 
 from lenet_trt.kernel.pattern import DOMAIN, Pattern, Views
 

@@ -1,4 +1,4 @@
-"""Data from outside is checked here, once, where it is read: behind this line the code trusts its types.
+"""Check data from outside once, where it is read; the code that uses the data trusts its types.
 
 The types are the dataclasses and typed dictionaries that the code works with anyway; msgspec converts into them and
 says which field does not fit. msgspec, and not pydantic: it checks plain dataclasses, needs no other package and is

@@ -1,4 +1,4 @@
-"""Tables in text: columns of equal width for a terminal, and Markdown."""
+"""Write tables as text: with columns of equal width for a terminal, and as Markdown."""
 
 from __future__ import annotations
 

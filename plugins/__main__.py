@@ -1,4 +1,4 @@
-"""Verb ``plugins``: list the kernels, what each replaces, its types, targets and measured gain."""
+"""Read the options of ``plugins``: list the kernels, what each replaces, its types, targets and measured gain."""
 
 from __future__ import annotations
 

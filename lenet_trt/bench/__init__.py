@@ -1,1 +1,1 @@
-"""The suites of ``lenet-trt bench``: each measures its contenders and gives a record, shown by tables and pictures."""
+"""Hold the suites of ``lenet-trt bench``: each measures its contenders and returns a record."""

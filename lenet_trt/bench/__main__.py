@@ -1,4 +1,4 @@
-"""Verb ``bench``: measure suites on this machine; print tables, and write records as JSON and CSV, and pictures."""
+"""Read the options of ``bench``: measure suites on this machine, print tables, write JSON, CSV and pictures."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Verb ``build``: build an engine from ONNX, with a sidecar and the model that was built."""
+"""Build an engine from ONNX, with a sidecar and the model that was built: the verb ``build``."""

@@ -1,4 +1,4 @@
-"""Labelled images of the user's that a converted or fused model is judged by."""
+"""Judge a converted or fused model by labelled images of the user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class LabelledImages:
-    """Files of images as ``run`` takes them, the file with their classes, and how pixels become the network's input."""
+    """Hold image files as ``run`` takes them, the file of their classes, and the normalization of their pixels."""
 
     sources: tuple[str, ...]
     labels: str | None = None
@@ -63,7 +63,7 @@ class LabelledImages:
 
 @dataclass(frozen=True)
 class Judged:
-    """Right answers of the model and of the one before, of ``total`` labelled images; the relative error in norm."""
+    """Hold right answers of the model and of the model before, of ``total`` images, and the relative error in norm."""
 
     correct: int
     correct_before: int

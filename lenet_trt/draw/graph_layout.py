@@ -18,7 +18,7 @@ XY = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """Where a node is: its centre, and its size."""
+    """Hold the place of a node: its centre, and its size."""
 
     x: float
     y: float
@@ -28,7 +28,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """All places; each edge is a chain of cubic Bezier curves: its start, then three points for each curve."""
+    """Hold all places; each edge is a chain of cubic Bezier curves: its start, then three points for each curve."""
 
     boxes: tuple[Box, ...]
     edges: tuple[tuple[XY, ...], ...]

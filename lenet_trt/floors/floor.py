@@ -47,10 +47,10 @@ class Ceilings:
     def rate(self, arithmetic: Arithmetic) -> float:
         """Return the operations per second; without a known rate, the rate of multiply-adds.
 
-        "split" is the faster of multiply-adds and split products: where tensor cores are slow, nobody splits. Products
-        of 8-bit integers run at twice the rate of fp16 ones, and on a GeForce, which sums fp16 products in float at
-        half its rate, at four times; fp8 products at twice the rate of fp16 ones where there are any. Source: the
-        documents that ``lenet_trt.floors.datasheet`` names.
+        "split" is the faster of multiply-adds and split products: where tensor cores are slow, splitting does not pay.
+        Products of 8-bit integers run at twice the rate of fp16 products; on a GeForce, which adds fp16 products in
+        float at half the rate, they run at four times that rate. Products of fp8, where the GPU has them, run at twice
+        the rate of fp16. Source: the documents that ``lenet_trt.floors.datasheet`` names.
         """
         known = self.flop_per_s
         if arithmetic == "split":

@@ -27,10 +27,10 @@ from lenet_trt.onnx_model.shapes import Known, KnownTensor, bound_plugin, known,
 class NodeWork:
     """Hold one node: its operator, its work and its arithmetic.
 
-    ``shapes`` is text for people; ``replaces`` are the nodes that it stands for, where it is several or a plugin that
-    took their place. ``estimated``: the operations are no exact count. ``weights`` is the number of constant elements
-    that it reads. ``holds`` are the model's nodes in it, where it is a layer of an engine; ``model_arithmetic`` is
-    then the one that the model has there.
+    ``shapes``: text for people. ``replaces``: the nodes for which it stands, if it is a fused node or a plugin.
+    ``estimated``: the number of operations is an estimate. ``weights``: the number of constant elements that it reads.
+    ``holds``: the model's nodes in it, if it is a layer of an engine; ``model_arithmetic`` is then the arithmetic of
+    these nodes in the model.
     """
 
     node: str

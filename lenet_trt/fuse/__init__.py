@@ -1,4 +1,4 @@
-"""Verb ``fuse``: bring a model into one normal form, match patterns in it, replace matches by plugin nodes.
+"""Bring a model into a normal form, match patterns, and replace matches by plugin nodes: the verb ``fuse``.
 
 ``working_copy`` is the graph that is rewritten; ``normal_form`` with ``dialects`` and ``flattening`` brings it into one
 dialect; ``match`` and ``places`` find where kernels fit and choose; ``cut``, ``onnx_function`` and ``assemble`` put the

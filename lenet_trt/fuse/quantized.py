@@ -1,4 +1,4 @@
-"""Whether TensorRT runs the nodes of a match quantized: they lie behind DequantizeLinear, or before QuantizeLinear.
+"""Find out whether TensorRT runs the nodes of a match quantized: after DequantizeLinear or before QuantizeLinear.
 
 TensorRT joins such nodes with the quantization around them into one layer of 8 bits or fewer. A plugin of other types
 would break that layer: its input and output would be converted, and it would compute in more bits.

@@ -1,4 +1,4 @@
-"""Which nodes of a model a kernel of this toolkit could replace, for advice that names it."""
+"""Find the nodes of a model that a kernel of this toolkit could replace, for advice that names the kernel."""
 
 from __future__ import annotations
 

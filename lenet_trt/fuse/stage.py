@@ -1,7 +1,7 @@
-"""Stage ``fuse``: ONNX in, ONNX out with plugin nodes where a kernel computes the same.
+"""Fuse a model: ONNX in, ONNX out, with plugin nodes where a kernel computes the same.
 
-Each plugin node carries a model-local function made of what was taken out, so the file still runs in any ONNX
-runtime. What was chosen, and what else could have been, is recorded in the file (``metadata_props``).
+Each plugin node carries a model-local function made of the nodes that it replaced, so the file still runs in any ONNX
+runtime. The file records what was chosen, and what else could have been chosen (``metadata_props``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Fused", "chosen_kernels", "fuse"]
 
 @dataclass(frozen=True)
 class Fused:
-    """The model with its plugin nodes; without any, it is the model that was given."""
+    """Hold the model with its plugin nodes; without any plugin node, it is the given model."""
 
     model: onnx.ModelProto
     replacements: tuple[Replacement, ...]

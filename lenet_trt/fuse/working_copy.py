@@ -1,4 +1,4 @@
-"""A graph to rewrite and search: the nodes of an ONNX file, its constants, and what is known of each value.
+"""Hold a graph to rewrite and search: the nodes of an ONNX file, its constants, and what is known of each value.
 
 The file itself is not touched. Every node remembers which nodes of the file it stands for.
 """
@@ -51,7 +51,7 @@ class WorkingNode:
 
 
 class WorkingGraph:
-    """The working copy: nodes in execution order, constants, and what is known of each value."""
+    """Hold the working copy: nodes in execution order, constants, and what is known of each value."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.opsets = {_domain(entry.domain): entry.version for entry in model.opset_import}

@@ -1,4 +1,4 @@
-"""The declaration of a kernel: its axes, tensors, types, variants and launches; every route is derived from it."""
+"""Declare a kernel: its axes, tensors, types, variants and launches; every route is derived from the declaration."""
 
 from lenet_trt.kernel.declaration import (
     INT32_MAX,

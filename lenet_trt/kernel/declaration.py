@@ -1,4 +1,4 @@
-"""The declaration of a kernel, from which every route, check and listing is derived."""
+"""Define the declaration of a kernel, from which every route, check and listing is derived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbolic sizes: integer expressions over named axes, written once and lowered where they are needed.
+"""Define symbolic sizes: integer expressions over named axes, written once and lowered where they are needed.
 
 A kernel's shapes and launch geometry are such expressions. ``Dim.fold`` walks one through an
 ``Algebra``: Python integers, other such expressions, or the symbolic ones of a TensorRT version.
@@ -120,7 +120,7 @@ class Dim:
 
 @dataclass(frozen=True)
 class Constant(Dim):
-    """A number."""
+    """Represent a number."""
 
     value: int
 

@@ -1,4 +1,4 @@
-"""Calls of the functions that a declaration brings: an exception in one becomes an error that names it."""
+"""Call the functions that a declaration brings; an exception in one becomes an error that names the function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The patterns of a declaration: subgraphs of ONNX that a kernel can replace (``fuse/match.py`` finds them)."""
+"""Define the patterns of a declaration: subgraphs of ONNX that a kernel can replace (``fuse/match.py`` finds them)."""
 
 from __future__ import annotations
 

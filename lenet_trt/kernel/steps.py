@@ -1,4 +1,4 @@
-"""Numbered steps: earlier versions of a kernel, each in a few launches, that lie in ``steps`` in the kernel's folder.
+"""Define numbered steps: earlier versions of a kernel, each in a few launches, in the folder ``steps`` of the kernel.
 
 ``steps/__init__.py`` lists them as ``STEPS``, and may have a ``CPU_STEP``.
 """
@@ -15,7 +15,7 @@ from lenet_trt.kernel.registry import part
 
 @dataclass(frozen=True)
 class StepLaunch:
-    """One launch of a file in ``steps``.
+    """Describe one launch of a file in ``steps``.
 
     ``arguments`` are tensors by name and 32-bit sizes, in the order of the function's parameters.
     """
@@ -36,7 +36,7 @@ class StepLaunch:
 
 @dataclass(frozen=True)
 class Step:
-    """One version of a kernel. ``buffers`` are the tensors between its launches, by name; the last one is ``y``.
+    """Describe one version of a kernel. ``buffers``: tensors between launches, by name; the last launch writes ``y``.
 
     ``constants`` are weights that are copied into symbols of the same name before the first launch; ``sync``
     waits after each launch, as the first version of the write-ups did.
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class CpuStep:
-    """A version of a kernel in C, compiled with the macros ``AXIS_...`` for these axes.
+    """Describe a version of a kernel in C, compiled with the macros ``AXIS_...`` for these axes.
 
     Its function takes the inputs, the first axis (how many images) as an int, and the output. ``fewer`` are values of
     that axis that are timed as well.

@@ -1,4 +1,4 @@
-"""The element types: what everybody who stores, names, sizes or computes with one has to know of it."""
+"""Define the element types: what code must know to store, name, size or compute with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NARROW_ARITHMETIC = ("int8", "fp8")
 
 @dataclass(frozen=True)
 class ElementType:
-    """One element type. ``name`` is the name that NumPy (with ml_dtypes), torch and this toolkit give it.
+    """Describe one element type. ``name``: its name in NumPy (with ml_dtypes), torch and this toolkit.
 
     ``onnx_number`` is its number in ``onnx.TensorProto``; ``cuda_name`` is what CUDA C++ calls it and
     ``tensorrt_name`` its member of ``trt.DataType`` (None: has none, so that no kernel can store it).

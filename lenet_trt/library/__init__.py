@@ -1,1 +1,1 @@
-"""Verb ``library``: compile the C++ plugin library."""
+"""Compile the C++ plugin library: the verb ``library``."""

@@ -1,1 +1,1 @@
-"""ONNX models: reading and checking, inputs and outputs, shapes, precision and plugin nodes."""
+"""Read and check ONNX models: inputs and outputs, shapes, precision and plugin nodes."""

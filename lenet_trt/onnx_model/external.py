@@ -1,4 +1,4 @@
-"""Weights beside a model's file: checked against what the tensors need before a byte of them is read.
+"""Read weights beside a model's file: they are checked against the tensors before any byte of them is read.
 
 A model names the files that its weights lie in, and says where in them. Whoever made the model may have named any file
 of the machine, of any size.
@@ -30,7 +30,7 @@ _BITS = {
 
 @dataclass(frozen=True)
 class ExternalPiece:
-    """The bytes of one tensor: in which file, from where on, how many."""
+    """Hold where the bytes of one tensor are: the file, the offset and the length."""
 
     tensor: str
     location: str

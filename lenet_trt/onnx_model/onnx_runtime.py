@@ -1,4 +1,4 @@
-"""ONNX Runtime, imported in one place: two packages bring it, into one folder, so only one of them can be installed."""
+"""Import ONNX Runtime in one place: two packages install it into one folder, so only one of them can be used."""
 
 from __future__ import annotations
 

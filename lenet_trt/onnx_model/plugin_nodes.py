@@ -24,7 +24,7 @@ class _Named(TypedDict):
 
 
 class _Entry(_Named, total=False):
-    """What the code asks of an entry."""
+    """Type the parts of an entry that the code reads."""
 
     types: str
     replaced: list[str]

@@ -1,4 +1,4 @@
-"""Optimization profiles: the smallest, the usual and the largest shape of each dynamic input."""
+"""Make optimization profiles: the smallest, the usual and the largest shape of each dynamic input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ONNX's own checker lets pass: texts that are none, values that do not fit shapes, types that do not exist."""
+"""Check what ONNX's checker lets pass: texts that are not UTF-8, values that do not fit shapes, unknown types."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The import path of ``lenet_trt.routes.torch_op``, which docs/write-a-plugin.md names."""
+"""Keep the import path of ``lenet_trt.routes.torch_op``, which docs/write-a-plugin.md names."""

@@ -1,4 +1,4 @@
-"""Kernels as torch operators, at the path that users import them from; they live in the graph runtime."""
+"""Offer kernels as torch operators at the path from which users import them; their code is in the graph runtime."""
 
 from lenet_trt.runtimes.graph.torch_op import op
 

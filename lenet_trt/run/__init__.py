@@ -1,4 +1,4 @@
-"""Verb ``run``, and ``load``, which makes a Python function of any engine, ONNX or fused ONNX file."""
+"""Run a network: the verb ``run``, and ``load``, which makes a Python function of an engine or an ONNX file."""
 
 from lenet_trt.runtimes.load import load
 

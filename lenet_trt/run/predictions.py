@@ -25,7 +25,7 @@ DEFAULT_TOP = 5
 
 @dataclass(frozen=True)
 class Classes:
-    """How classes are shown: by ``names`` where they have some, ``top`` of each image (None: all of few)."""
+    """Hold how classes are shown: by ``names`` where they have some, ``top`` per image (None: all, if they are few)."""
 
     names: tuple[str, ...] = ()
     top: int | None = None
@@ -103,7 +103,7 @@ def predictions(names: Sequence[str], labels: NDArray[np.int64], shares: NDArray
 
 @dataclass
 class Score:
-    """Right answers, counted while images pass: ``confusion[label][class]``; NaN counts as wrong, in no column.
+    """Count right answers while images pass: ``confusion[label][class]``; NaN counts as wrong, in no column.
 
     ``among_top`` counts the images of which the label is one of the ``top`` most probable classes.
     """

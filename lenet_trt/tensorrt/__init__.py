@@ -1,1 +1,1 @@
-"""TensorRT: its flavors and what each can do, engines, their sidecars, and the routes of kernels into TensorRT."""
+"""Use TensorRT: its flavors and their capabilities, engines, their sidecars, and the routes of kernels into it."""

@@ -1,4 +1,4 @@
-"""What each release of TensorRT and TensorRT-RTX can do, as data: code asks for a capability, never for a version.
+"""List what each release of TensorRT and TensorRT-RTX can do: code asks for a capability, never for a version.
 
 A release is described by what it changed; the others are as the one before.
 
@@ -18,7 +18,7 @@ from lenet_trt.kernel.types import ELEMENT_TYPES
 
 
 class LocalFunctions(Enum):
-    """What a parser makes of a node whose operator is a model-local function and a registered plugin too."""
+    """Name what a parser does with a node whose operator is both a model-local function and a registered plugin."""
 
     UNREAD = "it does not read functions"
     FIRST = "it takes the function"
@@ -27,7 +27,7 @@ class LocalFunctions(Enum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What one release can do.
+    """Hold what one release can do.
 
     ``builds_without_gpu``: for GPUs that are not here. ``oldest_sm`` and ``newest_sm``: the GPUs that its engines run
     on. ``lowest_sm``: the arithmetic types and the GPUs on which each of them starts. ``fp32_gemm_sm``: where fp32

@@ -1,4 +1,4 @@
-"""The element types as TensorRT's DataType has them."""
+"""Map the element types to TensorRT's DataType."""
 
 from __future__ import annotations
 

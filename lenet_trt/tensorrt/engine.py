@@ -1,4 +1,4 @@
-"""One ONNX model in, one serialized TensorRT engine out; the same code for every flavor and release."""
+"""Build one serialized TensorRT engine from one ONNX model, with the same code for every flavor and release."""
 
 from __future__ import annotations
 

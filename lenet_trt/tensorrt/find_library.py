@@ -1,4 +1,4 @@
-"""Which plugin library goes with an engine: the one that was named, or the very one that its sidecar records."""
+"""Find the plugin library of an engine: the one that the user names, or the one that its sidecar records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two flavors of TensorRT: which one is taken, and what it refuses; nothing else imports either.
+"""Choose between the two flavors of TensorRT, and refuse what they cannot do; no other module imports either.
 
 ``rtx``
     TensorRT-RTX (package ``tensorrt_rtx``): GeForce and RTX PRO GPUs; builds with no GPU present.

@@ -1,4 +1,4 @@
-"""The layers of an engine as TensorRT's engine inspector describes them, in the words of versions 8.6 to 11.
+"""Read the layers of an engine from TensorRT's engine inspector, in the words of versions 8.6 to 11.
 
 With detailed profiling verbosity a layer has its type, its tensors (dimensions, format and data type) and its kernel;
 otherwise it has its name alone. Version 11 tells format and data type in two fields, the others in one.
@@ -38,7 +38,7 @@ _PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
 
 @dataclass(frozen=True)
 class LayerTensor:
-    """A tensor that a layer reads or writes: ``shape`` None where it is not known, ``dtype`` "" likewise."""
+    """Hold a tensor that a layer reads or writes: ``shape`` is None and ``dtype`` "" where they are not known."""
 
     name: str
     shape: tuple[Count, ...] | None
@@ -58,7 +58,7 @@ class LayerTensor:
 
 @dataclass(frozen=True)
 class EngineLayer:
-    """A layer; ``onnx`` are the ONNX nodes in it.
+    """Hold a layer; ``onnx`` are the ONNX nodes in it.
 
     ``weights`` are the constants that it has inside. ``depth`` is the number of multiply-adds for one element of its
     output; None where the description does not say.

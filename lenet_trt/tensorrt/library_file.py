@@ -1,4 +1,4 @@
-"""The file of a plugin library: which TensorRT it was made for, read from its bytes before any of its code runs."""
+"""Read from a plugin library's bytes for which TensorRT it was made, before any of its code runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first bytes of an engine say which TensorRT made it; read without deserializing, for an engine can contain code.
+"""Read from an engine's first bytes which TensorRT made it, without deserializing: an engine can contain code.
 
 Source: trtexec's --getPlanVersionOnly (samples/common/sampleEngines.cpp) reads the tag and the version of full TensorRT
 there; plans of TensorRT-RTX 1.7.1 have another tag and the version at the same place.
@@ -20,7 +20,7 @@ _KNOWN_LAYOUT = 0
 
 @dataclass(frozen=True)
 class PlanHeader:
-    """Which product made a plan; ``version`` is None where the header has a layout that is not known."""
+    """Hold the product that made a plan; ``version`` is None where the layout of the header is not known."""
 
     tag: str
     product: str

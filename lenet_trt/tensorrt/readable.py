@@ -1,4 +1,4 @@
-"""A model in the form that one release's ONNX parser reads."""
+"""Bring a model into the form that one release's ONNX parser reads."""
 
 from __future__ import annotations
 

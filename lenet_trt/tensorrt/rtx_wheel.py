@@ -1,4 +1,4 @@
-"""What the wheel of TensorRT-RTX needs before it is imported.
+"""Prepare what the wheel of TensorRT-RTX needs before it is imported.
 
 Its ONNX parser opens ``libtensorrt_rtx.so`` when it meets a node that it takes for a plugin, and looks for that name in
 the folder that it was loaded from. The wheel has only ``libtensorrt_rtx.so.1``, and the parser then ends the process.

@@ -1,4 +1,4 @@
-"""The sidecar: JSON beside an engine, with its inputs, its results, and the hash of the engine.
+"""Read and write the sidecar: JSON beside an engine, with its inputs, its results, and the hash of the engine.
 
 A later stage reads it instead of calling an earlier one. ``inputs`` holds everything that decides the engine's
 content; two builds with equal ``inputs`` make engines that do the same.
@@ -35,13 +35,13 @@ class FileRecord:
 
 
 class SidecarOptions(TypedDict):
-    """What the code asks of the builder's options."""
+    """Type the builder's options that the code reads."""
 
     tf32: bool
 
 
 class SidecarInputs(TypedDict):
-    """What the code asks of a sidecar's inputs, which say more: all that two builds are compared by."""
+    """Type the inputs that the code reads; a sidecar has more: everything by which two builds are compared."""
 
     flavor: Literal["rtx", "tensorrt"]
     flavor_version: str
@@ -52,7 +52,7 @@ class SidecarInputs(TypedDict):
 
 
 class PluginEntry(TypedDict):
-    """One plugin node: the kernel, what it replaced, and the route by which TensorRT gets it."""
+    """Type one plugin node: the kernel, the nodes that it replaced, and the route by which TensorRT gets it."""
 
     node: str
     kernel: str
@@ -63,7 +63,7 @@ class PluginEntry(TypedDict):
 
 
 class Shapes(TypedDict):
-    """The profile of an input."""
+    """Type the profile of an input."""
 
     min: list[Whole]
     opt: list[Whole]
@@ -77,13 +77,13 @@ class _TensorFacts(TypedDict):
 
 
 class TensorEntry(_TensorFacts, total=False):
-    """An input or output of the engine; ``profile`` where it is dynamic."""
+    """Type an input or output of the engine; ``profile`` where it is dynamic."""
 
     profile: Shapes
 
 
 class EvaluationEntry(TypedDict):
-    """What ONNX Runtime found, as ``build.evaluate.Evaluation`` has it."""
+    """Type what ONNX Runtime found, as ``build.evaluate.Evaluation`` has it."""
 
     correct: Count | None
     correct_before: Count | None

@@ -1,4 +1,4 @@
-"""The types of a model as constraints on layers, for a TensorRT whose networks do not take their types from it.
+"""Constrain layers to the types of a model, for a TensorRT whose networks do not take their types from it.
 
 TensorRT before 10 computes in float32 unless it is allowed to use less, and then takes what is fastest. Here every
 layer is told the type that its ONNX node has, and TensorRT has to obey. Models with Q/DQ nodes are left to TensorRT,

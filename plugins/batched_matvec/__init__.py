@@ -1,4 +1,4 @@
-"""MatMul with a column on the right, leading dimensions broadcast: the declaration of ``batched_matvec``."""
+"""Declare ``batched_matvec``: MatMul with a column on the right, leading dimensions broadcast."""
 
 from pathlib import Path
 

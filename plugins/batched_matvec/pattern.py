@@ -1,4 +1,4 @@
-"""The nodes that ``batched_matvec`` replaces: a MatMul whose right operand's last dimension is 1."""
+"""Define the nodes that ``batched_matvec`` replaces: a MatMul whose right operand's last dimension is 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``batched_matvec``: the MatMul of the write-ups, with a column on the right."""
+"""Say what ``bench`` times of ``batched_matvec``: the MatMul of the write-ups, with a column on the right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the 5x5 convolution kernels share of their declarations; the headers beside share their device code.
+"""Declare what the 5x5 convolution kernels share; the headers beside this file have their common device code.
 
 Source: the numbers follow ``Conv5x5Shape``, ``FfmaPlan`` and ``MmaPlan`` in those headers.
 """

@@ -1,4 +1,4 @@
-"""5x5 convolution with bias and an optional activation: the declaration of ``conv5x5_bias``."""
+"""Declare ``conv5x5_bias``: 5x5 convolution with bias and an optional activation."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The nodes that ``conv5x5_bias`` replaces: an unpadded 5x5 convolution, with the activation after it or without."""
+"""Define the nodes that ``conv5x5_bias`` replaces: an unpadded 5x5 convolution, with or without an activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``conv5x5_bias``: the convolution of the write-ups."""
+"""Say what ``bench`` times of ``conv5x5_bias``: the convolution of the write-ups."""
 
 from __future__ import annotations
 

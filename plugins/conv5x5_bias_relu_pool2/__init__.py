@@ -1,4 +1,4 @@
-"""5x5 convolution with bias, ReLU and 2x2 max-pool: the declaration of ``conv5x5_bias_relu_pool2``."""
+"""Declare ``conv5x5_bias_relu_pool2``: 5x5 convolution with bias, ReLU and 2x2 max-pool."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The nodes that ``conv5x5_bias_relu_pool2`` replaces: unpadded 5x5 convolution, ReLU and 2x2 max-pooling."""
+"""Define the nodes that ``conv5x5_bias_relu_pool2`` replaces: unpadded 5x5 convolution, ReLU, 2x2 max-pooling."""
 
 from __future__ import annotations
 

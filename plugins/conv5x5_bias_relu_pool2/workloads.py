@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``conv5x5_bias_relu_pool2``: the convolution of the write-ups, and LeNet-5's two stages."""
+"""Say what ``bench`` times of ``conv5x5_bias_relu_pool2``: the write-ups' convolution and LeNet-5's two stages."""
 
 from __future__ import annotations
 

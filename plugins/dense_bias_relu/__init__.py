@@ -1,4 +1,4 @@
-"""Dense layer with bias and optional ReLU: the declaration of ``dense_bias_relu``."""
+"""Declare ``dense_bias_relu``: a dense layer with bias and optional ReLU."""
 
 from pathlib import Path
 

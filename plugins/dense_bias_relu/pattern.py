@@ -1,4 +1,4 @@
-"""The nodes that ``dense_bias_relu`` replaces: a dense layer, with the ReLU after it or without."""
+"""Define the nodes that ``dense_bias_relu`` replaces: a dense layer, with or without a ReLU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``dense_bias_relu``: the linear layers of LeNet-5."""
+"""Say what ``bench`` times of ``dense_bias_relu``: the linear layers of LeNet-5."""
 
 from __future__ import annotations
 

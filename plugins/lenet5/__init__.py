@@ -1,4 +1,4 @@
-"""All of LeNet-5 in one launch: the declaration of ``lenet5``."""
+"""Declare ``lenet5``: all of LeNet-5 in one launch."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The nodes that ``lenet5`` replaces: the whole network, with the casts around it where it computes in 16 bits."""
+"""Define the nodes that ``lenet5`` replaces: the whole network, with the casts around it in 16-bit models."""
 
 from __future__ import annotations
 

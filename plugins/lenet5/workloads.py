@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``lenet5``: the network with its trained weights."""
+"""Say what ``bench`` times of ``lenet5``: the network with its trained weights."""
 
 from __future__ import annotations
 

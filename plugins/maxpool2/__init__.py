@@ -1,4 +1,4 @@
-"""Max-pool with 2x2 windows and stride 2: the declaration of ``maxpool2``."""
+"""Declare ``maxpool2``: max-pool with 2x2 windows and stride 2."""
 
 from pathlib import Path
 

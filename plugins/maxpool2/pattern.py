@@ -1,4 +1,4 @@
-"""The nodes that ``maxpool2`` replaces: max-pooling over 2x2 windows side by side."""
+"""Define the nodes that ``maxpool2`` replaces: max-pooling over 2x2 windows side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``bench`` times of ``maxpool2``: the first pool of LeNet-5."""
+"""Say what ``bench`` times of ``maxpool2``: the first pool of LeNet-5."""
 
 from __future__ import annotations
 

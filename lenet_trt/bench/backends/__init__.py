@@ -1,1 +1,1 @@
-"""The ways to run LeNet-5 that the suites ``10k`` and ``sweep`` compare, behind one small protocol."""
+"""Run LeNet-5 in the ways that the suites ``10k`` and ``sweep`` compare, behind one small protocol."""

@@ -70,7 +70,7 @@ def _test_set() -> tuple[NDArray[np.float32], NDArray[np.float64], NDArray[np.ui
 
 
 class Ready(Protocol):
-    """A backend made ready for a batch."""
+    """Define a backend that is ready for a batch."""
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class Ready(Protocol):
 
 
 class Session(Protocol):
-    """A backend that is open: its weights are where it computes."""
+    """Define an open backend: its weights are where it computes."""
 
     def prepare(self, images: LabelledBatch) -> Ready:
         """Make a batch ready: compile and capture what it needs.

@@ -1,4 +1,4 @@
-"""The routes by which kernels get into TensorRT, in the order in which they are taken where nobody chooses."""
+"""List the routes by which kernels get into TensorRT, in the order in which they are tried by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in the Python of a plugin, which TensorRT calls from C++ and only prints."""
+"""Keep errors in the Python code of a plugin, which TensorRT calls from C++ and only prints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kernels as data in the plugin nodes, and one C++ library that runs them: TensorRT 8.5 to 11, ``trtexec``, no Python.
+"""Put kernels as data into the plugin nodes; one C++ library runs them in TensorRT 8.5 to 11, without Python.
 
 The engine is built from a copy of the fused model in which every plugin node carries its kernel (``library.embed``).
-Who builds or loads such an engine first loads the library into TensorRT's registry.
+Before such an engine is built or loaded, the library must be loaded into TensorRT's registry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _loaded: dict[str, _Loaded] = {}
 
 
 class LibraryRoute:
-    """The route ``library``: see ``Route``."""
+    """Define the route ``library``: see ``Route``."""
 
     name = "library"
     title = "one C++ library for every kernel, which trtexec and C++ programs load as well"

@@ -1,4 +1,4 @@
-"""What a route is: one way by which a kernel gets into a TensorRT engine, and comes along when the engine is loaded."""
+"""Define a route: one way by which a kernel gets into a TensorRT engine, and is there when the engine is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Route(Protocol):
-    """One way into TensorRT. ``name`` is what the command line, sidecars and messages call it.
+    """Define one way into TensorRT. ``name``: its name on the command line, in sidecars and in messages.
 
     ``title`` says it in a few words. ``needs_library``: the process that builds or loads such an engine needs the
     plugin library; ``needs_python``: it needs Python. ``network_flags``: what the network definition is asked for, by

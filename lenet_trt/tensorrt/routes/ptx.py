@@ -1,12 +1,12 @@
-"""The quickly deployable plugin, ahead of time: PTX inside the engine, which then runs under ``trtexec --loadEngine``.
+"""Put PTX into the engine by a quickly deployable plugin, ahead of time: ``trtexec --loadEngine`` then runs it.
 
-For full TensorRT (>= 10.9; TensorRT-RTX has no ``tensorrt.plugin``). Everything TensorRT asks for is derived from the
-declaration; each variant that can run every batch size of the profile is a tactic, and the builder times them. A fused
-ONNX file is imported as it is: its nodes carry the namespace, and attribute by attribute the kernel's choices.
+The route is for full TensorRT (>= 10.9; TensorRT-RTX has no ``tensorrt.plugin``). Everything that TensorRT asks for is
+derived from the declaration. Each variant that can run every batch size of the profile is a tactic, and the builder
+times the tactics. A fused ONNX file is imported unchanged: its nodes carry the namespace and the kernel's choices.
 
-What is verified: against the real ``tensorrt.plugin`` 11.4, registration is accepted and the types, PTX and symbolic
-launch that it gets are right (tests/tensorrt/routes). Building and running such an engine is not: it needs TensorRT's
-own libraries and a GPU. PTX that NVRTC 13.0 writes needs a driver for CUDA 13.
+Tested: the real ``tensorrt.plugin`` 11.4 accepts the registration, and gets the right types, PTX and symbolic launch
+(tests/tensorrt/routes). Not tested: building and running such an engine, which needs TensorRT's own libraries and a
+GPU. PTX that NVRTC 13.0 writes needs a driver for CUDA 13.
 
 Source: tensorrt.plugin of the 11.4.0.106 bindings.
 """
@@ -42,7 +42,7 @@ _registered: dict[str, tuple[Kernel, Context]] = {}
 
 
 class PtxRoute:
-    """The route ``ptx``: see ``Route``."""
+    """Define the route ``ptx``: see ``Route``."""
 
     name = "ptx"
     title = "PTX inside the engine, which then needs nothing else"

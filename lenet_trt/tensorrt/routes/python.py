@@ -1,4 +1,4 @@
-"""IPluginV3 in Python: every declared kernel as a TensorRT plugin, for TensorRT 10 and 11 and TensorRT-RTX >= 1.7.
+"""Offer every declared kernel as an IPluginV3 in Python, for TensorRT 10 and 11 and TensorRT-RTX >= 1.7.
 
 One generic plugin is made of the declaration. Weights are inputs of the node (constants of the network), attributes
 are plugin fields that the engine stores. Kernels are compiled and loaded when shapes become known
@@ -42,7 +42,7 @@ _creators: dict[tuple[str, str], Any] = {}
 
 
 class PythonRoute:
-    """The route ``python``: see ``Route``."""
+    """Define the route ``python``: see ``Route``."""
 
     name = "python"
     title = "IPluginV3 in Python, which the process that runs the engine registers first"

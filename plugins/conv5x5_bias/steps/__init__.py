@@ -1,4 +1,4 @@
-"""How the steps of ``conv5x5_bias`` are launched; the header of each file says what it is about."""
+"""Describe how the steps of ``conv5x5_bias`` are launched; the header of each file describes the step."""
 
 from __future__ import annotations
 

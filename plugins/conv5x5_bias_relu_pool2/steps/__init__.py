@@ -1,4 +1,4 @@
-"""How the step of ``conv5x5_bias_relu_pool2`` is launched; it goes on from those of ``conv5x5_bias``."""
+"""Describe how the step of ``conv5x5_bias_relu_pool2`` is launched; it continues the steps of ``conv5x5_bias``."""
 
 from lenet_trt.kernel.steps import like_variant
 

@@ -1,4 +1,4 @@
-"""How the steps of ``lenet5`` are launched; the header of each file says what it is about."""
+"""Describe how the steps of ``lenet5`` are launched; the header of each file describes the step."""
 
 from __future__ import annotations
 
