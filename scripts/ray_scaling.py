@@ -22,7 +22,7 @@ import numpy as np
 from lenet_trt.export.mnist import test_set
 from lenet_trt.images.form import form_of
 from lenet_trt.run.on_ray import classify_files
-from lenet_trt.run.on_ray.cluster import joined
+from lenet_trt.run.on_ray.cluster import connected_ray
 from lenet_trt.run.on_ray.model import read_model
 from lenet_trt.run.on_ray.pieces import default_shard, find_pieces, shards_of
 from lenet_trt.run.on_ray.place import place
@@ -46,7 +46,7 @@ def reading(model: Path, folder: Path, address: str | None) -> float:
     where = place(str(folder))
     form = form_of(read_model(model, "auto", None).inputs)
     shards = list(shards_of(find_pieces([where], form), default_shard(form)))
-    with joined(address) as ray:
+    with connected_ray(address) as ray:
         task = ray.remote(lambda pieces: len(Reader((where,), form)(pieces).names))
         ray.get(task.remote(shards[0]))
         begun = time.perf_counter()

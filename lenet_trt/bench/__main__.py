@@ -19,7 +19,7 @@ from lenet_trt.overwrite import add_overwrite, beside, guard, says
 
 if TYPE_CHECKING:
     from lenet_trt.bench.record import Record
-    from lenet_trt.bench.suite import Options
+    from lenet_trt.bench.suite import SuiteOptions
 
 INTERRUPTED = 130
 
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Measure the suites one after the other."""
     from lenet_trt.bench.record import load_record
-    from lenet_trt.bench.suite import STOPPED, Options
+    from lenet_trt.bench.suite import STOPPED, SuiteOptions
 
     batches = batches_of(arguments.batch)
     if arguments.png and arguments.output is None:
@@ -87,7 +87,7 @@ def command(arguments: argparse.Namespace) -> int:
     if len(names) > 1:
         return _each_alone(names, arguments, compared)
     (name,) = names
-    options = Options(
+    options = SuiteOptions(
         quick=arguments.quick,
         batches=batches,
         command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
@@ -181,7 +181,7 @@ def _old_records(path: Path | None, names: Sequence[str]) -> dict[str, Path]:
     return {names[0]: path}
 
 
-def _measure(name: str, options: Options) -> Record:
+def _measure(name: str, options: SuiteOptions) -> Record:
     record: Record = suite(name).measure(options)
     if not record.rows and not record.interrupted:
         raise LenetTrtError(f"the suite {name} measured nothing")

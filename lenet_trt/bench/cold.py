@@ -29,7 +29,7 @@ from lenet_trt.bench.cold_tables import charts as charts
 from lenet_trt.bench.cold_tables import columns as columns
 from lenet_trt.bench.cold_tables import summaries as summaries
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, Recording, recording
+from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError
@@ -117,7 +117,7 @@ class Given:
         return self.folder / ("lenet5.engine" if backend == "tensorrt" else "lenet5.onnx")
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Start every configuration cold, again and again; ``--batch`` names one batch size (default 1)."""
     batch = (options.batches or (BATCH,))[0]
     starts = [start for start in STARTS if start.quick or not options.quick]

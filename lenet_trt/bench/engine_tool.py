@@ -27,7 +27,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class Model:
+class EngineModel:
     """What an engine is built from.
 
     ``typed`` computes in the types of its tensors. ``weak`` is the same for releases that are told types by flags,
@@ -56,7 +56,7 @@ class EngineTool(Protocol):
 
     def built(
         self,
-        model: Model,
+        model: EngineModel,
         engine: Path,
         options: BuildOptions,
         shapes: Sequence[Mapping[str, Shape]],

@@ -12,8 +12,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays, Model
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.engine_tool import Arrays, EngineModel
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -54,7 +54,7 @@ class EngineWorkload:
     """
 
     name: str
-    model: Model
+    model: EngineModel
     backends: Mapping[str, Sequence[int]]
     draw: Callable[[int], Arrays]
     expected: Callable[[Arrays], NDArray[np.float64]]
@@ -71,7 +71,7 @@ class EngineWorkload:
         return {value.name: (batch, *sizes[1:])}
 
 
-def workloads(options: Options) -> Iterator[EngineWorkload]:
+def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     """Make the workloads one after the other."""
     yield from _lenet5(options)
     yield from _matmul()
@@ -89,7 +89,7 @@ def _images(batch: int) -> Arrays:
     return {"images": np.random.default_rng(batch).random((batch, 1, 28, 28), np.float32)}
 
 
-def _lenet5(options: Options) -> Iterator[EngineWorkload]:
+def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
     from lenet_trt.export.lenet5 import SHIPPED
     from lenet_trt.kernel.registry import kernel
     from lenet_trt.onnx_model.precision import convert
@@ -105,9 +105,9 @@ def _lenet5(options: Options) -> Iterator[EngineWorkload]:
     every = tuple(batch for batch in batches if batch <= LARGEST)
     some = tuple(batch for batch in every if batch in (1, 1024))
     exact = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
-    yield EngineWorkload("LeNet-5 fp32", Model(network, _with_plugins(network)), exact, _images, logits)
+    yield EngineWorkload("LeNet-5 fp32", EngineModel(network, _with_plugins(network)), exact, _images, logits)
     half = convert(copy.deepcopy(network), "fp16")
-    model = Model(half, _with_plugins(half), half=True, weak=network)
+    model = EngineModel(half, _with_plugins(half), half=True, weak=network)
     yield EngineWorkload("LeNet-5 fp16", model, {THEIRS: every, OURS: every}, _images, logits)
 
 
@@ -158,16 +158,16 @@ def _convolutions() -> Iterator[EngineWorkload]:
             )
 
 
-def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> Model:
+def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> EngineModel:
     """The model in a precision, its inputs and outputs too."""
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 
     if precision == "fp32":
-        return Model(model, _with_plugins(model), quick_search=quick_search)
+        return EngineModel(model, _with_plugins(model), quick_search=quick_search)
     half = half_inputs_and_outputs(model)
     formats = ",".join(["fp16:chw"] * len(model.graph.input))
     flags = (f"inputIOFormats={formats}", "outputIOFormats=fp16:chw")
-    return Model(half, _with_plugins(half), half=True, weak=model, weak_flags=flags, quick_search=quick_search)
+    return EngineModel(half, _with_plugins(half), half=True, weak=model, weak_flags=flags, quick_search=quick_search)
 
 
 def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], NDArray[np.float64]]:
@@ -197,7 +197,7 @@ def _kernels() -> Iterator[EngineWorkload]:
             sizes = " ".join(f"{name}={size}" for name, size in bound.axes.items())
             yield EngineWorkload(
                 f"{KERNEL_PREFIX}{kernel.name} {types.name} ({sizes})",
-                Model(model, _only(model, kernel), half=types.name == "fp16"),
+                EngineModel(model, _only(model, kernel), half=types.name == "fp16"),
                 dict.fromkeys((THEIRS, OURS), (1,)),
                 partial(_given, given),
                 partial(_given, wanted),

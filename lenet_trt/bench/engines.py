@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool
-from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, LARGEST, OURS, EngineWorkload, workloads
+from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, LARGEST, OURS, EngineWorkload, engine_workloads
 from lenet_trt.bench.record import Record, Row, RowCase
-from lenet_trt.bench.suite import Options, Recording, recording
+from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.cuda.gpus import first_gpu, gpus
@@ -33,7 +33,7 @@ LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
 NOT_RUN = "built, and not run: only building was asked for"
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Build all engines by trtexec, compare their results with float64, and time them in turns."""
     with tempfile.TemporaryDirectory(prefix="lenet-trt-engines-") as folder:
         with recording("engines", options) as found:
@@ -48,7 +48,7 @@ def measure(options: Options) -> Record:
         return found.finish()
 
 
-def measure_engines(tool: EngineTool, options: Options, folder: Path, found: Recording) -> None:
+def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found: Recording) -> None:
     """Add the rows of all workloads, with a tool; engines are written into the folder."""
     found.details["trtexec"] = str(tool)
     found.details["backends"] = {
@@ -56,12 +56,12 @@ def measure_engines(tool: EngineTool, options: Options, folder: Path, found: Rec
     }
     found.details["flags"] = list(options.trtexec_flags)
     found.notes = _notes(tool)
-    for workload in workloads(options):
+    for workload in engine_workloads(options):
         if not options.only or any(text in workload.name for text in options.only):
             _Bench(tool, folder, options, found).run(workload)
 
 
-def _trtexec(options: Options, folder: Path) -> TrtexecEngines:
+def _trtexec(options: SuiteOptions, folder: Path) -> TrtexecEngines:
     tool = find_trtexec(options.trtexec)
     if not options.library.is_file():
         raise LenetTrtError(
@@ -80,7 +80,7 @@ class _Bench:
 
     tool: EngineTool
     folder: Path
-    options: Options
+    options: SuiteOptions
     found: Recording
 
     def run(self, workload: EngineWorkload) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, Recording, recording
+from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration, standard_columns
 from lenet_trt.bench.workloads import extent_of, layer_workloads_of, without_workloads, workloads_of
 from lenet_trt.cuda.statistics import Stats
@@ -22,7 +22,7 @@ TAKES_ONLY = True
 QUICK_BATCHES = (1, 1024)
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Time all kernels; without a GPU or torch each kernel has a row that says so."""
     from lenet_trt.kernel.registry import kernels
 
@@ -57,7 +57,7 @@ def kernels_obstacle() -> str | None:
     )
 
 
-def run_all(found_workloads: Iterable[Workload], found: Recording, options: Options) -> None:
+def run_all(found_workloads: Iterable[Workload], found: Recording, options: SuiteOptions) -> None:
     """Time the workloads one after the other, against the ceilings of this GPU."""
     import torch
 

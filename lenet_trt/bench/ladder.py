@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lenet_trt.bench.gains import PRODUCT, MeasuredWorkload, measured_workloads
 from lenet_trt.bench.kernels import columns_with_floor, kernels_obstacle, run_all
 from lenet_trt.bench.record import Record
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration
 from lenet_trt.bench.workloads import extent_of, workloads_of
 from lenet_trt.cuda.statistics import Stats
@@ -27,7 +27,7 @@ TAKES_ONLY = True
 QUICK_BATCHES = (1, 10_000)
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Time all steps; without a GPU each step is a row that says so, and only the loops on the CPU are timed."""
     from lenet_trt.bench import cpu_loop
 
@@ -82,7 +82,7 @@ def _case(workload: str) -> dict[str, int | str]:
     return {"workload": f"ladder {workload}", "mode": "-"}
 
 
-def _workloads(options: Options) -> Iterator[Workload]:
+def _workloads(options: SuiteOptions) -> Iterator[Workload]:
     """Yield the workloads of every kernel that has steps, in float32, with steps in place of peers."""
     for workload in workloads_of(extent_of(options, QUICK_BATCHES)):
         steps = steps_of(workload.kernel)

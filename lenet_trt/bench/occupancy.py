@@ -18,7 +18,7 @@ from lenet_trt.bench.occupancy_tables import charts as charts
 from lenet_trt.bench.occupancy_tables import columns as columns
 from lenet_trt.bench.occupancy_tables import summaries as summaries
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.hold import memory_hold
 from lenet_trt.cuda.statistics import Stats
@@ -38,7 +38,7 @@ SAME_KERNELS = {"torch CUDA graph": "torch eager"}
 OccupancyKey = tuple[str, int]
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Time every backend at every batch size, and count what the GPU does meanwhile."""
     batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
     with recording("occupancy", options) as found:
@@ -81,7 +81,7 @@ def measure(options: Options) -> Record:
 
 def _time(
     batch: int,
-    options: Options,
+    options: SuiteOptions,
     times: dict[OccupancyKey, Stats],
     why: dict[OccupancyKey, str],
     facts: dict[OccupancyKey, dict[str, Any]],

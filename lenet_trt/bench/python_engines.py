@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays, Engine, Model
+from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel
 from lenet_trt.cuda.driver import Stream
 from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.errors import LenetTrtError
@@ -48,7 +48,7 @@ class PythonEngines:
 
     def built(
         self,
-        model: Model,
+        model: EngineModel,
         engine: Path,
         options: BuildOptions,
         shapes: Sequence[Mapping[str, Shape]],

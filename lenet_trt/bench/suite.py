@@ -28,7 +28,7 @@ QUICK = TimingPlan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 
 @dataclass(frozen=True)
-class Options:
+class SuiteOptions:
     """Hold the options of a suite. ``batches`` None: the suite's own; ``quick``: few timings and cases.
 
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
@@ -55,7 +55,7 @@ class Options:
 class Recording:
     """Collect the rows of a record one by one; ``say`` tells people on standard error what is being measured."""
 
-    def __init__(self, suite: str, options: Options) -> None:
+    def __init__(self, suite: str, options: SuiteOptions) -> None:
         self.rows: list[Row] = []
         self.notes: list[str] = []
         self.details: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def _clocks() -> Clocks | None:
 
 
 @contextmanager
-def recording(suite: str, options: Options) -> Iterator[Recording]:
+def recording(suite: str, options: SuiteOptions) -> Iterator[Recording]:
     """Record a suite: Ctrl-C or a failure ends the block, and what was measured until then stays.
 
     >>> with recording("sweep", options) as found:

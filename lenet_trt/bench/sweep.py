@@ -16,7 +16,7 @@ from lenet_trt.bench.backends.measure import about, measure_batch, not_quick, op
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.crossovers import crossovers
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.bench.ten_thousand import gpu_alone, interval
 from lenet_trt.draw.chart import Chart, Series
@@ -33,12 +33,12 @@ _NOT_DRAWN = ("torch CPU, 1 thread", "torch CPU", f"{NAIVE}, PyCUDA", "ONNX Runt
 _EMPHASIZED = "lenet5 kernel"
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Time every backend at each batch, small ones first."""
     return measure_sweep(options, BACKENDS)
 
 
-def measure_sweep(options: Options, backends: Sequence[Backend]) -> Record:
+def measure_sweep(options: SuiteOptions, backends: Sequence[Backend]) -> Record:
     """Time these backends at each batch, small batches first."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))

@@ -15,7 +15,7 @@ from lenet_trt.bench.backends.measure import HOST, Opened, measure_batch, not_qu
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, Recording, recording
+from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.draw.chart import Chart, Series
 
@@ -24,12 +24,12 @@ COUNT = 10_000
 _BUDGET_S = 2.0
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Time every backend on the same 10,000 images."""
     return measure_10k(options, BACKENDS, COUNT)
 
 
-def measure_10k(options: Options, backends: Sequence[Backend], count: int) -> Record:
+def measure_10k(options: SuiteOptions, backends: Sequence[Backend], count: int) -> Record:
     """Time these backends on the first ``count`` images."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     tuned = "left out: tuned for 10,000 images it is faster, and that is measured"

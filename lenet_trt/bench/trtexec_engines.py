@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays, Engine, Model
+from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_option
@@ -44,7 +44,7 @@ class TrtexecEngines:
 
     def built(
         self,
-        model: Model,
+        model: EngineModel,
         engine: Path,
         options: BuildOptions,
         shapes: Sequence[Mapping[str, Shape]],
@@ -101,7 +101,7 @@ class TrtexecEngines:
         found = read_trtexec(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
         return [] if found is None else [layer_text(layer) for layer in found[1].layers]
 
-    def _build_flags(self, model: Model, options: BuildOptions, weak: bool) -> list[str]:
+    def _build_flags(self, model: EngineModel, options: BuildOptions, weak: bool) -> list[str]:
         """Write the options as this program's release takes them; one that it has not is left out."""
         flags = [] if options.tf32 else ["noTF32"]
         flags.append(f"profilingVerbosity={options.profiling_verbosity}")

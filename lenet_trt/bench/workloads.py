@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.kernel.registry import kernels, part
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Extent:
     quick: bool = False
 
 
-def extent_of(options: Options, quick_batches: Sequence[int]) -> Extent:
+def extent_of(options: SuiteOptions, quick_batches: Sequence[int]) -> Extent:
     """Return what a suite's options ask for; ``quick_batches`` are the batch sizes of a quick run."""
     if not options.quick:
         return Extent(options.batches or BATCHES, options.batches or BATCHES)

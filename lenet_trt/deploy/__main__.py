@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from lenet_trt.deploy.triton import BACKENDS, Options, deploy
+from lenet_trt.deploy.triton import BACKENDS, TritonOptions, deploy
 from lenet_trt.errors import UsageError
 from lenet_trt.options import read_whole, whole
 from lenet_trt.overwrite import add_overwrite
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Write the repository, and print how the server is started."""
-    options = Options(
+    options = TritonOptions(
         name=arguments.name,
         version=arguments.version,
         max_batch=arguments.max_batch,

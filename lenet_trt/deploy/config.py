@@ -26,7 +26,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TritonTensor:
     """An input or output; ``dims`` without the batch axis where the server batches, -1 for an open axis."""
 
     name: str
@@ -56,8 +56,8 @@ class ModelConfig:
     name: str
     backend: str
     max_batch: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TritonTensor, ...]
+    outputs: tuple[TritonTensor, ...]
     gpus: tuple[int, ...] | None
     instances: int = 1
     queue_delay_us: int = 0
@@ -94,11 +94,11 @@ class ModelConfig:
         return f"count: {self.instances} kind: KIND_GPU{chosen}"
 
 
-def _typed(tensor: Tensor) -> str:
+def _typed(tensor: TritonTensor) -> str:
     return f"data_type: {tensor.type} dims: [ {_listed(tensor.dims)} ]"
 
 
-def _zeros(tensor: Tensor) -> str:
+def _zeros(tensor: TritonTensor) -> str:
     if -1 in tensor.dims:
         raise LenetTrtError(
             f"{tensor.name} has open axes besides the batch ([{_listed(tensor.dims)}]), so there is nothing to warm up "

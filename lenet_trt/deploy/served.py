@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 
-from lenet_trt.deploy.config import Tensor
+from lenet_trt.deploy.config import TritonTensor
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.ports import Port, ports
@@ -37,8 +37,8 @@ class Served:
     """
 
     data: bytes
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
+    inputs: tuple[TritonTensor, ...]
+    outputs: tuple[TritonTensor, ...]
     max_batch: int
     read: tuple[Path, ...]
     tensorrt: str | None = None
@@ -148,7 +148,7 @@ def _engine_batch(path: Path, sidecar: Sidecar, asked: int | None) -> int:
 
 def _without_batch(
     inputs: Sequence[Port], outputs: Sequence[Port], max_batch: int
-) -> tuple[tuple[tuple[Tensor, ...], tuple[Tensor, ...]], int]:
+) -> tuple[tuple[tuple[TritonTensor, ...], tuple[TritonTensor, ...]], int]:
     """Take the batch axis away where every tensor has the same open first axis; else the server does not batch."""
     first = {port.axes[0] if port.axes else None for port in (*inputs, *outputs)}
     batched = len(first) == 1 and isinstance(next(iter(first)), str)
@@ -156,11 +156,13 @@ def _without_batch(
     return (_tensors(inputs, batched), _tensors(outputs, batched)), most
 
 
-def _tensors(found: Sequence[Port], batched: bool) -> tuple[Tensor, ...]:
+def _tensors(found: Sequence[Port], batched: bool) -> tuple[TritonTensor, ...]:
     for port in found:
         if port.dtype not in ELEMENT_TYPES:
             raise LenetTrtError(f"{port.name} is {port.dtype}, which no server takes")
     return tuple(
-        Tensor(port.name, port.dtype, tuple(_OPEN if isinstance(axis, str) else axis for axis in port.axes[batched:]))
+        TritonTensor(
+            port.name, port.dtype, tuple(_OPEN if isinstance(axis, str) else axis for axis in port.axes[batched:])
+        )
         for port in found
     )

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 @dataclass(frozen=True)
-class Options:
+class TritonOptions:
     """How Triton is to serve: see the verb's options of the same names."""
 
     name: str | None = None
@@ -50,7 +50,7 @@ def deploy(
     model: Path,
     repository: Path,
     backend: str = "tensorrt",
-    options: Options | None = None,
+    options: TritonOptions | None = None,
     *,
     library: Path | None = None,
     shapes: Path | None = None,
@@ -62,7 +62,7 @@ def deploy(
         UsageError: options that contradict each other or the model.
         LenetTrtError: the model cannot be served so, or a file is there that this command did not make.
     """
-    given = options or Options()
+    given = options or TritonOptions()
     if backend == "python" and (library is not None or shapes is not None):
         raise UsageError("--library and --onnx are for engines: leave them out with --backend python")
     if backend == "tensorrt" and given.threads is not None:
@@ -99,7 +99,7 @@ def _name(asked: str | None, model: Path) -> str:
     return name
 
 
-def _config(name: str, backend: str, served: Served, given: Options) -> ModelConfig:
+def _config(name: str, backend: str, served: Served, given: TritonOptions) -> ModelConfig:
     on_gpu = backend == "tensorrt" or given.gpus is not None
     parameters = {}
     if given.threads is not None:

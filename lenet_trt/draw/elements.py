@@ -27,10 +27,10 @@ def element(tag: str, /, *children: object, **attributes: object) -> Markup:
     said = "".join(_attribute(name.strip("_").replace("_", "-"), value) for name, value in attributes.items())
     if tag in _VOID:
         return Markup(f"<{tag}{said}>")
-    return Markup(f"<{tag}{said}>{joined(children)}</{tag}>")
+    return Markup(f"<{tag}{said}>{joined_markup(children)}</{tag}>")
 
 
-def joined(children: Iterable[object]) -> Markup:
+def joined_markup(children: Iterable[object]) -> Markup:
     """Join children: markup stays as it is, other values become visible, escaped text."""
     return Markup("".join(map(_child, children)))
 
@@ -46,7 +46,7 @@ def kernel_name(name: str, whole: str) -> Markup:
     told = short(name, _LONGEST_NODE_NAME)
     if told == visible(whole):
         return element("span", told, class_="kernel-name")
-    return joined(
+    return joined_markup(
         [
             element("span", told, class_="kernel-name in-short", title=visible(whole)),
             element("span", whole, class_="kernel-name in-full"),
@@ -62,7 +62,7 @@ def _child(child: object) -> str:
     if isinstance(child, str):
         return html.escape(visible(child))
     if isinstance(child, Iterable):
-        return joined(child)
+        return joined_markup(child)
     return html.escape(str(child))
 
 

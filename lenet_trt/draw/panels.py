@@ -184,7 +184,7 @@ def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]
         if points:
             ends[series.label] = (series, *points[-1], float(to_axes.transform(points[-1])[1]))
     order = sorted(ends.values(), key=lambda end: end[3])
-    for (series, x, y, _), place in zip(order, spread([end[3] for end in order], _NAME_STEP), strict=True):
+    for (series, x, y, _), place in zip(order, spread_apart([end[3] for end in order], _NAME_STEP), strict=True):
         colour = looks[series.label][0]
         axes.annotate(
             series.label,
@@ -200,7 +200,7 @@ def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]
         )  # fmt: skip
 
 
-def spread(places: Sequence[float], step: float) -> list[float]:
+def spread_apart(places: Sequence[float], step: float) -> list[float]:
     """Move ascending places as little as makes them ``step`` apart: crowded places stay around their middle."""
     groups: list[tuple[float, int]] = []  # the lowest place of each, and how many it has
     for place in places:

@@ -41,7 +41,7 @@ def _type_for(reader: NodeProto, name: str, model: Known, found: Mapping[str, in
     return found.get(output) if reader.op_type in MOVED_ACROSS and output not in model.dequantized else None
 
 
-def joined(node: NodeProto, stored: Mapping[str, int]) -> bool:
+def is_joined(node: NodeProto, stored: Mapping[str, int]) -> bool:
     """Return whether a Q/DQ node has nothing left to do: its neighbours read and write the 8 bits."""
     if node.op_type == DEQUANTIZE:
         return node.output[0] in stored

@@ -15,7 +15,7 @@ from onnx import NodeProto, helper
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Arithmetic, Work
 from lenet_trt.floors.operators import OperatorCall, is_view, operations, reads, shapes_text
-from lenet_trt.floors.stored import joined, stored_types
+from lenet_trt.floors.stored import is_joined, stored_types
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import ELEMENT_TYPES
@@ -127,7 +127,7 @@ class ModelWork:
         attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
         call = OperatorCall(node.op_type, inputs, outputs, attributes)
         text = shapes_text(call)
-        if is_view(call) or joined(node, self._stored):
+        if is_view(call) or is_joined(node, self._stored):
             self._roots[node.output[0]] = self._root(node.input[0])
             return _Cost(NodeWork(name, node.op_type, Work(0, 0, 0), "fp32", text), {}, {})
         read: dict[str, int] = {}

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.optimize.records import Crossing, Observation
-from lenet_trt.optimize.space import Piece, PluginPlan
+from lenet_trt.optimize.space import PluginPiece, PluginPlan
 
 # Two runs of the same model differ by this share, for reasons that a single run cannot show.
 LEAST_GAIN = 0.02
@@ -36,7 +36,7 @@ def noise_us(stats: Stats) -> float:
     return max(stats.p90_us - stats.p10_us, stats.high_us - stats.low_us, LEAST_GAIN * stats.median_us)
 
 
-def attempt(candidate: PluginPlan, current: PluginPlan) -> tuple[PluginPlan, tuple[Piece, ...]]:
+def attempt(candidate: PluginPlan, current: PluginPlan) -> tuple[PluginPlan, tuple[PluginPiece, ...]]:
     """Return what identifies an attempt: the candidate, and the pieces that it would displace.
 
     Pieces elsewhere in the network do not change its gain, so it is not tried again when they come or go.
@@ -49,7 +49,7 @@ def promise_us(
     current: PluginPlan,
     seen: Observation,
     plain: Observation,
-    names: Mapping[Piece, str],
+    names: Mapping[PluginPiece, str],
     floor_us: Callable[[tuple[str, ...]], float],
 ) -> float:
     """Return the most time that the candidate could win, from the ledger.
@@ -78,8 +78,8 @@ def elsewhere_us(
     candidate: PluginPlan,
     before: Observation,
     after: Observation,
-    new_nodes: Mapping[Piece, str],
-    out: Mapping[Piece, str],
+    new_nodes: Mapping[PluginPiece, str],
+    out: Mapping[PluginPiece, str],
 ) -> float | None:
     """Return how much more the other nodes cost with the candidate than without it; None where one was not traced.
 

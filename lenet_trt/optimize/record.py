@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.optimize.space import Piece
+from lenet_trt.optimize.space import PluginPiece
 from lenet_trt.schema import Count, Duration, Real, Us, checked, json_value
 from lenet_trt.trace.ledger import Inflation, Terms
 
@@ -38,7 +38,7 @@ class ModelEntry(TypedDict):
 
     path: str
     batches: list[Count | None]
-    plan: list[Piece]
+    plan: list[PluginPiece]
 
 
 class RefusalEntry(TypedDict):
@@ -79,7 +79,7 @@ class FindingEntry(TypedDict):
 class SeenEntry(TypedDict):
     """Type the trace of a plan's model, or ``why`` there is none."""
 
-    plan: list[Piece]
+    plan: list[PluginPiece]
     end_to_end_us: Us
     ledger: dict[str, Any]
     findings: list[FindingEntry]
@@ -103,9 +103,9 @@ class AccuracyEntry(TypedDict):
 class TrialEntry(TypedDict):
     """Type a candidate that was tried."""
 
-    candidate: list[Piece]
-    before: list[Piece]
-    after: list[Piece]
+    candidate: list[PluginPiece]
+    before: list[PluginPiece]
+    after: list[PluginPiece]
     promise_us: Us
     noise_us: Us
     kept: bool
@@ -121,7 +121,7 @@ class TrialEntry(TypedDict):
 class PassedOver(TypedDict):
     """Type a candidate that promised too little."""
 
-    candidate: list[Piece]
+    candidate: list[PluginPiece]
     promise_us: Us
 
 
@@ -129,7 +129,7 @@ class OutcomeEntry(TypedDict):
     """Type the result of the loop at one batch size."""
 
     batch: Count | None
-    plan: list[Piece]
+    plan: list[PluginPiece]
     noise_us: Us
     trials: list[TrialEntry]
     passed_over: list[PassedOver]
@@ -140,7 +140,7 @@ class ChosenEntry(TypedDict):
     """Type the plan of a batch size, and the time of each plan there."""
 
     batch: Count | None
-    plan: list[Piece]
+    plan: list[PluginPiece]
     times_faster: Real
     times: list[dict[str, Any]]
 
@@ -148,8 +148,8 @@ class ChosenEntry(TypedDict):
 class CrossingEntry(TypedDict):
     """Type the two batch sizes between which the faster plan changes."""
 
-    small: list[Piece]
-    large: list[Piece]
+    small: list[PluginPiece]
+    large: list[PluginPiece]
     between: tuple[Count, Count]
     at: Duration | None
 

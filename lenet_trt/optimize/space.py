@@ -18,7 +18,7 @@ from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
 
 
 @dataclass(frozen=True, order=True)
-class Piece:
+class PluginPiece:
     """Hold a kernel that replaces these nodes (named by their name, or by their first output where they have none)."""
 
     kernel: str
@@ -28,7 +28,7 @@ class Piece:
         shown = ", ".join(self.nodes[:3]) + (f" and {len(self.nodes) - 3} more" if len(self.nodes) > 3 else "")
         return f"{self.kernel} for {shown}"
 
-    def overlaps(self, other: Piece) -> bool:
+    def overlaps(self, other: PluginPiece) -> bool:
         """Say whether both pieces replace the same node."""
         return not set(self.nodes).isdisjoint(other.nodes)
 
@@ -37,7 +37,7 @@ class Piece:
 class PluginPlan:
     """Hold pieces that do not overlap; a plan without pieces is the given model."""
 
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[PluginPiece, ...] = ()
 
     @property
     def key(self) -> str:
@@ -47,7 +47,7 @@ class PluginPlan:
     def __str__(self) -> str:
         return "; ".join(map(str, self.pieces)) or "the model as it is"
 
-    def changed_by(self, candidate: PluginPlan) -> tuple[Piece, ...]:
+    def changed_by(self, candidate: PluginPlan) -> tuple[PluginPiece, ...]:
         """Return the pieces that the candidate would displace."""
         return tuple(piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
 
@@ -61,7 +61,7 @@ class PluginPlan:
         return [{"kernel": piece.kernel, "nodes": list(piece.nodes)} for piece in self.pieces]
 
 
-def plan_of(pieces: Iterable[Piece]) -> PluginPlan:
+def plan_of(pieces: Iterable[PluginPiece]) -> PluginPlan:
     """Return the plan of these pieces, in one order, however they are given."""
     return PluginPlan(tuple(sorted(set(pieces))))
 
@@ -72,7 +72,7 @@ class Fitted:
 
     model: onnx.ModelProto
     records: tuple[Replacement, ...]
-    nodes: dict[Piece, str]
+    nodes: dict[PluginPiece, str]
 
 
 class Space:
@@ -82,7 +82,7 @@ class Space:
         self.model = model
         kernels = chosen_kernels(plugins)
         places, refused = find_places(model, kernels) if kernels else ([], [])
-        self._places: dict[Piece, Place] = {}
+        self._places: dict[PluginPiece, Place] = {}
         for place in places:
             self._places.setdefault(self._piece(place), place)
         self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
@@ -110,9 +110,9 @@ class Space:
         named = {piece: record.node for (piece, _), record in zip(order, records, strict=True)}
         return Fitted(model, tuple(records), named)
 
-    def _piece(self, place: Place) -> Piece:
+    def _piece(self, place: Place) -> PluginPiece:
         nodes: Sequence[onnx.NodeProto] = self.model.graph.node
-        return Piece(
+        return PluginPiece(
             place.kernel.name,
             tuple(nodes[index].name or nodes[index].output[0] for index in sorted(place.match.origins)),
         )

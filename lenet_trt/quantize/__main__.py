@@ -8,20 +8,20 @@ import shlex
 import sys
 from dataclasses import asdict
 
-from lenet_trt.quantize.request import add_request_arguments, request_from
+from lenet_trt.quantize.request import add_quantize_arguments, quantize_request_from
 from lenet_trt.quantize.stage import Quantized, quantize
 from lenet_trt.tensorrt.summary import accuracy_text, label_table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
-    add_request_arguments(parser)
+    add_quantize_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print the record")
 
 
 def command(arguments: argparse.Namespace) -> int:
     """Quantize the model that the command line names, and print a report."""
-    request = request_from(arguments)
+    request = quantize_request_from(arguments)
     found = quantize(request, progress=sys.stderr.isatty(), command=arguments.command_line)
     if arguments.json:
         print(json.dumps({"path": str(found.model), "reused": found.reused, **asdict(found.record)}, indent=2))

@@ -60,7 +60,7 @@ class QuantizeRequest:
         return Path(name) if self.onnx is None else self.onnx.with_name(name)
 
 
-def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options that make a request."""
     parser.add_argument(
         "model", type=Path, nargs="?", metavar="MODEL", help="the ONNX file, of float32 (default: the shipped LeNet-5)"
@@ -109,7 +109,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     add_image_arguments(parser)
 
 
-def request_from(arguments: argparse.Namespace) -> QuantizeRequest:
+def quantize_request_from(arguments: argparse.Namespace) -> QuantizeRequest:
     """Make a request from the parsed options.
 
     Raises:

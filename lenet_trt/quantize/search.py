@@ -19,7 +19,7 @@ from lenet_trt.runtimes.ort import runner
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """Hold what the search chose.
 
     ``model``: int8 Q/DQ at the layers that are quantized. ``kept``: the layers that stay in float. ``errors``: by
@@ -72,7 +72,7 @@ def search(
     always_kept: tuple[str, ...],
     most: float,
     progress: bool,
-) -> Found:
+) -> SearchResult:
     """Choose the layers of a quantized model that stay in float, so that the change is at most ``most`` percent.
 
     ``narrowed`` makes the form that is judged of a model of int8 Q/DQ. Layers are left out in the order of the error
@@ -84,7 +84,7 @@ def search(
     model = without(model, always_kept)
     change = judge.change(narrowed(model))
     if change <= most:
-        return Found(model, always_kept, {}, change)
+        return SearchResult(model, always_kept, {}, change)
     names = [node.name for node in quantized_layers(model)]
     tell = tqdm(names, "Searching layers", disable=not progress, leave=False, file=sys.stderr)
     errors = {name: judge.error(narrowed(without(model, [n for n in names if n != name]))) for name in tell}
@@ -99,7 +99,7 @@ def search(
         few, many = (few, count) if changes[count] <= most else (count, many)
     if many < len(order):
         left = order[:many]
-        return Found(without(model, left), (*always_kept, *left), errors, changes[many])
+        return SearchResult(without(model, left), (*always_kept, *left), errors, changes[many])
     raise LenetTrtError(
         f"whichever layer is quantized, more than the {most:g}% allowed changes ({change:.2f}% with all of them; "
         f"{order[-1]} alone gives an error of {errors[order[-1]]:.1e}): allow it with --max-change, try another "

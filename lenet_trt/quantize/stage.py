@@ -29,7 +29,7 @@ from lenet_trt.quantize.data import Calibration, calibration_data
 from lenet_trt.quantize.insert import layers_of, prepared, quantized, quantized_layers
 from lenet_trt.quantize.record import CalibrationRecord, LayerRecord, QuantizedRecord, read_record, record_path
 from lenet_trt.quantize.request import QuantizeRequest
-from lenet_trt.quantize.search import Found, Judge, search
+from lenet_trt.quantize.search import Judge, SearchResult, search
 from lenet_trt.tensorrt.sidecar import FileRecord
 
 _BATCH = 64
@@ -94,7 +94,7 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
 
 def _quantized(
     model: ModelProto, data: Calibration, judge: Judge, request: QuantizeRequest, progress: bool
-) -> tuple[ModelProto, Found]:
+) -> tuple[ModelProto, SearchResult]:
     """Quantize a prepared model, as far as it keeps its answers on the calibration data."""
 
     def narrowed(int8: ModelProto) -> ModelProto:
@@ -194,7 +194,7 @@ def _same_as_before(path: Path, inputs: dict[str, Any]) -> QuantizedRecord | Non
     return record if record.inputs == inputs and record.describes(path) else None
 
 
-def _layers(model: ModelProto, found: Found, request: QuantizeRequest) -> list[LayerRecord]:
+def _layers(model: ModelProto, found: SearchResult, request: QuantizeRequest) -> list[LayerRecord]:
     """Describe each layer with weights of the float model."""
     scales = dict(constants(found.model.graph))
     made = {output: node for node in found.model.graph.node for output in node.output}

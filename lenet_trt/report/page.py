@@ -8,7 +8,7 @@ import json
 from importlib.resources import files
 
 from lenet_trt import __version__
-from lenet_trt.draw.elements import Markup, element, joined, node_code
+from lenet_trt.draw.elements import Markup, element, joined_markup, node_code
 from lenet_trt.draw.text import embedded_json, us_text, visible
 from lenet_trt.report import sections
 from lenet_trt.report.comparison import comparison_section
@@ -134,7 +134,7 @@ def timeline_section(timeline: Timeline) -> Markup:
                 [
                     part
                     for keys, does in _KEYS.items()
-                    for part in (element("dt", joined(_keys(keys))), element("dd", does))
+                    for part in (element("dt", joined_markup(_keys(keys))), element("dd", does))
                 ],
                 class_="keys",
                 id="timeline-keys",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lenet_trt.draw.elements import Markup, element, joined, kernel_name, node_code
+from lenet_trt.draw.elements import Markup, element, joined_markup, kernel_name, node_code
 from lenet_trt.draw.text import bytes_text, flattened, ratio_text, share_text, time_text, us_text, visible
 from lenet_trt.report.content import Content, TracedRun, change_verdict, report_headline, shown_terms, sizes_text
 from lenet_trt.report.figures import COLOURS, meter, rate_text, roofline_svg, stacked_bar, swatch
@@ -135,7 +135,7 @@ def _terms_table(content: Content) -> Markup:
     for term in shown_terms([content.run]):
         value = getattr(found.total, term)
         share = value / found.end_to_end_us if found.end_to_end_us else 0.0
-        label = joined([swatch(COLOURS[term]), TERMS[term]])
+        label = joined_markup([swatch(COLOURS[term]), TERMS[term]])
         rows.append([Cell(label), Cell(us_text(value), value), Cell(share_text(share), share), Cell(_MEANING[term])])
     whole = found.end_to_end_us
     total = [Cell("end to end"), Cell(us_text(whole), whole), Cell(share_text(1.0), 1.0), Cell("")]
@@ -182,7 +182,7 @@ def _nodes_table(run: TracedRun) -> Markup:
             Cell(us_text(value) if value else "", value) for term in terms for value in [getattr(row.terms, term)]
         ]
         cells += [Cell(f"{row.launches:.3g}" if row.launches else "", row.launches)]
-        rows.append([*cells, Cell(joined(_kernels(row.kernels)))])
+        rows.append([*cells, Cell(joined_markup(_kernels(row.kernels)))])
     total = [Cell("sum"), Cell(""), Cell(us_text(run.ledger.end_to_end_us), run.ledger.end_to_end_us)]
     total += [Cell(us_text(value), value) for term in terms for value in [getattr(run.ledger.total, term)]]
     return grid(
@@ -264,7 +264,7 @@ def activity_section(content: Content) -> Markup:
 
 def _activity_table(table: TimeTable, ident: str) -> Markup:
     if not table.rows:
-        return joined([element("h3", table.title), missing("The trace has none.")])
+        return joined_markup([element("h3", table.title), missing("The trace has none.")])
     columns = [
         GridColumn("Time %", True),
         GridColumn("Time (\u00b5s)", True),
@@ -274,7 +274,7 @@ def _activity_table(table: TimeTable, ident: str) -> Markup:
     columns += [GridColumn("Minimum", True), GridColumn("Maximum", True), GridColumn("Name", head=True, name=True)]
     rows = [
         [
-            Cell(joined([f"{row.percent:.1f}%", meter(row.percent / 100)]), row.percent),
+            Cell(joined_markup([f"{row.percent:.1f}%", meter(row.percent / 100)]), row.percent),
             Cell(us_text(row.total_us), row.total_us),
             Cell(f"{row.calls:,}", row.calls),
             *(Cell(us_text(us), us) for us in (row.average_us, row.minimum_us, row.maximum_us)),
@@ -286,7 +286,7 @@ def _activity_table(table: TimeTable, ident: str) -> Markup:
     button = element("button", "Whole names", type="button", data_whole=ident, aria_pressed="false", hidden=True)
     caption = f"{len(table.rows):,} names, {us_text(table.total_us)} \u00b5s in all"
     shown = grid(caption, columns, rows, sorted_by=1, ident=ident, wide=True)
-    return joined([element("h3", table.title), element("div", button, class_="tools") if long else None, shown])
+    return joined_markup([element("h3", table.title), element("div", button, class_="tools") if long else None, shown])
 
 
 def environment_section(content: Content) -> Markup:

@@ -44,14 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Verify; print the verdict and the paths of the report and the record."""
     from lenet_trt.bench.record import as_json
-    from lenet_trt.bench.suite import STOPPED, Options
-    from lenet_trt.verify.report import failures, markdown, verdict
+    from lenet_trt.bench.suite import STOPPED, SuiteOptions
+    from lenet_trt.verify.report import failures, kernel_verdict, markdown
     from lenet_trt.verify.stage import VerifyRequest, verify
 
     report, record_path = arguments.output / "verify.md", arguments.output / "verify.json"
     mark = says('"format": "lenet-trt bench"')
     guard({record_path: mark, report: beside(record_path, mark)}, [], arguments.overwrite)
-    options = Options(
+    options = SuiteOptions(
         quick=arguments.quick,
         batches=batches_of(arguments.batch),
         command=shlex.join(arguments.command_line),
@@ -74,7 +74,7 @@ def command(arguments: argparse.Namespace) -> int:
     write_atomic(report, markdown(record, build_only=arguments.build_only).encode())
     for row in (failed := failures(record, build_only=arguments.build_only)):
         print(f"{row.backend}, {row.where}: {row.why or 'its result is not right'}", file=sys.stderr)
-    print(verdict(record, build_only=arguments.build_only))
+    print(kernel_verdict(record, build_only=arguments.build_only))
     print(report)
     print(record_path)
     return 1 if failed or STOPPED in record.details or record.interrupted else 0

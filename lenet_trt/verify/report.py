@@ -23,7 +23,7 @@ def failures(record: Record, *, build_only: bool) -> list[Row]:
     return [row for row in ours if row.stats is None or not row.extra.get("right")]
 
 
-def verdict(record: Record, *, build_only: bool) -> str:
+def kernel_verdict(record: Record, *, build_only: bool) -> str:
     """Say in a sentence what was found."""
     ours = [row for row in record.rows if row.backend == OURS]
     wrong = failures(record, build_only=build_only)
@@ -39,7 +39,7 @@ def markdown(record: Record, *, build_only: bool) -> str:
     lines = [
         f"# lenet-trt verify: {tool} on {where}",
         "",
-        verdict(record, build_only=build_only),
+        kernel_verdict(record, build_only=build_only),
         "",
         *markdown_table(("what", "which"), list(_machine(record, tool))),
         "",

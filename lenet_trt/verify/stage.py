@@ -10,7 +10,7 @@ from lenet_trt.bench.engine_tool import EngineTool
 from lenet_trt.bench.engines import measure_engines
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -50,7 +50,7 @@ class _Release:
     product: str
 
 
-def verify(request: VerifyRequest, options: Options) -> Record:
+def verify(request: VerifyRequest, options: SuiteOptions) -> Record:
     """Build, run, compare and time the workloads; what fails is a row with its reason.
 
     Raises:
@@ -68,7 +68,7 @@ def verify(request: VerifyRequest, options: Options) -> Record:
     return found.finish()
 
 
-def chosen_tool(request: VerifyRequest, options: Options) -> tuple[EngineTool, Path | None]:
+def chosen_tool(request: VerifyRequest, options: SuiteOptions) -> tuple[EngineTool, Path | None]:
     """Return what builds and runs engines here, and the plugin library that it loads, if it does.
 
     trtexec is taken where it is, since it is what people compare with; else TensorRT's Python package.

@@ -15,7 +15,7 @@ from lenet_trt.bench.backends.listed import BACKENDS, backend
 from lenet_trt.bench.backends.protocol import Backend, LabelledBatch, mnist
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.record import Record, as_json, parse
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.tables import duration
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import Gpus
@@ -33,7 +33,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    return ten_thousand.measure_10k(Options(quick=True), [backend("ONNX Runtime CPU")], 10_000)
+    return ten_thousand.measure_10k(SuiteOptions(quick=True), [backend("ONNX Runtime CPU")], 10_000)
 
 
 def test_all_are_right(record: Record) -> None:
@@ -55,7 +55,7 @@ def test_it_survives_the_file_and_is_drawn(record: Record) -> None:
 
 
 def test_a_backend_that_cannot_run_is_a_row() -> None:
-    found = ten_thousand.measure_10k(Options(quick=True), [each for each in BACKENDS if each not in CPU], 100)
+    found = ten_thousand.measure_10k(SuiteOptions(quick=True), [each for each in BACKENDS if each not in CPU], 100)
     assert not found.timed
     assert [row.backend for row in found.rows] == [each.name for each in BACKENDS if each not in CPU]
     assert {row.why for row in found.rows} == {"needs a CUDA GPU: there is none for this test"}
@@ -86,7 +86,7 @@ def test_threads_are_given_back() -> None:
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = ten_thousand.measure_10k(Options(quick=True), CPU, 100)
+    found = ten_thousand.measure_10k(SuiteOptions(quick=True), CPU, 100)
     why = {row.backend: row.why for row in found.rows}
     assert why["ONNX Runtime CPU"] is None
     for name in ("torch CPU", "torch CPU, 1 thread"):
@@ -119,7 +119,7 @@ class Broken(OrtCpuSession):
 
 def test_wrong_answers_and_failures_are_not_timed() -> None:
     chosen = [Backend("wrong", "", "CPU", Wrong), Backend("broken", "", "CPU", Broken), backend("ONNX Runtime CPU")]
-    found = ten_thousand.measure_10k(Options(quick=True), chosen, 50)
+    found = ten_thousand.measure_10k(SuiteOptions(quick=True), chosen, 50)
     assert [row.backend for row in found.timed] == ["ONNX Runtime CPU"]
     assert str(found.find("wrong").why).startswith("gives wrong logits: relative error")
     assert found.find("broken").why == "the batch is too large for this test"

@@ -198,7 +198,7 @@ def test_names_at_the_lines_ends_do_not_touch_and_keep_their_order() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=12).map(sorted), st.floats(0.01, 0.2))
 def test_names_are_spread_no_more_than_needed(places: list[float], step: float) -> None:
-    found = panels.spread(places, step)
+    found = panels.spread_apart(places, step)
     assert len(found) == len(places)
     assert all(b - a >= step - 1e-9 for a, b in pairwise(found))
     assert sum(found) == pytest.approx(sum(places), abs=1e-6)  # a crowd stays around its middle

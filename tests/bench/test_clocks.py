@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lenet_trt.bench import suite
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.tables import record_warnings
 from lenet_trt.cuda.environment import clocks
 from lenet_trt.cuda.gpus import Gpus, gpus
@@ -53,7 +53,7 @@ def test_a_gpu_that_others_use_is_noticed(
     answers.write_text("".join(f"1980, 3201, 34, 122, {percent}\n" for percent in busy))
     monkeypatch.setattr(suite, "_SETTLING_S", 0.0)
     monkeypatch.setattr(suite, "gpus", lambda: Gpus((object(),), "13.0", None))  # type: ignore[arg-type]
-    with recording("x", Options()) as found:
+    with recording("x", SuiteOptions()) as found:
         found.cannot("a", {}, "nothing is measured here")
     record = found.finish()
     assert [sample["sm_mhz"] for sample in record.clocks] == [1980, 1980]

@@ -17,7 +17,7 @@ from lenet_trt.bench.cold import NAMES, STARTS, Start, started
 from lenet_trt.bench.cold_child import PHASES
 from lenet_trt.bench.cold_tables import OURS, OURS_EARLY, OURS_GRAPH, STEPS, TORCH, charts, columns, remedies, summaries
 from lenet_trt.bench.record import Record, Row, as_json, parse
-from lenet_trt.bench.suite import Options, Recording
+from lenet_trt.bench.suite import Recording, SuiteOptions
 from lenet_trt.bench.tables import table
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
@@ -89,7 +89,7 @@ def test_an_interruption_leaves_what_was_measured(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(cold, "STARTS", (Start("ort-cpu", "", "", quick=True),))
     monkeypatch.setattr(cold, "started", interrupted)
-    record = cold.measure(Options(quick=True))
+    record = cold.measure(SuiteOptions(quick=True))
     assert record.interrupted
     (row,) = record.rows
     assert row.stats is not None
@@ -107,7 +107,7 @@ def test_a_configuration_that_fails_is_left_out_and_the_others_go_on(monkeypatch
         return started(start, given)
 
     monkeypatch.setattr(cold, "started", maybe)
-    record = cold.measure(Options(quick=True))
+    record = cold.measure(SuiteOptions(quick=True))
     assert [(row.backend, row.why, row.stats is None) for row in record.rows] == [
         (OURS, "it does not start", True),
         ("ONNX Runtime CPU", None, False),
@@ -134,7 +134,7 @@ def samples(seed: int, **phases_ms: float) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def record() -> Record:
-    found = Recording("cold", Options(command="lenet-trt bench cold"))
+    found = Recording("cold", SuiteOptions(command="lenet-trt bench cold"))
     base = {"python": 20, "import": 250, "driver": 60, "context": 150, "load": 5, "compile": 1, "module": 2}
     ours = {**base, "weights": 1, "first": 0.1}
     torch = {"python": 20, "import": 2500, "driver": 60, "context": 150, "libraries": 80, "weights": 3, "first": 90}

@@ -15,7 +15,7 @@ import pytest
 
 from lenet_trt.bench import engines
 from lenet_trt.bench.engine_workloads import OURS, THEIRS
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 from trtexec_script import GPU, script_for_trtexec, write_library
@@ -27,9 +27,9 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return script_for_trtexec(tmp_path, monkeypatch)
 
 
-def options(program: Path, **changes: object) -> Options:
+def options(program: Path, **changes: object) -> SuiteOptions:
     values: dict[str, object] = {"quick": True, "trtexec": str(program), "library": program.with_name("plugins.so")}
-    return Options(**{**values, **changes})  # type: ignore[arg-type]
+    return SuiteOptions(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def calls(program: Path) -> list[dict[str, str]]:

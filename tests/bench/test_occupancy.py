@@ -13,7 +13,7 @@ from lenet_trt.bench.counters import PERCENTAGES, TIME, count_launches, launches
 from lenet_trt.bench.occupancy_calls import BACKENDS, Geometry
 from lenet_trt.bench.occupancy_tables import charts, columns, summaries
 from lenet_trt.bench.record import Row
-from lenet_trt.bench.suite import Options, Recording
+from lenet_trt.bench.suite import Recording, SuiteOptions
 from lenet_trt.bench.tables import table
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
@@ -132,7 +132,7 @@ def test_geometry_says_what_fits() -> None:
 @pytest.fixture
 def rows() -> list[Row]:
     """As a GPU gives them, made up: only what is made of them is looked at."""
-    found = Recording("occupancy", Options())
+    found = Recording("occupancy", SuiteOptions())
     launches = [(1, 5.0, 8, 5.5), (64, 12.0, 128, 60.0), (4096, 40.0, 132, 98.0)]
     for batch, us, blocks, active in launches:
         stats = summarize([us, us * 1.01])
@@ -147,7 +147,7 @@ def rows() -> list[Row]:
 
 
 def test_tables_and_picture(rows: list[Row]) -> None:
-    recorded = Recording("occupancy", Options())
+    recorded = Recording("occupancy", SuiteOptions())
     recorded.rows = rows
     record = recorded.finish()
     text = table(rows, columns(record))

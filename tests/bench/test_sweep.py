@@ -21,7 +21,7 @@ from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.crossovers import crossovers, of_pair
 from lenet_trt.bench.leads import leaders, sweep_summaries, where_faster
 from lenet_trt.bench.record import Record, Row, as_json, parse
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda import timing
 from lenet_trt.cuda.gpus import Gpus
 from lenet_trt.cuda.statistics import Stats
@@ -143,7 +143,7 @@ def test_rows_of_every_kind() -> None:
 def record() -> Record:
     patch = pytest.MonkeyPatch()
     patch.setattr(measure, "gpus", lambda: Gpus((), None, "there is none for this test"))
-    found = sweep.measure(Options(quick=True, batches=(1, 2, 64)))
+    found = sweep.measure(SuiteOptions(quick=True, batches=(1, 2, 64)))
     patch.undo()
     return found
 
@@ -280,7 +280,9 @@ class Sleeping(OrtCpuSession):
 def swept(monkeypatch: pytest.MonkeyPatch, batches: tuple[int, ...], *waits: float) -> Record:
     monkeypatch.setattr(sweep, "QUICK_BATCHES", batches)
     slow = partial(Sleeping, own_clock(monkeypatch, timing, measure), *waits)
-    return sweep.measure_sweep(Options(quick=True), [Backend("slow", "", "CPU", slow), backend("ONNX Runtime CPU")])
+    return sweep.measure_sweep(
+        SuiteOptions(quick=True), [Backend("slow", "", "CPU", slow), backend("ONNX Runtime CPU")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,7 +312,9 @@ def test_a_small_batch_does_not_condemn_a_large_one(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_made_ready_for_few_batches_says_for_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "QUICK_BATCHES", (1, 2, 4))
-    found = sweep.measure_sweep(Options(quick=True), [Backend("few", "", "CPU", OrtCpuSession, batches=(1, 4, 10_000))])
+    found = sweep.measure_sweep(
+        SuiteOptions(quick=True), [Backend("few", "", "CPU", OrtCpuSession, batches=(1, 4, 10_000))]
+    )
     assert [row.case["batch"] for row in found.timed] == [1, 4]
     assert str(found.find("few", batch="other").why).startswith("measured at 1, 4 alone")
 
@@ -322,6 +326,8 @@ def test_a_slow_first_call_does_not_condemn_the_others(monkeypatch: pytest.Monke
 
 def test_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    found = sweep.measure_sweep(Options(quick=True, batches=(1,)), [backend("torch CPU"), backend("ONNX Runtime CPU")])
+    found = sweep.measure_sweep(
+        SuiteOptions(quick=True, batches=(1,)), [backend("torch CPU"), backend("ONNX Runtime CPU")]
+    )
     assert "torch is not installed" in str(found.find("torch CPU").why)
     assert found.find("ONNX Runtime CPU", batch=1).stats is not None

@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from lenet_trt.cli import main
-from lenet_trt.deploy.config import ModelConfig, Tensor
-from lenet_trt.deploy.triton import Options, deploy
+from lenet_trt.deploy.config import ModelConfig, TritonTensor
+from lenet_trt.deploy.triton import TritonOptions, deploy
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar
@@ -84,7 +84,7 @@ def with_library(engine: Path, folder: Path, route: str) -> Path:
 
 
 def test_an_engine_is_served_as_it_says(engine: Path, tmp_path: Path) -> None:
-    options = Options(name="digits", gpus=(0, 2), instances=2, queue_delay_us=50, warm_up=True)
+    options = TritonOptions(name="digits", gpus=(0, 2), instances=2, queue_delay_us=50, warm_up=True)
     done = deploy(engine, tmp_path / "models", options=options)
     assert (tmp_path / "models/digits/1/model.plan").read_bytes() == ENGINE
     found = read(tmp_path / "models/digits/config.pbtxt")
@@ -128,15 +128,15 @@ def test_an_engine_of_trtexec_takes_its_tensors_from_the_onnx(tmp_path: Path, le
         deploy(path, tmp_path / "models")
     with pytest.raises(UsageError, match="add --max-batch"):
         deploy(path, tmp_path / "models", shapes=lenet5)
-    deploy(path, tmp_path / "models", options=Options(max_batch=32), shapes=lenet5)
+    deploy(path, tmp_path / "models", options=TritonOptions(max_batch=32), shapes=lenet5)
     found = read(tmp_path / "models/own/config.pbtxt")
     assert (found.max_batch_size, tensors(found.input)) == (32, [("images", 11, [1, 28, 28])])
 
 
 def test_a_batch_that_the_engine_does_not_take_is_refused(engine: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="takes batches up to 64"):
-        deploy(engine, tmp_path / "models", options=Options(max_batch=65))
-    deploy(engine, tmp_path / "models", options=Options(max_batch=4))
+        deploy(engine, tmp_path / "models", options=TritonOptions(max_batch=65))
+    deploy(engine, tmp_path / "models", options=TritonOptions(max_batch=4))
     assert read(tmp_path / "models/net/config.pbtxt").max_batch_size == 4
 
 
@@ -150,7 +150,7 @@ def test_an_engine_of_tensorrt_rtx_is_refused(lenet5: Path, tmp_path: Path) -> N
 
 
 def test_any_server_gets_the_onnx_and_a_program(lenet5: Path, tmp_path: Path) -> None:
-    deploy(lenet5, tmp_path, "python", Options(threads=2))
+    deploy(lenet5, tmp_path, "python", TritonOptions(threads=2))
     found = read(tmp_path / "lenet5/config.pbtxt")
     assert (found.backend, found.max_batch_size) == ("python", 256)
     assert found.instance_group[0].kind == found.instance_group[0].KIND_CPU
@@ -167,7 +167,7 @@ def test_a_network_of_fixed_or_open_shapes(tmp_path: Path) -> None:
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
         return path
 
-    deploy(network([4, 5], "fixed"), tmp_path / "m", "python", Options(warm_up=True))
+    deploy(network([4, 5], "fixed"), tmp_path / "m", "python", TritonOptions(warm_up=True))
     found = read(tmp_path / "m/fixed/config.pbtxt")
     assert (found.max_batch_size, tensors(found.input)) == (0, [("x", 9, [4, 5])])
     assert not found.HasField("dynamic_batching"), "Triton has nothing to batch"
@@ -176,17 +176,17 @@ def test_a_network_of_fixed_or_open_shapes(tmp_path: Path) -> None:
     found = read(tmp_path / "m/open/config.pbtxt")
     assert (found.max_batch_size, tensors(found.input)) == (256, [("x", 9, [-1])])
     with pytest.raises(LenetTrtError, match="nothing to warm up"):
-        deploy(network(["n", "k"], "open2"), tmp_path / "m", "python", Options(warm_up=True))
+        deploy(network(["n", "k"], "open2"), tmp_path / "m", "python", TritonOptions(warm_up=True))
     assert not (tmp_path / "m/open2").exists()
 
 
 def test_every_letter_and_type_comes_back(tmp_path: Path) -> None:
     kinds = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64", "bfloat16")
-    inputs = tuple(Tensor(f'a"\\{kind}:0', kind, (2, -1)) for kind in kinds)
+    inputs = tuple(TritonTensor(f'a"\\{kind}:0', kind, (2, -1)) for kind in kinds)
     (tmp_path / "c").write_text(ModelConfig("a.b-c", "python", 0, inputs, (), None).text())
     assert [each.name for each in read(tmp_path / "c").input] == [each.name for each in inputs]
     with pytest.raises(LenetTrtError, match="float8_e4m3fn; Triton takes"):
-        ModelConfig("a", "python", 0, (Tensor("x", "float8_e4m3fn", ()),), (), None).text()
+        ModelConfig("a", "python", 0, (TritonTensor("x", "float8_e4m3fn", ()),), (), None).text()
 
 
 def test_nothing_of_another_is_overwritten(lenet5: Path, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_nothing_of_another_is_overwritten(lenet5: Path, tmp_path: Path) -> None
         deploy(lenet5, tmp_path, "python")
     assert [path.name for path in (tmp_path / "lenet5").iterdir()] == ["config.pbtxt"]
     deploy(lenet5, tmp_path, "python", overwrite=True)
-    deploy(lenet5, tmp_path, "python", Options(version=2))  # its own it may replace
+    deploy(lenet5, tmp_path, "python", TritonOptions(version=2))  # its own it may replace
     assert {path.name for path in (tmp_path / "lenet5").iterdir()} == {"config.pbtxt", "1", "2"}
 
 

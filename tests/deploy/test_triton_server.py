@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from lenet_trt.child import child_environment
-from lenet_trt.deploy.triton import Options, deploy
+from lenet_trt.deploy.triton import TritonOptions, deploy
 from lenet_trt.export.mnist import network_input
 from lenet_trt.export.mnist import test_set as mnist
 from lenet_trt.fuse.stage import fuse
@@ -39,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, lenet5: Path) -> Iterator[S
     onnx.save(fuse(plain).model, folder / "fused.onnx")
     onnx.save(convert(plain, "fp16"), folder / "half.onnx")
     for path in (lenet5, folder / "fused.onnx", folder / "half.onnx"):
-        deploy(path, folder / "models", "python", Options(warm_up=True, threads=1))
+        deploy(path, folder / "models", "python", TritonOptions(warm_up=True, threads=1))
     names = [f"--load-model={name}" for name in ("lenet5", "fused", "half")]
     made = Server(folder / "models", folder, ["--model-control-mode=explicit", *names])
     made.start()
@@ -112,7 +112,7 @@ def test_a_model_is_replaced_under_load_and_nothing_is_lost(server: Server, lene
     client = grpc.InferenceServerClient(server.grpc)
     time.sleep(1)
     for version in (2, 3):
-        deploy(lenet5, server.repository, "python", Options(version=version, threads=1))
+        deploy(lenet5, server.repository, "python", TritonOptions(version=version, threads=1))
         client.load_model("lenet5")
         assert client.is_model_ready("lenet5", str(version))
         assert not client.is_model_ready("lenet5", "1"), "the newest version is the one that answers"

@@ -12,7 +12,7 @@ from lenet_trt.bench.backends.listed import BACKENDS, NAIVE, backend
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, Session, mnist
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.examples import relative_error
 
@@ -80,7 +80,7 @@ def test_the_naive_program_waits_most_of_its_time(name: str) -> None:
 
 def test_the_suites_have_a_row_for_every_backend() -> None:
     chosen = [each for each in BACKENDS if "compile" not in each.name]
-    record = ten_thousand.measure_10k(Options(quick=True), chosen, 200)
+    record = ten_thousand.measure_10k(SuiteOptions(quick=True), chosen, 200)
     assert {row.backend for row in record.rows} >= {each.name for each in chosen}
     lying, copied = (record.find("lenet5 kernel", images=place) for place in ("GPU memory", "host memory"))
     assert lying is not None
@@ -89,7 +89,7 @@ def test_the_suites_have_a_row_for_every_backend() -> None:
     assert lying.extra["gpu_alone"]["median_us"] < lying.stats.median_us < copied.stats.median_us
     assert 0 < record.details["naive"][NAIVE]["sync_share"] < 1
 
-    record = sweep.measure_sweep(Options(quick=True, batches=(1, 64)), chosen)
+    record = sweep.measure_sweep(SuiteOptions(quick=True, batches=(1, 64)), chosen)
     lenet5 = [record.find("lenet5 kernel", batch=n) for n in (1, 64)]
     assert all(row is not None and row.stats is not None for row in lenet5)
     # One launch against seven for each image.

@@ -13,7 +13,7 @@ from lenet_trt.bench import ladder, peers  # noqa: E402
 from lenet_trt.bench.gains import PRODUCT  # noqa: E402
 from lenet_trt.bench.gains import measured_workloads as measured  # noqa: E402
 from lenet_trt.bench.record import Record, as_json, parse  # noqa: E402
-from lenet_trt.bench.suite import Options, recording  # noqa: E402
+from lenet_trt.bench.suite import SuiteOptions, recording  # noqa: E402
 from lenet_trt.bench.workload import Workload, measure_workload  # noqa: E402
 from lenet_trt.bench.workloads import Extent  # noqa: E402
 from lenet_trt.cuda.timing import TimingPlan  # noqa: E402  # noqa: E402
@@ -29,7 +29,7 @@ MOST_ERROR = {"fp32": 5e-6, "fp16": 2e-3}
 def _measured(chosen: Iterator[Workload]) -> Record:
     peers.set_up_torch()
     stream = torch.cuda.Stream()
-    with recording("kernels", Options()) as found:
+    with recording("kernels", SuiteOptions()) as found:
         for workload in chosen:
             measure_workload(workload, found, CEILINGS, 50 << 20, stream, PLAN)
     return parse(as_json(found.finish()), "it")
@@ -61,7 +61,7 @@ def test_every_contender_of_lenet5_is_right_and_ours_is_the_fastest() -> None:
 
 def test_every_step_computes_the_same_and_a_failing_contender_is_a_row() -> None:
     def chosen() -> Iterator[Workload]:
-        for workload in ladder._workloads(Options(batches=(32,))):
+        for workload in ladder._workloads(SuiteOptions(batches=(32,))):
             if "lenet5" in workload.name:
                 broken = replace(workload.contenders[0], name="broken", prepare=lambda inputs: 1 / 0)
                 yield replace(workload, contenders=[*workload.contenders, broken])

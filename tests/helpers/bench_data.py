@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from lenet_trt.bench.record import Record, Row
-from lenet_trt.bench.suite import Options, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.cuda.timing import time_on_host_in_turns
 from lenet_trt.draw.chart import Chart, Series
@@ -33,7 +33,7 @@ def record(*rows: Row, suite: str = "sweep", **changes: Any) -> Record:
     return Record(suite=suite, rows=rows, **facts)
 
 
-def measure(options: Options) -> Record:
+def measure(options: SuiteOptions) -> Record:
     """Sort lists, some of them in a way that does not exist."""
     with recording("sorting", options) as found:
         for n in options.batches or SIZES:

@@ -15,7 +15,7 @@ import pytest
 
 from lenet_trt.bench import engines, trtexec_engines
 from lenet_trt.bench.engine_workloads import EngineWorkload
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.export.lenet5 import SHIPPED
 
@@ -62,9 +62,9 @@ def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     write_library(folder / "plugins.so", "8.6")
     # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
-    every = engines.workloads
+    every = engines.engine_workloads
 
-    def workloads(options: Options) -> list[EngineWorkload]:
+    def workloads(options: SuiteOptions) -> list[EngineWorkload]:
         first = next(iter(every(options)))
         return [replace(first, model=replace(first.model, fused=lambda: first.model.typed))]
 
@@ -72,7 +72,7 @@ def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         assert targets == [f"sm_{GPU.sm}"]
         return model
 
-    monkeypatch.setattr(engines, "workloads", workloads)
+    monkeypatch.setattr(engines, "engine_workloads", workloads)
     monkeypatch.setattr(trtexec_engines, "embedded", embedded)
     return program
 

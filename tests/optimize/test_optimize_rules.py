@@ -13,13 +13,13 @@ from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
-from lenet_trt.optimize.space import Piece, PluginPlan, plan_of
+from lenet_trt.optimize.space import PluginPiece, PluginPlan, plan_of
 from optimize_clock import SLOW, Clock, lenet5_space, stats
 
 PLAIN = PluginPlan()
-A = Piece("a", ("n1", "n2"))
-B = Piece("b", ("n3",))
-WHOLE = Piece("whole", ("n1", "n2", "n3"))
+A = PluginPiece("a", ("n1", "n2"))
+B = PluginPiece("b", ("n3",))
+WHOLE = PluginPiece("whole", ("n1", "n2", "n3"))
 
 
 def seen(costs: Mapping[str, float]) -> Observation:
@@ -56,7 +56,7 @@ def test_a_candidate_that_pushes_a_plugin_out_pays_for_the_nodes_that_come_back(
 
 def test_layers_of_an_engine_count_for_the_nodes_in_them() -> None:
     now = Observation(20, (ObservedRow("n1 + n2", ("n1", "n2"), 12, 1), ObservedRow("n3", ("n3",), 8, 1)))
-    assert promise_us(plan_of([Piece("c", ("n2",))]), PLAIN, now, now, {}, no_floor) == 12
+    assert promise_us(plan_of([PluginPiece("c", ("n2",))]), PLAIN, now, now, {}, no_floor) == 12
 
 
 def test_a_trace_without_nodes_promises_all_there_is() -> None:
@@ -68,7 +68,7 @@ def test_a_trace_without_nodes_promises_all_there_is() -> None:
 def test_what_a_candidate_costs_elsewhere_is_told() -> None:
     """The whole of a broken fusion: n3 was part of its neighbour, and now has a reformat before it."""
     before = Observation(20, (ObservedRow("n1", ("n1",), 5, 0), ObservedRow("n2 + n3", ("n2", "n3"), 12, 0)))
-    candidate = plan_of([Piece("c", ("n1",))])
+    candidate = plan_of([PluginPiece("c", ("n1",))])
     after = seen({"c": 1, "reformat": 3, "n2 + n3": 13})
     assert elsewhere_us(candidate, before, after, {candidate.pieces[0]: "c"}, {}) == 4
     assert elsewhere_us(candidate, Observation(20, ()), after, {candidate.pieces[0]: "c"}, {}) is None

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lenet_trt.trace.accounting.names import bare, is_reformat
-from lenet_trt.trace.findings import Finding, findings, not_judged
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.findings import Finding, findings_of, not_judged
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.timeline import Activity, Timeline
 from traced import CEILINGS, call, copy, kernel, node, repeated, timeline
 
@@ -18,7 +18,7 @@ from traced import CEILINGS, call, copy, kernel, node, repeated, timeline
 def found(
     trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS, replaceable: Mapping[str, str] | None = None
 ) -> list[Finding]:
-    return findings(trace, ledger(trace, nodes, ceilings), nodes, ceilings, replaceable)
+    return findings_of(trace, ledger_of(trace, nodes, ceilings), nodes, ceilings, replaceable)
 
 
 def kinds(trace: Timeline, nodes: Sequence[Any] = (), ceilings: Any = CEILINGS) -> list[str]:
@@ -86,7 +86,7 @@ def test_a_trace_without_inferences_is_looked_at_from_its_first_call_to_its_last
         120, [call(0, 20), kernel(30, 40, "a"), kernel(70, 100, "b"), call(100, 120, "cudaStreamQuery")], 1
     )
     bare = replace(marked, iterations=())
-    assert ledger(bare).end_to_end_us == 120
+    assert ledger_of(bare).end_to_end_us == 120
     assert [(entry.kind, entry.recoverable_us) for entry in found(bare)] == [
         (entry.kind, entry.recoverable_us) for entry in found(marked)
     ]
@@ -143,26 +143,26 @@ def test_an_inference_is_cold_from_one_and_a_half_times_the_usual(us: float, col
 def test_what_was_not_judged_is_told_with_its_nodes() -> None:
     happens = in_a_graph(*(kernel(2 + 10 * at, 12 + 10 * at, f"n{at}") for at in range(5)))
     trace = repeated(100, happens)
-    (said,) = not_judged(trace, ledger(trace))
+    (said,) = not_judged(trace, ledger_of(trace))
     assert said == "50.0 us in kernels (50% of the inference), whose floor is not known: n0, n1, n2 and 2 more"
     three = repeated(100, happens[:4])
-    assert not_judged(three, ledger(three))[0].endswith("whose floor is not known: n0, n1, n2")
+    assert not_judged(three, ledger_of(three))[0].endswith("whose floor is not known: n0, n1, n2")
     unnamed = repeated(100, in_a_graph(kernel(2, 12)))
-    assert not_judged(unnamed, ledger(unnamed))[0].endswith("whose floor is not known: no node")
+    assert not_judged(unnamed, ledger_of(unnamed))[0].endswith("whose floor is not known: no node")
 
 
 def test_the_ledger_notes_nothing_where_there_is_nothing_to_say() -> None:
     happens = [call(0, 0), kernel(0, 20, "conv"), kernel(20, 50, "pool")]
-    books = ledger(repeated(50, happens), [node("conv", read=5_000_000), node("pool", read=5_000_000)], CEILINGS)
+    books = ledger_of(repeated(50, happens), [node("conv", read=5_000_000), node("pool", read=5_000_000)], CEILINGS)
     assert books.notes == ()
     late = [call(0, 0), kernel(0, 20, "conv"), kernel(40, 60, "pool")]
-    (note,) = ledger(repeated(50, late), [node("conv", read=1), node("pool", read=1)], CEILINGS).notes
+    (note,) = ledger_of(repeated(50, late), [node("conv", read=1), node("pool", read=1)], CEILINGS).notes
     assert note.startswith("10.0 us of GPU work per inference lie outside")
 
 
 def test_a_row_has_shapes_where_it_is_one_node() -> None:
     one, two = (replace(node(name, read=5_000_000), shapes=f"{name}: 1x2 -> 3") for name in ("conv", "relu"))
-    books = ledger(
+    books = ledger_of(
         repeated(50, [call(0, 1), kernel(2, 40, "conv + relu"), kernel(40, 48, "conv")]), [one, two], CEILINGS
     )
     assert [(row.node, row.shapes, row.op) for row in books.rows if row.node] == [
@@ -191,7 +191,7 @@ def test_the_function_in_a_kernels_name(name: str, function: str) -> None:
 
 
 def test_the_ledger_as_json_names_its_schema_and_its_terms() -> None:
-    made = ledger(repeated(50, [call(0, 1), kernel(2, 40, "conv")])).as_dict()
+    made = ledger_of(repeated(50, [call(0, 1), kernel(2, 40, "conv")])).as_dict()
     assert made["schema"] == 1
     assert made["terms"]["floor_us"] == "floor"
     assert made["used"] == [2, 3, 4, 5]

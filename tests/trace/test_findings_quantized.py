@@ -11,8 +11,8 @@ import pytest
 from lenet_trt.floors.work import NodeWork
 from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.engine import traced_work, with_layers
-from lenet_trt.trace.findings import Finding, findings
-from lenet_trt.trace.ledger import ledger
+from lenet_trt.trace.findings import Finding, findings_of
+from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.timeline import Timeline
 from traced import CEILINGS, call, kernel, node, repeated
 
@@ -45,8 +45,8 @@ def found(
         at += us
     trace: Timeline = with_layers(repeated(at + 2, happens), layers)
     nodes = traced_work(trace, model)
-    books = ledger(trace, nodes, CEILINGS)
-    result = findings(trace, books, nodes, CEILINGS)
+    books = ledger_of(trace, nodes, CEILINGS)
+    result = findings_of(trace, books, nodes, CEILINGS)
     claimed = sum(entry.recoverable_us for entry in result)
     assert claimed <= books.end_to_end_us - books.total.floor_us + 1e-6
     assert all(entry.evidence and entry.advice for entry in result)

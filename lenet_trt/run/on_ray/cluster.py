@@ -24,7 +24,7 @@ class Workers:
 
 
 @contextmanager
-def joined(address: str | None) -> Iterator[Any]:
+def connected_ray(address: str | None) -> Iterator[Any]:
     """Yield ``ray``, connected: to the cluster that the program uses already, to ``address``, or to one of its own.
 
     Without an address Ray takes the one in RAY_ADDRESS or a cluster that runs on this machine, and else starts one

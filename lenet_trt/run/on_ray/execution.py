@@ -13,9 +13,9 @@ import numpy as np
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.run.on_ray.cluster import Workers
-from lenet_trt.run.on_ray.model import Model
-from lenet_trt.run.on_ray.pieces import Piece
-from lenet_trt.run.on_ray.place import Place
+from lenet_trt.run.on_ray.model import ModelFiles
+from lenet_trt.run.on_ray.pieces import ImagePiece
+from lenet_trt.run.on_ray.place import DataPlace
 from lenet_trt.run.on_ray.read import Read, Reader
 from lenet_trt.run.on_ray.worker import Answering, Done, Worker
 
@@ -29,13 +29,13 @@ class Execution:
     """What all executions of a job share; a call runs the shards that it is given."""
 
     ray: Any
-    model: Model
+    model: ModelFiles
     reader: Reader
     answering: Answering
-    output: Place
+    output: DataPlace
     about: dict[str, str]
 
-    def __call__(self, shards: Mapping[int, list[Piece]], workers: Workers) -> Iterator[Done]:
+    def __call__(self, shards: Mapping[int, list[ImagePiece]], workers: Workers) -> Iterator[Done]:
         """Run shards; yields what was done in the order in which it is.
 
         Raises:
@@ -108,7 +108,7 @@ class _ReadRows:
 class WorkRows:
     """Classify and write the shards of rows; an actor of Ray Data."""
 
-    def __init__(self, model: list[Any], answering: Answering, output: Place, about: dict[str, str]) -> None:
+    def __init__(self, model: list[Any], answering: Answering, output: DataPlace, about: dict[str, str]) -> None:
         import ray
 
         self._failure: _Failure | None = None

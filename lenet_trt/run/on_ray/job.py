@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import msgspec
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.run.on_ray.place import Place
+from lenet_trt.run.on_ray.place import DataPlace
 from lenet_trt.run.on_ray.shard import shard_number
 
 JOB_FILE = "job.json"
@@ -30,7 +30,7 @@ class Job:
     schema: int = _SCHEMA
 
 
-def open_job(output: Place, job: Job) -> set[int]:
+def open_job(output: DataPlace, job: Job) -> set[int]:
     """Begin a job in a folder, or find out what of it is done; returns the numbers of the shards that are there.
 
     Raises:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class ModelFiles:
     """Hold the files of a network by name, the one to load, and the runtime that loads it."""
 
     files: Mapping[str, bytes]
@@ -48,7 +48,7 @@ class Model:
             return load(Path(folder) / self.name, self.runtime, library=library, threads=threads)
 
 
-def read_model(path: Path, runtime: str, library: Path | None) -> Model:
+def read_model(path: Path, runtime: str, library: Path | None) -> ModelFiles:
     """Read an ONNX file with its weights, or an engine with its sidecar, its ONNX and its plugin library.
 
     Raises:
@@ -62,7 +62,7 @@ def read_model(path: Path, runtime: str, library: Path | None) -> Model:
                 f"{path} is not an engine: build one with lenet-trt build {path}, or choose another runtime"
             )
         found = {str(each.relative_to(path.parent)): each.read_bytes() for each in model_files(path)}
-        return Model(found, path.name, runtime, None, ports(load_model(path))[0])
+        return ModelFiles(found, path.name, runtime, None, ports(load_model(path))[0])
     sidecar = vouched(path)
     beside = model_path(path)
     if not beside.is_file():
@@ -72,4 +72,4 @@ def read_model(path: Path, runtime: str, library: Path | None) -> Model:
     found = {str(each.relative_to(path.parent)): each.read_bytes() for each in every}
     if needed is not None:
         found[needed.name] = needed.read_bytes()
-    return Model(found, path.name, runtime, None if needed is None else needed.name, ports(load_model(beside))[0])
+    return ModelFiles(found, path.name, runtime, None if needed is None else needed.name, ports(load_model(beside))[0])

@@ -13,7 +13,7 @@ from lenet_trt.images.files import PICTURE_SUFFIXES
 from lenet_trt.images.form import Form
 from lenet_trt.images.ranges import count_images
 from lenet_trt.run.on_ray import parquet
-from lenet_trt.run.on_ray.place import Found, Place
+from lenet_trt.run.on_ray.place import DataPlace, FoundFile
 
 # What a folder holds besides pictures, told by the name; every other file of a folder is left alone.
 _IDX_SUFFIXES = ("-idx3-ubyte", "-idx3-ubyte.gz", "-idx4-ubyte", "-idx4-ubyte.gz", ".idx", ".idx.gz")
@@ -26,7 +26,7 @@ PICTURE, SEVERAL, PARQUET = "picture", "several", "parquet"
 
 
 @dataclass(frozen=True)
-class Piece:
+class ImagePiece:
     """Some images of one file: ``count`` of them from number ``first`` on.
 
     ``source`` is the number of the place in the file system of which ``path`` is meant. ``damage`` says why the file
@@ -48,7 +48,7 @@ class Piece:
         return [f"{self.name}[{index}]" for index in range(self.first, self.first + self.count)]
 
 
-def find_pieces(places: Sequence[Place], form: Form, column: str | None = None) -> Iterator[Piece]:
+def find_pieces(places: Sequence[DataPlace], form: Form, column: str | None = None) -> Iterator[ImagePiece]:
     """Find the images of files and folders, in the order given, and in a folder in the order of paths.
 
     Raises:
@@ -67,12 +67,12 @@ def find_pieces(places: Sequence[Place], form: Form, column: str | None = None) 
                 yield from pieces
 
 
-def shards_of(pieces: Iterable[Piece], images: int) -> Iterator[list[Piece]]:
+def shards_of(pieces: Iterable[ImagePiece], images: int) -> Iterator[list[ImagePiece]]:
     """Group pieces into shards of at most ``images``; a piece is cut where it is larger than a shard alone.
 
     The same pieces make the same shards, so that a later start knows what is missing.
     """
-    shard: list[Piece] = []
+    shard: list[ImagePiece] = []
     held = 0
     for piece in pieces:
         first, left = piece.first, piece.count
@@ -97,7 +97,7 @@ def default_shard(form: Form) -> int:
     return max(1, min(_DEFAULT_IMAGES, _DEFAULT_BYTES // (channels * height * width)))
 
 
-def fingerprint(shards: Sequence[Sequence[Piece]], files: Iterable[Found]) -> str:
+def fingerprint(shards: Sequence[Sequence[ImagePiece]], files: Iterable[FoundFile]) -> str:
     """Hash which images are in which shard, and the sizes and times of change of their files."""
     digest = hashlib.sha256()
     for shard in shards:
@@ -109,23 +109,27 @@ def fingerprint(shards: Sequence[Sequence[Piece]], files: Iterable[Found]) -> st
     return digest.hexdigest()
 
 
-def _pieces(where: Place, source: int, form: Form, column: str | None, named: bool, file: Found) -> list[Piece]:
+def _pieces(
+    where: DataPlace, source: int, form: Form, column: str | None, named: bool, file: FoundFile
+) -> list[ImagePiece]:
     """Describe one file; damage is an error where the file was ``named``, and else a piece that says so."""
     lower = file.name.lower()
     if lower.endswith(PICTURE_SUFFIXES):
-        return [Piece(source, PICTURE, file.path, file.name, 0, 1)]
+        return [ImagePiece(source, PICTURE, file.path, file.name, 0, 1)]
     try:
         with where.open(file.path) as opened:
             if parquet.is_parquet(opened):
                 groups = parquet.groups_of(opened, file.name, column)
-                return [Piece(source, PARQUET, file.path, file.name, first, count) for first, count in groups if count]
+                return [
+                    ImagePiece(source, PARQUET, file.path, file.name, first, count) for first, count in groups if count
+                ]
             count = count_images(opened, file.name, form)
     except LenetTrtError as error:
         if named:
             raise
-        return [Piece(source, SEVERAL, file.path, file.name, 0, 1, str(error))]
+        return [ImagePiece(source, SEVERAL, file.path, file.name, 0, 1, str(error))]
     except OSError as error:
         if named:
             raise LenetTrtError(f"{file.name} cannot be read: {error.strerror or error}") from error
-        return [Piece(source, SEVERAL, file.path, file.name, 0, 1, f"{file.name} cannot be read: {error}")]
-    return [Piece(source, SEVERAL, file.path, file.name, 0, count)] if count else []
+        return [ImagePiece(source, SEVERAL, file.path, file.name, 0, 1, f"{file.name} cannot be read: {error}")]
+    return [ImagePiece(source, SEVERAL, file.path, file.name, 0, count)] if count else []

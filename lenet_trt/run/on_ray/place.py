@@ -20,7 +20,7 @@ _OBJECT_STORES = ("s3", "gcs", "abfs")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundFile:
     """A file below a place: its path in the file system, its name as the user would write it, size and change."""
 
     path: str
@@ -30,7 +30,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Place:
+class DataPlace:
     """A file or folder; ``given`` is how the user wrote it, ``path`` where it lies in ``filesystem``."""
 
     filesystem: Any
@@ -42,7 +42,7 @@ class Place:
         """Whether it lies in the file system of this machine."""
         return str(self.filesystem.type_name) == "local"
 
-    def files(self) -> list[Found] | None:
+    def files(self) -> list[FoundFile] | None:
         """List the files of a folder and of its folders, in the order of their paths; None where this is one file.
 
         Files and folders whose name begins with a dot or an underscore are left out, as Spark and Ray do.
@@ -67,7 +67,7 @@ class Place:
                 found.append(_found(entry, f"{self.given.rstrip('/')}/{inside}"))
         return sorted(found, key=lambda each: each.path)
 
-    def itself(self) -> Found:
+    def itself(self) -> FoundFile:
         """Describe the file that this is."""
         return _found(self.filesystem.get_file_info(self.path), self.given)
 
@@ -114,7 +114,7 @@ class Place:
             raise LenetTrtError(f"cannot write {target}: {error}. Choose another place with -o.") from error
 
 
-def place(given: str | os.PathLike[str], filesystem: Any = None) -> Place:
+def place(given: str | os.PathLike[str], filesystem: Any = None) -> DataPlace:
     """Say where a path or a URI lies; ``filesystem``, of PyArrow or fsspec, is where its paths are meant.
 
     Raises:
@@ -124,17 +124,17 @@ def place(given: str | os.PathLike[str], filesystem: Any = None) -> Place:
     text = os.fspath(given)
     if filesystem is not None:
         known = isinstance(filesystem, fs.FileSystem)
-        return Place(filesystem if known else fs.PyFileSystem(fs.FSSpecHandler(filesystem)), text.rstrip("/"), text)
+        return DataPlace(filesystem if known else fs.PyFileSystem(fs.FSSpecHandler(filesystem)), text.rstrip("/"), text)
     if not _URI.match(text):
-        return Place(fs.LocalFileSystem(), os.path.abspath(text), text)
+        return DataPlace(fs.LocalFileSystem(), os.path.abspath(text), text)
     try:
         opened, path = fs.FileSystem.from_uri(text)
     except (OSError, ValueError) as error:  # pyarrow's own errors are of these kinds
         raise LenetTrtError(
             f"{text}: PyArrow does not open it ({error}); wanted a path, or a URI as s3://..."
         ) from error
-    return Place(opened, path.rstrip("/"), text)
+    return DataPlace(opened, path.rstrip("/"), text)
 
 
-def _found(entry: Any, name: str) -> Found:
-    return Found(entry.path, name, entry.size or 0, entry.mtime_ns or 0)
+def _found(entry: Any, name: str) -> FoundFile:
+    return FoundFile(entry.path, name, entry.size or 0, entry.mtime_ns or 0)

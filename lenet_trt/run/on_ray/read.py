@@ -16,8 +16,8 @@ from lenet_trt.images.files import read_pixels
 from lenet_trt.images.form import Form
 from lenet_trt.images.ranges import read_range
 from lenet_trt.run.on_ray import parquet
-from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, Piece
-from lenet_trt.run.on_ray.place import Place
+from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, ImagePiece
+from lenet_trt.run.on_ray.place import DataPlace
 
 # Files of a shard that are read at the same time: a far file system answers late, and decoders let others run.
 _THREADS = 4
@@ -39,11 +39,11 @@ class Read:
 class Reader:
     """Read pieces: ``places`` are the file systems in which they lie."""
 
-    places: tuple[Place, ...]
+    places: tuple[DataPlace, ...]
     form: Form
     column: str | None = None
 
-    def __call__(self, pieces: Sequence[Piece]) -> Read:
+    def __call__(self, pieces: Sequence[ImagePiece]) -> Read:
         """Read all images of a shard.
 
         Raises:
@@ -60,7 +60,7 @@ class Reader:
         none = np.zeros((0, *self.form.shape), np.uint8)
         return Read(names, errors, pixels[0] if len(pixels) == 1 else np.concatenate([none, *pixels]))
 
-    def _piece(self, piece: Piece) -> tuple[list[str | None], NDArray[np.uint8]]:
+    def _piece(self, piece: ImagePiece) -> tuple[list[str | None], NDArray[np.uint8]]:
         """Errors of all images of a piece, and the pixels of those without."""
         none = np.zeros((0, *self.form.shape), np.uint8)
         if piece.damage is not None:
@@ -73,7 +73,7 @@ class Reader:
         except (FileNotFoundError, PermissionError, IsADirectoryError) as error:
             return [f"{piece.name} cannot be read: {error.strerror or error}"] * piece.count, none
 
-    def _images(self, piece: Piece, opened: BinaryIO) -> tuple[list[str | None], NDArray[np.uint8]]:
+    def _images(self, piece: ImagePiece, opened: BinaryIO) -> tuple[list[str | None], NDArray[np.uint8]]:
         if piece.kind == PICTURE:
             pixels = read_pixels(io.BytesIO(opened.read()), piece.name, self.form)
             if len(pixels) != 1:

@@ -14,12 +14,12 @@ from lenet_trt import __version__
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.images.form import ImageOptions
-from lenet_trt.run.on_ray.cluster import Workers, joined, most_workers, workers_of
+from lenet_trt.run.on_ray.cluster import Workers, connected_ray, most_workers, workers_of
 from lenet_trt.run.on_ray.execution import Execution, WorkersLostError
 from lenet_trt.run.on_ray.job import Job, open_job
 from lenet_trt.run.on_ray.model import read_model
-from lenet_trt.run.on_ray.pieces import Piece, default_shard, find_pieces, fingerprint, shards_of
-from lenet_trt.run.on_ray.place import Place, place
+from lenet_trt.run.on_ray.pieces import ImagePiece, default_shard, find_pieces, fingerprint, shards_of
+from lenet_trt.run.on_ray.place import DataPlace, place
 from lenet_trt.run.on_ray.read import Reader
 from lenet_trt.run.on_ray.shard import shard_name
 from lenet_trt.run.on_ray.worker import Answering, Done
@@ -32,7 +32,7 @@ _ROUND = 10_000
 
 
 @dataclass(frozen=True)
-class Summary:
+class JobSummary:
     """Say what a start did: ``images`` of which ``errors`` were damaged, of ``of_images`` that the job has.
 
     ``images_per_s`` is the rate behind the first shard, so without the start of the cluster; None of one shard.
@@ -66,7 +66,7 @@ def classify_files(
     address: str | None = None,
     filesystem: Any = None,
     progress: Progress | None = None,
-) -> Summary:
+) -> JobSummary:
     """Classify all images of ``sources`` and write Parquet files into the folder ``output``; go on where it stopped.
 
     ``sources`` and ``output`` are paths or URIs that PyArrow opens, or paths of ``filesystem`` (of PyArrow or fsspec).
@@ -112,7 +112,7 @@ def classify_files(
     finished: list[Done] = []
     times: list[float] = []
     if had < len(shards):
-        with joined(address) as ray:
+        with connected_ray(address) as ray:
             execution = Execution(ray, network, Reader(places, form, column), answer, target, about)
             asked = _asked(ray, gpus, workers)
             count = asked().count
@@ -122,7 +122,7 @@ def classify_files(
                 if progress is not None:
                     progress(before + sum(each.images for each in finished), job.images)
     _check_all_are_there(target, len(shards))
-    return Summary(
+    return JobSummary(
         output=target.given,
         where=finished[-1].where if finished else "",
         workers=count,
@@ -153,7 +153,7 @@ def _asked(ray: Any, gpus: int | None, workers: int | None) -> Callable[[], Work
 
 
 def _run(
-    execution: Execution, shards: Sequence[list[Piece]], done: set[int], asked: Callable[[], Workers]
+    execution: Execution, shards: Sequence[list[ImagePiece]], done: set[int], asked: Callable[[], Workers]
 ) -> Iterator[Done]:
     """Run what is missing until nothing is; ``done`` grows. Where a machine is lost, go on with those that are left."""
     fruitless = 0
@@ -172,7 +172,7 @@ def _run(
                 ) from error
 
 
-def _check_all_are_there(target: Place, shards: int) -> None:
+def _check_all_are_there(target: DataPlace, shards: int) -> None:
     seen = target.names()
     absent = sum(shard_name(number) not in seen for number in range(shards))
     if absent:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lenet_trt.images.classify import classify
 from lenet_trt.images.form import Scaling
-from lenet_trt.run.on_ray.model import Model
-from lenet_trt.run.on_ray.place import Place
+from lenet_trt.run.on_ray.model import ModelFiles
+from lenet_trt.run.on_ray.place import DataPlace
 from lenet_trt.run.on_ray.shard import answers, shard_bytes, shard_name
 from lenet_trt.run.predictions import Classes
 
@@ -42,7 +42,7 @@ class Answering:
 class Classifier:
     """Hold a loaded network and make answers of pixels."""
 
-    def __init__(self, model: Model, answering: Answering) -> None:
+    def __init__(self, model: ModelFiles, answering: Answering) -> None:
         self.network = model.load(answering.threads)
         self._answering = answering
         self._lanes = ThreadPoolExecutor(1 if self.network.on_device is None else _LANES)
@@ -94,7 +94,7 @@ class Done:
 class Worker:
     """Classify shards and write their files; made by Ray in a process of its own, once for each GPU."""
 
-    def __init__(self, model: Model, answering: Answering, output: Place, about: dict[str, str]) -> None:
+    def __init__(self, model: ModelFiles, answering: Answering, output: DataPlace, about: dict[str, str]) -> None:
         self._classifier = Classifier(model, answering)
         self._output = output
         self._about = about

@@ -17,7 +17,7 @@ from lenet_trt.runtimes.graph.torch_shapes import torch_dtype
 _TAKEN = (torch.int8, torch.uint8, torch.int32, torch.float8_e4m3fn)
 
 
-def quantize(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+def quantize_linear(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """Divide by the scale, round, add the zero point, and saturate to the type of the zero point."""
     kind = _kind(node, zero)
     scaled = x / _along(node, scale, x)
@@ -33,7 +33,7 @@ def quantize(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -
     return shifted.clamp(limits.min, limits.max).to(kind)
 
 
-def dequantize(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+def dequantize_linear(node: Node, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
     """Subtract the zero point, and multiply by the scale."""
     _check(node, x.dtype)
     values = x.to(scale.dtype)
@@ -65,4 +65,4 @@ def _along(node: Node, values: Tensor, x: Tensor) -> Tensor:
     return values.reshape(shape)
 
 
-QUANTIZERS: dict[str, TorchOperator] = {"DequantizeLinear": dequantize, "QuantizeLinear": quantize}
+QUANTIZERS: dict[str, TorchOperator] = {"DequantizeLinear": dequantize_linear, "QuantizeLinear": quantize_linear}

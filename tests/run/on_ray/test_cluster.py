@@ -19,7 +19,7 @@ import pytest
 from lenet_trt.child import child_environment
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.run.on_ray.stage import Summary, classify_files
+from lenet_trt.run.on_ray.stage import JobSummary, classify_files
 from ray_data import DAMAGED, plain_answers, read_answers, write_sources
 
 ray = pytest.importorskip("ray", reason="run --ray needs Ray Data: pip install 'lenet-trt[ray]'")
@@ -89,7 +89,7 @@ def assert_every_image_once_as_in_a_plain_run(output: Path, model: Path) -> None
     np.testing.assert_allclose(shares, [wanted[row["image"]] for row in rows], atol=1e-6)
 
 
-def run(cluster: Any, model: Path, output: Path, then: Callable[[], None]) -> Summary:
+def run(cluster: Any, model: Path, output: Path, then: Callable[[], None]) -> JobSummary:
     return classify_files(
         model, [str(MNIST)], output, runtime="ort-cpu", shard=SHARD, address=cluster.address, progress=once(then)
     )

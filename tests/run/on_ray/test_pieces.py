@@ -16,7 +16,7 @@ from lenet_trt.export.idx import idx_bytes
 from lenet_trt.export.mnist import test_set as mnist
 from lenet_trt.images.form import Form
 from lenet_trt.images.ranges import count_images, read_range
-from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, SEVERAL, Piece, default_shard, find_pieces, shards_of
+from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, SEVERAL, ImagePiece, default_shard, find_pieces, shards_of
 from ray_data import FORM, png, write_sources
 
 pa = pytest.importorskip(
@@ -60,7 +60,7 @@ def test_every_image_is_in_one_shard_and_comes_back_as_it_is(size: int, tmp_path
 )
 @settings(deadline=None)
 def test_shards_hold_each_image_once_and_cut_only_what_is_larger(counts: list[tuple[str, int]], size: int) -> None:
-    pieces = [Piece(0, kind, f"p{index}", f"f{index}", 0, count) for index, (kind, count) in enumerate(counts)]
+    pieces = [ImagePiece(0, kind, f"p{index}", f"f{index}", 0, count) for index, (kind, count) in enumerate(counts)]
     shards = list(shards_of(pieces, size))
     seen = [(piece.path, piece.first + index) for shard in shards for piece in shard for index in range(piece.count)]
     assert seen == [(piece.path, index) for piece in pieces for index in range(piece.count)]
