@@ -1,4 +1,4 @@
-"""What builds, runs and times TensorRT engines: the program trtexec, or TensorRT's Python package."""
+"""Define the tools that build, run and time TensorRT engines: the program trtexec, or TensorRT's Python package."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine on disk; ``with_plugins``: it needs what the tool loads for our kernels."""
+    """Hold an engine on disk; ``with_plugins``: it needs what the tool loads for our kernels."""
 
     path: Path
     build_seconds: float
@@ -28,11 +28,11 @@ class Engine:
 
 @dataclass(frozen=True)
 class EngineModel:
-    """What an engine is built from.
+    """Hold the models from which an engine is built.
 
-    ``typed`` computes in the types of its tensors. ``weak`` is the same for releases that are told types by flags,
-    with those flags; None where ``typed`` and ``half`` do for them as well. ``fused`` has our plugin nodes in the place
-    of TensorRT's layers. ``quick_search``: let the builder try each tactic once, for layers that take long.
+    ``typed``: computes in the types of its tensors. ``weak``: the same for releases that get the types by flags, with
+    these flags; None where ``typed`` and ``half`` suffice for them. ``fused``: has our plugin nodes in place of
+    TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take long.
     """
 
     typed: onnx.ModelProto
@@ -44,9 +44,9 @@ class EngineModel:
 
 
 class EngineTool(Protocol):
-    """Builds, runs and times engines; ``folder`` is for what it writes.
+    """Build, run and time engines; ``folder`` is for the files that the tool writes.
 
-    Every method raises a LenetTrtError that says what TensorRT said. ``runs`` is False where it only builds.
+    Every method raises a LenetTrtError with TensorRT's message. ``runs`` is False where the tool only builds.
     """
 
     runs: bool

@@ -1,4 +1,4 @@
-"""What the suite ``engines`` builds: LeNet-5, the MatMul and Conv cases, and a call of every kernel alone."""
+"""Make what the suite ``engines`` builds: LeNet-5, the MatMul and Conv cases, and a call of every kernel alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MATMUL_ITERATIONS = 5
 CHECKED_CONV = 64
 OURS, THEIRS = "lenet_trt in TensorRT", "TensorRT"
 TF32, LEVEL_5 = f"{THEIRS}, TF32", f"{THEIRS}, level 5"
-# By which options TensorRT is at its most exact, and what else it may do.
+# The options of each backend's build: TensorRT at its most exact, and with more freedom.
 BACKENDS: Mapping[str, BuildOptions] = {
     THEIRS: BuildOptions(),
     TF32: BuildOptions(tf32=True),
@@ -35,9 +35,9 @@ BACKENDS: Mapping[str, BuildOptions] = {
     OURS: BuildOptions(),
 }
 KERNEL_PREFIX = "kernel "
-# The newest that the parser of TensorRT 8.6 is documented for, and its version of the file format.
+# The newest opset that the parser of TensorRT 8.6 documents, and the version of its file format.
 _OPSET, _IR_VERSION = 17, 8
-# Outputs are compared as text that trtexec writes.
+# trtexec writes outputs as text, so only outputs with at most this many numbers are compared.
 _MOST_OUTPUTS = 200_000
 _PRECISIONS = ("fp32", "fp16")
 
@@ -46,11 +46,11 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class EngineWorkload:
-    """A network whose engines are compared: TensorRT builds ``model`` as it is, and with our kernels.
+    """Describe a network whose engines are compared: TensorRT builds ``model`` as it is, and with our kernels.
 
-    ``backends``: names in ``BACKENDS``, each with the batches that it is measured at. ``draw`` makes the inputs of a
-    batch, ``expected`` the output in float64. ``checked`` says which batch stands for a batch when results are
-    compared, where its own output is too large to be written as text.
+    ``backends``: names in ``BACKENDS``, each with the batches at which it is measured. ``draw`` makes the inputs of a
+    batch, ``expected`` the output in float64. ``checked`` maps a batch to the batch whose results are compared: the
+    output of a large batch is too large to be written as text.
     """
 
     name: str
@@ -63,7 +63,7 @@ class EngineWorkload:
     batched: bool = True
 
     def shapes(self, batch: int) -> dict[str, Shape]:
-        """The shape of the input at a batch size; nothing where shapes are fixed."""
+        """Return the shape of the input at a batch size; empty where shapes are fixed."""
         if not self.batched:
             return {}
         (value,) = self.model.typed.graph.input
@@ -159,7 +159,7 @@ def _convolutions() -> Iterator[EngineWorkload]:
 
 
 def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> EngineModel:
-    """The model in a precision, its inputs and outputs too."""
+    """Return the model in a precision, with its inputs and outputs in that precision too."""
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 
     if precision == "fp32":
@@ -181,7 +181,7 @@ def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], 
 
 
 def _kernels() -> Iterator[EngineWorkload]:
-    """A declared example of each kernel with a pattern, as large as its result can be compared."""
+    """Yield a declared example of each kernel with a pattern: the largest whose result can be compared."""
     from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
     from lenet_trt.kernel.registry import kernels
 
@@ -206,7 +206,7 @@ def _kernels() -> Iterator[EngineWorkload]:
 
 
 def _given(value: _Value, _: object) -> _Value:
-    """The value, whatever is asked: a call of a kernel has one set of inputs."""
+    """Return the value for every batch: a call of a kernel has one set of inputs."""
     return value
 
 
@@ -217,7 +217,7 @@ def _only(model: onnx.ModelProto, kernel: Kernel) -> Callable[[], onnx.ModelProt
 
 
 def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None:
-    """The largest example that a pattern describes, with its model; None where there is none."""
+    """Return the largest example that a pattern describes, with its model; None where there is none."""
     from lenet_trt.fuse.pattern_model import pattern_model
     from lenet_trt.kernel.examples import bounds
 
@@ -233,7 +233,7 @@ def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None
 
 
 def _fixed(model: onnx.ModelProto, bound: Bound) -> onnx.ModelProto:
-    """The model with the sizes of the call, in the oldest file format that is needed."""
+    """Return the model with the sizes of the call, in the oldest file format that it needs."""
     model.ir_version = _IR_VERSION
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:

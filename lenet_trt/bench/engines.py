@@ -28,7 +28,7 @@ from lenet_trt.profile.trtexec import find_trtexec
 
 TAKES_ONLY = True
 ROUNDS, QUICK_ROUNDS = 3, 1
-# How far from float64 a result may be, in norm, to count as right.
+# The largest relative error against float64, in norm, of a right result.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
 NOT_RUN = "built, and not run: only building was asked for"
 
@@ -49,7 +49,7 @@ def measure(options: SuiteOptions) -> Record:
 
 
 def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found: Recording) -> None:
-    """Add the rows of all workloads, with a tool; engines are written into the folder."""
+    """Build, check and time all workloads with a tool, and add their rows; engines are written into the folder."""
     found.details["trtexec"] = str(tool)
     found.details["backends"] = {
         name: {"tf32": each.tf32, "optimization_level": each.optimization_level} for name, each in BACKENDS.items()
@@ -120,7 +120,7 @@ class _Bench:
     def _times(
         self, workload: EngineWorkload, engines: Mapping[tuple[str, int], Engine]
     ) -> dict[tuple[str, int], list[float] | LenetTrtError]:
-        """Time the engines in turns; what fails is out, and its error is kept."""
+        """Time the engines in turns; an engine that fails is left out, and its error is kept."""
         times: dict[tuple[str, int], list[float] | LenetTrtError] = {key: [] for key in engines}
         for turn in range(QUICK_ROUNDS if self.options.quick else ROUNDS):
             self.found.say(f"{workload.name}: turn {turn + 1}")
@@ -156,7 +156,7 @@ class _Bench:
         return engine
 
     def _errors(self, engine: Engine, inputs: Arrays, wanted: NDArray[np.float64]) -> dict[str, float]:
-        """How far the result is from float64: in norm, and at most, against the largest value."""
+        """Return the error against float64: in norm, and the largest one relative to the largest value."""
         seen = self.tool.output(engine, inputs).reshape(wanted.shape)
         largest = float(np.abs(seen - wanted).max(initial=0.0)) / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)
         return {"error": relative_error(seen, wanted), "max_error": largest}
@@ -167,7 +167,7 @@ def _case(workload: EngineWorkload, batch: int) -> RowCase:
 
 
 def _notes(tool: EngineTool) -> list[str]:
-    """Return what the figures are."""
+    """Return sentences that say how times and errors were measured."""
     return [
         f"Times are the GPU's for one inference, by {tool} with a CUDA graph and no copies; {ROUNDS} turns of all "
         "engines of a workload, and the median of all inferences. Inputs stay in the L2 cache where they fit. TensorRT "

@@ -1,4 +1,4 @@
-"""Engines built, run and timed by TensorRT's Python package, where there is no trtexec; or built alone."""
+"""Build, run and time engines by TensorRT's Python package, where there is no trtexec; or only build them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _BURST = 10
 
 
 class PythonEngines:
-    """The package tensorrt or tensorrt_rtx: see ``EngineTool``.
+    """Use the package tensorrt or tensorrt_rtx: see ``EngineTool``.
 
-    Plugins come by the route "library" where a ``library`` is given, else by the flavor's usual one. ``targets`` are
-    the compute capabilities to build for; ``runs`` False: nothing is run, so that no GPU is needed.
+    Plugins use the route "library" where a ``library`` is given, else the flavor's default route. ``targets``: the
+    compute capabilities for which to build. ``runs`` False: nothing runs, so no GPU is needed.
     """
 
     def __init__(self, flavor: Flavor, library: Path | None, targets: Sequence[int] = (), runs: bool = True) -> None:

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 # suite -> (module with measure() and charts(), and optionally columns() and summaries(); what the suite measures)
 SUITES = {
     "engines": ("lenet_trt.bench.engines", "TensorRT's own layers against our plugins, in engines, by trtexec"),
-    "10k": ("lenet_trt.bench.ten_thousand", "10,000 MNIST images, all right, by every backend"),
-    "sweep": ("lenet_trt.bench.sweep", "time an image over the batch size, by every backend"),
+    "10k": (
+        "lenet_trt.bench.ten_thousand",
+        "the time of 10,000 MNIST images, and whether the classes are right, by every backend",
+    ),
+    "sweep": ("lenet_trt.bench.sweep", "the time per image over the batch size, by every backend"),
     "cold": ("lenet_trt.bench.cold", "what the first inference costs, phase by phase"),
-    "ladder": ("lenet_trt.bench.ladder", "the numbered steps of the kernels, with the CPU loop they began with"),
+    "ladder": ("lenet_trt.bench.ladder", "the numbered steps of the kernels, from a loop on the CPU upwards"),
     "occupancy": ("lenet_trt.bench.occupancy", "how much of the GPU a batch uses"),
     "kernels": ("lenet_trt.bench.kernels", "every kernel beside its peers and the floor"),
 }

@@ -24,14 +24,15 @@ from lenet_trt.tensorrt.readable import readable
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 
 _SHOWN_LINES = 4
-# Longer than any network of the suite; a matrix product of TensorRT 8.6.0 takes two minutes to build.
+# No network of the suite takes longer; TensorRT 8.6.0 builds a matrix product in two minutes.
 _LIMIT_S = 900.0
 
 
 class TrtexecEngines:
-    """The tool trtexec, or tensorrt_rtx: see ``EngineTool``.
+    """Use the tool trtexec, or tensorrt_rtx: see ``EngineTool``.
 
-    ``library`` is the plugin library; ``target`` what kernels are compiled for ("sm_89"); ``flags`` go to each build.
+    ``library``: the plugin library. ``target``: the GPU for which kernels are compiled ("sm_89"). ``flags``: further
+    flags of each build.
     """
 
     runs = True
@@ -66,7 +67,7 @@ class TrtexecEngines:
             words.append(f"--{option}={shapes_option(chosen)}")
         begin = time.monotonic()
         engine.unlink(missing_ok=True)
-        # The exit status says nothing: trtexec 8.6 may crash at its end, after the engine is saved.
+        # The exit status is not used: trtexec 8.6 may crash at its end, after it has saved the engine.
         said = self._said(words, with_plugins)
         if not engine.is_file() or not engine.stat().st_size:
             raise LenetTrtError(f"{self._tool} built no engine: {_errors(said)}")
@@ -102,7 +103,7 @@ class TrtexecEngines:
         return [] if found is None else [layer_text(layer) for layer in found[1].layers]
 
     def _build_flags(self, model: EngineModel, options: BuildOptions, weak: bool) -> list[str]:
-        """Write the options as this program's release takes them; one that it has not is left out."""
+        """Write the options as this program's release takes them; options that it lacks are left out."""
         flags = [] if options.tf32 else ["noTF32"]
         flags.append(f"profilingVerbosity={options.profiling_verbosity}")
         if options.optimization_level is not None:
@@ -116,7 +117,7 @@ class TrtexecEngines:
         return [f"--{flag}" for flag in flags if flag.partition("=")[0] in self._tool.options]
 
     def _building(self) -> str:
-        """The option that builds without running; 8.6 has it under an older name."""
+        """Return the option that builds without running; TensorRT 8.6 has it under an older name."""
         return "--skipInference" if "skipInference" in self._tool.options else "--buildOnly"
 
     def _running(self, engine: Engine, shapes: Mapping[str, Shape]) -> list[str]:
@@ -154,6 +155,6 @@ def _layer_file(engine: Engine) -> Path:
 
 def _errors(said: str) -> str:
     lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
-    # What the plugin library says names the node and the fix, which TensorRT's own words do not.
+    # Messages of the plugin library name the node and the fix; TensorRT's own messages do not.
     chosen = [line for line in lines if "[E]" in line or "plugin node " in line] or lines
     return "; ".join(chosen[-_SHOWN_LINES:]) or "it said nothing"
