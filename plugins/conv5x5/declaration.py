@@ -18,20 +18,20 @@ FFMA_FILTERS = 10
 MMA_WARPS = 3
 WGMMA_WARPS = 4
 WGMMA_IMAGES = 4
-# Blocks stay and take one piece after another; these numbers a multiprocessor were the fastest on an H200.
+# Blocks are persistent and compute piece after piece; these numbers per multiprocessor were the fastest on an H200.
 FFMA_BLOCKS = 8
 SPLIT_BLOCKS = 4
 WGMMA_BLOCKS = 3
 TENSOR_CORE_BLOCKS = 4
 TENSOR_CORE_BLOCKS_POOLED = 8
-# With fewer filters times channels, multiply-adds are faster than three products on tensor cores that they do not fill.
+# With fewer filters times channels, multiply-adds are faster: three products would not fill the tensor cores.
 SPLIT_LEAST_WORK = 16
 QUADS_PER_UNIT = 16
-# What every architecture has, less what the kernels declare statically.
+# The shared memory that every architecture has, minus the static shared memory of the kernels.
 MMA_SHARED_LIMIT = 60 * 1024
-# With more, fewer than WGMMA_BLOCKS blocks would find room on a multiprocessor of sm_90; that was never run.
+# With more, fewer than WGMMA_BLOCKS blocks would fit on a multiprocessor of sm_90; that was never measured.
 WGMMA_SHARED_LIMIT = 72 * 1024
-# wgmma.cuh has products of these numbers of columns; of 32, 50 and 64 filters it was the faster variant on an H200.
+# wgmma.cuh has products with these numbers of columns; for 32, 50 and 64 filters it was the faster variant on an H200.
 WGMMA_FILTERS = (25, 64)
 
 AXES = (
@@ -51,7 +51,7 @@ TYPES = (
     Types("fp16", {"T": "float16"}, tolerance=1e-3),
     Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
 )
-# The last two make every persistent block take several tiles, on any GPU of today.
+# With the last two examples every persistent block computes several tiles, on any GPU of today.
 EXAMPLES = (
     {"n": 1, "c": 1, "h": 28, "w": 28, "k": 6},
     {"n": 3, "c": 6, "h": 12, "w": 12, "k": 16},

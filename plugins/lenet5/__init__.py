@@ -14,18 +14,18 @@ from .pattern import PATTERNS
 
 (n,) = axes("n")
 THREADS = (384, 1, 1)
-# The variants without tensor cores were the faster ones on an H200 up to these numbers of images (docs/results).
+# Up to these numbers of images the variants without tensor cores were faster on an H200 (docs/results).
 MAX_IMAGES_BY_CLUSTER = 66
 MAX_IMAGES_BY_BLOCK = 132
 MAX_IMAGES_WITHOUT_SPLIT = 512
-# Shared memory of the tensor-core variants in bytes, piece by piece; the sources lay it out and assert the sum.
+# The parts of the tensor-core variants' shared memory in bytes; the sources have the layout and assert the sum.
 UNIT = 16  # a row of ldmatrix
-FRAGMENTS = 17 * 32 * UNIT  # the weights of both convolutions, 17 units a lane
+FRAGMENTS = 17 * 32 * UNIT  # the weights of both convolutions, 17 units per lane
 BIASES = 6 + 16 + 120 + 84 + 10
 BIAS1_COPIES = 6 * UNIT
-BARRIER = 8  # of a warp
-WINDOWS, MAP = 180 * UNIT, 146 * UNIT  # of a warp: conv1's windows of its image, conv2's map
-FEATURES = 33 * UNIT  # of an image that waits for the linear layers
+BARRIER = 8  # per warp
+WINDOWS, MAP = 180 * UNIT, 146 * UNIT  # per warp: conv1's windows of its image, conv2's map
+FEATURES = 33 * UNIT  # per image that waits for the linear layers
 SPLIT = "float accuracy from fp16 tensor cores, for many images"
 TENSOR_CORES = "fp16 tensor cores, for many images"
 
@@ -59,7 +59,7 @@ def half_bytes(warps: int, waiting: int, pixel_bytes: int) -> int:
     """Return the shared memory of a block of tensor_core.cu with this many warps, while ``waiting`` images wait."""
     linear = 2 * (120 * 84 + 84 * 10 + BIASES)
     image = max(784 * pixel_bytes, WINDOWS)
-    hidden = 2 * waiting * (128 + 8 + 96 + 8)  # takes the place of the maps
+    hidden = 2 * waiting * (128 + 8 + 96 + 8)  # uses the memory of the maps
     fixed = align(FRAGMENTS + linear, UNIT) + BIAS1_COPIES
     return fixed + warps * (BARRIER + image) + waiting * FEATURES + max(hidden, warps * MAP)
 

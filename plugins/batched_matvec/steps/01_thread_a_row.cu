@@ -1,4 +1,4 @@
-// batched_matvec, step 1: one thread a row. The obvious program.
+// batched_matvec, step 1: one thread per row, the simplest program.
 //
 // a [outer, broadcast, inner, rows, K], x [outer, inner, K], y [outer, broadcast, inner, rows], as in ../kernel.cu.
 //

@@ -1,4 +1,4 @@
-// batched_matvec, step 2: one warp a row, its lanes side by side along K.
+// batched_matvec, step 2: one warp per row, its lanes side by side along K.
 //
 // Now a warp's load is 32 neighbouring elements: every byte that moves is used at once. But with K = 64 a lane has two
 // multiply-adds to do and then five shuffles to add up the lanes, and only two small loads are in flight while it waits.

@@ -1,7 +1,7 @@
-// batched_matvec, step 3: 16-byte loads, and only as many lanes a row as that takes: 16 for 64 floats.
+// batched_matvec, step 3: 16-byte loads, and only as many lanes per row as they need: 16 for 64 floats.
 //
-// A quarter of the load instructions, four times the bytes in flight for each, and four shuffles for two rows a warp. K must be
-// a whole number of 16-byte packs, a power of two of them, at most 32.
+// This step has a quarter of the load instructions, four times the bytes in flight for each, and four shuffles for the two rows of a warp.
+// K must be 1, 2, 4, 8, 16 or 32 packs of 16 bytes.
 //
 // Grid: ceil(total * lanes / 256) blocks of 256, lanes = K * sizeof(T) / 16.
 #include "common.cuh"

@@ -1,8 +1,8 @@
-// batched_matvec, step 4: four rows in flight a thread, loads that leave the caches alone.
+// batched_matvec, step 4: four rows in flight per thread, and loads that do not fill the caches.
 //
-// Little's law: bandwidth = bytes in flight / latency. Four independent 16-byte loads a thread are issued before the first is
-// used. Each byte of a is used once, so it is marked streaming and does not push x out of the caches. The four sums are then
-// added up together, half of the rows given away at each step (exchange_sums): 5 shuffles for 4 rows of 16 lanes, not 16.
+// Little's law: bandwidth = bytes in flight / latency. A thread issues four independent 16-byte loads before it uses the first. Each byte
+// of a is used once, so it is marked streaming and does not push x out of the caches. Then the lanes add up the four sums together: at
+// each step a lane gives away half of its rows (exchange_sums), which takes 5 shuffles for 4 rows of 16 lanes, not 16.
 //
 // What ../kernel.cu adds: any K, rows counted with carries instead of divisions, rows beyond 32 lanes.
 //

@@ -1,11 +1,11 @@
-// conv5x5_bias, step 0: plain loops on one CPU thread, where the write-up begins.
+// conv5x5_bias, step 0: plain loops on one CPU thread, the first program of the write-up.
 //
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]; float, no activation.
 //
-// Every output is a chain of 25 * C multiply-adds, each of which waits for the sum before it; what overlaps is what the CPU finds
-// to do beside it. For 10,000 images of 28x28 and 50 filters that are 7.2e9 multiply-adds, so seconds. Nothing here is tuned: it is
-// where the GPU steps begin, not what a CPU can do. GCC 12 leaves the loops as they are at -O2; at -O3 it unrolls the taps and
-// computes four outputs at once, which rounds as before and takes a fraction of the time.
+// Every output is a chain of 25 * C multiply-adds, and each waits for the sum before it; the CPU overlaps only different outputs. For
+// 10,000 images of 28x28 and 50 filters there are 7.2e9 multiply-adds, which take seconds. Nothing here is tuned: a CPU can do better.
+// GCC 12 keeps the loops at -O2; at -O3 it unrolls the taps and computes four outputs at once, which rounds the same way and takes a
+// fraction of the time.
 //
 // The sizes are compiled in as in the other steps: cc -O2 -DAXIS_C=1 -DAXIS_H=28 -DAXIS_W=28 -DAXIS_K=50.
 #include <stddef.h>

@@ -1,9 +1,9 @@
-// conv5x5_bias, step 1: one thread an output, everything from global memory.
+// conv5x5_bias, step 1: one thread per output, everything from global memory.
 //
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]; no activation.
 //
-// Two loads for each multiply-add, so the load units are the limit, not arithmetic: L1 catches most of the loads, but a load
-// takes as long to issue as four multiply-adds.
+// Each multiply-add needs two loads, so the load units are the limit, not arithmetic: L1 serves most of the loads, but a load takes
+// as long to issue as four multiply-adds.
 //
 // Grid: ceil(n * K * (H - 4) * (W - 4) / 256) blocks of 256.
 #include "common.cuh"

@@ -1,11 +1,11 @@
 // conv5x5_bias, step 2: the weights in constant memory.
 //
-// x [n, C, H, W], bias [K], y [n, K, H - 4, W - 4]; no activation. The weights [K, C, 5, 5], in float, are not an argument that is
-// read: whoever loads the module copies them into the symbol `conv5x5_bias_weights` once. (`w` stays in the argument list so
-// that all steps are launched alike.)
+// x [n, C, H, W], bias [K], y [n, K, H - 4, W - 4]; no activation. The kernel does not read the argument `w`, which is there so that all
+// steps have the same arguments: the program that loads the module copies the weights [K, C, 5, 5] in float into the symbol
+// `conv5x5_bias_weights` once.
 //
-// A block works for one filter, so a warp's threads all want the same weight: the constant cache serves it to all of them as an
-// operand of the multiply-add, and half of the load instructions are gone. At most 64 KB of weights.
+// A block computes one filter, so all threads of a warp need the same weight: the constant cache serves it to all of them as an
+// operand of the multiply-add, and half of the load instructions are gone. The weights may have at most 64 KB.
 //
 // Grid: (ceil(n * (H - 4) * (W - 4) / 256), K) blocks of 256.
 #include "common.cuh"

@@ -2,10 +2,10 @@
 //
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]; no activation.
 //
-// A block takes an image and makes all of its outputs. Each pixel now comes from global memory once, and that shows it was not the
-// problem: there is still one shared-memory load for each multiply-add, and shared memory delivers 32 words a cycle where the
-// multiply-add units take four times as many. Besides, the weights are loaded again, one for each multiply-add, as in step 1: the
-// threads of a block no longer agree on a filter. The image, C * H * W floats, must fit in 48 KB.
+// A block computes all outputs of an image. Each pixel now comes from global memory once, which shows that global memory was not the
+// limit: there is still one shared-memory load for each multiply-add, and shared memory delivers 32 words per cycle, a quarter of what
+// the multiply-add units take. The weights are loaded again, one for each multiply-add, as in step 1, because the threads of a block
+// compute different filters. The image, C * H * W floats, must fit in 48 KB.
 //
 // Grid: n blocks of 256.
 #include "common.cuh"

@@ -3,8 +3,8 @@
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]; no activation.
 //
 // A weight is now loaded once for four multiply-adds and a pixel once for up to ten filters: a row of taps takes 17 loads of
-// up to 16 bytes for 200 multiply-adds, so that arithmetic is the limit at last. This is the portable variant of the kernel,
-// ../kernel.cu; how the tile works is in conv5x5/quad.cuh and conv5x5/by_ffma.cuh.
+// up to 16 bytes for 200 multiply-adds, so now arithmetic is the limit. This is the portable variant of the kernel, ../kernel.cu;
+// conv5x5/quad.cuh and conv5x5/by_ffma.cuh explain the tile.
 //
 // Grid: min(ceil(n * (H - 4) * ceil((W - 4) / 4) / 128), 1056) * ceil(K / 10) blocks of 128.
 #include "conv5x5/by_ffma.cuh"

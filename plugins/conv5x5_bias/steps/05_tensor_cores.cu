@@ -2,8 +2,8 @@
 //
 // x [n, C, H, W], w [K, C, 5, 5], bias [K], y [n, K, H - 4, W - 4]; no activation.
 //
-// Step 4 needs 25 multiply-adds an output from units that do 128 a cycle and multiprocessor. Three tensor-core products of halves
-// replace them (conv5x5/by_mma.cuh), and what remains is writing y. The same as ../split.cu.
+// Step 4 needs 25 multiply-adds per output, and a multiprocessor does 128 of them per cycle. Three tensor-core products of halves
+// replace them (conv5x5/by_mma.cuh); then writing y is the limit. This step is the same as ../split.cu.
 //
 // Grid: min(ceil(n / images), 528) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_split.
 #include "conv5x5/by_mma.cuh"

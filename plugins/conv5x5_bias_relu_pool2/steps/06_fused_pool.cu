@@ -1,7 +1,7 @@
 // conv5x5_bias, step 6: bias, ReLU and 2x2 max-pooling in the same kernel. TYPE_T is float; y [n, K, (H - 4) / 2, (W - 4) / 2].
 //
-// x [n, C, H, W], w [K, C, 5, 5], bias [K]. Writing y was the limit of step 5; what the network wants is a quarter of it. Pooling in
-// registers writes only that, and nothing reads it back. The same as conv5x5_bias_relu_pool2_split.
+// x [n, C, H, W], w [K, C, 5, 5], bias [K]. Writing y was the limit of step 5, and the network needs only a quarter of it. With pooling in
+// registers, only this quarter is written, and no other kernel reads y back. This step is the same as conv5x5_bias_relu_pool2_split.
 //
 // Grid: min(ceil(n / images), 528) blocks of 96; images and the dynamic shared memory as for conv5x5_bias_relu_pool2_split.
 #include "conv5x5/by_mma.cuh"

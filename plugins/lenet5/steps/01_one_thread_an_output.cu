@@ -1,10 +1,10 @@
-// Step 1 of 4: LeNet-5 as seven launches, one thread an output, everything in global memory.
+// Step 1 of 4: LeNet-5 as seven launches, one thread per output, everything in global memory.
 //
 //   conv5x5_relu -> maxpool2x2 -> conv5x5_relu -> maxpool2x2 -> linear_relu (256 -> 120) -> linear_relu (120 -> 84) -> linear (84 -> 10)
 //
-// This is the definition of each layer written down as a loop, and the program that all later steps are compared with.
-// What it wastes: every intermediate tensor goes out to memory and comes back, a conv output reads its 25 (or 150) inputs although
-// its neighbour reads nearly the same ones, and at small n seven launches cost more than the arithmetic.
+// This program writes the definition of each layer as a loop; all later steps are compared with it. It wastes time in three ways:
+// every intermediate tensor is written to memory and read again, a conv output reads its 25 (or 150) inputs although its neighbour
+// reads nearly the same inputs, and at small n seven launches cost more than the arithmetic.
 //
 // Launches: grid ceil_div(outputs, 256), block 256, no shared memory. All tensors are of type T, sums are float.
 #include "common.cuh"

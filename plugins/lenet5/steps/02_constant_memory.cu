@@ -2,10 +2,9 @@
 //
 //   conv1_relu_pool_constant -> conv2_relu_pool_constant, then linear_relu, linear_relu, linear of step 1: five launches
 //
-// Constant memory has a cache of its own that hands one word to all 32 lanes of a warp in one go and leaves the other caches to the
-// images. That pays only when the lanes want the same word: here a warp never mixes output channels
-// (conv1: 144 pool outputs a channel, rounded up to 160 threads; conv2: 16, so half of each warp idles). It holds 64 KB: both
-// convolutions fit, fc1 (120 KB in fp32) does not.
+// Constant memory has its own cache, which gives one word to all 32 lanes of a warp at once and leaves the other caches to the images.
+// It is fast only when all lanes need the same word: here a warp never mixes output channels (conv1: 144 pool outputs per channel,
+// rounded up to 160 threads; conv2: 16, so half of each warp is idle). It has 64 KB: both convolutions fit, fc1 (120 KB in fp32) does not.
 // The four windows under one pool output overlap: a 6x6 input window serves 4 x 25 products, 36 loads where step 1 has 100, and the
 // unpooled tensor never exists.
 //

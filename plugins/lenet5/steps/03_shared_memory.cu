@@ -1,11 +1,11 @@
-// Step 3 of 4: the inputs in shared memory, and weights read in the order in which they lie.
+// Step 3 of 4: the inputs in shared memory, and weights read in their order in memory.
 //
 //   conv1_relu_pool_shared -> conv2_relu_pool_shared -> linear_relu_shared -> linear_relu_shared -> linear_shared: five launches
 //
 // A block copies its image (or channels) and filters to shared memory once, with neighbouring threads on neighbouring addresses;
-// the 25-fold reuse of a convolution then hits shared memory instead of the cache behind global memory.
-// A linear layer is a matrix read once: a warp takes a row, its lanes take neighbouring columns (one 128-byte line a load instead of 32
-// lines), and five shuffles add up the 32 partial sums.
+// then a convolution reads each pixel up to 25 times from shared memory instead of the cache of global memory.
+// A linear layer is a matrix that is read once: a warp computes a row, its lanes read neighbouring columns (one 128-byte line per load
+// instead of 32 lines), and five shuffles add up the 32 partial sums.
 //
 // Launches: one block an image, block 256; static shared memory.
 #include "common.cuh"

@@ -1,12 +1,12 @@
-// Step 4 of 4: the whole network in one launch, a block an image.
+// Step 4 of 4: the whole network in one launch, a block per image.
 //
 //   y [n, 10] = LeNet-5(x [n, 1, 28, 28])
 //
 // Between two layers there is a block barrier instead of a launch, and activations never leave shared memory: an image goes in
-// (3 KB), ten numbers come out. This is the plain form of what the variants one folder up do; they go on from here by
+// (3 KB), ten numbers come out. The variants one folder up continue from this plain form by
 //   * giving an image to a cluster of blocks, when there are fewer images than multiprocessors (cluster.cu),
-//   * loading the linear layers' weights before the convolutions start, since those 164 KB take longest to arrive (portable.cu),
-//   * keeping windows of the image in registers: here four products read shared memory five times, which is the limit,
+//   * loading the linear layers' weights before the convolutions start, since these 164 KB take longest to arrive (portable.cu),
+//   * keeping windows of the image in registers: here four products need five reads of shared memory, which are the limit,
 //   * using tensor cores (tensor_core.cu).
 //
 // Launch: grid n, block 256, static shared memory. All tensors are of type T, arithmetic and activations are float.
