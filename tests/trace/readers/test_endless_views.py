@@ -18,9 +18,10 @@ _COUNTED = {"INT": "i", "TEXT": "'t' || i"}
 
 # A reader that goes on without end, or keeps every row, is killed: the test then fails, and does not hang.
 PROGRAM = """
-import resource, sys
+import os, resource, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # whose buffers, one a core, count as memory
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 from lenet_trt.cli import main
 sys.exit(main(["profile", "--from", sys.argv[1], "-o", sys.argv[1] + ".json"]))
 """
