@@ -75,7 +75,7 @@ def _from_engine(
     if not itself:
         return _from_onnx(_built_from(path, sidecar), for_onnx, beside, threads)
     try:
-        reason = engine_obstacle(path, sidecar, flavor_of(sidecar), library)
+        reason = engine_obstacle(path, sidecar, flavor_of(sidecar, library), library)
     except LenetTrtError as error:
         reason = str(error)
     if reason is None:

@@ -21,7 +21,7 @@ from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.engine import error_log
 from lenet_trt.tensorrt.find_library import library_for_engine
-from lenet_trt.tensorrt.flavors import Flavor, select
+from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.failures import reporting
 from lenet_trt.tensorrt.sidecar import Sidecar
@@ -106,7 +106,13 @@ class TensorRt:
         return self._engine if first or self._shares_profiles else self._deserialized()
 
     def layer_times(self, call: EngineCall) -> list[tuple[str, float]]:
-        """Return a list to which each later run of the call adds its layers and their milliseconds, in order."""
+        """Return a list to which each later run of the call adds its layers and their milliseconds, in order.
+
+        Raises:
+            LenetTrtError: the engine runs without TensorRT's Python package, which tells them.
+        """
+        if not hasattr(self._trt, "IProfiler"):
+            raise LenetTrtError(f"TensorRT's times of layers need its Python package: {INSTALL['tensorrt']}")
         times: list[tuple[str, float]] = []
         call.report_to(_reporter(self._trt, times))
         return times
@@ -196,7 +202,7 @@ def _checked_flavor(
     # The very bytes that are deserialized: the file may have been replaced since it was looked at.
     if sha256_bytes(data) != sidecar.engine.sha256:
         raise LenetTrtError(f"the content of {path} does not match its sidecar: build it again with --force")
-    flavor = flavor_of(sidecar)
+    flavor = flavor_of(sidecar, library)
     if (reason := engine_obstacle(path, sidecar, flavor, library)) is not None:
         raise LenetTrtError(f"{path} cannot run here: {reason}")
     return flavor

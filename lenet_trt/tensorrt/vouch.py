@@ -6,8 +6,9 @@ from pathlib import Path
 
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus, sm_text
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.tensorrt.find_library import library_for_engine
-from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
+from lenet_trt.tensorrt.c_bindings import flavor_by_library
+from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
+from lenet_trt.tensorrt.flavors import INSTALL, Flavor, installed, select
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import runs_on
@@ -32,7 +33,7 @@ def engine_obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Pat
     built = sidecar.inputs["flavor_version"]
     if flavor.name != sidecar.inputs["flavor"]:
         return f"the engine was built by {sidecar.inputs['flavor']} and {flavor.product} was taken"
-    if flavor.version != built:
+    if not _same_version(flavor.version, built):
         return f"the engine was built by version {built} and {flavor.product} is installed: build it again"
     gpu = first_gpu()
     if gpu is None:
@@ -46,6 +47,11 @@ def engine_obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Pat
     except LenetTrtError as error:
         return str(error)
     return None
+
+
+def _same_version(one: str, other: str) -> bool:
+    """Whether they are the same release; the package's version may have a build number that TensorRT does not tell."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 
 def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
@@ -62,10 +68,15 @@ def gpu_obstacle(sidecar: Sidecar, flavor: Flavor, gpu: Gpu) -> str | None:
     return f"the engine is for {runs_on(inputs)}, not for the GPU here, {gpu.name} ({gpu.capability}): {advice}"
 
 
-def flavor_of(sidecar: Sidecar) -> Flavor:
+def flavor_of(sidecar: Sidecar, library: Path | None = None) -> Flavor:
     """Return the flavor that built the engine.
+
+    Where TensorRT's Python package is not here and a plugin library is given, that library runs the engine.
 
     Raises:
         LenetTrtError: it is not installed.
     """
-    return select(sidecar.inputs["flavor"])
+    name = sidecar.inputs["flavor"]
+    if library is not None and name == "tensorrt" and not installed()[name]:
+        return flavor_by_library(library_for_build(library))
+    return select(name)

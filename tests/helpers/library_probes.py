@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -30,6 +32,10 @@ CORE = ("call", "driver", "expression", "kernel_data", "loaded_kernel", "sha256"
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 # Folders of TensorRT's headers by version; the tests that need them are skipped where they are not.
 HEADERS_ENVIRONMENT = "LENET_TRT_TENSORRT_HEADERS"
+# Folders, or files, of TensorRT's runtimes: libnvinfer.so.8, libnvinfer_lean.so.10, ...
+RUNTIMES_ENVIRONMENT = "LENET_TRT_TENSORRT_RUNTIMES"
+# The headers of which the library is made for a runtime of that major version.
+HEADERS_FOR = {"8": "8.6", "10": "10.16", "11": "11.1"}
 VERSIONS = ("8.5", "8.6", "10.0", "10.16", "11.1")
 
 
@@ -48,6 +54,16 @@ def headers_of(version: str) -> Headers | None:
         except LenetTrtError:
             continue
     return None
+
+
+def runtimes() -> list[Path]:
+    """The runtimes of TensorRT that are here; a lean one is enough for its plugin registry."""
+    folders = [Path(text) for text in filter(None, os.environ.get(RUNTIMES_ENVIRONMENT, "").split(os.pathsep))]
+    for package in ("tensorrt_lean_libs", "tensorrt_libs"):
+        spec = importlib.util.find_spec(package)
+        folders += map(Path, spec.submodule_search_locations or ()) if spec else []
+    found = [path for folder in folders for path in sorted(folder.rglob("libnvinfer*.so.*"))]
+    return [path for path in found if re.fullmatch(r"libnvinfer(_lean)?\.so\.\d+", path.name)]
 
 
 def compiled(program: str, output: Path, *options: str, sources: Sequence[str] = (), compiler: str = "g++") -> Path:

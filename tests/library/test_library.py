@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,11 +18,20 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.tensorrt.library.compile import compile_library, find_headers
 from lenet_trt.tensorrt.library.embed import embedded
-from library_probes import HERE, VERSIONS, compiled, data_of, headers_of, missing_compiler, one_node
+from library_probes import (
+    HEADERS_FOR,
+    HERE,
+    RUNTIMES_ENVIRONMENT,
+    VERSIONS,
+    compiled,
+    data_of,
+    headers_of,
+    missing_compiler,
+    one_node,
+    runtimes,
+)
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
-# Folders, or files, of TensorRT's runtimes: libnvinfer.so.8, libnvinfer_lean.so.10, ...
-RUNTIMES_ENVIRONMENT = "LENET_TRT_TENSORRT_RUNTIMES"
 # One for each of TensorRT's plugin interfaces.
 QUICK = ("8.6", "11.1")
 EXPORTED = {
@@ -34,16 +41,6 @@ EXPORTED = {
     "10.16": {"getCreators", "setLoggerFinder"},
     "11.1": {"getCreators", "setLoggerFinder"},
 }
-
-
-def runtimes() -> list[Path]:
-    """The runtimes of TensorRT that are here; a lean one is enough for its plugin registry."""
-    folders = [Path(text) for text in filter(None, os.environ.get(RUNTIMES_ENVIRONMENT, "").split(os.pathsep))]
-    for package in ("tensorrt_lean_libs", "tensorrt_libs"):
-        spec = importlib.util.find_spec(package)
-        folders += map(Path, spec.submodule_search_locations or ()) if spec else []
-    found = [path for folder in folders for path in sorted(folder.rglob("libnvinfer*.so.*"))]
-    return [path for path in found if re.fullmatch(r"libnvinfer(_lean)?\.so\.\d+", path.name)]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +67,7 @@ def test_it_compiles_without_a_warning_and_needs_neither_tensorrt_nor_cuda(libra
 def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, runtime: Path | None, how: str) -> None:
     if runtime is None:
         pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
-    version = {"8": "8.6", "10": "10.16", "11": "11.1"}[runtime.name.rsplit(".", 1)[1]]
+    version = HEADERS_FOR[runtime.name.rsplit(".", 1)[1]]
     file = library(version)
     headers = headers_of(version)
     assert headers is not None
@@ -122,7 +119,7 @@ def test_a_second_copy_registers_nothing_and_the_plugin_still_works(library, tmp
     if not runtimes():
         pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
     runtime = runtimes()[-1]
-    file = library({"8": "8.6", "10": "10.16", "11": "11.1"}[runtime.name.rsplit(".", 1)[1]])
+    file = library(HEADERS_FOR[runtime.name.rsplit(".", 1)[1]])
     copy = tmp_path / "copy.so"
     copy.write_bytes(file.read_bytes())
     script = f"""

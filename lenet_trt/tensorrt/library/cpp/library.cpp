@@ -128,6 +128,12 @@ void log(Severity severity, char const* message) noexcept {
 
 }  // namespace lenet_trt
 
+// Whether the TensorRT that is loaded knows the plugin.
+LENET_TRT_EXPORT int32_t lenet_trt_is_registered() {
+  nvinfer1::IPluginRegistry* const found = lenet_trt::registry();
+  return found != nullptr && lenet_trt::is_known_to(*found);
+}
+
 // Read from the file before any of its code runs: library_file.py.
 #define LENET_TRT_TEXT(value) #value
 #define LENET_TRT_VERSION(major, minor) LENET_TRT_TEXT(major) "." LENET_TRT_TEXT(minor)
