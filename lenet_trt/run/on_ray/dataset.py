@@ -14,7 +14,7 @@ from lenet_trt.run.on_ray.cluster import workers_of
 from lenet_trt.run.on_ray.model import read_model
 from lenet_trt.run.on_ray.packages import ray_data
 from lenet_trt.run.on_ray.shard import spread
-from lenet_trt.run.on_ray.worker import Answering, Classifier
+from lenet_trt.run.on_ray.worker import Answering, Classifier, on_workers
 
 _BATCH = 1024
 
@@ -45,8 +45,7 @@ def classify_dataset(
     given = images or ImageOptions()
     answer = replace(answering or Answering(), scaling=given.scaling)
     shared = workers_of(ray.cluster_resources(), gpus, workers)
-    if not shared.gpus and answer.threads is None:
-        answer = replace(answer, threads=1)
+    network, answer = on_workers(network, answer, shared)
     return dataset.map_batches(
         ClassifyRows,
         fn_constructor_args=([ray.put(network)], answer, given.form(network.inputs), column),

@@ -29,8 +29,8 @@ PICTURE, SEVERAL, PARQUET = "picture", "several", "parquet"
 class ImagePiece:
     """Some images of one file: ``count`` of them from number ``first`` on.
 
-    ``source`` is the number of the place in the file system of which ``path`` is meant. ``damage`` says why the file
-    cannot be read; such a piece counts as one image.
+    ``source`` is the number of the place in the file system of which ``path`` is meant. ``stamp`` changes with the
+    file. ``damage`` says why the file cannot be read; such a piece counts as one image.
     """
 
     source: int
@@ -39,6 +39,7 @@ class ImagePiece:
     name: str
     first: int
     count: int
+    stamp: str = ""
     damage: str | None = None
 
     def names(self) -> list[str]:
@@ -97,15 +98,14 @@ def default_shard(form: Form) -> int:
     return max(1, min(_DEFAULT_IMAGES, _DEFAULT_BYTES // (channels * height * width)))
 
 
-def fingerprint(shards: Sequence[Sequence[ImagePiece]], files: Iterable[FoundFile]) -> str:
-    """Hash which images are in which shard, and the sizes and times of change of their files."""
+def fingerprint(shards: Iterable[Sequence[ImagePiece]]) -> str:
+    """Hash which images are in which shard, with the stamps of their files."""
     digest = hashlib.sha256()
     for shard in shards:
         for piece in shard:
-            digest.update(f"{piece.name}\0{piece.first}\0{piece.count}\n".encode("utf-8", "surrogateescape"))
+            text = f"{piece.name}\0{piece.first}\0{piece.count}\0{piece.stamp}\n"
+            digest.update(text.encode("utf-8", "surrogateescape"))
         digest.update(b"\n")
-    for file in files:
-        digest.update(f"{file.name}\0{file.size}\0{file.changed_ns}\n".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
@@ -113,23 +113,21 @@ def _pieces(
     where: DataPlace, source: int, form: Form, column: str | None, named: bool, file: FoundFile
 ) -> list[ImagePiece]:
     """Describe one file; damage is an error where the file was ``named``, and else a piece that says so."""
-    lower = file.name.lower()
-    if lower.endswith(PICTURE_SUFFIXES):
-        return [ImagePiece(source, PICTURE, file.path, file.name, 0, 1)]
+    piece = partial(ImagePiece, source, path=file.path, name=file.name, stamp=f"{file.size} {file.changed_ns}")
+    if file.name.lower().endswith(PICTURE_SUFFIXES):
+        return [piece(kind=PICTURE, first=0, count=1)]
     try:
         with where.open(file.path) as opened:
             if parquet.is_parquet(opened):
                 groups = parquet.groups_of(opened, file.name, column)
-                return [
-                    ImagePiece(source, PARQUET, file.path, file.name, first, count) for first, count in groups if count
-                ]
+                return [piece(kind=PARQUET, first=first, count=count) for first, count in groups if count]
             count = count_images(opened, file.name, form)
     except LenetTrtError as error:
         if named:
             raise
-        return [ImagePiece(source, SEVERAL, file.path, file.name, 0, 1, str(error))]
+        return [piece(kind=SEVERAL, first=0, count=1, damage=str(error))]
     except OSError as error:
         if named:
             raise LenetTrtError(f"{file.name} cannot be read: {error.strerror or error}") from error
-        return [ImagePiece(source, SEVERAL, file.path, file.name, 0, 1, f"{file.name} cannot be read: {error}")]
-    return [ImagePiece(source, SEVERAL, file.path, file.name, 0, count)] if count else []
+        return [piece(kind=SEVERAL, first=0, count=1, damage=f"{file.name} cannot be read: {error}")]
+    return [piece(kind=SEVERAL, first=0, count=count)] if count else []

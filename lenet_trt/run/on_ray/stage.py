@@ -22,11 +22,13 @@ from lenet_trt.run.on_ray.pieces import ImagePiece, default_shard, find_pieces, 
 from lenet_trt.run.on_ray.place import DataPlace, place
 from lenet_trt.run.on_ray.read import Reader
 from lenet_trt.run.on_ray.shard import shard_name
-from lenet_trt.run.on_ray.worker import Answering, Done
+from lenet_trt.run.on_ray.worker import Answering, Done, on_workers
 
 Progress = Callable[[int, int], None]
 # Executions in a row that finish no shard: then the fault is not of a machine that was lost.
 _FRUITLESS = 3
+# Of fewer shards, which end nearly together, a rate says nothing.
+_LEAST_FOR_RATE = 10
 # Shards of one execution: Ray holds something for each of them in memory.
 _ROUND = 10_000
 
@@ -35,7 +37,7 @@ _ROUND = 10_000
 class JobSummary:
     """Say what a start did: ``images`` of which ``errors`` were damaged, of ``of_images`` that the job has.
 
-    ``images_per_s`` is the rate behind the first shard, so without the start of the cluster; None of one shard.
+    ``images_per_s`` is the rate behind the first shard, so without the start of the cluster; None of few shards.
     """
 
     output: str
@@ -101,26 +103,28 @@ def classify_files(
         sum(counts),
         len(shards),
         size,
-        fingerprint(shards, [file for each in places for file in each.files() or [each.itself()]]),
+        fingerprint(shards),
         _options(runtime, given, answer, column),
     )
     done = open_job(target, job)
     about = {"job": sha256_bytes(json.dumps(asdict(job)).encode()), "lenet-trt": __version__}
-    before = sum(counts[number] for number in done)
-    before, had, count = sum(counts[number] for number in done), len(done), 0
+    ready, had, count = sum(counts[number] for number in done), len(done), 0
     begun = time.perf_counter()
     finished: list[Done] = []
     times: list[float] = []
     if had < len(shards):
         with connected_ray(address) as ray:
-            execution = Execution(ray, network, Reader(places, form, column), answer, target, about)
             asked = _asked(ray, gpus, workers)
-            count = asked().count
+            first = asked()
+            network, answer = on_workers(network, answer, first)
+            count = first.count
+            execution = Execution(ray, network, Reader(places, form, column), answer, target, about)
             for result in _run(execution, shards, done, asked):
                 finished.append(result)
                 times.append(time.perf_counter())
+                ready += result.images
                 if progress is not None:
-                    progress(before + sum(each.images for each in finished), job.images)
+                    progress(ready, job.images)
     _check_all_are_there(target, len(shards))
     return JobSummary(
         output=target.given,
@@ -137,7 +141,7 @@ def classify_files(
 
 
 def _rate(images: Sequence[int], times: Sequence[float]) -> float | None:
-    return sum(images[1:]) / (times[-1] - times[0]) if len(times) > 1 else None
+    return sum(images[1:]) / (times[-1] - times[0]) if len(times) >= _LEAST_FOR_RATE else None
 
 
 def _asked(ray: Any, gpus: int | None, workers: int | None) -> Callable[[], Workers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.images.classify import classify
 from lenet_trt.images.form import Scaling
+from lenet_trt.run.on_ray.cluster import Workers
 from lenet_trt.run.on_ray.model import ModelFiles
 from lenet_trt.run.on_ray.place import DataPlace
 from lenet_trt.run.on_ray.shard import answers, shard_bytes, shard_name
@@ -37,6 +38,14 @@ class Answering:
     batch: int | None = None
     top: int | None = None
     threads: int | None = None
+
+
+def on_workers(model: ModelFiles, answering: Answering, workers: Workers) -> tuple[ModelFiles, Answering]:
+    """Fit the runtime to where workers are: without a GPU each computes on one processor core, of several here."""
+    if workers.gpus:
+        return model, answering
+    runtime = "ort-cpu" if model.runtime == "auto" else model.runtime
+    return replace(model, runtime=runtime), replace(answering, threads=answering.threads or 1)
 
 
 class Classifier:

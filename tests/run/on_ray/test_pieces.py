@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,16 @@ from lenet_trt.export.idx import idx_bytes
 from lenet_trt.export.mnist import test_set as mnist
 from lenet_trt.images.form import Form
 from lenet_trt.images.ranges import count_images, read_range
-from lenet_trt.run.on_ray.pieces import PARQUET, PICTURE, SEVERAL, ImagePiece, default_shard, find_pieces, shards_of
+from lenet_trt.run.on_ray.pieces import (
+    PARQUET,
+    PICTURE,
+    SEVERAL,
+    ImagePiece,
+    default_shard,
+    find_pieces,
+    fingerprint,
+    shards_of,
+)
 from ray_data import FORM, png, write_sources
 
 pa = pytest.importorskip(
@@ -67,6 +77,25 @@ def test_shards_hold_each_image_once_and_cut_only_what_is_larger(counts: list[tu
     assert all(0 < sum(piece.count for piece in shard) <= size for shard in shards)
     whole = {piece.path: piece.count for shard in shards for piece in shard}
     assert all(whole[piece.path] == piece.count for piece in pieces if piece.count <= size)
+
+
+def test_other_images_have_another_fingerprint(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(folder / "a.npy", IMAGES)
+
+    def seen(size: int) -> str:
+        return fingerprint(list(shards_of(find_pieces([place(str(folder))], FORM), size)))
+
+    first = seen(10)
+    assert seen(10) == first
+    assert seen(9) != first
+    np.save(folder / "a.npy", IMAGES[::-1])
+    os.utime(folder / "a.npy", ns=(0, 1))
+    changed = seen(10)
+    assert changed != first, "as many images, and other ones"
+    (folder / "b.png").write_bytes(png(IMAGES[0]))
+    assert seen(10) != changed
 
 
 def test_a_shard_has_as_many_images_as_its_memory_allows() -> None:
