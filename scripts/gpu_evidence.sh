@@ -18,7 +18,7 @@ SHOWN_LINES=40
 PIECES=(
     engines-lenet5-fp32-small engines-lenet5-fp32-large engines-lenet5-fp16-small engines-lenet5-fp16-large
     engines-matmul-fp32 engines-matmul-fp16 engines-conv engines-conv-pool engines-kernels
-    builds service sanitizer optimize-matmul optimize-lenet5 optimize-conv
+    builds quantized service sanitizer optimize-matmul optimize-lenet5 optimize-conv
 )
 
 usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"; }
@@ -50,6 +50,20 @@ builds() {
             -o "$out/$precision-plugins.engine"
         lenet run "$out/$precision-plugins.engine" --runtime tensorrt --library "$library"
     done
+}
+
+# Where the time of int8 goes, layer by layer, beside fp32 and fp16; and the int8 kernel of the tests, integer by integer.
+quantized() {
+    for precision in fp32 fp16 int8; do
+        lenet build --flavor tensorrt "--$precision" --batch 1:1024:10000 --force -o "$out/$precision.engine"
+        lenet run "$out/$precision.engine" --runtime tensorrt
+        for batch in 32 1024 10000; do
+            local timeline=$out/$precision-$batch.timeline.json
+            lenet profile "$out/$precision.engine" --trtexec --batch "$batch" -o "$timeline" --overwrite
+            lenet report "$timeline" --model "$out/$precision.engine.onnx" -o "$out/$precision-$batch.html" --overwrite
+        done
+    done
+    step "${PYTHON:-python}" -m pytest -q -k dense_int8 tests/gpu/test_kernels.py
 }
 
 # A few shapes, so that several variants of the kernel run.
@@ -87,6 +101,7 @@ piece() {
         engines-conv-pool) engines "Conv + ReLU" ;;
         engines-kernels) engines "kernel " ;;
         builds) builds ;;
+        quantized) quantized ;;
         service) step "${PYTHON:-python}" -m pytest -q -s tests/gpu/test_engine_service.py ;;
         sanitizer) sanitizer ;;
         optimize-matmul) optimized matmul ;;
