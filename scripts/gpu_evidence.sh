@@ -54,8 +54,11 @@ builds() {
 
 # Where the time of int8 goes, layer by layer, beside fp32 and fp16; and the int8 kernel of the tests, integer by integer.
 quantized() {
-    for precision in fp32 fp16 int8; do
-        lenet build --flavor tensorrt "--$precision" --batch 1:1024:10000 --force -o "$out/$precision.engine"
+    for precision in fp32 fp16 int8 int8-fp16; do
+        local model="--$precision"
+        [ "$precision" != int8-fp16 ] || model="export/models/lenet5.int8.onnx --fp16"
+        # shellcheck disable=SC2086  # a model and an option
+        lenet build --flavor tensorrt $model --batch 1:1024:10000 --force -o "$out/$precision.engine"
         lenet run "$out/$precision.engine" --runtime tensorrt
         for batch in 32 1024 10000; do
             local timeline=$out/$precision-$batch.timeline.json

@@ -28,7 +28,14 @@ PIECES = script("--list", "folder").stdout.split()
 
 
 def test_the_pieces_are_those_of_the_issue() -> None:
-    assert {name.split("-")[0] for name in PIECES} == {"engines", "builds", "quantized", "service", "sanitizer", "optimize"}
+    assert {name.split("-")[0] for name in PIECES} == {
+        "engines",
+        "builds",
+        "quantized",
+        "service",
+        "sanitizer",
+        "optimize",
+    }
     assert len(set(PIECES)) == len(PIECES)
 
 

@@ -121,6 +121,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             plugins=kernels,
             route=route,
             library=library,
+            half_rest=request.precision == "fp16",
             progress=progress,
         )
         sidecar = Sidecar(
@@ -212,14 +213,14 @@ def _with_precision(model: ModelProto, request: BuildRequest, flavor: Flavor) ->
     check_quantization(model)
     if precision == "bf16":
         raise UsageError("--bf16: the model is quantized, and scales are in fp32 or fp16: take --fp16, or leave it out")
-    if precision == "fp16":
-        model = convert(at_opset(model, FLOAT8_OPSET), precision)
-    if not flavor.can.half_scales and "fp16" in kinds_of(model):
-        raise UsageError(
-            f"{flavor.product} takes scales in fp32 alone: give the model that was quantized without --fp16, and leave "
-            "--fp16 out here"
-        )
-    return model
+    if not flavor.can.half_scales:  # with --fp16 the builder is allowed to compute the rest in fp16
+        if "fp16" in kinds:
+            raise UsageError(
+                f"{flavor.product} takes scales in fp32 alone: give the model that was quantized without --fp16, and "
+                "say --fp16 here"
+            )
+        return model
+    return convert(at_opset(model, FLOAT8_OPSET), precision) if precision == "fp16" else model
 
 
 def _plugin_records(model: ModelProto, route: str) -> list[dict[str, Any]]:

@@ -57,13 +57,15 @@ def engine_from_onnx(
     plugins: Sequence[str] = (),
     route: Route | None = None,
     library: Path | None = None,
+    half_rest: bool = False,
     progress: bool = False,
 ) -> bytes:
     """Build an engine and return its bytes.
 
     ``targets`` are compute capabilities (86); none means the flavor's default. ``plugins`` names the kernel of each
     plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``route`` is how they get in
-    (None: as usual for the flavor); ``library`` is the plugin library, for the route that has one.
+    (None: as usual for the flavor); ``library`` is the plugin library, for the route that has one. ``half_rest``: where
+    networks do not take their types from the model, what a quantized one does not quantize may be in fp16.
 
     Raises:
         LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
@@ -97,7 +99,7 @@ def engine_from_onnx(
     _set_targets(flavor, config, targets)
     cache = _set_options(flavor, config, options)
     if not can.strongly_typed:
-        constrain(trt, network, config, model)
+        constrain(trt, network, config, model, half_rest=half_rest)
     if route is not None:
         _leave_out_external_tactics(flavor, config)
     with reporting(), _monitored(flavor, config, progress) as interrupted:

@@ -30,15 +30,16 @@ _GIVEN = (
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
 
 
-def constrain(trt: Any, network: Any, config: Any, model: ModelProto) -> None:
+def constrain(trt: Any, network: Any, config: Any, model: ModelProto, *, half_rest: bool = False) -> None:
     """Allow the types that ``model`` computes in, and have each layer of ``network`` use its own.
 
-    ``network`` is what TensorRT's parser made of the model, or of one with the same names.
+    ``network`` is what TensorRT's parser made of the model, or of one with the same names. ``half_rest``: what a
+    quantized model does not quantize may be computed in float16, where that is faster.
     """
     kinds = value_types(model)
     if any(node.op_type in _QUANTIZED for node in model.graph.node):
         config.set_flag(trt.BuilderFlag.INT8)
-        if TensorProto.FLOAT16 in kinds.values():
+        if half_rest or TensorProto.FLOAT16 in kinds.values():
             config.set_flag(trt.BuilderFlag.FP16)
         return
     if TensorProto.FLOAT16 not in kinds.values():

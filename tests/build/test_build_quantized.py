@@ -17,7 +17,8 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export import mnist
 from lenet_trt.export.lenet5 import SHIPPED_INT8
 from lenet_trt.export.weights import load_weights
-from lenet_trt.onnx_model.precision import kinds_of
+from lenet_trt.onnx_model.precision import convert, kinds_of
+from lenet_trt.onnx_model.quantization import at_opset
 from lenet_trt.quantize.record import read_record, record_path
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt import capabilities
@@ -111,8 +112,12 @@ def test_bf16_has_no_scales(tmp_path: Path) -> None:
 def test_a_release_without_scales_in_fp16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     older = replace(capabilities.capabilities("rtx", "1.7"), half_scales=False)
     monkeypatch.setitem(capabilities.RELEASES, "rtx", {(1, 7): older})
+    onnx.save(convert(at_opset(onnx.load(SHIPPED_INT8), 19), "fp16"), tmp_path / "half.onnx")
     with pytest.raises(UsageError, match=rf"TensorRT-RTX {select('rtx').version} takes scales in fp32 alone"):
-        build(request(tmp_path, onnx=SHIPPED_INT8, precision="fp16"))
+        build(request(tmp_path, onnx=tmp_path / "half.onnx"))
+    # The builder may compute the rest in fp16; the model keeps its scales.
+    build(request(tmp_path, onnx=SHIPPED_INT8, precision="fp16"))
+    assert "fp16" not in kinds_of(onnx.load(tmp_path / "m.engine.onnx"))
 
 
 def test_a_plugin_does_not_break_a_quantized_layer(tmp_path: Path) -> None:

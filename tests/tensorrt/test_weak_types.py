@@ -73,9 +73,9 @@ def rtx() -> Flavor:
     return select("rtx")
 
 
-def told(rtx: Flavor, model: onnx.ModelProto) -> tuple[list[Told], list[str]]:
+def told(rtx: Flavor, model: onnx.ModelProto, **options: bool) -> tuple[list[Told], list[str]]:
     network, flags = Network(rtx, model), Flags()
-    constrain(Names(rtx.trt), network, flags, model)
+    constrain(Names(rtx.trt), network, flags, model, **options)
     return network.layers, flags.set
 
 
@@ -148,4 +148,7 @@ def test_quantization_is_left_to_the_nodes_that_say_it(rtx) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     layers, flags = told(rtx, model)
     assert flags == ["INT8"]
+    assert all(layer.precision is None for layer in layers)
+    layers, flags = told(rtx, model, half_rest=True)
+    assert flags == ["INT8", "FP16"]
     assert all(layer.precision is None for layer in layers)
