@@ -111,7 +111,9 @@ def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
 
 def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace ``Gemm`` in either layout and ``MatMul`` (+ ``Add``) by ``Gemm(x, w, b, transB=1)``."""
-    weight = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
+    dequantize = _dequantized_weight(graph, node)
+    stored = dequantize.inputs[0] if dequantize is not None else node.inputs[1] if len(node.inputs) > 1 else ""
+    weight = graph.constants.get(stored)
     if weight is None or weight.ndim != 2:
         return
     transposed = False
@@ -122,12 +124,32 @@ def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
         transposed = bool(node.attributes.get("transB", 0))
     elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
         return
+    out = int(weight.shape[0 if transposed else 1])
+    if dequantize is not None and len(node.inputs) > 2 and node.inputs[2] and graph.shape(node.inputs[2]) != (out,):
+        return
     name = node.inputs[1]
     if not transposed:
-        weight = np.ascontiguousarray(weight.T)
-        name = graph.add_constant(f"{name}.transposed", weight)
-    out = int(weight.shape[0])
+        stored = graph.add_constant(f"{stored}.transposed", np.ascontiguousarray(weight.T))
+        name = stored if dequantize is None else _other_axis(graph, dequantize, stored)
     _with_bias(graph, node, name, {"transB": 1}, out, [(), (1,), (1, 1), (1, out)])
+
+
+def _dequantized_weight(graph: WorkingGraph, node: WorkingNode) -> WorkingNode | None:
+    """Return the ``DequantizeLinear`` that gives the weights to this layer alone."""
+    producer = graph.producer(node.inputs[1]) if node.is_op("Gemm", "MatMul") else None
+    if producer is None or not producer.is_op("DequantizeLinear") or not _only(graph, producer):
+        return None
+    return producer
+
+
+def _other_axis(graph: WorkingGraph, dequantize: WorkingNode, transposed: str) -> str:
+    """Dequantize a transposed matrix instead, whose scales lie along the other axis; return the name of the result."""
+    name = f"{dequantize.outputs[0]}.transposed"
+    one = graph.shape(dequantize.inputs[1]) == ()
+    attributes = {} if one else {"axis": 1 - dequantize.attributes.get("axis", 1) % 2}
+    inputs = [transposed, *dequantize.inputs[1:]]
+    _put(graph, [dequantize], dequantize.slot, "DequantizeLinear", inputs, [name], attributes)
+    return name
 
 
 def max_pooling(graph: WorkingGraph, node: WorkingNode) -> None:

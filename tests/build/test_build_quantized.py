@@ -58,7 +58,12 @@ def test_other_weights_than_the_shipped_ones_are_found_out(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("precision", "sms"),
-    [("int8", ()), ("int8", ("8.0", "8.6")), ("int8", ("8.9", "12.0", "12.1")), ("fp8", ("8.9", "12.0", "12.1"))],
+    [
+        ("int8", ()),
+        pytest.param("int8", ("8.0", "8.6"), marks=pytest.mark.slow),
+        pytest.param("int8", ("8.9", "12.0", "12.1"), marks=pytest.mark.slow),
+        ("fp8", ("8.9", "12.0", "12.1")),
+    ],
 )
 def test_lenet5(tmp_path: Path, precision: str, sms: tuple[str, ...]) -> None:
     built = build(request(tmp_path, precision=precision, sms=sms))

@@ -17,6 +17,8 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import Kernel, registry
 from lenet_trt.kernel.examples import bounds, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.quantize.data import Calibration
+from lenet_trt.quantize.insert import prepared, quantized
 from lenet_trt.runtimes.ort import runner
 
 FOLDER = Path(__file__).parents[1] / "kernels" / "dense_int8"
@@ -62,6 +64,38 @@ def test_the_dense_layers_of_lenet5_are_replaced(dense: Kernel, spelling) -> Non
     x = mnist.network_input(mnist.test_set()[0][:200])
     (wanted,), (found,) = (runner(each)({"images": x}) for each in (model, fused.model))
     assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("written", ["MatMul", "MatMul Add", "Gemm"])
+def test_other_spellings_of_a_dense_layer(dense: Kernel, written: str) -> None:
+    random = np.random.default_rng(4)
+    tensors = {
+        "w": (random.normal(size=(24, 12)) / 5).astype(np.float32),
+        "b": random.normal(size=12).astype(np.float32),
+        "v": (random.normal(size=(12, 6)) / 4).astype(np.float32),
+    }
+    make = onnx.helper.make_node
+    first = {
+        "MatMul": [make("MatMul", ["x", "w"], ["h"])],
+        "MatMul Add": [make("MatMul", ["x", "w"], ["p"]), make("Add", ["p", "b"], ["h"])],
+        "Gemm": [make("Gemm", ["x", "w", "b"], ["h"])],
+    }[written]
+    nodes = [*first, make("Relu", ["h"], ["r"]), make("MatMul", ["r", "v"], ["y"])]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "two layers",
+        [value("x", onnx.TensorProto.FLOAT, ["n", 24])],
+        [value("y", onnx.TensorProto.FLOAT, ["n", 6])],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    x = random.normal(size=(64, 24)).astype(np.float32)
+    narrow = quantized(prepared(model), Calibration({"x": x}, None, "random"), 64, "minmax", False)
+    fused = fuse(narrow, [dense]).model
+    assert list(plugin_nodes(fused).values()) == ["dense_int8"]
+    (wanted,), (found,) = (runner(each)({"x": x}) for each in (narrow, fused))
+    assert np.linalg.norm(found - wanted) < 5e-3 * np.linalg.norm(wanted)
 
 
 def test_the_weights_in_the_file_are_the_integers(dense: Kernel) -> None:
