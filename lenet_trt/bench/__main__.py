@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lenet_trt.bench.suites import SUITES, record_summaries, suite
+from lenet_trt.bench.suites import SUITES, USUAL, record_summaries, suite
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.options import add_batches, batches_of
@@ -27,7 +27,9 @@ INTERRUPTED = 130
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     listed = "; ".join(f"{name}: {summary}" for name, (_, summary) in SUITES.items())
-    parser.add_argument("suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all")
+    parser.add_argument(
+        "suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all, without zoo"
+    )
     parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
     add_batches(parser, "these batch sizes (default: the suite's)")
     parser.add_argument(
@@ -35,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="TEXT",
-        help="for engines, kernels and ladder: only workloads with this text in their name",
+        help="for engines, kernels, ladder and zoo: only workloads with this text in their name",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
@@ -49,13 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OLD",
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
     )
-    parser.add_argument("--trtexec-path", metavar="FILE", help="for engines: the program (default: found on the PATH)")
+    parser.add_argument(
+        "--trtexec-path", metavar="FILE", help="for engines and zoo: the program (default: found on the PATH)"
+    )
     parser.add_argument(
         "--trtexec-flags",
         nargs="+",
         default=[],
         metavar="FLAG",
-        help="for engines: further flags of each build, without --",
+        help="for engines and zoo: further flags of each build, without --",
     )
     parser.add_argument(
         "--library",
@@ -63,6 +67,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         default=Path("liblenet_trt_plugins.so"),
         help="for engines: the plugin library, made by lenet-trt library",
+    )
+    parser.add_argument(
+        "--models",
+        type=Path,
+        metavar="DIR",
+        help="for zoo: the folder of the exported networks; those that it lacks are exported into it",
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="RECORD", help="for zoo: keep the timings of this record, and measure the others"
+    )
+    parser.add_argument(
+        "--build-only", action="store_true", help="for zoo: build by TensorRT-RTX, which needs no GPU, and run nothing"
     )
     parser.add_argument("--commit", metavar="ID", help="the measured commit, where git cannot name it")
 
@@ -77,13 +93,15 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--png is the format of written pictures: name a folder with -o")
     if arguments.output is not None:
         _make(arguments.output)
-    names = list(SUITES) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
+    names = list(USUAL) if "all" in arguments.suites else list(dict.fromkeys(arguments.suites))
     if arguments.output is not None:
         _guard(arguments, names)
     compared = _old_records(arguments.compare, names)
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
-        raise UsageError(f"--only is an option of engines, kernels and ladder, not of {deaf[0]}")
+        raise UsageError(f"--only is an option of engines, kernels, ladder and zoo, not of {deaf[0]}")
+    if names != ["zoo"] and (arguments.models or arguments.resume or arguments.build_only):
+        raise UsageError("--models, --resume and --build-only are options of zoo alone: measure it by itself")
     if len(names) > 1:
         return _each_alone(names, arguments, compared)
     (name,) = names
@@ -96,6 +114,9 @@ def command(arguments: argparse.Namespace) -> int:
         trtexec=arguments.trtexec_path,
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
         library=arguments.library,
+        models=arguments.models,
+        resume=load_record(arguments.resume) if arguments.resume else None,
+        build_only=arguments.build_only,
     )
     record = _measure(name, options)
     _show(name, record, arguments, old.get(name))
@@ -124,7 +145,7 @@ def _guard(arguments: argparse.Namespace, names: Sequence[str]) -> None:
 
 def _asked_for(arguments: argparse.Namespace) -> list[str]:
     """Return the options that decide what is measured, without those on the output."""
-    words = ["--quick"] if arguments.quick else []
+    words = [f"--{flag}" for flag in ("quick", "build-only") if getattr(arguments, flag.replace("-", "_"))]
     for option, values in (
         ("--batch", arguments.batch),
         ("--only", arguments.only),

@@ -33,8 +33,9 @@ class SuiteOptions:
 
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
     ``command``: what to type for the same run again. ``commit``: the measured commit, where git cannot tell it.
-    ``trtexec``, ``trtexec_flags``, ``library`` are for the suite ``engines``: the program, further flags for building,
-    and the plugin library.
+    ``trtexec`` and ``trtexec_flags`` are for the suites ``engines`` and ``zoo``: the program, and further flags for
+    building. ``library`` is the plugin library of ``engines``. ``models``, ``resume`` and ``build_only`` are for
+    ``zoo``: the folder of the exported networks, a record whose timings are kept, and whether to build alone.
     """
 
     quick: bool = False
@@ -45,6 +46,9 @@ class SuiteOptions:
     trtexec: str | None = None
     trtexec_flags: tuple[str, ...] = ()
     library: Path = Path("liblenet_trt_plugins.so")
+    models: Path | None = None
+    resume: Record | None = None
+    build_only: bool = False
 
     @property
     def plan(self) -> TimingPlan:

@@ -24,7 +24,11 @@ SUITES = {
     "ladder": ("lenet_trt.bench.ladder", "the numbered steps of the kernels, from a loop on the CPU upwards"),
     "occupancy": ("lenet_trt.bench.occupancy", "how much of the GPU a batch uses"),
     "kernels": ("lenet_trt.bench.kernels", "every kernel beside its peers and the floor"),
+    "zoo": ("lenet_trt.bench.zoo.survey", "where TensorRT loses time in networks of many kinds"),
 }
+
+# The suites of "all". The survey takes long, and needs torchvision.
+USUAL = tuple(name for name in SUITES if name != "zoo")
 
 
 def suite(name: str) -> ModuleType:

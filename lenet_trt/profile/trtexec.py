@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lenet_trt.cuda.environment import environment
@@ -58,7 +58,11 @@ class Trtexec:
 
 @dataclass(frozen=True)
 class Run:
-    """Describe an engine to run; its exports go into the folder ``exports``. ``library``: a plugin library to load."""
+    """Describe an engine to run; its exports go into the folder ``exports``.
+
+    ``library``: a plugin library to load. ``inputs``: a file with the bytes of each input (none: trtexec draws numbers,
+    which are no valid indexes).
+    """
 
     engine: Path
     shapes: Mapping[str, Shape]
@@ -67,6 +71,7 @@ class Run:
     trust: bool
     exports: Path
     library: Path | None = None
+    inputs: Mapping[str, Path] = field(default_factory=dict)
 
 
 def find_trtexec(chosen: str | None = None) -> Trtexec:
@@ -124,6 +129,8 @@ def trtexec_command(tool: Trtexec, run: Run) -> list[str]:
     flags = [f"loadEngine={run.engine}", f"iterations={run.iterations}", "duration=0"]
     if run.shapes:
         flags.append(f"shapes={shapes_option(run.shapes)}")
+    if run.inputs:
+        flags.append(f"loadInputs={','.join(f'{name}:{path}' for name, path in run.inputs.items())}")
     flags += [flag for flag in _ALWAYS if flag.partition("=")[0] in tool.options]
     flags += network_alone(tool, transfers=run.transfers)
     flags += loading(tool, run.library)

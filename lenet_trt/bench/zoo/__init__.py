@@ -1,0 +1,1 @@
+"""Survey where TensorRT loses time: networks of many kinds with random weights, and the suite that measures them."""

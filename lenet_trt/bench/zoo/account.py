@@ -1,0 +1,104 @@
+"""Account for the time of one traced engine: terms, the layers with the most to recover, kinds, reformats, regions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lenet_trt.bench.zoo.kinds import is_region, layer_kind
+from lenet_trt.floors.floor import Ceilings, bound_by
+from lenet_trt.floors.work import NodeWork
+from lenet_trt.tensorrt.layers import EngineLayer
+from lenet_trt.trace.engine import traced_work
+from lenet_trt.trace.ledger import LedgerRow, ledger_of
+from lenet_trt.trace.timeline import Timeline
+
+SHOWN_LAYERS = 10
+# A layer whose floor is shorter than a launch cannot come near it, whatever its kernel does.
+_SHORTEST_LAUNCH_US = 2.0
+_DIGITS = 3
+
+
+def accounted(
+    timeline: Timeline, nodes: Sequence[NodeWork], kinds: Mapping[str, str], ceilings: Ceilings
+) -> dict[str, Any]:
+    """Return the account of a trace by trtexec, as plain values for a record; times in microseconds.
+
+    ``nodes`` is the work of the model's nodes, ``kinds`` their kinds. What a layer could recover is its time less its
+    floor; of a reformat, all its time. A layer without a floor is not judged, and counts as nothing to recover.
+    """
+    work = {entry.node: entry for entry in traced_work(timeline, nodes)}
+    found = ledger_of(timeline, list(work.values()), ceilings)
+    layers: dict[str, EngineLayer] = {layer.node: layer for layer in timeline.layers}
+    rows = [_layer(row, layers, work, kinds, ceilings) for row in found.rows if row.node is not None]
+    return {
+        "layers_us": _rounded(found.end_to_end_us),
+        "floor_us": _rounded(found.total.floor_us),
+        "terms": {name: _rounded(us) for name, us in asdict(found.total).items()},
+        "layers": len(timeline.layers),
+        "top": sorted(rows, key=lambda row: -row["recoverable_us"])[:SHOWN_LAYERS],
+        "kinds": _sums(rows, "kind"),
+        "causes": _sums(rows, "cause"),
+        "reformats": _part(row for row in rows if row["cause"] == "reformat"),
+        "regions": _part(row for row in rows if row["region"]),
+        "notes": list(found.notes),
+    }
+
+
+def _layer(
+    row: LedgerRow,
+    layers: Mapping[str, EngineLayer],
+    work: Mapping[str, NodeWork],
+    kinds: Mapping[str, str],
+    ceilings: Ceilings,
+) -> dict[str, Any]:
+    assert row.node is not None
+    layer = layers.get(row.node)
+    copies = row.terms.copies_us
+    return {
+        "layer": row.node,
+        "op": row.op,
+        "kind": layer_kind(layer, row.nodes, kinds),
+        "region": layer is not None and is_region(layer),
+        "kernel": row.kernels[0] if row.kernels else "",
+        "shapes": row.shapes,
+        "us": _rounded(row.terms.total_us),
+        "floor_us": None if row.roof_us is None else _rounded(row.terms.floor_us),
+        "recoverable_us": _rounded(row.terms.inefficiency_us + copies),
+        "cause": _cause(row, work.get(row.node), ceilings),
+    }
+
+
+def _cause(row: LedgerRow, work: NodeWork | None, ceilings: Ceilings) -> str:
+    """Say why a layer takes longer than its floor, as far as its sizes tell."""
+    if row.terms.copies_us:
+        return "reformat"
+    if row.roof_us is None or work is None:
+        return "not judged"
+    if row.roof_us < max(ceilings.launch_us, _SHORTEST_LAUNCH_US):
+        return "shorter than a launch"
+    return f"kernel, bound by {bound_by(work.work, work.arithmetic, ceilings)}"
+
+
+def _sums(rows: Sequence[Mapping[str, Any]], key: str) -> dict[str, dict[str, float]]:
+    """Add up layers, time, floor and what could be recovered for each value of a key, the most to recover first."""
+    found: dict[str, dict[str, float]] = defaultdict(
+        lambda: {"layers": 0, "us": 0.0, "floor_us": 0.0, "recoverable_us": 0.0}
+    )
+    for row in rows:
+        one = found[row[key]]
+        one["layers"] += 1
+        for name in ("us", "floor_us", "recoverable_us"):
+            one[name] = _rounded(one[name] + (row[name] or 0.0))
+    return dict(sorted(found.items(), key=lambda entry: -entry[1]["recoverable_us"]))
+
+
+def _part(rows: Any) -> dict[str, float]:
+    times = [row["us"] for row in rows]
+    return {"layers": len(times), "us": _rounded(sum(times))}
+
+
+def _rounded(us: float) -> float:
+    return round(us, _DIGITS)

@@ -1,0 +1,199 @@
+"""List the networks of the survey: one of each kind that people run, with random weights from a fixed seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+SEED = 0
+_PICTURE = (3, 224, 224)
+
+
+@dataclass(frozen=True)
+class ZooInput:
+    """Describe an input: its shape without the batch, and for whole numbers the number below which they are."""
+
+    shape: tuple[int, ...]
+    below: int | None = None
+
+    def drawn(self, batch: int, random: np.random.Generator) -> NDArray[np.generic]:
+        """Return random values: normal ones, or whole numbers of 32 bits, which every TensorRT takes."""
+        shape = (batch, *self.shape)
+        if self.below is not None:
+            return random.integers(0, self.below, shape, np.int32)
+        return random.standard_normal(shape, np.float32)
+
+
+@dataclass(frozen=True)
+class ZooNetwork:
+    """Describe a network: ``make`` builds it in torch, ``about`` says in a few words what is in it."""
+
+    name: str
+    about: str
+    make: Callable[[], torch.nn.Module]
+    inputs: Mapping[str, ZooInput]
+    outputs: Sequence[str] = ("logits",)
+
+    def drawn(self, batch: int) -> dict[str, NDArray[np.generic]]:
+        """Return random inputs, the same at each call."""
+        random = np.random.default_rng(SEED)
+        return {name: each.drawn(batch, random) for name, each in self.inputs.items()}
+
+
+def networks(only: Sequence[str] = ()) -> list[ZooNetwork]:
+    """Return the networks whose name contains one of these texts, or all.
+
+    Raises:
+        UsageError: no network has such a name.
+    """
+    if unknown := [text for text in only if not any(text in each.name for each in ZOO)]:
+        raise UsageError(
+            f"--only {unknown[0]}: no network of the zoo has that in its name; they are "
+            + ", ".join(each.name for each in ZOO)
+        )
+    return [each for each in ZOO if not only or any(text in each.name for text in only)]
+
+
+def _vision(name: str) -> Callable[[], torch.nn.Module]:
+    """Return a function that makes a network of torchvision, without weights from anywhere."""
+
+    def make() -> torch.nn.Module:
+        return getattr(_torchvision_models(), name)(weights=None)
+
+    return make
+
+
+def _convnext_atto() -> torch.nn.Module:
+    models = _torchvision_models()
+    widths = (40, 80, 160, 320)
+    depths = (2, 2, 6, 2)
+    stages = [
+        models.convnext.CNBlockConfig(width, after, depth)
+        for width, after, depth in zip(widths, (*widths[1:], None), depths, strict=True)
+    ]
+    return models.ConvNeXt(stages)
+
+
+def _vit_tiny() -> torch.nn.Module:
+    return _torchvision_models().VisionTransformer(
+        image_size=224, patch_size=16, num_layers=12, num_heads=3, hidden_dim=192, mlp_dim=768
+    )
+
+
+def _torchvision_models() -> Any:
+    try:
+        import torchvision.models
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it was built for another torch
+        raise LenetTrtError(
+            f"this network of the zoo comes from torchvision, which cannot be imported ({error}): pip install "
+            "'lenet-trt[zoo]', with the torchvision that fits the torch here"
+        ) from error
+    return torchvision.models
+
+
+def _unet() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.dense import UNet
+
+    return UNet()
+
+
+def _super_resolution() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.dense import SuperResolution
+
+    return SuperResolution()
+
+
+def _detector() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.dense import Detector
+
+    return Detector()
+
+
+def _audio_convolutions() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.sequences import AudioConvolutions
+
+    return AudioConvolutions()
+
+
+def _lstm() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.sequences import Recurrent
+
+    return Recurrent()
+
+
+def _text_encoder() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.sequences import TextEncoder
+
+    return TextEncoder()
+
+
+def _point_cloud() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.graphs import PointCloud
+
+    return PointCloud()
+
+
+def _message_passing() -> torch.nn.Module:
+    from lenet_trt.bench.zoo.graphs import MessagePassing
+
+    return MessagePassing()
+
+
+_IMAGES = {"images": ZooInput(_PICTURE)}
+ZOO: tuple[ZooNetwork, ...] = (
+    ZooNetwork("resnet18", "3x3 convolutions, residual sums", _vision("resnet18"), _IMAGES),
+    ZooNetwork(
+        "mobilenet_v3", "depthwise convolutions, squeeze and excite, Hardswish", _vision("mobilenet_v3_large"), _IMAGES
+    ),
+    ZooNetwork(
+        "efficientnet_b0", "depthwise convolutions, squeeze and excite, SiLU", _vision("efficientnet_b0"), _IMAGES
+    ),
+    ZooNetwork("shufflenet_v2", "channel split and shuffle", _vision("shufflenet_v2_x1_0"), _IMAGES),
+    ZooNetwork("convnext_atto", "7x7 depthwise convolutions, LayerNorm over channels, GELU", _convnext_atto, _IMAGES),
+    ZooNetwork("vit_tiny", "attention over 197 patches of an image", _vit_tiny, _IMAGES),
+    ZooNetwork("swin_tiny", "attention in shifted windows", _vision("swin_t"), _IMAGES),
+    ZooNetwork(
+        "unet",
+        "convolutions at five sizes, transposed convolutions",
+        _unet,
+        {"images": ZooInput((3, 256, 256))},
+        ("masks",),
+    ),
+    ZooNetwork(
+        "super_resolution",
+        "convolutions at full size, pixel shuffle, bilinear resize",
+        _super_resolution,
+        {"images": ZooInput((3, 128, 128))},
+        ("larger",),
+    ),
+    ZooNetwork(
+        "detector",
+        "three scales, decoding of boxes, TopK",
+        _detector,
+        {"images": ZooInput((3, 256, 256))},
+        ("boxes", "scores", "classes"),
+    ),
+    ZooNetwork(
+        "audio_convolutions", "dilated 1-D convolutions, GroupNorm", _audio_convolutions, {"sound": ZooInput((1, 8000))}
+    ),
+    ZooNetwork("lstm", "a bidirectional LSTM over 64 steps", _lstm, {"features": ZooInput((64, 40))}),
+    ZooNetwork(
+        "text_encoder", "embedding and attention over 128 tokens", _text_encoder, {"tokens": ZooInput((128,), 8000)}
+    ),
+    ZooNetwork("point_cloud", "nearest neighbours by TopK, gather", _point_cloud, {"points": ZooInput((256, 3))}),
+    ZooNetwork(
+        "message_passing",
+        "gather along edges, scatter with sums",
+        _message_passing,
+        {"nodes": ZooInput((64, 32)), "edges": ZooInput((2, 256), 64)},
+    ),
+)

@@ -1,0 +1,299 @@
+"""Measure the suite ``zoo``: where TensorRT loses time in networks of many kinds, layer by layer, by trtexec."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lenet_trt.bench.engine_tool import EngineModel
+from lenet_trt.bench.record import Record, Row, RowCase
+from lenet_trt.bench.suite import Recording, SuiteOptions, recording
+from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.zoo import tables
+from lenet_trt.bench.zoo.account import accounted
+from lenet_trt.bench.zoo.kinds import node_kinds
+from lenet_trt.bench.zoo.networks import ZooNetwork, networks
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
+from lenet_trt.cuda.statistics import summarize
+from lenet_trt.draw.chart import Chart
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.floors.ceilings import datasheet, measured_ceilings
+from lenet_trt.floors.floor import Ceilings
+from lenet_trt.floors.work import network_of
+from lenet_trt.onnx_model.precision import convert
+from lenet_trt.onnx_model.read import load_model
+from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
+from lenet_trt.roofline.stage import roofline
+from lenet_trt.tensorrt.engine import BuildOptions
+from lenet_trt.trace.readers.trtexec_exports import read_trtexec
+
+TAKES_ONLY = True
+columns, summaries = tables.columns, tables.summaries
+BATCHES, QUICK_BATCHES = (1, 32), (1,)
+PRECISIONS = ("fp32", "fp16")
+ITERATIONS, QUICK_ITERATIONS = 200, 20
+# The GPUs of the floors by calculation: a data-centre card and one of a desktop.
+DATASHEETS = ("H200", "RTX 4090")
+NOT_RUN = "built, and not run: only building was asked for"
+
+
+def measure(options: SuiteOptions) -> Record:
+    """Build and time every network in every batch and precision; with ``build_only``, build without a GPU.
+
+    Raises:
+        LenetTrtError: there is no GPU, or no network can be exported because torch is missing.
+    """
+    chosen = networks(options.only)
+    gpu = None if options.build_only else _gpu()
+    with _folder(options.models) as models, recording("zoo", options) as found:
+        if gpu is None:
+            _build_all(chosen, models, options, found)
+        else:
+            _measure_all(chosen, models, options, found, gpu)
+    return found.finish()
+
+
+def charts(record: Record) -> list[Chart]:
+    """Draw nothing: the tables of kinds say it."""
+    return []
+
+
+def _gpu() -> Gpu:
+    gpu = first_gpu()
+    if gpu is None:
+        raise LenetTrtError(
+            f"the suite zoo times engines on a GPU, and there is none here ({gpus().problem}): run it on a machine "
+            "with a GPU and trtexec, or build the networks alone, with --build-only"
+        )
+    return gpu
+
+
+@contextmanager
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    """Yield the folder of the exported networks: the user's, which is made, or one for this run alone."""
+    if chosen is not None:
+        try:
+            chosen.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--models {chosen}: wanted a folder, but it cannot be made ({error.strerror})") from error
+        yield chosen
+        return
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-") as made:
+        yield Path(made)
+
+
+@dataclass(frozen=True)
+class ExportedNetwork:
+    """Hold a network and its ONNX file; ``error``: how far ONNX Runtime is from torch, where it was exported now."""
+
+    network: ZooNetwork
+    path: Path
+    error: float | None
+
+    @cached_property
+    def model(self) -> onnx.ModelProto:
+        """Return the exported model, with an open batch."""
+        return load_model(self.path)
+
+    def at(self, batch: int) -> onnx.ModelProto:
+        """Return the model with this batch: TensorRT then tells all sizes of an engine's tensors."""
+        model = copy.deepcopy(self.model)
+        for value in (*model.graph.input, *model.graph.output):
+            for dim in value.type.tensor_type.shape.dim[:1]:
+                dim.dim_value = batch
+        del model.graph.value_info[:]
+        return model
+
+    def shapes(self, batch: int) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each input."""
+        return {name: (batch, *each.shape) for name, each in self.network.inputs.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a record keeps of the file."""
+        nodes = self.model.graph.node
+        return {
+            "onnx_sha256": sha256_file(self.path),
+            "onnx_nodes": sum(node.op_type != "Constant" for node in nodes),
+            "operators": len({node.op_type for node in nodes} - {"Constant"}),
+            **({} if self.error is None else {"error": self.error}),
+        }
+
+
+def _exported(network: ZooNetwork, folder: Path, found: Recording) -> ExportedNetwork:
+    path = folder / f"{network.name}.onnx"
+    if path.is_file():
+        return ExportedNetwork(network, path, None)
+    found.say(f"{network.name}: export")
+    try:
+        from lenet_trt.bench.zoo.exported import write
+    except ImportError as error:
+        raise LenetTrtError(
+            f"{network.name} is not in the folder of the exported networks, and torch, which exports it, cannot be "
+            f"imported ({error}): pip install 'lenet-trt[zoo]', or name a folder that has it, with --models"
+        ) from error
+    return ExportedNetwork(network, path, write(network, path))
+
+
+def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording, gpu: Gpu) -> None:
+    tool: Trtexec | LenetTrtError
+    try:
+        tool = find_trtexec(options.trtexec)
+        found.details["trtexec"] = str(tool)
+    except LenetTrtError as problem:
+        tool = problem
+    _check_resumed(options.resume, found, gpu)
+    ceilings = measured_ceilings()
+    found.details["ceilings"] = {"gpu": ceilings.gpu, "launch_us": ceilings.launch_us, "source": ceilings.source}
+    found.details["flags"] = list(options.trtexec_flags)
+    found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
+    for network in chosen:
+        bench = _Bench(network, models, options, found, ceilings, tool)
+        for batch in options.batches or (QUICK_BATCHES if options.quick else BATCHES):
+            for precision in PRECISIONS:
+                bench.add("TensorRT", batch, precision)
+                bench.add("graph runtime", batch, precision)
+        found.sample_clocks()
+
+
+def _check_resumed(old: Record | None, found: Recording, gpu: Gpu) -> None:
+    """Refuse to go on with a record of another GPU or another TensorRT: one table must not mix them."""
+    if old is None:
+        return
+    for what, seen, wanted in (
+        ("suite", old.suite, "zoo"),
+        ("GPU", old.gpu, gpu.name),
+        ("trtexec", old.details.get("trtexec"), found.details.get("trtexec")),
+    ):
+        if seen != wanted:
+            raise UsageError(f"--resume: the record's {what} is {seen}, and here it is {wanted}: measure all again")
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """Measure one network."""
+
+    network: ZooNetwork
+    models: Path
+    options: SuiteOptions
+    found: Recording
+    ceilings: Ceilings
+    tool: Trtexec | LenetTrtError
+    _kept: dict[str, ExportedNetwork] = field(default_factory=dict)
+
+    def add(self, backend: str, batch: int, precision: str) -> None:
+        """Add the row of a backend: kept from the record that is resumed, measured, or with the reason why not."""
+        case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
+        old = None if self.options.resume is None else self.options.resume.find(backend, **case)
+        if old is not None and old.stats is not None:
+            self.found.add(old)
+            return
+        self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backend}")
+        try:
+            with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-engine-") as folder:
+                run = self._tensorrt if backend == "TensorRT" else self._graph
+                self.found.add(run(case, batch, precision, Path(folder)))
+        except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
+            self.found.cannot(backend, case, problem)
+
+    def _exported(self) -> ExportedNetwork:
+        if not self._kept:
+            self._kept["it"] = _exported(self.network, self.models, self.found)
+        return self._kept["it"]
+
+    def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
+        if isinstance(self.tool, LenetTrtError):
+            raise self.tool
+        exported = self._exported()
+        plain, half = exported.at(batch), precision == "fp16"
+        typed = convert(plain, precision)
+        model = EngineModel(typed, lambda: typed, half=half, weak=plain if half else None)
+        builder = TrtexecEngines(self.tool, self.options.library, "", folder, self.options.trtexec_flags)
+        engine = builder.built(model, folder / "network.engine", BuildOptions(), [], with_plugins=False)
+        inputs: dict[str, Path] = {}
+        for name, array in self.network.drawn(batch).items():
+            array.tofile(inputs.setdefault(name, folder / f"{name}.bin"))
+        iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
+        run = Run(engine.path, {}, iterations, transfers=False, trust=True, exports=folder, inputs=inputs)
+        timeline = traced_engine(run, self.tool)
+        file = export_paths(folder)["exportTimes"]
+        exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
+        assert exports is not None
+        # Weakly typed releases keep the file's names and types; their layers say what they compute in.
+        ran = plain if "fp16" in self.tool.options else typed
+        nodes = network_of(ran, {}, exported.shapes(batch)).nodes
+        account = accounted(timeline, nodes, node_kinds(ran), self.ceilings)
+        extra = {
+            **exported.facts(),
+            "build_seconds": engine.build_seconds,
+            "engine_bytes": engine.path.stat().st_size,
+            **account,
+        }
+        return Row("TensorRT", case, summarize([time.compute_ms * 1e3 for time in exports[1].times]), None, extra)
+
+    def _graph(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
+        from lenet_trt.optimize.timed import in_turns
+        from lenet_trt.runtimes.load import load
+
+        exported = self._exported()
+        model = convert(exported.at(batch), precision)
+        write_atomic(path := folder / "network.onnx", model.SerializeToString())
+        drawn = self.network.drawn(batch)
+        with closing(load(path, "graph")) as loaded:
+            (stats,) = in_turns([loaded], [drawn[port.name] for port in loaded.inputs], self.options.plan)
+        floor = roofline(network_of(model, {}, exported.shapes(batch)), self.ceilings)
+        return Row("graph runtime", case, stats, None, {"needed_us": round(floor.needed_us, 3)})
+
+
+def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording) -> None:
+    """Build each network by TensorRT-RTX for GPUs that are not here, and calculate its floors from data sheets."""
+    from lenet_trt.bench.zoo.builds import build_facts
+    from lenet_trt.tensorrt.flavors import select
+
+    flavor = select("rtx")
+    found.details["builder"] = flavor.product
+    batches = options.batches or BATCHES
+    for network in chosen:
+        try:
+            exported = _exported(network, models, found)
+        except LenetTrtError as problem:
+            found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
+            continue
+        for precision in PRECISIONS:
+            case: RowCase = {"network": network.name, "precision": precision}
+            found.say(f"{network.name}, {precision}: build")
+            facts = {**exported.facts(), "about": network.about}
+            try:
+                model = convert(exported.model, precision)
+                facts["floors"] = _floors(exported, model, batches)
+                smallest, largest = exported.shapes(min(batches)), exported.shapes(max(batches))
+                facts |= build_facts(model, flavor, (smallest, largest))
+                found.cannot(flavor.product, case, NOT_RUN, **facts)
+            except LenetTrtError as problem:
+                found.cannot(flavor.product, case, problem, **facts)
+
+
+def _floors(
+    exported: ExportedNetwork, model: onnx.ModelProto, batches: Sequence[int]
+) -> dict[str, Mapping[str, dict[str, float]]]:
+    """Return for each GPU and batch the least time, node by node and as one kernel, and the share bound by memory."""
+    found: dict[str, dict[str, dict[str, float]]] = {gpu: {} for gpu in DATASHEETS}
+    for batch in batches:
+        work = network_of(model, {}, exported.shapes(batch))
+        for gpu in DATASHEETS:
+            line = roofline(work, datasheet(gpu))
+            by_memory = sum(point.needed_us for point in line.points if point.bound == "memory")
+            found[gpu][str(batch)] = {
+                "needed_us": round(line.needed_us, 2),
+                "as_one_us": round(line.as_one.needed_us, 2),
+                "memory_share": round(by_memory / line.needed_us, 3),
+            }
+    return dict(found)

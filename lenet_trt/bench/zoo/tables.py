@@ -1,0 +1,159 @@
+"""Make the tables of the suite ``zoo``: a row a measurement, and what all networks lose together, by kind and cause."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lenet_trt.bench.record import Record, Row
+from lenet_trt.bench.tables import Column, Summary, duration
+
+TENSORRT = "TensorRT"
+_LARGEST = 20
+_LONGEST_NAME = 60
+
+
+def notes(tool: str | None) -> list[str]:
+    """Return what the figures are."""
+    by = "" if tool is None else f", by {tool}"
+    return [
+        f"Times are the GPU's for one inference{by} with a CUDA graph and no copies; each batch and precision has an "
+        "engine of its own. Layers were timed by the profiler in a second run; its overhead is in their times. What a "
+        "layer could recover is its time less its floor; of a reformat, all its time."
+    ]
+
+
+def columns(record: Record) -> list[Column]:
+    """Return the columns: network, batch, precision, backend, time, floor, reformats, regions, build."""
+    return [
+        Column("network", lambda row: str(row.case["network"]), left=True),
+        Column("batch", lambda row: str(row.case.get("batch", "-"))),
+        Column("precision", lambda row: str(row.case["precision"]), left=True),
+        Column("backend", lambda row: row.backend, left=True),
+        Column("median", lambda row: duration(row.stats.median_us) if row.stats else "-"),
+        Column(
+            "95% interval",
+            lambda row: f"{duration(row.stats.low_us)} to {duration(row.stats.high_us)}" if row.stats else "-",
+        ),
+        Column("layers", lambda row: str(row.extra.get("layers", "-"))),
+        Column("sum of layers", lambda row: _us(row.extra.get("layers_us"))),
+        Column("floor", lambda row: _us(row.extra.get("floor_us", row.extra.get("needed_us")))),
+        Column("reformats", lambda row: _part(row.extra.get("reformats"))),
+        Column("Myelin regions", lambda row: _part(row.extra.get("regions"))),
+        Column("build", lambda row: f"{row.extra['build_seconds']:.0f} s" if "build_seconds" in row.extra else "-"),
+    ]
+
+
+def summaries(record: Record) -> Iterator[Summary]:
+    """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
+    traced = [row for row in record.timed if "kinds" in row.extra]
+    if traced:
+        yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
+        yield _sums(traced, "causes", "Causes over all networks", "cause")
+        yield _largest(traced)
+    built = [row for row in record.rows if "floors" in row.extra]
+    if built:
+        yield _builds(built)
+        for gpu in dict.fromkeys(gpu for row in built for gpu in row.extra["floors"]):
+            yield _floors(built, gpu)
+
+
+def _sums(rows: Sequence[Row], key: str, title: str, heading: str) -> Summary:
+    """Add up a value of all rows; networks with long times must not hide the others, so shares are shown too."""
+    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    shares: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, part in row.extra[key].items():
+            for figure, value in part.items():
+                sums[name][figure] += value
+            shares[name].append(part["recoverable_us"] / row.extra["layers_us"])
+    lines = [
+        [
+            name,
+            f"{one['layers']:.0f}",
+            str(len(shares[name])),
+            duration(one["us"]),
+            duration(one["floor_us"]),
+            duration(one["recoverable_us"]),
+            f"{sum(shares[name]) / len(rows):.1%}",
+        ]
+        for name, one in sorted(sums.items(), key=lambda entry: -entry[1]["recoverable_us"])
+    ]
+    headings = (heading, "layers", "engines", "time", "floor", "recoverable", "mean share of an engine")
+    return Summary(title, headings, lines, headings[1:])
+
+
+def _largest(rows: Sequence[Row]) -> Summary:
+    layers = [(row, layer) for row in rows for layer in row.extra["top"]]
+    layers.sort(key=lambda pair: -pair[1]["recoverable_us"])
+    lines = [
+        [
+            row.where,
+            _short(layer["layer"]),
+            layer["kind"],
+            layer["shapes"],
+            duration(layer["us"]),
+            _us(layer["floor_us"]),
+            duration(layer["recoverable_us"]),
+            layer["cause"],
+        ]
+        for row, layer in layers[:_LARGEST]
+    ]
+    headings = ("engine", "layer", "kind", "shapes", "time", "floor", "recoverable", "cause")
+    return Summary(f"The {len(lines)} layers with the most to recover", headings, lines, headings[4:7])
+
+
+def _builds(rows: Sequence[Row]) -> Summary:
+    lines = [
+        [
+            str(row.case["network"]),
+            str(row.extra["about"]),
+            str(row.case["precision"]),
+            str(row.extra["onnx_nodes"]),
+            str(row.extra["operators"]),
+            f"{row.extra['error']:.1e}" if row.extra.get("error") is not None else "-",
+            str(row.extra.get("network_layers", "-")),
+            f"{row.extra['build_seconds']:.1f} s" if "build_seconds" in row.extra else f"refused: {row.why}",
+        ]
+        for row in rows
+    ]
+    headings = (
+        "network",
+        "what is in it",
+        "precision",
+        "ONNX nodes",
+        "operators",
+        "error",
+        "layers before fusion",
+        "build",
+    )
+    return Summary(f"Built by {rows[0].backend} without a GPU", headings, lines, headings[3:7])
+
+
+def _floors(rows: Sequence[Row], gpu: str) -> Summary:
+    batches = list(dict.fromkeys(batch for row in rows for batch in row.extra["floors"][gpu]))
+    lines = [
+        [str(row.case["network"]), str(row.case["precision"]), *_floor_cells(row.extra["floors"][gpu], batches)]
+        for row in rows
+    ]
+    figures = [f"{what}, batch {batch}" for batch in batches for what in ("floor", "as one kernel", "bound by memory")]
+    return Summary(f"Floors by the data sheet of {gpu}", ("network", "precision", *figures), lines, figures)
+
+
+def _floor_cells(floors: Mapping[str, Mapping[str, float]], batches: Sequence[str]) -> Iterator[str]:
+    for batch in batches:
+        floor = floors[batch]
+        yield from (duration(floor["needed_us"]), duration(floor["as_one_us"]), f"{floor['memory_share']:.0%}")
+
+
+def _part(part: Mapping[str, Any] | None) -> str:
+    return "-" if part is None else f"{part['layers']}: {duration(part['us'])}"
+
+
+def _us(us: float | None) -> str:
+    return "-" if us is None else duration(us)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
