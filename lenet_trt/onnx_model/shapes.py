@@ -173,6 +173,10 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
+    # An exporter's names of unknown axes ("unk__3") keep ONNX's inference from finding their sizes.
+    noted = [value for value in graph.value_info if _tensor(value) is not None]
+    del graph.value_info[:]
+    graph.value_info.extend(noted)
     for value in graph.input:
         if open_axes := [axis for axis in axes_of(value) if isinstance(axis, str)]:
             raise LenetTrtError(

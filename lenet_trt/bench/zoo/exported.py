@@ -11,7 +11,7 @@ import onnx
 import torch
 from numpy.typing import NDArray
 
-from lenet_trt.bench.zoo.networks import SEED, ZooNetwork
+from lenet_trt.bench.zoo.networks import BATCH_AXIS, SEED, ZooNetwork
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.kernel.examples import relative_error
@@ -20,7 +20,6 @@ from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 # The newest opset that the parser of TensorRT 8.6 is documented for. torch's newer exporter begins at 18, so the
 # TorchScript exporter writes the files.
 OPSET = 17
-BATCH_AXIS = "n"
 # Another batch than the one that the exporter sees shows whether the batch is open.
 EXPORTED_BATCH, CHECKED_BATCH = 2, 3
 LIMIT = 1e-4

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 SEED = 0
+BATCH_AXIS = "n"
 _PICTURE = (3, 224, 224)
 
 

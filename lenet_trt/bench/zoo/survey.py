@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
 from lenet_trt.bench.zoo.kinds import node_kinds
-from lenet_trt.bench.zoo.networks import ZooNetwork, networks
+from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZooNetwork, networks
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart
@@ -229,7 +230,7 @@ class _Bench:
         assert exports is not None
         # Weakly typed releases keep the file's names and types; their layers say what they compute in.
         ran = plain if "fp16" in self.tool.options else typed
-        nodes = network_of(ran, {}, exported.shapes(batch)).nodes
+        nodes = network_of(ran, {BATCH_AXIS: batch}).nodes
         account = accounted(timeline, nodes, node_kinds(ran), self.ceilings)
         extra = {
             **exported.facts(),
@@ -249,13 +250,15 @@ class _Bench:
         drawn = self.network.drawn(batch)
         with closing(load(path, "graph")) as loaded:
             (stats,) = in_turns([loaded], [drawn[port.name] for port in loaded.inputs], self.options.plan)
-        floor = roofline(network_of(model, {}, exported.shapes(batch)), self.ceilings)
+        floor = roofline(network_of(model, {BATCH_AXIS: batch}), self.ceilings)
         return Row("graph runtime", case, stats, None, {"needed_us": round(floor.needed_us, 3)})
 
 
 def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording) -> None:
     """Build each network by TensorRT-RTX for GPUs that are not here, and calculate its floors from data sheets."""
     from lenet_trt.bench.zoo.builds import build_facts
+    from lenet_trt.fuse.stage import fuse
+    from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
     from lenet_trt.tensorrt.flavors import select
 
     flavor = select("rtx")
@@ -267,10 +270,11 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
+        plugins = Counter(plugin_nodes(fuse(exported.model).model).values())
         for precision in PRECISIONS:
             case: RowCase = {"network": network.name, "precision": precision}
             found.say(f"{network.name}, {precision}: build")
-            facts = {**exported.facts(), "about": network.about}
+            facts = {**exported.facts(), "about": network.about, "plugins": dict(plugins)}
             try:
                 model = convert(exported.model, precision)
                 facts["floors"] = _floors(exported, model, batches)
@@ -287,7 +291,7 @@ def _floors(
     """Return for each GPU and batch the least time, node by node and as one kernel, and the share bound by memory."""
     found: dict[str, dict[str, dict[str, float]]] = {gpu: {} for gpu in DATASHEETS}
     for batch in batches:
-        work = network_of(model, {}, exported.shapes(batch))
+        work = network_of(model, {BATCH_AXIS: batch})
         for gpu in DATASHEETS:
             line = roofline(work, datasheet(gpu))
             by_memory = sum(point.needed_us for point in line.points if point.bound == "memory")

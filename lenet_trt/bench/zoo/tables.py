@@ -113,6 +113,7 @@ def _builds(rows: Sequence[Row]) -> Summary:
             str(row.extra["onnx_nodes"]),
             str(row.extra["operators"]),
             f"{row.extra['error']:.1e}" if row.extra.get("error") is not None else "-",
+            ", ".join(f"{count} {kernel}" for kernel, count in row.extra["plugins"].items()) or "none",
             str(row.extra.get("network_layers", "-")),
             f"{row.extra['build_seconds']:.1f} s" if "build_seconds" in row.extra else f"refused: {row.why}",
         ]
@@ -125,10 +126,11 @@ def _builds(rows: Sequence[Row]) -> Summary:
         "ONNX nodes",
         "operators",
         "error",
+        "plugins that fit",
         "layers before fusion",
         "build",
     )
-    return Summary(f"Built by {rows[0].backend} without a GPU", headings, lines, headings[3:7])
+    return Summary(f"Built by {rows[0].backend} without a GPU", headings, lines, (*headings[3:6], headings[7]))
 
 
 def _floors(rows: Sequence[Row], gpu: str) -> Summary:
