@@ -27,7 +27,7 @@ def script(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 PIECES = script("--list", "folder").stdout.split()
 
 
-def test_the_pieces_are_those_of_the_issue() -> None:
+def test_it_has_a_piece_for_each_kind_of_evidence() -> None:
     assert {name.split("-")[0] for name in PIECES} == {
         "engines",
         "builds",

@@ -15,7 +15,7 @@ from documents import ROOT, tutorial
 
 # Not the tutorial's own name, which its test gives to a folder elsewhere.
 NAME = "hard_swish_too"
-PARTS = ("lenet_trt", "export", "plugins", "tests", "docs", "README.md", "CHANGELOG.md", "pyproject.toml")
+PARTS = ("lenet_trt", "export", "plugins", "scripts", "tests", "docs", "README.md", "CHANGELOG.md", "pyproject.toml")
 # Tests that look at all kernels together; those that take one kernel after the other are chosen by its name.
 TOGETHER = (
     "tests/docs/test_results.py",
