@@ -18,8 +18,8 @@ PAGE = ROOT / "docs" / "lost-time.md"
 
 
 def typed(folder: Path, lines: list[str]) -> dict[str, str]:
-    """Type the commands in a folder that has the repository's docs and scripts; return what each printed."""
-    for name in ("docs", "scripts"):
+    """Type the commands in a folder that has the repository's docs, scripts and traces; return what each printed."""
+    for name in ("docs", "scripts", "tests"):
         (folder / name).symlink_to(ROOT / name)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     printed = {}
@@ -48,7 +48,7 @@ def shown(text: str) -> str:
 def test_every_command_works_and_prints_what_the_page_shows(printed: dict[str, str]) -> None:
     everything = shown(" ".join(printed.values()))
     blocks = re.findall(r"(?:^    .+\n)+", PAGE.read_text("utf-8"), re.MULTILINE)
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     for line in "".join(blocks).splitlines():
         # Names of kernels are cut on the page, as are the columns between.
         for part in re.split(r"<\.\.\.>|(?<=us)  (?=\D)", line):
