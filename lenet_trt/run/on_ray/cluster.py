@@ -15,12 +15,14 @@ from lenet_trt.run.on_ray.packages import ray_data
 
 @dataclass(frozen=True)
 class Workers:
-    """How many workers hold the network, what each takes of a node, and what a task that reads takes."""
+    """How many workers hold the network, and how many GPUs each has: one, or none.
+
+    Workers take no processor core from Ray's account: the tasks that read need those of every machine, and where
+    machines are lost, workers on the others would leave them none.
+    """
 
     count: int
     gpus: float
-    cpus: float
-    reader_cpus: float
 
 
 @contextmanager
@@ -62,20 +64,18 @@ def workers_of(resources: dict[str, float], gpus: int | None, workers: int | Non
     Raises:
         UsageError: more is asked for than there is.
     """
-    cores, present = resources.get("CPU", 0.0), int(resources.get("GPU", 0.0))
-    reader = 1.0 if cores >= 2 else cores / 2
+    cores, present = most_workers(resources), int(resources.get("GPU", 0.0))
     if gpus is not None and workers is not None:
         raise UsageError("--gpus has one worker for each GPU, and --workers none on a GPU: give one of them")
     if gpus is not None and gpus > present:
         raise UsageError(f"--gpus {gpus}: the cluster has {present} GPUs (ray status lists them)")
     if gpus or (gpus is None and workers is None and present):
-        return Workers(gpus or present, 1.0, 0.0, reader)
-    most = most_workers(resources)
-    if workers is not None and workers > most:
-        raise UsageError(f"--workers {workers}: the cluster has {cores:g} processor cores, which is room for {most}")
-    return Workers(workers or max(1, math.floor(cores) // 2), 0.0, reader, reader)
+        return Workers(gpus or present, 1.0)
+    if workers is not None and workers > cores:
+        raise UsageError(f"--workers {workers}: the cluster has {cores} processor cores, and a worker needs one")
+    return Workers(workers or max(1, cores // 2), 0.0)
 
 
 def most_workers(resources: dict[str, float]) -> int:
-    """Return how many workers on the CPU a cluster has room for, beside a task that reads."""
-    return max(1, math.floor(resources.get("CPU", 0.0)) - 1)
+    """Return how many workers on the CPU a cluster has processor cores for."""
+    return max(1, math.floor(resources.get("CPU", 0.0)))

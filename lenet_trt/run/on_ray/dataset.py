@@ -52,7 +52,7 @@ def classify_dataset(
         batch_size=answer.batch or _BATCH,
         batch_format="pyarrow",
         num_gpus=shared.gpus,
-        num_cpus=shared.cpus,
+        num_cpus=0,
         concurrency=shared.count,
     )
 

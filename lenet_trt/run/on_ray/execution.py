@@ -51,7 +51,7 @@ class Execution:
         # A block for each shard: what is lost with a machine is read again alone.
         rows = ray.data.from_items(items, override_num_blocks=len(items))
         form = {"batch_size": 1, "batch_format": "pyarrow"}
-        rows = rows.map_batches(_ReadRows(self.reader), num_cpus=workers.reader_cpus, **form)
+        rows = rows.map_batches(_ReadRows(self.reader), **form)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ray_remote_args", DeprecationWarning)
             rows = self._workers(rows, workers, model, form)
@@ -71,16 +71,16 @@ class Execution:
             WorkRows,
             fn_constructor_args=([model], self.answering, self.output, self.about),
             num_gpus=workers.gpus,
-            num_cpus=workers.cpus,
+            num_cpus=0,
             concurrency=workers.count,
-            ray_remote_args_fn=_no_restart,
+            ray_remote_args_fn=_remote_arguments,
             **form,
         )
 
 
-def _no_restart() -> dict[str, int]:
+def _remote_arguments() -> dict[str, Any]:
     """Ask Ray not to wait for a worker that ended: its machine may be gone. What it did not finish is run again."""
-    return {"max_restarts": 0, "max_task_retries": 0}
+    return {"max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
 
 
 @dataclass(frozen=True)

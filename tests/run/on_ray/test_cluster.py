@@ -89,10 +89,9 @@ def assert_every_image_once_as_in_a_plain_run(output: Path, model: Path) -> None
     np.testing.assert_allclose(shares, [wanted[row["image"]] for row in rows], atol=1e-6)
 
 
-def run(cluster: Any, model: Path, output: Path, then: Callable[[], None]) -> JobSummary:
-    return classify_files(
-        model, [str(MNIST)], output, runtime="ort-cpu", shard=SHARD, address=cluster.address, progress=once(then)
-    )
+def run(cluster: Any, model: Path, output: Path, then: Callable[[], None], workers: int | None = None) -> JobSummary:
+    options = {"runtime": "ort-cpu", "shard": SHARD, "address": cluster.address, "workers": workers}
+    return classify_files(model, [str(MNIST)], output, progress=once(then), **options)
 
 
 def test_without_a_cluster_one_is_started_here(
@@ -193,7 +192,7 @@ def test_a_node_that_is_killed_costs_time_alone(cluster: Any, tmp_path: Path, le
         cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
         killed.append(True)
 
-    done = run(cluster, lenet5, tmp_path / "out", kill)
+    done = run(cluster, lenet5, tmp_path / "out", kill, workers=4)  # one for each core, of which two go
     assert killed
     assert done.shards == IMAGES // SHARD
     assert_every_image_once_as_in_a_plain_run(tmp_path / "out", lenet5)

@@ -96,12 +96,16 @@ def test_a_file_of_another_file_system_is_whole_or_absent(tmp_path: Path) -> Non
 
 
 def test_workers_are_shared_out_over_what_the_cluster_has() -> None:
-    assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, None) == Workers(2, 1.0, 0.0, 1.0)
-    assert workers_of({"CPU": 16.0, "GPU": 2.0}, 1, None) == Workers(1, 1.0, 0.0, 1.0)
-    assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, 3) == Workers(3, 0.0, 1.0, 1.0)
-    assert workers_of({"CPU": 16.0}, None, None) == Workers(8, 0.0, 1.0, 1.0)
-    assert workers_of({"CPU": 1.0}, None, None) == Workers(1, 0.0, 0.5, 0.5), "a reader has room beside it"
-    for gpus, workers, message in ((3, None, "has 2 GPUs"), (None, 16, "room for 15"), (1, 1, "give one of them")):
+    assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, None) == Workers(2, 1.0)
+    assert workers_of({"CPU": 16.0, "GPU": 2.0}, 1, None) == Workers(1, 1.0)
+    assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, 3) == Workers(3, 0.0)
+    assert workers_of({"CPU": 16.0}, None, None) == Workers(8, 0.0)
+    assert workers_of({"CPU": 1.0}, None, None) == Workers(1, 0.0)
+    for gpus, workers, message in (
+        (3, None, "has 2 GPUs"),
+        (None, 17, "has 16 processor cores"),
+        (1, 1, "give one of them"),
+    ):
         with pytest.raises(UsageError, match=message):
             workers_of({"CPU": 16.0, "GPU": 2.0}, gpus, workers)
 
