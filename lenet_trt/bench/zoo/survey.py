@@ -267,10 +267,10 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
     for network in chosen:
         try:
             exported = _exported(network, models, found)
+            plugins = Counter(plugin_nodes(fuse(exported.model).model).values())
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
-        plugins = Counter(plugin_nodes(fuse(exported.model).model).values())
         for precision in PRECISIONS:
             case: RowCase = {"network": network.name, "precision": precision}
             found.say(f"{network.name}, {precision}: build")
@@ -296,8 +296,8 @@ def _floors(
             line = roofline(work, datasheet(gpu))
             by_memory = sum(point.needed_us for point in line.points if point.bound == "memory")
             found[gpu][str(batch)] = {
-                "needed_us": round(line.needed_us, 2),
-                "as_one_us": round(line.as_one.needed_us, 2),
+                "needed_us": round(line.needed_us, 6),
+                "as_one_us": round(line.as_one.needed_us, 6),
                 "memory_share": round(by_memory / line.needed_us, 3),
             }
     return dict(found)

@@ -105,32 +105,30 @@ def _largest(rows: Sequence[Row]) -> Summary:
 
 
 def _builds(rows: Sequence[Row]) -> Summary:
+    """Tell of each network what was exported, and how it builds in each precision."""
+    networks = {str(row.case["network"]): row.extra for row in rows}
+    precisions = list(dict.fromkeys(str(row.case["precision"]) for row in rows))
+    built = {(row.case["network"], row.case["precision"]): _built(row) for row in rows}
     lines = [
         [
-            str(row.case["network"]),
-            str(row.extra["about"]),
-            str(row.case["precision"]),
-            str(row.extra["onnx_nodes"]),
-            str(row.extra["operators"]),
-            f"{row.extra['error']:.1e}" if row.extra.get("error") is not None else "-",
-            ", ".join(f"{count} {kernel}" for kernel, count in row.extra["plugins"].items()) or "none",
-            str(row.extra.get("network_layers", "-")),
-            f"{row.extra['build_seconds']:.1f} s" if "build_seconds" in row.extra else f"refused: {row.why}",
+            name,
+            str(facts["about"]),
+            str(facts["onnx_nodes"]),
+            str(facts["operators"]),
+            f"{facts['error']:.1e}" if facts.get("error") is not None else "-",
+            ", ".join(f"{count} {kernel}" for kernel, count in facts["plugins"].items()) or "none",
+            *(built.get((name, precision), "-") for precision in precisions),
         ]
-        for row in rows
+        for name, facts in networks.items()
     ]
-    headings = (
-        "network",
-        "what is in it",
-        "precision",
-        "ONNX nodes",
-        "operators",
-        "error",
-        "plugins that fit",
-        "layers before fusion",
-        "build",
-    )
-    return Summary(f"Built by {rows[0].backend} without a GPU", headings, lines, (*headings[3:6], headings[7]))
+    headings = ("network", "what is in it", "ONNX nodes", "operators", "error", "plugins that fit", *precisions)
+    return Summary(f"Built by {rows[0].backend} without a GPU", headings, lines, headings[2:5])
+
+
+def _built(row: Row) -> str:
+    if "build_seconds" not in row.extra:
+        return f"refused: {row.why}"
+    return f"{row.extra['network_layers']} layers, {row.extra['build_seconds']:.1f} s"
 
 
 def _floors(rows: Sequence[Row], gpu: str) -> Summary:

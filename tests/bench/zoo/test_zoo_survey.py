@@ -1,0 +1,237 @@
+"""The suite ``zoo``, with a script in trtexec's place; what a real one builds and runs is measured on a GPU."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from bench_data import record, stats
+from lenet_trt.bench.record import Record, Row, as_json, load_record
+from lenet_trt.bench.suite import Options
+from lenet_trt.bench.zoo import survey
+from lenet_trt.bench.zoo.networks import ZooInput, ZooNetwork
+from lenet_trt.cli import main
+from lenet_trt.cuda.gpus import Gpu, gpus
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.tensorrt.flavors import installed
+from traced import CEILINGS
+
+_TRTEXEC = """#!PYTHON
+import json, pathlib, sys
+options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
+print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
+if "help" in options:
+    print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly --fp16 "
+          "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity")
+    sys.exit()
+with open(__file__ + ".calls", "a") as calls:
+    calls.write(json.dumps(options) + "\\n")
+if "saveEngine" in options:
+    if pathlib.Path(__file__ + ".fails").exists():
+        sys.exit("[E] the builder refuses")
+    kind = b"FP16" if "fp16" in options else b"FP32"
+    pathlib.Path(options["saveEngine"]).write_bytes(kind + pathlib.Path(options["onnx"]).read_bytes())
+    sys.exit(139)  # as trtexec 8.6 ends, the engine saved
+engine = pathlib.Path(options["loadEngine"]).read_bytes()
+kind, file = engine[:4].decode(), options["loadInputs"].partition(":")[2]
+dims = [pathlib.Path(file).stat().st_size // (4 * 8), 8]
+def tensor(name, kind="FP32"):
+    return {"Name": name, "Dimensions": dims, "Format/Datatype": "Row major linear " + kind}
+layers = [
+    {"Name": "Reformatting CopyNode for Input Tensor 0 to dense + relu", "LayerType": "Reformat",
+     "Inputs": [tensor("x")], "Outputs": [tensor("x2", kind)]},
+    {"Name": "dense + relu", "LayerType": "CaskGemm", "Inputs": [tensor("x2", kind)], "Outputs": [tensor("a", kind)],
+     "Metadata": "[ONNX Layer: dense]\\u001e[ONNX Layer: relu]", "TacticName": "sm80_xmma_gemm"},
+    {"Name": "{ForeignNode[norm...last]}", "LayerType": "Myelin", "Inputs": [tensor("a", kind)],
+     "Outputs": [tensor("y")]},
+]
+pathlib.Path(options["exportLayerInfo"]).write_text(json.dumps({"Layers": layers, "Bindings": ["x", "y"]}))
+ms = {"Reformat": 0.005, "CaskGemm": 0.030, "Myelin": 0.010}
+profile = [{"name": l["Name"], "averageMs": ms[l["LayerType"]], "medianMs": ms[l["LayerType"]]} for l in layers]
+pathlib.Path(options["exportProfile"]).write_text(json.dumps([{"count": 5}, *profile]))
+keys = "startEnqMs endEnqMs startH2dMs endH2dMs startComputeMs endComputeMs startD2hMs endD2hMs h2dMs d2hMs".split()
+times = [{**dict.fromkeys(keys, 0.0), "computeMs": 0.040, "latencyMs": 0.040}] * int(options["iterations"])
+pathlib.Path(options["exportTimes"]).write_text(json.dumps(times))
+"""
+WIDTH = 8
+needs_rtx = pytest.mark.skipif(not installed()["rtx"], reason="TensorRT-RTX is not installed")
+NETWORK = ZooNetwork("small", "a dense layer", lambda: pytest.fail("it is there"), {"x": ZooInput((WIDTH,))}, ("y",))
+
+
+def small_model() -> onnx.ModelProto:
+    """A dense layer, ReLU and softmax, with an open batch."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"], "dense"),
+        helper.make_node("Relu", ["m"], ["a"], "relu"),
+        helper.make_node("Softmax", ["a"], ["s"], "norm"),
+        helper.make_node("Neg", ["s"], ["y"], "last"),
+    ]
+    ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", WIDTH])] for name in ("x", "y")]
+    weight = numpy_helper.from_array(np.eye(WIDTH, dtype=np.float32), "w")
+    graph = helper.make_graph(nodes, "small", *ends, [weight])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The script, the exported network, and what only a GPU could tell."""
+    program = tmp_path / "trtexec"
+    program.write_text(_TRTEXEC.replace("PYTHON", sys.executable))
+    program.chmod(0o755)
+    (tmp_path / "zoo").mkdir()
+    onnx.save(small_model(), tmp_path / "zoo" / "small.onnx")
+    monkeypatch.setattr(survey, "networks", lambda only: [NETWORK])
+    monkeypatch.setattr(survey, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
+    monkeypatch.setattr(survey, "measured_ceilings", lambda: CEILINGS)
+    return program
+
+
+def options(program: Path, **changes: object) -> Options:
+    values: dict[str, object] = {"quick": True, "trtexec": str(program), "models": program.with_name("zoo")}
+    return Options(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def calls(program: Path) -> list[dict[str, str]]:
+    file = Path(f"{program}.calls")
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def engines_of(found: Record) -> list[Row]:
+    """The rows of engines; the graph runtime has rows too, with times where there is a GPU."""
+    return [row for row in found.timed if row.backend == "TensorRT"]
+
+
+def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, batches=(1, 32)))
+    cases = [(row.case["batch"], row.case["precision"]) for row in engines_of(found)]
+    assert cases == [(1, "fp32"), (1, "fp16"), (32, "fp32"), (32, "fp16")]
+    for row in engines_of(found):
+        assert row.stats is not None
+        assert (row.backend, row.stats.median_us, row.stats.count) == ("TensorRT", 40, survey.QUICK_ITERATIONS)
+        assert row.extra["layers"] == 3
+        assert row.extra["reformats"] == {"layers": 1, "us": 5.0}
+        assert row.extra["regions"] == {"layers": 1, "us": 10.0}
+        assert row.extra["top"][0]["layer"] == "dense + relu"
+        assert row.extra["top"][0]["op"] == "MatMul + Relu"
+    floors = {case: row.extra["top"][0]["floor_us"] for case, row in zip(cases, engines_of(found), strict=True)}
+    size = 4 * (2 * 32 * WIDTH + WIDTH * WIDTH)
+    assert floors[32, "fp32"] == pytest.approx(size / 1e6, abs=1e-3)
+    assert floors[32, "fp16"] == pytest.approx(size / 2e6, abs=1e-3), "of the type that the layer uses"
+
+    built = [call for call in calls(trtexec) if "saveEngine" in call]
+    assert ["fp16" in call for call in built] == [False, True, False, True]
+    assert all("noTF32" in call and "buildOnly" in call and "minShapes" not in call for call in built)
+    ran = [call for call in calls(trtexec) if "loadEngine" in call]
+    assert all({"useCudaGraph", "separateProfileRun", "noDataTransfers", "exportProfile"} <= set(call) for call in ran)
+
+
+def test_the_tables_add_up_over_all_engines(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, batches=(1, 32)))
+    kinds, causes, largest = survey.summaries(found)
+    assert [line[:4] for line in kinds.lines] == [
+        ["matrix product", "4", "4", "120.0 us"],
+        ["Myelin region without products", "4", "4", "40.00 us"],
+        ["reformat", "4", "4", "20.00 us"],
+    ]
+    assert [line[0] for line in causes.lines] == ["shorter than a launch", "reformat"]
+    assert largest.lines[0][:3] == ["small, batch 1, fp32", "dense + relu", "matrix product"]
+    assert len(largest.lines) == 12
+    assert all(column.text(row) for row in found.rows for column in survey.columns(found))
+
+
+def test_a_build_that_fails_is_a_row_with_its_reason(trtexec: Path) -> None:
+    Path(f"{trtexec}.fails").touch()
+    found = survey.measure(options(trtexec))
+    assert not engines_of(found)
+    whys = {row.why for row in found.rows if row.backend == "TensorRT"}
+    assert all("the builder refuses" in str(why) for why in whys)
+
+
+def test_a_resumed_run_measures_only_what_is_missing(trtexec: Path, tmp_path: Path) -> None:
+    first = survey.measure(options(trtexec))
+    old = replace(first, environment={**first.environment, "gpu": "a GPU"})
+    half = replace(old, rows=tuple(row for row in old.rows if row.case["precision"] == "fp32"))
+    (tmp_path / "zoo.json").write_text(as_json(half))
+    before = len(calls(trtexec))
+    resumed = survey.measure(options(trtexec, resume=load_record(tmp_path / "zoo.json")))
+    assert [row.key for row in resumed.rows] == [row.key for row in first.rows]
+    assert len(calls(trtexec)) == before + 2, "one build and one run"
+    assert "fp16" in calls(trtexec)[-2]
+
+
+@pytest.mark.parametrize("change", ["gpu", "trtexec", "suite"])
+def test_a_record_of_something_else_is_not_resumed(trtexec: Path, change: str) -> None:
+    row = Row("TensorRT", {"network": "small", "batch": 1, "precision": "fp32"}, stats(1.0))
+    old = record(row, suite="zoo", environment={"gpu": "a GPU"}, details={"trtexec": "trtexec 8.6.0"})
+    changed = {
+        "gpu": replace(old, environment={"gpu": "another"}),
+        "trtexec": replace(old, details={"trtexec": "trtexec 10.3.0"}),
+        "suite": replace(old, suite="engines"),
+    }[change]
+    with pytest.raises(UsageError, match=r"--resume: the record's .* measure all again"):
+        survey.measure(options(trtexec, resume=changed))
+    assert not calls(trtexec)
+
+
+def test_without_trtexec_the_rows_say_so(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(chosen: str | None) -> None:
+        raise LenetTrtError("neither trtexec nor tensorrt_rtx is on the PATH")
+
+    monkeypatch.setattr(survey, "find_trtexec", missing)
+    rows = survey.measure(options(trtexec)).rows
+    assert {row.backend for row in rows} == {"TensorRT", "graph runtime"}
+    assert all("is on the PATH" in str(row.why) for row in rows if row.backend == "TensorRT")
+
+
+@pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU")
+def test_without_a_gpu_the_command_refuses_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "zoo"]) == 1
+    said = capsys.readouterr().err
+    assert "there is none here" in said
+    assert "--build-only" in said
+
+
+@pytest.mark.parametrize("option", [["--build-only"], ["--models", "x"], ["--resume", "x"]])
+def test_its_options_are_of_no_other_suite(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "sweep", "zoo", *option]) == 2
+    assert "are options of zoo alone" in capsys.readouterr().err
+
+
+def test_all_leaves_the_survey_out() -> None:
+    from lenet_trt.bench.suites import SUITES, USUAL
+
+    assert set(SUITES) - set(USUAL) == {"zoo"}
+
+
+@needs_rtx
+def test_building_alone_says_what_builds_and_gives_floors(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, build_only=True, batches=(1, 32)))
+    assert [row.case["precision"] for row in found.rows] == ["fp32", "fp16"]
+    for row in found.rows:
+        assert row.why == survey.NOT_RUN
+        assert row.extra["network_layers"] >= 4
+        assert row.extra["engine_bytes"] > 0
+        one, many = (row.extra["floors"]["H200"][batch] for batch in ("1", "32"))
+        assert 0 < one["as_one_us"] <= one["needed_us"] <= many["needed_us"]
+    builds, *floors = survey.summaries(found)
+    (line,) = builds.lines
+    assert (line[0], line[2]) == ("small", "4")
+    assert all("layers, " in cell for cell in line[-2:])
+    assert [summary.title for summary in floors] == [f"Floors by the data sheet of {gpu}" for gpu in survey.DATASHEETS]
+    assert not calls(trtexec)
+
+
+@needs_rtx
+def test_an_operator_that_tensorrt_does_not_take_is_the_reason(trtexec: Path, tmp_path: Path) -> None:
+    model = small_model()
+    model.graph.node[3].op_type = "Bernoulli"
+    onnx.save(model, tmp_path / "zoo" / "small.onnx")
+    found = survey.measure(options(trtexec, build_only=True))
+    assert all("Bernoulli" in str(row.why) for row in found.rows)
