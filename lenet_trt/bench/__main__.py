@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "suites", nargs="+", choices=(*SUITES, "all"), metavar="SUITE", help=f"{listed}; or all, without zoo"
     )
     parser.add_argument("--quick", action="store_true", help="few timings and cases, to see that everything runs")
-    add_batches(parser, "these batch sizes (default: the suite's)")
+    add_batches(parser, "batch sizes (default: the suite's)")
     parser.add_argument(
         "--only",
         nargs="+",

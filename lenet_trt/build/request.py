@@ -32,12 +32,12 @@ class BuildRequest:
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
     ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
-    ``plugin_route``: how they get in ("ptx", "python", "library"); None is the flavor's usual way.
-    ``library``: the plugin library, for the route of that name; None is the one in the current folder.
+    ``plugin_route``: the way of the kernels into TensorRT ("ptx", "python", "library"); None is the flavor's default.
+    ``library``: the plugin library, for the route of that name; None is the library in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
-    ``force``: build even where the engine on disk is made from the same. ``overwrite``: replace files of others.
+    ``force``: build even if the engine on disk has the same inputs. ``overwrite``: replace files of other commands.
     ``max_drop``: the largest allowed loss of accuracy, in percentage points.
-    ``images``: labelled images that this is measured with; None is MNIST's test set, for classifiers of its digits.
+    ``images``: labelled images that measure the loss; None is MNIST's test set, for classifiers of its digits.
     """
 
     onnx: Path | None = None
@@ -98,19 +98,19 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         "--plugins",
         default="none",
         metavar="auto|none|NAME,...",
-        help="kernels to put in: every one that fits, none, or these (lenet-trt plugins lists them)",
+        help="kernels that replace layers: all that fit, none, or these (lenet-trt plugins lists them)",
     )
     parser.add_argument(
         "--plugin-route",
         choices=tuple(ROUTES),
-        help="how they get in (default: the first that this TensorRT takes): "
+        help="the way of the kernels into TensorRT (default: the first that this TensorRT supports): "
         + "; ".join(f"{route.name}: {route.title}" for route in ROUTES.values()),
     )
     add_library_argument(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="the engine's file (default: engines/, named after the model)"
     )
-    parser.add_argument("--force", action="store_true", help="build even if the engine on disk is made from the same")
+    parser.add_argument("--force", action="store_true", help="build even if the engine on disk has the same inputs")
     add_overwrite(parser)
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
@@ -127,13 +127,15 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     for option in ("--minShapes", "--optShapes", "--maxShapes"):
         shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
     builder = parser.add_argument_group("TensorRT's builder")
-    builder.add_argument("--optimization-level", type=whole(0, 5), metavar="0..5", help="effort of the search")
+    builder.add_argument("--optimization-level", type=whole(0, 5), metavar="0..5", help="how long the builder searches")
     builder.add_argument(
-        "--workspace", type=whole(1, MOST_WORKSPACE_MIB), metavar="MIB", help="bound on scratch memory, MiB"
+        "--workspace", type=whole(1, MOST_WORKSPACE_MIB), metavar="MIB", help="largest scratch memory, MiB"
     )
-    builder.add_argument("--timing-cache", type=Path, metavar="FILE", help="read and updated (full TensorRT alone)")
     builder.add_argument(
-        "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what an inspector can tell of a layer"
+        "--timing-cache", type=Path, metavar="FILE", help="timings to read and update (only full TensorRT)"
+    )
+    builder.add_argument(
+        "--profiling-verbosity", choices=VERBOSITIES, default="detailed", help="what the engine says of its layers"
     )
     parser.add_argument(
         "--max-drop",
@@ -143,7 +145,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         help="percentage points of accuracy that a lower precision or plugins may cost",
     )
     parser.add_argument(
-        "--images", nargs="+", metavar="FILE", help="labelled images to measure it with, as run takes them"
+        "--images", nargs="+", metavar="FILE", help="labelled images to measure the accuracy, as run takes them"
     )
     parser.add_argument("--labels", metavar="FILE", help="the images' classes")
     add_image_arguments(parser)

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iterations", type=whole(), default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace"
     )
     parser.add_argument(
-        "--warmup", type=whole(0), default=DEFAULT_WARMUP, metavar="K", help="inferences before anything counts"
+        "--warmup", type=whole(0), default=DEFAULT_WARMUP, metavar="K", help="untraced inferences before"
     )
     parser.add_argument(
         "--transfers", action="store_true", help="copy inputs to the GPU and results back in each inference"

@@ -48,14 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runtime", choices=CHOICES, default="auto", help="the runtime; auto prints the one that it chose"
     )
-    parser.add_argument("--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or a number a line")
+    parser.add_argument(
+        "--labels", metavar="FILE", help="the images' classes: IDX, NumPy, or text with one number per line"
+    )
     parser.add_argument(
         "--batch",
         type=whole(),
         metavar="N",
-        help=f"images at a time (default: {DEFAULT_BATCH}, or what the network has)",
+        help=f"images at a time (default: {DEFAULT_BATCH}, or the network's own batch)",
     )
-    parser.add_argument("--names", metavar="FILE", help="text with the names of the network's classes, one a line")
+    parser.add_argument("--names", metavar="FILE", help="text with the names of the network's classes, one per line")
     parser.add_argument(
         "--top",
         type=whole(),

@@ -63,12 +63,13 @@ def engine_from_onnx(
     """Build an engine and return its bytes.
 
     ``targets`` are compute capabilities (86); none means the flavor's default. ``plugins`` names the kernel of each
-    plugin node: the build fails when TensorRT made anything but a plugin layer of one. ``route`` is how they get in
-    (None: as usual for the flavor); ``library`` is the plugin library, for the route that has one. ``half_rest``: where
-    networks do not take their types from the model, what a quantized one does not quantize may be in fp16.
+    plugin node: the build fails unless TensorRT made a plugin layer of each. ``route``: the way of the kernels into
+    TensorRT (None: the flavor's default). ``library``: the plugin library, for the route that has one. ``half_rest``:
+    where networks do not take their types from the model, the layers of a quantized model that are not quantized may be
+    in fp16.
 
     Raises:
-        LenetTrtError: TensorRT refused the model or could not build it; carries TensorRT's own words.
+        LenetTrtError: TensorRT refused the model or could not build it; the message has TensorRT's own words.
         KeyboardInterrupt: Ctrl-C, at the builder's next step.
     """
     options = options or BuildOptions()
