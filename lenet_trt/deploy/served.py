@@ -131,7 +131,7 @@ def _ports_of(sidecar: Sidecar, io: str) -> tuple[Port, ...]:
 
 
 def _engine_batch(path: Path, sidecar: Sidecar, asked: int | None) -> int:
-    """The largest batch that every input of the engine takes."""
+    """Return the largest batch that every input of the engine takes."""
     dynamic = [entry for entry in sidecar.tensors.values() if "profile" in entry and isinstance(entry["shape"][0], str)]
     profiles: list[dict[str, Any]] = [entry["profile"] for entry in dynamic]
     if not profiles:

@@ -121,7 +121,7 @@ def _config(name: str, backend: str, served: Served, given: TritonOptions) -> Mo
 
 
 def _contents(folder: Path, backend: str, served: Served, config: ModelConfig, version: int) -> dict[Path, bytes]:
-    """The files of the model besides its configuration, by their paths."""
+    """Return the files of the model except its configuration, by their paths."""
     config.text()  # which refuses what Triton cannot have, before anything is written
     own = folder / str(version)
     if backend == "tensorrt":
@@ -132,7 +132,7 @@ def _contents(folder: Path, backend: str, served: Served, config: ModelConfig, v
 
 
 def _ours(folder: Path) -> Mark:
-    """A file is ours where the configuration of its model is."""
+    """Recognise a file by the configuration of its model, which this command wrote."""
     config = folder / CONFIG
     return lambda _: config.is_file() and says(MARK)(config)
 

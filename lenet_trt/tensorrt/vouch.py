@@ -50,7 +50,7 @@ def engine_obstacle(engine: Path, sidecar: Sidecar, flavor: Flavor, library: Pat
 
 
 def _same_version(one: str, other: str) -> bool:
-    """Whether they are the same release; the package's version may have a build number that TensorRT does not tell."""
+    """Say whether both are the same release; a package's version may have a build number that TensorRT leaves out."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
 
 

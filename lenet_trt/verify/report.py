@@ -16,7 +16,7 @@ _SHOWN_LAYERS = 40
 
 
 def failures(record: Record, *, build_only: bool) -> list[Row]:
-    """The rows of our kernels that were to run and did not, or are not right."""
+    """Return the rows of our kernels that did not run, or whose results are not right."""
     ours = [row for row in record.rows if row.extra.get("ours") or row.backend == OURS]
     if build_only:
         return [row for row in ours if "build_seconds" not in row.extra]

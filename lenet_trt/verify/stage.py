@@ -129,7 +129,7 @@ def _python_tool(flavor: Flavor, request: VerifyRequest) -> tuple[EngineTool, Pa
 
 
 def _library(request: VerifyRequest, release: _Release) -> Path:
-    """The plugin library: given, lying here, or made from TensorRT's headers."""
+    """Return the plugin library: the given one, the one here, or one made from TensorRT's headers."""
     given = request.library or (DEFAULT_LIBRARY if DEFAULT_LIBRARY.is_file() and request.headers is None else None)
     if given is not None:
         library_content(given, release.flavor, release.version, release.product)

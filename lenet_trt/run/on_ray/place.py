@@ -39,7 +39,7 @@ class DataPlace:
 
     @property
     def local(self) -> bool:
-        """Whether it lies in the file system of this machine."""
+        """Say whether the place lies in the file system of this machine."""
         return str(self.filesystem.type_name) == "local"
 
     def files(self) -> list[FoundFile] | None:

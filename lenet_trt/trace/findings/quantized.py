@@ -63,7 +63,7 @@ class _Flow:
 
 
 def _blocked_fusions(inquiry: Inquiry, flow: _Flow) -> Iterator[Finding]:
-    """A layer of 8 bits that writes floats for a QuantizeLinear of its own, or an activation apart from its layer."""
+    """Yield layers of 8 bits that write floats for their own QuantizeLinear, and activations apart from their layer."""
     for layer in flow.layers:
         before = flow.before(layer)
         if before is None or _changes(before) or not _reads(before, _NARROW):
@@ -125,7 +125,7 @@ def _changes_that_do_not_pay(inquiry: Inquiry, flow: _Flow) -> Iterator[Finding]
 
 
 def _float_after_all(inquiry: Inquiry) -> Iterator[Finding]:
-    """A layer that the model quantizes and the engine computes in float."""
+    """Yield layers that the model quantizes and the engine computes in float."""
     for row in inquiry.ledger.rows:
         wanted, seen = _wanted_and_seen(inquiry, row)
         if not wanted:
