@@ -31,6 +31,7 @@ def written(axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int =
     more = [Tensor(f"x{index}", (first[0],), "T", "") for index in range(1, inputs)]
     launch = replace(LAUNCH, extras=(first[0],) * extras)
     variant = replace(VARIANT, launch=launch)
+    more_extras = [replace(variant, name="last")] if extras else []
     kernel = Kernel(
         name="many",
         doc="y = x",
@@ -38,7 +39,7 @@ def written(axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int =
         inputs=(*(Tensor(f"s{name}", (axis,), "T", "") for name, axis in zip(names, first, strict=True)), *more),
         outputs=(Tensor("y", (first[0],) * rank, "T", ""),),
         types=(Types("fp32", {"T": "float32"}, 0.0),),
-        variants=tuple(replace(variant, name=f"v{index}") for index in range(variants)),
+        variants=(VARIANT, *(replace(variant, name=f"v{index}") for index in range(1, variants)), *more_extras),
         reference=abs,
         examples=(dict.fromkeys(names, 1),),
         flops=0,

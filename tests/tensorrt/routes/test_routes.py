@@ -141,6 +141,7 @@ def reported(*errors: BaseException | None, tensorrt: BaseException | None = Non
 
 def test_what_fails_in_a_plugin_is_the_error_of_the_call_around_it() -> None:
     reported(None)
+    assert called(ValueError("wrong")) == "TensorRT's own message", "TensorRT has to see that it failed"
     with pytest.raises(LenetTrtError, match=rf"the plugin {ONE} \(enqueue\) failed: ValueError: wrong$") as raised:
         reported(ValueError("wrong"), ValueError("what follows from it"))
     assert isinstance(raised.value.__cause__, ValueError)
