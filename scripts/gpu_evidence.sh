@@ -10,10 +10,11 @@
 # A piece writes into FOLDER/PIECE and FOLDER/PIECE.log; of the log, the end is shown. The status is 0 when every command
 # of it ended well. One that ran out of time ends with 124: `optimize-...` goes on where it was when it is run again.
 # Needs the plugin library (./liblenet_trt_plugins.so, or LIBRARY), made by `lenet-trt library`, and for the engines-... pieces
-# trtexec on the PATH. Run it from the root of a clone; the checks of `service` are tests (tests/gpu).
+# trtexec on the PATH. FLAVOR=rtx takes TensorRT-RTX. Run it from the root of a clone; the checks of `service` are tests.
 set -uo pipefail
 
 SECONDS_A_PIECE=530
+flavor=${FLAVOR:-tensorrt}
 SHOWN_LINES=40
 PIECES=(
     engines-lenet5-fp32-small engines-lenet5-fp32-large engines-lenet5-fp16-small engines-lenet5-fp16-large
@@ -36,7 +37,7 @@ step() {
 
 lenet() { step "${LENET_TRT:-lenet-trt}" "$@"; }
 
-engines() { # FOLDER-NAME TEXT [BATCH...]
+engines() { # TEXT [BATCH...]
     local only=$1
     shift
     lenet bench engines --only "$only" ${1:+--batch "$@"} --library "$library" -o "$out" --overwrite
@@ -44,9 +45,9 @@ engines() { # FOLDER-NAME TEXT [BATCH...]
 
 builds() {
     for precision in fp32 fp16; do
-        lenet build --flavor tensorrt "--$precision" --force -o "$out/$precision.engine"
+        lenet build --flavor "$flavor" "--$precision" --force -o "$out/$precision.engine"
         lenet run "$out/$precision.engine" --runtime tensorrt
-        lenet build --flavor tensorrt "--$precision" --force --plugins lenet5 --plugin-route library --library "$library" \
+        lenet build --flavor "$flavor" "--$precision" --force --plugins lenet5 --plugin-route library --library "$library" \
             -o "$out/$precision-plugins.engine"
         lenet run "$out/$precision-plugins.engine" --runtime tensorrt --library "$library"
     done
@@ -58,7 +59,7 @@ quantized() {
         local model="--$precision"
         [ "$precision" != int8-fp16 ] || model="export/models/lenet5.int8.onnx --fp16"
         # shellcheck disable=SC2086  # a model and an option
-        lenet build --flavor tensorrt $model --batch 1:1024:10000 --force -o "$out/$precision.engine"
+        lenet build --flavor "$flavor" $model --batch 1:1024:10000 --force -o "$out/$precision.engine"
         lenet run "$out/$precision.engine" --runtime tensorrt
         for batch in 32 1024 10000; do
             local timeline=$out/$precision-$batch.timeline.json
@@ -77,7 +78,7 @@ for batch in (1, 3, 33, 1000):
     print(batch, network(np.ones((batch, 1, 28, 28), np.float32)).argmax(1)[:1])'
 
 sanitizer() {
-    lenet build --flavor tensorrt --fp32 --force --plugins lenet5 --plugin-route library --library "$library" \
+    lenet build --flavor "$flavor" --fp32 --force --plugins lenet5 --plugin-route library --library "$library" \
         -o "$out/lenet5.engine"
     for tool in memcheck initcheck; do
         step compute-sanitizer --tool "$tool" --error-exitcode 86 "${PYTHON:-python}" -c "$SANITIZED" \
@@ -89,7 +90,7 @@ optimized() { # MODEL BATCH...
     local model=$1
     shift
     lenet export "$model" -o "$out/$model.onnx" --overwrite
-    lenet optimize "$out/$model.onnx" --runtime tensorrt --flavor tensorrt ${1:+--batch "$@"} -o "$out/$model"
+    lenet optimize "$out/$model.onnx" --runtime tensorrt --flavor "$flavor" ${1:+--batch "$@"} -o "$out/$model"
 }
 
 piece() {

@@ -60,15 +60,17 @@ def compiling_by(major: str | None) -> Iterator[None]:
         LenetTrtError: it is not here; says what to install.
     """
     global _asked
+    if major is None:
+        yield
+        return
     before = _asked
-    if major is not None:
-        found = next((path for path in _candidates() if path.name == f"libnvrtc.so.{major}"), None)
-        if found is None:
-            raise LenetTrtError(
-                f"NVRTC {major} is not here (libnvrtc.so.{major} in NVIDIA's packages, a CUDA toolkit or on "
-                f"{_LINKER_FOLDERS}): {_INSTALL_MAJOR[major]}"
-            )
-        _asked = found
+    found = next((path for path in _candidates() if path.name == f"libnvrtc.so.{major}"), None)
+    if found is None:
+        raise LenetTrtError(
+            f"NVRTC {major} is not here (libnvrtc.so.{major} in NVIDIA's packages, a CUDA toolkit or on "
+            f"{_LINKER_FOLDERS}): {_INSTALL_MAJOR[major]}"
+        )
+    _asked = found
     try:
         _forget()
         yield

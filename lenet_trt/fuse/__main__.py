@@ -104,12 +104,10 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None) -> bytes:
     """Return the bytes of the copy for TensorRT."""
-    from lenet_trt.cuda.nvrtc import compiling_by
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 
-    with compiling_by(nvrtc):
-        return bytes(embedded(model, targets_for(sms)).SerializeToString())
+    return bytes(embedded(model, targets_for(sms), nvrtc).SerializeToString())
 
 
 if __name__ == "__main__":

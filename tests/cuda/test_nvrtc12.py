@@ -11,6 +11,8 @@ from onnx import TensorProto, helper
 from lenet_trt.cli import main
 from lenet_trt.cuda import nvrtc
 from lenet_trt.cuda.compile import architectures, nvrtc_version
+from lenet_trt.cuda.gpus import Gpu, Gpus
+from lenet_trt.tensorrt.library import targets
 
 HAS_12 = any(path.name == "libnvrtc.so.12" for path in nvrtc._candidates())
 needs_12 = pytest.mark.skipif(not HAS_12, reason="NVRTC 12 is not here: pip install 'lenet-trt[nvrtc12]'")
@@ -61,6 +63,15 @@ def test_the_targets_are_those_of_the_compiler_that_was_asked_for(pooling: Path)
         assert architectures() != usual
         assert 86 in architectures()
     assert architectures() == usual
+
+
+@needs_12
+@pytest.mark.parametrize("driver", ["12.4", "13.0"])
+def test_a_gpu_here_with_an_older_driver_gets_kernels_that_it_loads(pooling: Path, monkeypatch, driver: str) -> None:
+    gpu = Gpu(0, "a GPU", 86, 8 << 30)
+    monkeypatch.setattr(targets, "first_gpu", lambda: gpu)
+    monkeypatch.setattr(targets, "gpus", lambda: Gpus((gpu,), driver, None))
+    assert ((13000).to_bytes(4, "little") in embed(pooling)) is (driver == "13.0")
 
 
 def test_an_nvrtc_that_is_not_here_says_what_to_install(pooling: Path, monkeypatch, capsys) -> None:

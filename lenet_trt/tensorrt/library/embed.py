@@ -20,6 +20,7 @@ from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
 from lenet_trt.tensorrt.library.sizes import KnownSizes, sizes_of
+from lenet_trt.tensorrt.library.targets import compiling_for
 
 # The one operator of the plugin library: parsers before TensorRT 10.10 find a plugin by the operator's name alone.
 OPERATOR, OPERATOR_VERSION = "Kernel", "1"
@@ -36,11 +37,12 @@ class TensorType:
     dtype: str
 
 
-def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
+def embedded(model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None = None) -> onnx.ModelProto:
     """Make the TensorRT copy of a fused model; ``targets`` are "sm_90" for machine code, "compute_80" for PTX.
 
     Each plugin node becomes one of the plugin library's, with its kernel compiled for the targets. The functions that
-    let it run elsewhere are left out, since parsers before TensorRT 10.7 prefer them to plugins.
+    let it run elsewhere are left out, since parsers before TensorRT 10.7 prefer them to plugins. ``nvrtc``: see
+    ``targets.compiling_for``.
 
     Raises:
         LenetTrtError: the model has no plugin node, or one whose kernel, sizes or types do not fit.
@@ -53,9 +55,10 @@ def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
     values = _values(model)
     result = onnx.ModelProto()
     result.CopyFrom(model)
-    for node in result.graph.node:
-        if node.domain == DOMAIN:
-            node.CopyFrom(_library_node(node, values, targets))
+    with compiling_for(targets, nvrtc):
+        for node in result.graph.node:
+            if node.domain == DOMAIN:
+                node.CopyFrom(_library_node(node, values, targets))
     others = [function for function in model.functions if function.domain != DOMAIN]
     del result.functions[:]
     result.functions.extend(others)
