@@ -114,6 +114,31 @@ def test_an_engine_without_its_library_does_not_run_and_says_why(
     assert "needs the plugin library plugins10.16.so" in reason
 
 
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        (None, "needs the plugin library plugins10.16.so that it was built with, and it is neither beside the engine"),
+        ("8.6", "is a plugin library for TensorRT 8.6, and tensorrt_rtx 1.7.1 is used: make one from its headers"),
+    ],
+)
+def test_trtexec_is_not_started_on_an_engine_without_the_right_library(
+    engine: Path, libraries: dict[str, Path], tmp_path: Path, version: str | None, why: str
+) -> None:
+    program = tmp_path / "tensorrt_rtx"
+    options = "--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --staticPlugins"
+    started = tmp_path / "started"
+    program.write_text(
+        f"#!/bin/sh\ncase $1 in --help) echo '[TensorRT-RTX v1.7.1] {options}' ;; *) touch {started}; exit 1 ;; esac\n"
+    )
+    program.chmod(0o755)
+    given = [] if version is None else ["--library", libraries[version]]
+    command = [engine, "--trtexec", "--trtexec-path", program, *given, "-o", tmp_path / "out.timeline.json"]
+    done = run("lenet_trt.profile", *command)
+    assert done.returncode == 1
+    assert why in done.stderr
+    assert not started.exists()
+
+
 def test_a_library_for_an_engine_that_needs_none_is_refused(engine: Path, libraries: dict[str, Path]) -> None:
     fields = vars(read_sidecar(engine.with_suffix(".json"))) | {"library": None, "plugins": []}
     with pytest.raises(LenetTrtError, match="needs no plugin library"):
