@@ -144,7 +144,8 @@ void PluginBody::warn_of_types(DataType const* inputs, int32_t count) const noex
     check_count("inputs", count, data_->inputs.size());
     for (int32_t i = 0; i < count; ++i) check_type(*data_, data_->inputs[i], inputs[i]);
   } catch (std::exception const& problem) {
-    std::string const text = "plugin node " + data_->node + ": " + problem.what();
+    std::string const text =
+        "plugin node " + data_->node + ": " + problem.what() + " (where layers are not strongly typed, TensorRT may)";
     log(Severity::kWarning, text.c_str());
   }
 }

@@ -31,8 +31,8 @@ class PluginV2 final : public IPluginV2DynamicExt {
 
   int32_t getNbOutputs() const noexcept override { return static_cast<int32_t>(body_.data().outputs.size()); }
 
-  DataType getOutputDataType(int32_t output, DataType const* inputs, int32_t count) const noexcept override {
-    body_.warn_of_types(inputs, count);
+  // TensorRT 8 converts what has another type, so that the inputs' types are no matter of this.
+  DataType getOutputDataType(int32_t output, DataType const*, int32_t) const noexcept override {
     return guarded([&] { return body_.output_type(output); }, reporter("getOutputDataType"), DataType::kFLOAT);
   }
 
