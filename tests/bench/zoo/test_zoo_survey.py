@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from bench_data import record, stats
 from lenet_trt.bench.record import Record, Row, as_json, load_record
-from lenet_trt.bench.suite import Options
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.zoo import survey
 from lenet_trt.bench.zoo.networks import ZooInput, ZooNetwork
 from lenet_trt.cli import main
@@ -93,9 +93,9 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return program
 
 
-def options(program: Path, **changes: object) -> Options:
+def options(program: Path, **changes: object) -> SuiteOptions:
     values: dict[str, object] = {"quick": True, "trtexec": str(program), "models": program.with_name("zoo")}
-    return Options(**{**values, **changes})  # type: ignore[arg-type]
+    return SuiteOptions(**{**values, **changes})  # type: ignore[arg-type]
 
 
 def calls(program: Path) -> list[dict[str, str]]:
