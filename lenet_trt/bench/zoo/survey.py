@@ -7,7 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, 
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
+from lenet_trt.trace.timeline import Timeline, save
+from lenet_trt.trace.traced_model import of_model
 
 TAKES_ONLY = True
 columns, summaries = tables.columns, tables.summaries
@@ -44,6 +46,7 @@ PRECISIONS = ("fp32", "fp16")
 ITERATIONS, QUICK_ITERATIONS = 200, 20
 # The GPUs of the floors by calculation: a data-centre card and one of a desktop.
 DATASHEETS = ("H200", "RTX 4090")
+TRACES = "traces"
 NOT_RUN = "built, and not run: only building was asked for"
 
 
@@ -225,6 +228,7 @@ class _Bench:
         iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
         run = Run(engine.path, {}, iterations, transfers=False, trust=True, exports=folder, inputs=inputs)
         timeline = traced_engine(run, self.tool)
+        self._keep(timeline, exported, batch, precision)
         file = export_paths(folder)["exportTimes"]
         exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
         assert exports is not None
@@ -239,6 +243,15 @@ class _Bench:
             **account,
         }
         return Row("TensorRT", case, summarize([time.compute_ms * 1e3 for time in exports[1].times]), None, extra)
+
+    def _keep(self, timeline: Timeline, exported: ExportedNetwork, batch: int, precision: str) -> None:
+        """Keep the trace for lenet-trt report, where the user named a folder for the networks."""
+        if self.options.models is None:
+            return
+        folder = self.models / TRACES
+        folder.mkdir(exist_ok=True)
+        sized = replace(of_model(timeline, exported.path, folder), sizes={BATCH_AXIS: batch})
+        save(sized, folder / f"{self.network.name}-n{batch}-{precision}.json")
 
     def _graph(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
         from lenet_trt.optimize.timed import in_turns

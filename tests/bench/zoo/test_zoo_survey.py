@@ -146,6 +146,15 @@ def test_the_tables_add_up_over_all_engines(trtexec: Path) -> None:
     assert all(column.text(row) for row in found.rows for column in survey.columns(found))
 
 
+def test_traces_are_kept_for_the_report(trtexec: Path, tmp_path: Path) -> None:
+    survey.measure(options(trtexec, batches=(32,)))
+    folder = tmp_path / "zoo" / survey.TRACES
+    assert {path.name for path in folder.iterdir()} == {"small-n32-fp32.json", "small-n32-fp16.json"}
+    page = tmp_path / "report.html"
+    assert main(["report", str(folder / "small-n32-fp16.json"), "--datasheet", "H200", "-o", str(page)]) == 0
+    assert "dense + relu" in page.read_text(encoding="utf-8")
+
+
 def test_a_build_that_fails_is_a_row_with_its_reason(trtexec: Path) -> None:
     Path(f"{trtexec}.fails").touch()
     found = survey.measure(options(trtexec))
