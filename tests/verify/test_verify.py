@@ -72,6 +72,23 @@ def test_a_library_of_another_major_and_a_target_without_build_only_are_refused(
     assert "add --build-only" in capsys.readouterr().err
 
 
+def test_a_gpu_that_no_tensorrt_here_takes_is_one_error_with_both_reasons(tmp_path: Path, monkeypatch, capsys) -> None:
+    """TensorRT-RTX does not run on 9.0, and trtexec is not on the PATH."""
+    monkeypatch.setattr(stage, "first_gpu", lambda: GPU)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["verify", "-o", str(tmp_path / "out"), "--flavor", "rtx"]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "does not run engines on the GPU here, a GPU (9.0), and neither trtexec nor tensorrt_rtx is on the PATH" in said
+    )
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_program_of_the_other_flavor_is_not_taken(trtexec: Path, capsys) -> None:
+    assert verify(trtexec, "--flavor", "rtx") == 1
+    assert "is trtexec 8.6.0, and --flavor rtx was asked for" in capsys.readouterr().err
+
+
 @pytest.fixture
 def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(stage, "first_gpu", lambda: GPU)
