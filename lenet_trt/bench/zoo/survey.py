@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -21,17 +18,18 @@ from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
 from lenet_trt.bench.zoo.kinds import node_kinds
+from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, model_folder
 from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZooNetwork, networks
+from lenet_trt.bench.zoo.right import checked_results
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.files import write_atomic
 from lenet_trt.floors.ceilings import datasheet, measured_ceilings
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
 from lenet_trt.onnx_model.precision import convert
-from lenet_trt.onnx_model.read import load_model
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -58,7 +56,7 @@ def measure(options: SuiteOptions) -> Record:
     """
     chosen = networks(options.only)
     gpu = None if options.build_only else _gpu()
-    with _folder(options.models) as models, recording("zoo", options) as found:
+    with model_folder(options.models) as models, recording("zoo", options) as found:
         if gpu is None:
             _build_all(chosen, models, options, found)
         else:
@@ -81,72 +79,6 @@ def _gpu() -> Gpu:
     return gpu
 
 
-@contextmanager
-def _folder(chosen: Path | None) -> Iterator[Path]:
-    """Yield the folder of the exported networks: the user's, which is made, or one for this run alone."""
-    if chosen is not None:
-        try:
-            chosen.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--models {chosen}: wanted a folder, but it cannot be made ({error.strerror})") from error
-        yield chosen
-        return
-    with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-") as made:
-        yield Path(made)
-
-
-@dataclass(frozen=True)
-class ExportedNetwork:
-    """Hold a network and its ONNX file; ``error``: how far ONNX Runtime is from torch, where it was exported now."""
-
-    network: ZooNetwork
-    path: Path
-    error: float | None
-
-    @cached_property
-    def model(self) -> onnx.ModelProto:
-        """Return the exported model, with an open batch."""
-        return load_model(self.path)
-
-    def at(self, batch: int) -> onnx.ModelProto:
-        """Return the model with this batch: TensorRT then tells all sizes of an engine's tensors."""
-        model = copy.deepcopy(self.model)
-        for value in (*model.graph.input, *model.graph.output):
-            for dim in value.type.tensor_type.shape.dim[:1]:
-                dim.dim_value = batch
-        del model.graph.value_info[:]
-        return model
-
-    def shapes(self, batch: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of each input."""
-        return {name: (batch, *each.shape) for name, each in self.network.inputs.items()}
-
-    def facts(self) -> dict[str, Any]:
-        """Return what a record keeps of the file."""
-        nodes = self.model.graph.node
-        return {
-            "onnx_sha256": sha256_file(self.path),
-            "onnx_nodes": sum(node.op_type != "Constant" for node in nodes),
-            "operators": len({node.op_type for node in nodes} - {"Constant"}),
-            **({} if self.error is None else {"error": self.error}),
-        }
-
-
-def _exported(network: ZooNetwork, folder: Path, found: Recording) -> ExportedNetwork:
-    path = folder / f"{network.name}.onnx"
-    if path.is_file():
-        return ExportedNetwork(network, path, None)
-    found.say(f"{network.name}: export")
-    try:
-        from lenet_trt.bench.zoo.exported import write
-    except ImportError as error:
-        raise LenetTrtError(
-            f"{network.name} is not in the folder of the exported networks, and torch, which exports it, cannot be "
-            f"imported ({error}): pip install 'lenet-trt[zoo]', or name a folder that has it, with --models"
-        ) from error
-    return ExportedNetwork(network, path, write(network, path))
-
-
 def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording, gpu: Gpu) -> None:
     tool: Trtexec | LenetTrtError
     try:
@@ -161,7 +93,7 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
     for network in chosen:
         bench = _Bench(network, models, options, found, ceilings, tool)
-        for batch in options.batches or (QUICK_BATCHES if options.quick else BATCHES):
+        for batch in bench.batches:
             for precision in PRECISIONS:
                 bench.add("TensorRT", batch, precision)
                 bench.add("graph runtime", batch, precision)
@@ -193,6 +125,11 @@ class _Bench:
     tool: Trtexec | LenetTrtError
     _kept: dict[str, ExportedNetwork] = field(default_factory=dict)
 
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Return the batch sizes to measure."""
+        return self.options.batches or (QUICK_BATCHES if self.options.quick else BATCHES)
+
     def add(self, backend: str, batch: int, precision: str) -> None:
         """Add the row of a backend: kept from the record that is resumed, measured, or with the reason why not."""
         case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
@@ -210,7 +147,7 @@ class _Bench:
 
     def _exported(self) -> ExportedNetwork:
         if not self._kept:
-            self._kept["it"] = _exported(self.network, self.models, self.found)
+            self._kept["it"] = exported_network(self.network, self.models, self.found)
         return self._kept["it"]
 
     def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
@@ -242,6 +179,8 @@ class _Bench:
             "engine_bytes": engine.path.stat().st_size,
             **account,
         }
+        if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
+            extra |= checked_results(builder, engine, plain, self.network.drawn(batch), precision)
         return Row("TensorRT", case, summarize([time.compute_ms * 1e3 for time in exports[1].times]), None, extra)
 
     def _keep(self, timeline: Timeline, exported: ExportedNetwork, batch: int, precision: str) -> None:
@@ -279,7 +218,7 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
     batches = options.batches or BATCHES
     for network in chosen:
         try:
-            exported = _exported(network, models, found)
+            exported = exported_network(network, models, found)
             plugins = Counter(plugin_nodes(fuse(exported.model).model).values())
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)

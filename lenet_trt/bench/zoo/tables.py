@@ -20,7 +20,8 @@ def notes(tool: str | None) -> list[str]:
     return [
         f"Times are the GPU's for one inference{by} with a CUDA graph and no copies; each batch and precision has an "
         "engine of its own. Layers were timed by the profiler in a second run; its overhead is in their times. What a "
-        "layer could recover is its time less its floor; of a reformat, all its time."
+        "layer could recover is its time less its floor; of a reformat, all its time. The error is of the smallest "
+        "batch, against ONNX Runtime in float."
     ]
 
 
@@ -41,13 +42,16 @@ def columns(record: Record) -> list[Column]:
         Column("floor", lambda row: _us(row.extra.get("floor_us", row.extra.get("needed_us")))),
         Column("reformats", lambda row: _part(row.extra.get("reformats"))),
         Column("Myelin regions", lambda row: _part(row.extra.get("regions"))),
+        Column("error", _error),
         Column("build", lambda row: f"{row.extra['build_seconds']:.0f} s" if "build_seconds" in row.extra else "-"),
     ]
 
 
 def summaries(record: Record) -> Iterator[Summary]:
     """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
-    traced = [row for row in record.timed if "kinds" in row.extra]
+    wrong = {_engine(row) for row in record.rows if row.extra.get("right") is False}
+    # The time of an engine that computes something else says nothing of the network.
+    traced = [row for row in record.timed if "kinds" in row.extra and _engine(row) not in wrong]
     if traced:
         yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
         yield _sums(traced, "causes", "Causes over all networks", "cause")
@@ -57,6 +61,10 @@ def summaries(record: Record) -> Iterator[Summary]:
         yield _builds(built)
         for gpu in dict.fromkeys(gpu for row in built for gpu in row.extra["floors"]):
             yield _floors(built, gpu)
+
+
+def _engine(row: Row) -> tuple[int | str, int | str]:
+    return row.case["network"], row.case["precision"]
 
 
 def _sums(rows: Sequence[Row], key: str, title: str, heading: str) -> Summary:
@@ -145,6 +153,12 @@ def _floor_cells(floors: Mapping[str, Mapping[str, float]], batches: Sequence[st
     for batch in batches:
         floor = floors[batch]
         yield from (duration(floor["needed_us"]), duration(floor["as_one_us"]), f"{floor['memory_share']:.0%}")
+
+
+def _error(row: Row) -> str:
+    if "engine_error" not in row.extra:
+        return "-"
+    return f"{row.extra['engine_error']:.1e}{'' if row.extra['right'] else ', wrong'}"
 
 
 def _part(part: Mapping[str, Any] | None) -> str:

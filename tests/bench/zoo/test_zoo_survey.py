@@ -25,6 +25,7 @@ from traced import CEILINGS
 
 _TRTEXEC = """#!PYTHON
 import json, pathlib, sys
+import numpy as np
 options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
@@ -42,6 +43,12 @@ if "saveEngine" in options:
 engine = pathlib.Path(options["loadEngine"]).read_bytes()
 kind, file = engine[:4].decode(), options["loadInputs"].partition(":")[2]
 dims = [pathlib.Path(file).stat().st_size // (4 * 8), 8]
+if "exportOutput" in options:
+    x = np.maximum(np.fromfile(file, np.float32).reshape(dims), 0)
+    y = -np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    y = y + pathlib.Path(__file__ + ".wrong").exists()
+    answer = [{"name": "y", "dimensions": "x".join(map(str, dims)), "values": y.ravel().tolist()}]
+    sys.exit(pathlib.Path(options["exportOutput"]).write_text(json.dumps(answer)) and 0)
 def tensor(name, kind="FP32"):
     return {"Name": name, "Dimensions": dims, "Format/Datatype": "Row major linear " + kind}
 layers = [
@@ -128,7 +135,7 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
     built = [call for call in calls(trtexec) if "saveEngine" in call]
     assert ["fp16" in call for call in built] == [False, True, False, True]
     assert all("noTF32" in call and "buildOnly" in call and "minShapes" not in call for call in built)
-    ran = [call for call in calls(trtexec) if "loadEngine" in call]
+    ran = [call for call in calls(trtexec) if "exportTimes" in call]
     assert all({"useCudaGraph", "separateProfileRun", "noDataTransfers", "exportProfile"} <= set(call) for call in ran)
 
 
@@ -144,6 +151,23 @@ def test_the_tables_add_up_over_all_engines(trtexec: Path) -> None:
     assert largest.lines[0][:3] == ["small, batch 1, fp32", "dense + relu", "matrix product"]
     assert len(largest.lines) == 12
     assert all(column.text(row) for row in found.rows for column in survey.columns(found))
+
+
+def test_results_of_the_smallest_batch_are_compared(trtexec: Path) -> None:
+    first, second = (
+        row.extra
+        for row in engines_of(survey.measure(options(trtexec, batches=(1, 4))))
+        if row.case["precision"] == "fp32"
+    )
+    assert first["right"]
+    assert 0 < first["engine_error"] < 1e-6
+    assert "right" not in second
+    Path(f"{trtexec}.wrong").touch()
+    found = survey.measure(options(trtexec))
+    assert not any(row.extra["right"] for row in engines_of(found))
+    (error,) = (column for column in survey.columns(found) if column.heading == "error")
+    assert all("wrong" in error.text(row) for row in engines_of(found))
+    assert not list(survey.summaries(found)), "what computes something else is not in the sums"
 
 
 def test_traces_are_kept_for_the_report(trtexec: Path, tmp_path: Path) -> None:
@@ -171,8 +195,8 @@ def test_a_resumed_run_measures_only_what_is_missing(trtexec: Path, tmp_path: Pa
     before = len(calls(trtexec))
     resumed = survey.measure(options(trtexec, resume=load_record(tmp_path / "zoo.json")))
     assert [row.key for row in resumed.rows] == [row.key for row in first.rows]
-    assert len(calls(trtexec)) == before + 2, "one build and one run"
-    assert "fp16" in calls(trtexec)[-2]
+    assert len(calls(trtexec)) == before + 3, "one build, one run, one check"
+    assert "fp16" in calls(trtexec)[-3]
 
 
 @pytest.mark.parametrize("change", ["gpu", "trtexec", "suite"])

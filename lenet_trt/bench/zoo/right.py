@@ -1,0 +1,32 @@
+"""Compare the results of an engine with those of ONNX Runtime: a parser may drop what it does not know of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+
+from lenet_trt.bench.engine_tool import Arrays, Engine
+from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.kernel.examples import relative_error
+from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
+
+# A deep network with random weights rounds more than a layer; what is beyond this computes something else.
+LIMITS = {"fp32": 1e-3, "fp16": 5e-2}
+
+
+def checked_results(
+    tool: TrtexecEngines, engine: Engine, model: onnx.ModelProto, inputs: Arrays, precision: str
+) -> dict[str, Any]:
+    """Return how far an engine's result is from the float model's in norm, and whether that is right.
+
+    Networks with several outputs are not compared: the detector's depend on the order of nearly equal scores.
+    """
+    if len(model.graph.output) != 1:
+        return {}
+    session = onnx_runtime().InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, dict(inputs))
+    seen = tool.output(engine, inputs).reshape(wanted.shape)
+    error = relative_error(seen, np.asarray(wanted, np.float64))
+    return {"engine_error": error, "right": bool(error <= LIMITS[precision])}
