@@ -24,21 +24,28 @@ OPSET = 17
 EXPORTED_BATCH, CHECKED_BATCH = 2, 3
 LIMIT = 1e-4
 _NOISE = 0.1
+_STATISTICS_BATCH = 8
 
 
 def built(network: ZooNetwork) -> torch.nn.Module:
     """Build the network in torch, for inference, with weights from the fixed seed.
 
-    Some layers begin as constants (a norm's scale, a head of zeros): they get noise, so that each weight counts.
+    Some layers begin as constants (a norm's scale, a head of zeros): they get noise, so that each weight counts. The
+    statistics of batch norms are those of random inputs: otherwise what depends on the input dies away in deep
+    networks, and no comparison of results means anything.
     """
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(SEED)
         made = network.make().eval()
-        constant = [p for p in made.parameters() if p.numel() > 1 and bool((p == p.flatten()[0]).all())]
-        statistics = [b for name, b in made.named_buffers() if name.endswith(("running_mean", "running_var"))]
-        for tensor in (*constant, *statistics):
+        for tensor in [p for p in made.parameters() if p.numel() > 1 and bool((p == p.flatten()[0]).all())]:
             tensor += (torch.rand_like(tensor) - 0.5) * (2 * _NOISE)
-    return made
+        norms = [each for each in made.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
+        for norm in norms:
+            norm.momentum = 1.0
+            norm.train()
+        if norms:
+            made(*(torch.from_numpy(array) for array in network.drawn(_STATISTICS_BATCH).values()))
+        return made.eval()
 
 
 def exported(network: ZooNetwork, module: torch.nn.Module) -> onnx.ModelProto:
