@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pytest
 
 from tensorrt_stubs import load_bindings
 
@@ -20,6 +22,7 @@ from tensorrt_bindings.plugin._lib import QDP_REGISTRY  # noqa: E402
 from tensorrt_bindings.plugin._tensor import SymIntExpr  # noqa: E402
 
 from lenet_trt.cuda.driver import Context  # noqa: E402
+from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.kernel.bind import Bound  # noqa: E402
 from lenet_trt.kernel.declaration import Kernel  # noqa: E402
@@ -157,10 +160,21 @@ def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, lea
     return {variant.name for variant in offered}
 
 
+def refused(kernels: Iterable[Kernel], gpu: Context, said: str) -> None:
+    """Check that the route refuses to register these."""
+    with pytest.raises(LenetTrtError, match=said):
+        ptx.register_ptx(trt, kernels, gpu, lazy=True)
+
+
 def main() -> None:
     kernels = registry.kernels().values()
-    ptx.register_ptx(trt, kernels, H200, lazy=True)
-    ptx.register_ptx(trt, kernels, H200, lazy=True)  # again: nothing happens
+    names = tuple(kernel.name for kernel in kernels)
+    assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names
+    assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names, "again: nothing happens"
+    refused(kernels, replace(H200, sm=80), "is registered for a GPU of sm_90 in this process already")
+    other = registry.kernel("maxpool2")
+    refused([replace(other)], H200, "another kernel of that name")
+    refused([replace(other, name="another", version="2")], H200, "has version 2; .* use the route python")
     tactics = {}
     for kernel in kernels:
         offered = 0
