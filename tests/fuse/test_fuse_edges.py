@@ -217,3 +217,19 @@ def test_a_kernel_elsewhere_is_not_named_as_what_takes_the_nodes() -> None:
     with pytest.raises(LenetTrtError, match="maxpool2: the network has no place for it") as error:
         fuse(model, "dense_bias_relu,maxpool2")
     assert "asked for as well" not in str(error.value)
+
+
+def test_a_dense_layer_on_the_flattened_input() -> None:
+    model = model_of(
+        [helper.make_node("Flatten", ["x"], ["f"]), gemm("f")], {"w": WEIGHT, "b": BIAS}, {"x": ["n", 2, 2]}
+    )
+    assert_fused(model, ["dense_bias_relu"], x=X.reshape(2, 2, 2))
+
+
+def test_what_is_said_of_values_that_stay_is_kept() -> None:
+    nodes = [helper.make_node("Sigmoid", ["x"], ["s"]), gemm("s", output="p"), helper.make_node("Relu", ["p"], ["y"])]
+    model = model_of(nodes, {"w": WEIGHT, "b": BIAS})
+    for name, size in (("s", 4), ("p", 3)):
+        model.graph.value_info.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size]))
+    fused = assert_fused(model, ["dense_bias_relu"], x=X)
+    assert [value.name for value in fused.graph.value_info] == ["s"]
