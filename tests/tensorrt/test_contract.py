@@ -21,7 +21,11 @@ EVERY = [
     PACKAGE / "tensorrt" / "engine.py",
     PACKAGE / "runtimes" / "tensorrt.py",
 ]
-FROM_10 = [PACKAGE / "check" / "__main__.py", PACKAGE / "tensorrt" / "routes" / "python.py"]
+FROM_10 = [
+    PACKAGE / "bench" / "zoo" / "builds.py",
+    PACKAGE / "check" / "__main__.py",
+    PACKAGE / "tensorrt" / "routes" / "python.py",
+]
 FULL_FROM_10 = [PACKAGE / "tensorrt" / "routes" / "ptx.py"]  # tensorrt.plugin, which TensorRT-RTX does not have
 BEFORE_10 = [PACKAGE / "tensorrt" / "weak_types.py"]
 ALL_THERE = r"(\d+)\.\S+: (\d+) names, missing: none\ntold wrongly: none"
