@@ -92,6 +92,18 @@ def test_a_dequantized_output_is_written_as_float() -> None:
     assert found["relu"].work.written_bytes == N * 8 * 4 * 4
 
 
+def test_what_a_layer_in_float_reads_is_float_though_its_output_is_quantized() -> None:
+    model = residual(quantized_input=False)
+    model.graph.node.insert(0, helper.make_node("Sigmoid", ["x"], ["f"], name="sigmoid"))
+    model.graph.node[4].input[0] = "f"
+    del model.graph.node[-1]
+    model.graph.output[0].name = "c"
+    found = works(model)
+    assert found["conv1"].work.written_bytes == N * 8 * 4 * 4
+    assert found["sigmoid"].work.written_bytes == 4 * N * 8 * 4 * 4
+    assert found["conv1"].work.read_bytes == 4 * N * 8 * 4 * 4 + 64
+
+
 def test_a_gpu_without_float8_computes_it_as_fp16() -> None:
     for name, times in {"GeForce RTX 3090": 1, "A100 80GB SXM": 1, "GeForce RTX 4090": 2, "H200": 2}.items():
         ceilings = datasheet(name)

@@ -51,6 +51,7 @@ def test_rounding_saturation_and_float8() -> None:
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 127.4, 127.5, 1e9, -1e9], np.float32)
     assert quantize(x, 1.0, "int8").tolist() == [0, 2, 2, 0, -2, 127, 127, 127, -128]
     assert quantize(x, 1.0, "uint8").tolist() == [0, 2, 2, 0, 0, 127, 128, 255, 0]
+    assert dequantize(np.array([3, -4], np.int8), 0.5).tolist() == [1.5, -2]
     float8 = quantize(np.array([1e9, -1e9, 17, 19, 0.1], np.float32), 1.0, "float8_e4m3fn")
     assert float8.dtype == numpy_dtype("float8_e4m3fn")
     assert float8.astype(np.float32).tolist() == [448, -448, 16, 20, 0.1015625]
