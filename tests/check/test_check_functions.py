@@ -55,6 +55,14 @@ def test_a_reference_of_another_shape_fails() -> None:
     assert any("the reference gives" in why for _, why in outcome(kernel, "examples").failures)
 
 
+@pytest.mark.parametrize(
+    "graph", [lambda op, x: None, lambda op, x: np.int64(3), lambda op, x: (op.Relu(x), 3)], ids=["none", "int", "both"]
+)
+def test_a_pattern_that_gives_no_value_of_the_graph_fails(graph: Any) -> None:
+    found = outcome(replace(registry.kernel("maxpool2"), patterns=(Pattern(graph),)), "patterns")
+    assert any("maxpool2: the pattern gives" in why for _, why in found.failures)
+
+
 def test_a_pattern_or_its_views_that_raise_are_failures() -> None:
     pool = registry.kernel("maxpool2")
     pattern = outcome(replace(pool, patterns=(Pattern(fails_in_graph),)), "patterns")
@@ -76,9 +84,3 @@ def test_a_packing_that_raises_is_a_failure(function: str) -> None:
     packing = Packing(plain=weights, **{**kept, function: fails})
     found = outcome(replace(dense, packing=packing), "patterns")
     assert any(f"dense_bias_relu: {function} fails (ValueError" in why for _, why in found.failures)
-
-
-def test_an_int_where_a_pattern_gives_a_value_is_a_failure() -> None:
-    pool = registry.kernel("maxpool2")
-    found = outcome(replace(pool, patterns=(Pattern(lambda op, x: np.int64(3)),)), "patterns")
-    assert found.failures
