@@ -200,19 +200,19 @@ def test_a_timing_cache_replaces_no_model(here: Path) -> None:
 def test_the_content_is_on_disk_before_it_takes_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut leaves the old file or the new one: the new content is synchronised before the rename."""
     steps: list[tuple[str, int, int]] = []
-    fsync, rename = os.fsync, os.replace
+    fsync, rename = os.fsync, Path.replace
 
     def synced(handle: int) -> None:
         status = os.fstat(handle)
         steps.append(("fsync", status.st_ino, status.st_size))
         fsync(handle)
 
-    def renamed(source: Path, target: Path) -> None:
-        steps.append(("replace", os.stat(source).st_ino, os.stat(source).st_size))
-        rename(source, target)
+    def renamed(source: Path, target: Path) -> Path:
+        steps.append(("replace", source.stat().st_ino, source.stat().st_size))
+        return rename(source, target)
 
     monkeypatch.setattr(os, "fsync", synced)
-    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr(Path, "replace", renamed)
     path = tmp_path / "file"
     write_atomic(path, b"content")
     inode = path.stat().st_ino

@@ -128,9 +128,13 @@ def to_csv(record: Record) -> str:
             row.why or "",
             *("" if row.extra.get(name) is None else row.extra[name] for name in extras),
         ]
-        # A row is one line, whatever its reason contains: some readers of CSV split at every end of line.
-        writer.writerow([" ".join(value.split()) if isinstance(value, str) else value for value in values])
+        writer.writerow([_one_line(value) if isinstance(value, str) else value for value in values])
     return text.getvalue()
+
+
+def _one_line(text: str) -> str:
+    """Return the text as one line without NUL: some readers of CSV split at each end of line, and 3.10 refuses NUL."""
+    return " ".join(text.replace("\0", " ").split())
 
 
 def record_warnings(record: Record) -> list[str]:
