@@ -29,8 +29,11 @@ class TritonPythonModel:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = _FATAL
         options.intra_op_num_threads = int(parameters.get("threads", "0"))
-        if parameters.get("optimize") == "no":
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        optimize = parameters.get("optimize", "yes")
+        if optimize != "yes":
+            levels = onnxruntime.GraphOptimizationLevel
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL if optimize == "no" else levels.ORT_ENABLE_BASIC
+            options.add_session_config_entry("session.disable_quant_qdq", "1")
         providers = ["CPUExecutionProvider"]
         if args["model_instance_kind"] == "GPU":
             # Without TF32 its fp32 is fp32.

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import onnx
-import onnx.inliner
 
 from lenet_trt.deploy.config import TritonTensor
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.ports import Port, ports
-from lenet_trt.onnx_model.precision import emulated, kinds_of
 from lenet_trt.onnx_model.read import load_model, model_files
+from lenet_trt.runtimes.ort import for_cpu
 from lenet_trt.tensorrt.find_library import library_for_engine
 from lenet_trt.tensorrt.flavors import PRODUCTS
 from lenet_trt.tensorrt.plan_header import read_header
@@ -32,7 +31,7 @@ _OPEN = -1
 class Served:
     """A network to serve: ``data`` is its file, ``tensorrt`` the version that built an engine, ``library`` its plugins.
 
-    ``exact`` is whether ONNX Runtime may optimize the graph (not where 16-bit arithmetic is emulated).
+    ``optimize`` is how far ONNX Runtime may optimize the graph: see ``for_cpu``.
     ``read`` are the files that it was made of.
     """
 
@@ -43,7 +42,7 @@ class Served:
     read: tuple[Path, ...]
     tensorrt: str | None = None
     library: Path | None = None
-    exact: bool = True
+    optimize: str = "yes"
 
 
 def engine_to_serve(path: Path, library: Path | None, shapes: Path | None, max_batch: int | None) -> Served:
@@ -109,17 +108,13 @@ def onnx_to_serve(path: Path, max_batch: int | None) -> Served:
                 f"{port.name} is bfloat16, which Triton's Python backend does not pass on: build the network with fp32 "
                 "inputs and outputs (lenet-trt build --bf16 keeps them)"
             )
-    if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
-    exact = not kinds_of(model) & {"fp16", "bf16"}
-    if not exact:
-        model = emulated(model)
+    model, optimize = for_cpu(model)
     tensors, most = _without_batch(inputs, outputs, max_batch or DEFAULT_MAX_BATCH)
     try:
         data = model.SerializeToString()
     except ValueError as error:
         raise LenetTrtError(f"{path} is larger than the 2 GiB that one ONNX file holds: serve an engine") from error
-    return Served(data, *tensors, most, tuple(model_files(path)), exact=exact)
+    return Served(data, *tensors, most, tuple(model_files(path)), optimize=optimize)
 
 
 def _ports_of(sidecar: Sidecar, io: str) -> tuple[Port, ...]:

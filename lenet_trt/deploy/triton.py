@@ -104,8 +104,8 @@ def _config(name: str, backend: str, served: Served, given: TritonOptions) -> Mo
     parameters = {}
     if given.threads is not None:
         parameters["threads"] = str(given.threads)
-    if not served.exact:
-        parameters["optimize"] = "no"
+    if served.optimize != "yes":
+        parameters["optimize"] = served.optimize
     return ModelConfig(
         name=name,
         backend=backend,

@@ -40,6 +40,23 @@ def has_cuda() -> bool:
     return _CUDA in onnxruntime.get_available_providers()
 
 
+def for_cpu(model: ModelProto) -> tuple[ModelProto, str]:
+    """Return a model that ONNX Runtime computes on the CPU as its types say, and how far it may be optimized.
+
+    Plugin nodes become the nodes that they replaced, and 16-bit arithmetic is emulated. The graph may be optimized as
+    usual ("yes"), by the basic rules alone ("basic"), or not at all ("no"); for the last two Q/DQ stay as they are.
+    """
+    if model.functions:  # inlined functions let ONNX Runtime's optimiser work on the whole graph
+        model = onnx.inliner.inline_local_functions(model)
+    kinds = kinds_of(model)
+    if kinds & {"fp16", "bf16"}:
+        return emulated(model), "no"
+    # It would put integer layers in the place of DequantizeLinear, layer, QuantizeLinear, and quantize biases. Its
+    # integer layers saturate on CPUs without VNNI, so that answers would depend on the machine. For float8 they fail,
+    # and other extended optimisations give wrong answers (1.31: 94.9% instead of 99.3% for LeNet-5).
+    return model, "basic" if kinds & {"int8", "fp8"} else "yes"
+
+
 class OrtCpu:
     """Run ONNX Runtime on the CPU.
 
@@ -63,18 +80,11 @@ class OrtCpu:
         if profile is not None:
             options.enable_profiling = True
             options.profile_file_prefix = str(profile)
-        if model.functions:  # inlined functions let ONNX Runtime's optimiser work on the whole graph
-            model = onnx.inliner.inline_local_functions(model)
-        kinds = kinds_of(model)
-        if kinds & {"int8", "fp8"}:
-            # It would put integer layers in the place of DequantizeLinear, layer, QuantizeLinear, and quantize biases.
-            # Its integer layers saturate on CPUs without VNNI, so that answers would depend on the machine. For float8
-            # they fail, and other extended optimisations give wrong answers (1.31: 94.9% instead of 99.3% for LeNet-5).
+        model, optimize = for_cpu(model)
+        if optimize != "yes":
+            levels = onnxruntime.GraphOptimizationLevel
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL if optimize == "no" else levels.ORT_ENABLE_BASIC
             options.add_session_config_entry("session.disable_quant_qdq", "1")
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        if kinds & {"fp16", "bf16"}:
-            model = emulated(model)
-            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         self._session = _session(model, options, [_CPU])
         self._wide = {put.name for put in self._session.get_inputs() if put.type == "tensor(float)"}
 

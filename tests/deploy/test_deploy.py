@@ -15,6 +15,7 @@ from lenet_trt.cli import main
 from lenet_trt.deploy.config import ModelConfig, TritonTensor
 from lenet_trt.deploy.triton import TritonOptions, deploy
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.export.lenet5 import SHIPPED_INT8
 from lenet_trt.files import sha256_file
 from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar
 
@@ -157,6 +158,12 @@ def test_any_server_gets_the_onnx_and_a_program(lenet5: Path, tmp_path: Path) ->
     assert found.parameters["threads"].string_value == "2"
     onnx.checker.check_model(onnx.load(tmp_path / "lenet5/1/model.onnx"))
     compile((tmp_path / "lenet5/1/model.py").read_text(), "model.py", "exec")
+
+
+def test_quantized_networks_are_optimized_by_the_basic_rules_alone(tmp_path: Path) -> None:
+    """ONNX Runtime's other rules change their answers."""
+    deploy(SHIPPED_INT8, tmp_path, "python", TritonOptions(name="int8"))
+    assert read(tmp_path / "int8" / "config.pbtxt").parameters["optimize"].string_value == "basic"
 
 
 def test_a_network_of_fixed_or_open_shapes(tmp_path: Path) -> None:

@@ -16,10 +16,12 @@ import pytest
 
 from lenet_trt.child import child_environment
 from lenet_trt.deploy.triton import TritonOptions, deploy
+from lenet_trt.export.lenet5 import lenet5_int8
 from lenet_trt.export.mnist import network_input
 from lenet_trt.export.mnist import test_set as mnist
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.precision import convert
+from lenet_trt.onnx_model.quantization import in_float8
 from lenet_trt.run import load
 from triton_server import Server
 
@@ -29,18 +31,21 @@ from tritonclient.utils import InferenceServerException  # noqa: E402
 pytestmark = pytest.mark.slow
 LOAD = Path(__file__).parents[2] / "scripts/triton_load.py"
 IMAGES = network_input(mnist()[0][:40])
+NAMES = ("lenet5", "fused", "half", "int8", "float8")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, lenet5: Path) -> Iterator[Server]:
-    """LeNet-5 as it is, fused, and in half precision."""
+    """LeNet-5 as it is, fused, in half precision, in int8 and in float8."""
     folder = tmp_path_factory.mktemp("triton")
     plain = onnx.load(lenet5)
     onnx.save(fuse(plain).model, folder / "fused.onnx")
     onnx.save(convert(plain, "fp16"), folder / "half.onnx")
-    for path in (lenet5, folder / "fused.onnx", folder / "half.onnx"):
+    onnx.save(lenet5_int8(), folder / "int8.onnx")
+    onnx.save(in_float8(lenet5_int8()), folder / "float8.onnx")
+    for path in (lenet5, *(folder / f"{name}.onnx" for name in NAMES[1:])):
         deploy(path, folder / "models", "python", TritonOptions(warm_up=True, threads=1))
-    names = [f"--load-model={name}" for name in ("lenet5", "fused", "half")]
+    names = [f"--load-model={name}" for name in NAMES]
     made = Server(folder / "models", folder, ["--model-control-mode=explicit", *names])
     made.start()
     yield made
@@ -68,7 +73,7 @@ def finished(client: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["lenet5", "fused", "half"])
+@pytest.mark.parametrize("name", NAMES)
 def test_answers_are_those_of_a_plain_run(server: Server, name: str, lenet5: Path) -> None:
     model = lenet5 if name == "lenet5" else lenet5_beside(server, name)
     wanted = load(model, "ort-cpu")(IMAGES)
