@@ -15,6 +15,8 @@ from lenet_trt.kernel.bind import Shape
 from lenet_trt.tensorrt.engine import BuildOptions
 
 Arrays = Mapping[str, NDArray[np.generic]]
+# Why a row has no time where only building was asked for.
+NOT_RUN = "built, and not run: only building was asked for"
 
 
 @dataclass(frozen=True)

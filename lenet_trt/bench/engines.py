@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool
+from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
 from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, LARGEST, OURS, EngineWorkload, engine_workloads
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
@@ -30,7 +30,6 @@ TAKES_ONLY = True
 ROUNDS, QUICK_ROUNDS = 3, 1
 # The largest relative error against float64, in norm, of a right result.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
-NOT_RUN = "built, and not run: only building was asked for"
 
 
 def measure(options: SuiteOptions) -> Record:

@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from numpy.typing import NDArray
 
 from lenet_trt.bench.zoo.networks import BATCH_AXIS, SEED, ZooNetwork
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
+from lenet_trt.runtimes.ort import runner
 
 # The newest opset that the parser of TensorRT 8.6 is documented for. torch's newer exporter begins at 18, so the
 # TorchScript exporter writes the files.
@@ -81,9 +80,7 @@ def difference(network: ZooNetwork, module: torch.nn.Module, model: onnx.ModelPr
     with torch.no_grad():
         answer = module(*(torch.from_numpy(array) for array in inputs.values()))
     wanted = answer if isinstance(answer, tuple) else (answer,)
-    ort = onnx_runtime()
-    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    seen: list[NDArray[np.generic]] = session.run(None, inputs)
+    seen = runner(model)(inputs)
     error = max(
         relative_error(s.astype(np.float64), w.numpy().astype(np.float64)) for s, w in zip(seen, wanted, strict=True)
     )

@@ -60,6 +60,7 @@ class ExportedNetwork:
         """Return the shape of each input."""
         return {name: (batch, *each.shape) for name, each in self.network.inputs.items()}
 
+    @cached_property
     def facts(self) -> dict[str, Any]:
         """Return what a record keeps of the file."""
         nodes = self.model.graph.node

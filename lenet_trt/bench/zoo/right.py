@@ -10,7 +10,7 @@ import onnx
 from lenet_trt.bench.engine_tool import Arrays, Engine
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
+from lenet_trt.runtimes.ort import runner
 
 # A deep network with random weights rounds more than a layer; what is beyond this computes something else.
 LIMITS = {"fp32": 1e-3, "fp16": 5e-2}
@@ -25,8 +25,7 @@ def checked_results(
     """
     if len(model.graph.output) != 1:
         return {}
-    session = onnx_runtime().InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (wanted,) = session.run(None, dict(inputs))
+    (wanted,) = runner(model)(inputs)
     seen = tool.output(engine, inputs).reshape(wanted.shape)
     error = relative_error(seen, np.asarray(wanted, np.float64))
     return {"engine_error": error, "right": bool(error <= LIMITS[precision])}

@@ -6,12 +6,13 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import onnx
 
-from lenet_trt.bench.engine_tool import EngineModel
+from lenet_trt.bench.engine_tool import NOT_RUN, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
@@ -45,7 +46,6 @@ ITERATIONS, QUICK_ITERATIONS = 200, 20
 # The GPUs of the floors by calculation: a data-centre card and one of a desktop.
 DATASHEETS = ("H200", "RTX 4090")
 TRACES = "traces"
-NOT_RUN = "built, and not run: only building was asked for"
 
 
 def measure(options: SuiteOptions) -> Record:
@@ -123,7 +123,6 @@ class _Bench:
     found: Recording
     ceilings: Ceilings
     tool: Trtexec | LenetTrtError
-    _kept: dict[str, ExportedNetwork] = field(default_factory=dict)
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -145,22 +144,22 @@ class _Bench:
         except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
             self.found.cannot(backend, case, problem)
 
+    @cached_property
     def _exported(self) -> ExportedNetwork:
-        if not self._kept:
-            self._kept["it"] = exported_network(self.network, self.models, self.found)
-        return self._kept["it"]
+        return exported_network(self.network, self.models, self.found)
 
     def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
         if isinstance(self.tool, LenetTrtError):
             raise self.tool
-        exported = self._exported()
+        exported = self._exported
         plain, half = exported.at(batch), precision == "fp16"
         typed = convert(plain, precision)
         model = EngineModel(typed, lambda: typed, half=half, weak=plain if half else None)
         builder = TrtexecEngines(self.tool, self.options.library, "", folder, self.options.trtexec_flags)
         engine = builder.built(model, folder / "network.engine", BuildOptions(), [], with_plugins=False)
+        drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
-        for name, array in self.network.drawn(batch).items():
+        for name, array in drawn.items():
             array.tofile(inputs.setdefault(name, folder / f"{name}.bin"))
         iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
         run = Run(engine.path, {}, iterations, transfers=False, trust=True, exports=folder, inputs=inputs)
@@ -174,13 +173,13 @@ class _Bench:
         nodes = network_of(ran, {BATCH_AXIS: batch}).nodes
         account = accounted(timeline, nodes, node_kinds(ran), self.ceilings)
         extra = {
-            **exported.facts(),
+            **exported.facts,
             "build_seconds": engine.build_seconds,
             "engine_bytes": engine.path.stat().st_size,
             **account,
         }
         if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
-            extra |= checked_results(builder, engine, plain, self.network.drawn(batch), precision)
+            extra |= checked_results(builder, engine, plain, drawn, precision)
         return Row("TensorRT", case, summarize([time.compute_ms * 1e3 for time in exports[1].times]), None, extra)
 
     def _keep(self, timeline: Timeline, exported: ExportedNetwork, batch: int, precision: str) -> None:
@@ -196,7 +195,7 @@ class _Bench:
         from lenet_trt.optimize.timed import in_turns
         from lenet_trt.runtimes.load import load
 
-        exported = self._exported()
+        exported = self._exported
         model = convert(exported.at(batch), precision)
         write_atomic(path := folder / "network.onnx", model.SerializeToString())
         drawn = self.network.drawn(batch)
@@ -226,7 +225,7 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
         for precision in PRECISIONS:
             case: RowCase = {"network": network.name, "precision": precision}
             found.say(f"{network.name}, {precision}: build")
-            facts = {**exported.facts(), "about": network.about, "plugins": dict(plugins)}
+            facts = {**exported.facts, "about": network.about, "plugins": dict(plugins)}
             try:
                 model = convert(exported.model, precision)
                 facts["floors"] = _floors(exported, model, batches)

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bench_data import record, stats
+from lenet_trt.bench.engine_tool import NOT_RUN
 from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.zoo import survey
@@ -248,7 +249,7 @@ def test_building_alone_says_what_builds_and_gives_floors(trtexec: Path) -> None
     found = survey.measure(options(trtexec, build_only=True, batches=(1, 32)))
     assert [row.case["precision"] for row in found.rows] == ["fp32", "fp16"]
     for row in found.rows:
-        assert row.why == survey.NOT_RUN
+        assert row.why == NOT_RUN
         assert row.extra["network_layers"] >= 4
         assert row.extra["engine_bytes"] > 0
         one, many = (row.extra["floors"]["H200"][batch] for batch in ("1", "32"))
