@@ -78,7 +78,7 @@ def evaluate(
         if model is before:
             return Evaluation(problem="the model was not changed, and there is no labelled data for it")
         inputs = random_inputs(before, shapes)
-        difference = _difference(runner(model)(inputs), runner(before)(inputs))
+        difference = outputs_difference(runner(model)(inputs), runner(before)(inputs))
         return Evaluation(difference=difference, data=RANDOM_INPUTS)
     except LenetTrtError as error:
         return Evaluation(problem=str(error))
@@ -132,10 +132,10 @@ def _on_mnist(model: ModelProto, before: ModelProto) -> Evaluation:
     correct_before, correct = (int((values.argmax(axis=1) == labels).sum()) for values in (expected, found))
     if correct_before < _IS_MNIST * len(labels):
         return Evaluation()
-    return Evaluation(correct, correct_before, len(labels), _difference([found], [expected]))
+    return Evaluation(correct, correct_before, len(labels), outputs_difference([found], [expected]))
 
 
-def _difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
+def outputs_difference(outputs: list[NDArray[Any]], reference: list[NDArray[Any]]) -> float:
     """Return the largest relative error in norm among the outputs."""
     worst = 0.0
     for output, expected in zip(outputs, reference, strict=True):

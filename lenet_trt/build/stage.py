@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +39,7 @@ from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.embed import OPERATOR
 from lenet_trt.tensorrt.routes import chosen_route
 from lenet_trt.tensorrt.routes.protocol import Route
-from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, model_path, read_sidecar, sidecar_path
+from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, made_by, model_path, read_sidecar, sidecar_path
 
 
 @dataclass(frozen=True)
@@ -132,7 +129,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             plugins=_plugin_records(model, route.name),
             tensors=described_tensors(model, profiles),
             evaluation=evaluation.as_dict(),
-            made=_made(command),
+            made={**made_by(command), "onnx": onnx.__version__},
             library=None if library is None else FileRecord.of(library.name, library.read_bytes()),
         )
         _write(engine, sidecar, plan, serialized)
@@ -249,16 +246,6 @@ def _gate(evaluation: Evaluation, request: BuildRequest) -> None:
             f"Allow it with --max-drop {evaluation.drop_points + 0.01:.2f}, "
             "or keep a higher precision"
         )
-
-
-def _made(command: Sequence[str]) -> dict[str, Any]:
-    return {
-        "command": shlex.join(command) if command else None,
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "onnx": onnx.__version__,
-        "platform": platform.platform(),
-    }
 
 
 def _write(engine: Path, sidecar: Sidecar, plan: bytes, model: bytes) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 from tqdm import tqdm
 
+from lenet_trt.build.evaluate import outputs_difference
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.quantize.data import Calibration
 from lenet_trt.quantize.insert import quantized_layers, without
@@ -51,13 +52,13 @@ class Judge:
         """Return the percent of samples that get another class, or of a network that is no classifier the error."""
         found = self._outputs(model)
         if not self.classifies:
-            return 100 * _error(found, self._wanted)
+            return 100 * outputs_difference(found, self._wanted)
         classes, wanted = found[0].argmax(axis=1), self._wanted[0].argmax(axis=1)
         return 100 * float((classes != wanted).mean())
 
     def error(self, model: ModelProto) -> float:
         """Return the relative error in norm of the outputs, which small changes show in too."""
-        return _error(self._outputs(model), self._wanted)
+        return outputs_difference(self._outputs(model), self._wanted)
 
     def _outputs(self, model: ModelProto) -> list[NDArray[Any]]:
         run = runner(model)
@@ -105,11 +106,3 @@ def search(
         f"{order[-1]} alone gives an error of {errors[order[-1]]:.1e}): allow it with --max-change, try another "
         "--method, or leave the model in fp16"
     )
-
-
-def _error(found: list[NDArray[Any]], wanted: list[NDArray[Any]]) -> float:
-    worst = 0.0
-    for output, expected in zip(found, wanted, strict=True):
-        norm = float(np.linalg.norm(expected)) or 1.0
-        worst = max(worst, float(np.linalg.norm(output - expected)) / norm)
-    return worst

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ from lenet_trt.quantize.insert import layers_of, prepared, quantized, quantized_
 from lenet_trt.quantize.record import CalibrationRecord, LayerRecord, QuantizedRecord, read_record, record_path
 from lenet_trt.quantize.request import QuantizeRequest
 from lenet_trt.quantize.search import Judge, SearchResult, search
-from lenet_trt.tensorrt.sidecar import FileRecord
+from lenet_trt.tensorrt.sidecar import FileRecord, made_by
 
 _BATCH = 64
 _READ_AT_ONCE = 1000
@@ -84,7 +81,7 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
             layers=_layers(model, found, request),
             calibration=CalibrationRecord(data.source, len(data), data.sha256(), found.change),
             evaluation=evaluation.as_dict(),
-            made=_made(command),
+            made=made_by(command),
         )
         with ExitStack() as stack:
             for file, text in ((record_path(path), record.to_json().encode()), (path, content)):
@@ -223,12 +220,3 @@ def _gate(evaluation: Evaluation, request: QuantizeRequest) -> None:
             f"--max-change or with --keep, try another --method, or allow it with --max-drop "
             f"{evaluation.drop_points + 0.01:.2f}"
         )
-
-
-def _made(command: Sequence[str]) -> dict[str, Any]:
-    return {
-        "command": shlex.join(command) if command else None,
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }

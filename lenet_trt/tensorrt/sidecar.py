@@ -7,7 +7,11 @@ content; two builds with equal ``inputs`` make engines that do the same.
 from __future__ import annotations
 
 import json
+import platform
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -32,6 +36,16 @@ class FileRecord:
     def of(cls, name: str, content: bytes) -> FileRecord:
         """Describe a file that will be called ``name``."""
         return cls(name, len(content), sha256_bytes(content))
+
+
+def made_by(command: Sequence[str]) -> dict[str, Any]:
+    """Say by which command, when and where a file is made; a file made from Python has no command."""
+    return {
+        "command": shlex.join(command) if command else None,
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
 
 
 class SidecarOptions(TypedDict):
