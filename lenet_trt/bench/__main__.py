@@ -75,7 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for zoo: the folder of the exported networks; those that it lacks are exported into it",
     )
     parser.add_argument(
-        "--resume", type=Path, metavar="RECORD", help="for zoo: keep the timings of this record, and measure the others"
+        "--resume",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="RECORD",
+        help="for engines and zoo: keep the timings of these records, and measure the others",
     )
     parser.add_argument(
         "--build-only", action="store_true", help="for zoo: build by TensorRT-RTX, which needs no GPU, and run nothing"
@@ -86,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def command(arguments: argparse.Namespace) -> int:
     """Measure the suites one after the other."""
     from lenet_trt.bench.record import load_record
+    from lenet_trt.bench.resume import joined
     from lenet_trt.bench.suite import STOPPED, SuiteOptions
 
     batches = batches_of(arguments.batch)
@@ -100,8 +106,10 @@ def command(arguments: argparse.Namespace) -> int:
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
         raise UsageError(f"--only is an option of engines, kernels, ladder and zoo, not of {deaf[0]}")
-    if names != ["zoo"] and (arguments.models or arguments.resume or arguments.build_only):
-        raise UsageError("--models, --resume and --build-only are options of zoo alone: measure it by itself")
+    if names != ["zoo"] and (arguments.models or arguments.build_only):
+        raise UsageError("--models and --build-only are options of zoo alone: measure it by itself")
+    if arguments.resume and names not in (["zoo"], ["engines"]):
+        raise UsageError("--resume is an option of engines and zoo: measure one of them by itself")
     if len(names) > 1:
         return _each_alone(names, arguments, compared)
     (name,) = names
@@ -115,7 +123,7 @@ def command(arguments: argparse.Namespace) -> int:
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
         library=arguments.library,
         models=arguments.models,
-        resume=load_record(arguments.resume) if arguments.resume else None,
+        resume=joined([load_record(path) for path in arguments.resume]),
         build_only=arguments.build_only,
     )
     record = _measure(name, options)

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA
 
@@ -76,6 +77,7 @@ NAMES = {
     "ort-cpu": "ONNX Runtime CPU",
     "ort-cuda": "ONNX Runtime CUDA",
     "tensorrt": "TensorRT",
+    "tensorrt-plugins": "TensorRT + plugins",
 }
 STARTS = (
     Start("ours", quick=True),
@@ -94,16 +96,21 @@ STARTS = (
     Start("ort-cuda", loading="eager"),
     Start("tensorrt", quick=True),
     Start("tensorrt", caches="empty"),
+    Start("tensorrt-plugins", quick=True),
 )
 
 
 @dataclass(frozen=True)
 class Given:
-    """Hold what the processes are given: files in a folder of the suite, and the right answer for them."""
+    """Hold what the processes are given: files in a folder of the suite, and the right answer for them.
+
+    ``words``: further options for the processes of a backend.
+    """
 
     folder: Path
     batch: int
     wanted: NDArray[np.float64]
+    words: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def images(self) -> Path:
@@ -114,7 +121,7 @@ class Given:
         """Return the path of the file that the backend reads."""
         if backend == "graph-fused":
             return self.folder / "fused.onnx"
-        return self.folder / ("lenet5.engine" if backend == "tensorrt" else "lenet5.onnx")
+        return self.folder / (f"{backend}.engine" if backend.startswith("tensorrt") else "lenet5.onnx")
 
 
 def measure(options: SuiteOptions) -> Record:
@@ -175,25 +182,25 @@ def start_obstacle(backend: str, given: Given) -> str | None:
         from lenet_trt.runtimes.ort import has_cuda
 
         return None if has_cuda() else f"ONNX Runtime here has no CUDA provider: {INSTALL_CUDA}"
-    return _no_engine(given) if backend == "tensorrt" else None
+    return _no_engine(backend, given) if backend.startswith("tensorrt") else None
 
 
-def _no_engine(given: Given) -> str | None:
-    """Build the engine, unless it would not run here."""
-    from lenet_trt.build.request import BuildRequest
-    from lenet_trt.build.stage import build
-    from lenet_trt.tensorrt.flavors import INSTALL, select
+def _no_engine(backend: str, given: Given) -> str | None:
+    """Build the engine; where it cannot be built here, return why."""
+    from lenet_trt.bench.backends.with_tensorrt import engines_here
+    from lenet_trt.bench.engine_workloads import lenet5_model
+    from lenet_trt.tensorrt.engine import BuildOptions
 
-    path = given.model("tensorrt")
+    path, plugins = given.model(backend), backend == "tensorrt-plugins"
     if path.is_file():
         return None
-    gpu = first_gpu()
-    assert gpu is not None
+    shapes: list[dict[str, Shape]] = [{"images": (given.batch, 1, 28, 28)}] * 3
     try:
-        flavor = select("auto")
-        if not flavor.supports(gpu):
-            return f"{flavor.product} does not take this GPU ({gpu.name}, {gpu.capability}): {INSTALL['tensorrt']}"
-        build(BuildRequest(onnx=given.model("graph"), batch=f"1:{given.batch}:{given.batch}", output=path))
+        here = engines_here(given.folder)
+        here.tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins)
+        words = ["--library", str(here.library)] if here.library is not None and plugins else []
+        words += ["--by-library", str(here.library)] if here.by_library else []
+        given.words[backend] = words
     except LenetTrtError as error:
         return str(error)
     return None
@@ -246,6 +253,7 @@ def started(start: Start, given: Given) -> Mapping[str, Any]:
             environment[name] = str(cache)
         command = [sys.executable, "-m", "lenet_trt.bench.cold_child", start.backend]
         command += ["--images", str(given.images), "--model", str(given.model(start.backend))]
+        command += given.words.get(start.backend, [])
         try:
             done = subprocess.run(
                 [*command, "--spawned-ns", str(time.monotonic_ns())],

@@ -260,9 +260,14 @@ def tensorrt(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInferenc
     """Prepare a deserialized engine; TensorRT-RTX compiles it for the GPU in the phase "prepare"."""
     with phases("import"):
         from lenet_trt.runtimes.tensorrt import TensorRt
-        from lenet_trt.tensorrt.vouch import vouched
+        from lenet_trt.tensorrt.c_bindings import flavor_by_library
     driver = Driver(phases)
-    return _on_device(phases, arguments, driver, lambda path: TensorRt(path, vouched(path)))
+
+    def loaded(path: Path) -> TensorRt:
+        flavor = flavor_by_library(arguments.by_library) if arguments.by_library else None
+        return TensorRt(path, None, arguments.library, flavor)
+
+    return _on_device(phases, arguments, driver, loaded)
 
 
 def ort_cpu(phases: Phases, arguments: argparse.Namespace) -> tuple[OneInference, Driver | None]:
@@ -288,6 +293,7 @@ BACKENDS = {
     "ort-cpu": ort_cpu,
     "ort-cuda": ort_cuda,
     "tensorrt": tensorrt,
+    "tensorrt-plugins": tensorrt,
 }
 
 
@@ -297,6 +303,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("backend", choices=BACKENDS)
     parser.add_argument("--spawned-ns", type=int, required=True, help="time.monotonic_ns() before this was started")
     parser.add_argument("--images", type=Path, required=True, help="images [n, 1, 28, 28] float32 as .npy")
+    parser.add_argument("--library", type=Path, help="the plugin library of an engine with plugins")
+    parser.add_argument("--by-library", type=Path, help="the plugin library that runs engines, without a package")
     parser.add_argument("--model", type=Path, help="the ONNX or engine file; ours and torch have the network built in")
     arguments = parser.parse_args(argv)
     phases = Phases(arguments.spawned_ns)

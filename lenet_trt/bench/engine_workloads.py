@@ -89,13 +89,23 @@ def _images(batch: int) -> Arrays:
     return {"images": np.random.default_rng(batch).random((batch, 1, 28, 28), np.float32)}
 
 
-def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
+def lenet5_model(precision: str) -> EngineModel:
+    """Return the shipped LeNet-5 in a precision, as engines are built from it."""
     from lenet_trt.export.lenet5 import SHIPPED
-    from lenet_trt.kernel.registry import kernel
     from lenet_trt.onnx_model.precision import convert
 
     network = onnx.load(SHIPPED)
-    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in network.graph.initializer}
+    if precision == "fp32":
+        return EngineModel(network, _with_plugins(network))
+    half = convert(copy.deepcopy(network), precision)
+    return EngineModel(half, _with_plugins(half), half=True, weak=network)
+
+
+def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
+    from lenet_trt.kernel.registry import kernel
+
+    exact = lenet5_model("fp32")
+    weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in exact.typed.graph.initializer}
 
     def logits(inputs: Arrays) -> NDArray[np.float64]:
         arrays = [weights[tensor.name.replace("_", ".")] for tensor in kernel("lenet5").inputs[1:]]
@@ -104,11 +114,9 @@ def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
     batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
     every = tuple(batch for batch in batches if batch <= LARGEST)
     some = tuple(batch for batch in every if batch in (1, 1024))
-    exact = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
-    yield EngineWorkload("LeNet-5 fp32", EngineModel(network, _with_plugins(network)), exact, _images, logits)
-    half = convert(copy.deepcopy(network), "fp16")
-    model = EngineModel(half, _with_plugins(half), half=True, weak=network)
-    yield EngineWorkload("LeNet-5 fp16", model, {THEIRS: every, OURS: every}, _images, logits)
+    backends = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
+    yield EngineWorkload("LeNet-5 fp32", exact, backends, _images, logits)
+    yield EngineWorkload("LeNet-5 fp16", lenet5_model("fp16"), {THEIRS: every, OURS: every}, _images, logits)
 
 
 def _matmul() -> Iterator[EngineWorkload]:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
 from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, LARGEST, OURS, EngineWorkload, engine_workloads
 from lenet_trt.bench.record import Record, Row, RowCase
+from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
-from lenet_trt.cuda.gpus import first_gpu, gpus
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart, Series
 from lenet_trt.errors import LenetTrtError
@@ -38,11 +39,12 @@ def measure(options: SuiteOptions) -> Record:
         with recording("engines", options) as found:
             try:
                 tool = _trtexec(options, Path(folder))
-                found.details["library_sha256"] = sha256_file(options.library)
+                found.details |= {"library_sha256": sha256_file(options.library), "trtexec": str(tool)}
             except LenetTrtError as problem:
                 for backend in BACKENDS:
                     found.cannot(backend, {"workload": "any"}, problem)
                 return found.finish()
+            check_resumed(options.resume, found, "engines", _gpu().name)
             measure_engines(tool, options, Path(folder), found)
         return found.finish()
 
@@ -67,10 +69,14 @@ def _trtexec(options: SuiteOptions, folder: Path) -> TrtexecEngines:
             f"the plugin library {options.library} is not there: compile it with lenet-trt library, or name it with "
             "--library"
         )
+    return TrtexecEngines(tool, options.library.resolve(), f"sm_{_gpu().sm}", folder, options.trtexec_flags)
+
+
+def _gpu() -> Gpu:
     gpu = first_gpu()
     if gpu is None:
         raise LenetTrtError(f"engines are timed on a GPU, and there is none here: {gpus().problem}")
-    return TrtexecEngines(tool, options.library.resolve(), f"sm_{gpu.sm}", folder, options.trtexec_flags)
+    return gpu
 
 
 @dataclass(frozen=True)
@@ -83,13 +89,16 @@ class _Bench:
     found: Recording
 
     def run(self, workload: EngineWorkload) -> None:
-        """Add a row for every backend and batch."""
+        """Add a row for every backend and batch; what the resumed record has is not measured again."""
         engines: dict[tuple[str, int], Engine] = {}
         facts: dict[tuple[str, int], dict[str, Any]] = {}
         wanted: dict[int, tuple[Arrays, NDArray[np.float64]]] = {}
         for backend, batches in workload.backends.items():
             for batch in batches:
                 key = (backend, batch)
+                if (old := kept(self.options.resume, backend, _case(workload, batch))) is not None:
+                    self.found.add(old)
+                    continue
                 try:
                     engines[key] = self._engine(workload, backend, batch, engines)
                     facts[key] = {"build_seconds": engines[key].build_seconds, "ours": backend == OURS}
@@ -104,7 +113,7 @@ class _Bench:
                     engine = engines.pop(key, None)
                     built = {} if engine is None else {"build_seconds": engine.build_seconds}
                     self.found.cannot(backend, _case(workload, batch), problem, ours=backend == OURS, **built)
-        times = self._times(workload, engines) if self.tool.runs else {}
+        times = self._times(workload, engines) if self.tool.runs and engines else {}
         for (backend, batch), engine in engines.items():
             case, extra = _case(workload, batch), facts[backend, batch]
             if not self.tool.runs:

@@ -34,8 +34,8 @@ class SuiteOptions:
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
     ``command``: what to type for the same run again. ``commit``: the measured commit, where git cannot tell it.
     ``trtexec`` and ``trtexec_flags`` are for the suites ``engines`` and ``zoo``: the program, and further flags for
-    building. ``library`` is the plugin library of ``engines``. ``models``, ``resume`` and ``build_only`` are for
-    ``zoo``: the folder of the exported networks, a record whose timings are kept, and whether to build alone.
+    building; ``resume`` is a record whose timings they keep. ``library`` is the plugin library of ``engines``.
+    ``models`` and ``build_only`` are for ``zoo``: the folder of the exported networks, and whether to build alone.
     """
 
     quick: bool = False
@@ -106,7 +106,8 @@ class Recording:
         self.sample_clocks()
 
     def finish(self) -> Record:
-        """Return the record of what was measured until now."""
+        """Return the record of what was measured until now, and of what the resumed record has."""
+        old = self._options.resume
         return Record(
             suite=self._suite,
             command=self._options.command,
@@ -116,9 +117,9 @@ class Recording:
             plan=asdict(self._options.plan),
             rows=tuple(self.rows),
             notes=tuple(self.notes),
-            clocks=tuple(self._clocks),
+            clocks=(*(old.clocks if old else ()), *self._clocks),
             details=self.details,
-            seconds=round(time.monotonic() - self._begin, 1),
+            seconds=round((old.seconds if old else 0.0) + time.monotonic() - self._begin, 1),
             interrupted=self.interrupted,
         )
 

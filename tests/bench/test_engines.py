@@ -7,6 +7,7 @@ with the right flags and shapes, compared with float64 and timed in turns.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,10 @@ import pytest
 
 from lenet_trt.bench import engines
 from lenet_trt.bench.engine_workloads import OURS, THEIRS
+from lenet_trt.bench.record import Record
+from lenet_trt.bench.resume import joined
 from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.errors import UsageError
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 from trtexec_script import GPU, script_for_trtexec, write_library
@@ -92,3 +96,40 @@ def test_a_half_precision_model_has_no_casts_at_its_border() -> None:
     exact = ReferenceEvaluator(onnx.load(SHIPPED)).run(None, {"images": x})[0]
     half = ReferenceEvaluator(model).run(None, {"images": x.astype(np.float16)})[0]
     assert np.linalg.norm(half - exact) < 1e-2 * np.linalg.norm(exact)
+
+
+def of_a_gpu(record: Record) -> Record:
+    return replace(record, environment={**record.environment, "gpu": GPU.name})
+
+
+def test_runs_of_several_machines_are_joined_without_measuring_again(trtexec: Path) -> None:
+    parts = [of_a_gpu(engines.measure(options(trtexec, batches=(batch,)))) for batch in (1, 32)]
+    before = len(calls(trtexec))
+    whole = engines.measure(options(trtexec, batches=(1, 32), resume=joined(parts)))
+    assert len(calls(trtexec)) == before
+    assert {row.key for row in whole.rows} == {row.key for part in parts for row in part.rows}
+    assert whole.seconds >= sum(part.seconds for part in parts)
+
+
+def test_a_row_without_a_time_is_measured_again(trtexec: Path) -> None:
+    failed = of_a_gpu(engines.measure(options(trtexec, batches=(1,), trtexec_flags=("--fails",))))
+    missing = {row.key for row in failed.rows if row.stats is None}
+    assert missing
+    again = engines.measure(options(trtexec, batches=(1,), resume=joined([failed])))
+    assert missing <= {row.key for row in again.timed}
+    assert len(again.rows) == len(failed.rows)
+
+
+@pytest.mark.parametrize("what", ["GPU", "commit", "plugin library"])
+def test_records_that_do_not_belong_together_are_refused(trtexec: Path, what: str) -> None:
+    one = of_a_gpu(engines.measure(options(trtexec, batches=(1,))))
+    other = {
+        "GPU": replace(one, environment={"gpu": "another"}),
+        "commit": replace(one, commit="0" * 40),
+        "plugin library": replace(one, details={**one.details, "library_sha256": "0" * 64}),
+    }[what]
+    with pytest.raises(UsageError, match=rf"the records are of {what} .* must not mix them"):
+        joined([one, other])
+    if what != "commit":  # a later commit may go on
+        with pytest.raises(UsageError, match=f"the record's {what} is"):
+            engines.measure(options(trtexec, resume=other))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from lenet_trt.bench.backends import naive, with_onnx, with_torch
+from lenet_trt.bench.backends import naive, with_onnx, with_tensorrt, with_torch
 from lenet_trt.bench.backends.protocol import Backend
 
 NAIVE = "naive CUDA program"
@@ -80,12 +80,37 @@ BACKENDS: tuple[Backend, ...] = (
         partial(with_onnx.ort_cuda_session, "fp16", cuda_graph=True),
         "fp16",
     ),
-    Backend("TensorRT", "an engine of the network as it is", "GPU", partial(with_onnx.TensorRtSession, plugins=False)),
+    Backend(
+        "TensorRT",
+        "an engine of TensorRT's own layers for each batch, without TF32, captured in a CUDA graph",
+        "GPU",
+        partial(with_tensorrt.TensorRtSession, "fp32", plugins=False),
+        host_too=True,
+        batches=TUNED_BATCHES,
+    ),
+    Backend(
+        "TensorRT, fp16",
+        "the same in half precision",
+        "GPU",
+        partial(with_tensorrt.TensorRtSession, "fp16", plugins=False),
+        "fp16",
+        batches=TUNED_BATCHES,
+        quick=False,
+    ),
     Backend(
         "TensorRT + plugins",
-        "an engine with our kernels as plugins",
+        "an engine with our kernels as plugins for all batches, captured in a CUDA graph",
         "GPU",
-        partial(with_onnx.TensorRtSession, plugins=True),
+        partial(with_tensorrt.TensorRtSession, "fp32", plugins=True),
+        host_too=True,
+    ),
+    Backend(
+        "TensorRT + plugins, fp16",
+        "the same in half precision",
+        "GPU",
+        partial(with_tensorrt.TensorRtSession, "fp16", plugins=True),
+        "fp16",
+        quick=False,
     ),
     Backend(
         "our kernels, layer by layer",

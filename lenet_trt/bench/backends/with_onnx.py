@@ -1,24 +1,20 @@
-"""Open sessions from the ONNX file: ONNX Runtime, our kernels in the graph runtime, TensorRT."""
+"""Open sessions from the ONNX file: ONNX Runtime, and our kernels in the graph runtime."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.backends.on_gpu import OnGpu, RuntimeSession
+from lenet_trt.bench.backends.on_gpu import RuntimeSession
 from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
-from lenet_trt.errors import LenetTrtError
 
 if TYPE_CHECKING:
     import onnx
 
 # The kernels of single layers, for a fused model that does not use the kernel of the whole network.
 LAYER_KERNELS = ("conv5x5_bias_relu_pool2", "dense_bias_relu")
-_ENGINE_BATCHES = "1:1024:16384"
 
 
 class OrtCpuSession:
@@ -70,50 +66,6 @@ def our_kernels_session(precision: Precision, layers: bool) -> RuntimeSession:
 
     model = fuse(_model(precision), LAYER_KERNELS if layers else ["lenet5"]).model
     return RuntimeSession(GraphRuntime(model), {"kernels": len(plugin_nodes(model))})
-
-
-class TensorRtSession:
-    """Build an engine for the GPU here, with our kernels as plugins or without, and run it.
-
-    Raises:
-        LenetTrtError: no TensorRT is installed, it does not take this GPU, or the engine cannot be built or loaded.
-    """
-
-    def __init__(self, plugins: bool) -> None:
-        from lenet_trt.build.request import BuildRequest
-        from lenet_trt.build.stage import build
-        from lenet_trt.cuda.gpus import first_gpu
-        from lenet_trt.runtimes.tensorrt import TensorRt
-        from lenet_trt.tensorrt.flavors import INSTALL, select
-
-        flavor, gpu = select(), first_gpu()
-        if gpu is not None and not flavor.supports(gpu):
-            raise LenetTrtError(
-                f"{flavor.product} {flavor.version} does not take {gpu.name} ({gpu.capability}), "
-                f"and full TensorRT, which does, is not installed: {INSTALL['tensorrt']}"
-            )
-        with tempfile.TemporaryDirectory(prefix="lenet-trt-bench-") as folder:
-            engine = Path(folder) / "lenet5.engine"
-            target = ("current",) if flavor.can.builds_without_gpu else ()
-            built = build(
-                BuildRequest(
-                    precision="fp32",
-                    batch=_ENGINE_BATCHES,
-                    plugins="auto" if plugins else "none",
-                    sms=target,
-                    output=engine,
-                )
-            )
-            details = {"tensorrt": f"{flavor.product} {flavor.version}", "plugins": len(built.sidecar.plugins)}
-            self._session = RuntimeSession(TensorRt(engine, built.sidecar), details)
-
-    def prepare(self, images: LabelledBatch) -> OnGpu:
-        """Make an execution context for the batch."""
-        return self._session.prepare(images)
-
-    def close(self) -> None:
-        """Release the engine."""
-        self._session.close()
 
 
 def _model(precision: Precision) -> onnx.ModelProto:

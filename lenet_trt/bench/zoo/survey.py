@@ -14,6 +14,7 @@ import onnx
 
 from lenet_trt.bench.engine_tool import NOT_RUN, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
+from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import tables
@@ -25,7 +26,7 @@ from lenet_trt.bench.zoo.right import checked_results
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.ceilings import datasheet, measured_ceilings
 from lenet_trt.floors.floor import Ceilings
@@ -86,7 +87,7 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
         found.details["trtexec"] = str(tool)
     except LenetTrtError as problem:
         tool = problem
-    _check_resumed(options.resume, found, gpu)
+    check_resumed(options.resume, found, "zoo", gpu.name)
     ceilings = measured_ceilings()
     found.details["ceilings"] = {"gpu": ceilings.gpu, "launch_us": ceilings.launch_us, "source": ceilings.source}
     found.details["flags"] = list(options.trtexec_flags)
@@ -98,19 +99,6 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
                 bench.add("TensorRT", batch, precision)
                 bench.add("graph runtime", batch, precision)
         found.sample_clocks()
-
-
-def _check_resumed(old: Record | None, found: Recording, gpu: Gpu) -> None:
-    """Refuse to go on with a record of another GPU or another TensorRT: one table must not mix them."""
-    if old is None:
-        return
-    for what, seen, wanted in (
-        ("suite", old.suite, "zoo"),
-        ("GPU", old.gpu, gpu.name),
-        ("trtexec", old.details.get("trtexec"), found.details.get("trtexec")),
-    ):
-        if seen != wanted:
-            raise UsageError(f"--resume: the record's {what} is {seen}, and here it is {wanted}: measure all again")
 
 
 @dataclass(frozen=True)
@@ -132,8 +120,7 @@ class _Bench:
     def add(self, backend: str, batch: int, precision: str) -> None:
         """Add the row of a backend: kept from the record that is resumed, measured, or with the reason why not."""
         case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
-        old = None if self.options.resume is None else self.options.resume.find(backend, **case)
-        if old is not None and old.stats is not None:
+        if (old := kept(self.options.resume, backend, case)) is not None:
             self.found.add(old)
             return
         self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backend}")

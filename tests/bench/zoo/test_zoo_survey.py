@@ -232,10 +232,15 @@ def test_without_a_gpu_the_command_refuses_at_once(capsys: pytest.CaptureFixture
     assert "--build-only" in said
 
 
-@pytest.mark.parametrize("option", [["--build-only"], ["--models", "x"], ["--resume", "x"]])
+@pytest.mark.parametrize("option", [["--build-only"], ["--models", "x"]])
 def test_its_options_are_of_no_other_suite(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "sweep", "zoo", *option]) == 2
     assert "are options of zoo alone" in capsys.readouterr().err
+
+
+def test_no_other_suite_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "sweep", "zoo", "--resume", "x"]) == 2
+    assert "--resume is an option of engines and zoo" in capsys.readouterr().err
 
 
 def test_all_leaves_the_survey_out() -> None:

@@ -1,0 +1,117 @@
+"""Open sessions of TensorRT engines: built by its Python package or by trtexec, run in a CUDA graph."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lenet_trt.bench.backends.on_gpu import OnGpu, stream
+from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
+from lenet_trt.bench.engine_tool import Engine, EngineTool
+from lenet_trt.bench.engine_workloads import lenet5_model
+from lenet_trt.bench.python_engines import PythonEngines
+from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.cuda.driver import Stream
+from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.profile.trtexec import find_trtexec
+from lenet_trt.runtimes.tensorrt import TensorRt
+from lenet_trt.tensorrt.c_bindings import flavor_by_library
+from lenet_trt.tensorrt.engine import BuildOptions
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
+from lenet_trt.tensorrt.flavors import INSTALL, Flavor, select
+
+# The largest batch of an engine with plugins; TensorRT's own layers get an engine for each batch.
+_LARGEST = 16_384
+
+
+class TensorRtSession:
+    """Build engines of LeNet-5 for the GPU here, with our kernels as plugins or without, and run them.
+
+    TensorRT's Python package builds and runs where it takes the GPU. Otherwise trtexec builds, and the plugin library
+    (./liblenet_trt_plugins.so), which is of the same release, runs.
+
+    Raises:
+        LenetTrtError: neither TensorRT's Python package nor trtexec with the plugin library is here.
+    """
+
+    def __init__(self, precision: Precision, plugins: bool) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="lenet-trt-bench-")
+        self._here = engines_here(Path(self._folder.name))
+        self._model, self._plugins = lenet5_model(precision), plugins
+        self._for_all = self._built(1, 1024, _LARGEST) if plugins else None
+
+    def prepare(self, images: LabelledBatch) -> OnGpu:
+        """Build or load an engine for the batch, and capture its inference in a CUDA graph."""
+        batch = len(images)
+        engine = self._for_all or self._built(batch, batch, batch)
+        runtime = TensorRt(engine.path, None, self._here.library if self._plugins else None, self._here.flavor)
+        call = runtime.prepare([images.device])
+        with stream().capture() as graph:
+            call(stream().handle)
+        details = {"tensorrt": str(self._here.tool), "build_seconds": engine.build_seconds}
+        # The arguments keep the engine and its context: the graph needs them.
+        submit = partial(_replay, graph.replay, stream(), runtime, call)
+        return OnGpu(images, submit, call.outputs[0], details)
+
+    def close(self) -> None:
+        """Delete the engines' files."""
+        self._folder.cleanup()
+
+    def _built(self, *batches: int) -> Engine:
+        shapes: list[dict[str, Shape]] = [{"images": (batch, 1, 28, 28)} for batch in batches]
+        path = Path(self._folder.name) / f"{batches[-1]}.engine"
+        return self._here.tool.built(self._model, path, BuildOptions(), shapes, with_plugins=self._plugins)
+
+
+def _replay(replay: Any, on: Stream, *_: object) -> None:
+    replay(on)
+
+
+@dataclass(frozen=True)
+class EnginesHere:
+    """Hold what builds engines for the GPU here, and what runs them.
+
+    ``library``: the plugin library, where one is here. ``by_library``: the library runs the engines, since TensorRT's
+    Python package does not.
+    """
+
+    tool: EngineTool
+    flavor: Flavor
+    library: Path | None
+    by_library: bool
+
+
+def engines_here(folder: Path) -> EnginesHere:
+    """Find what builds and runs engines on the GPU here; files are written into the folder.
+
+    Raises:
+        LenetTrtError: no TensorRT that takes the GPU is here; the message says what was tried.
+    """
+    gpu = first_gpu()
+    if gpu is None:
+        raise LenetTrtError(f"engines run on a GPU, and there is none here: {gpus().problem}")
+    try:
+        return _by_package(gpu)
+    except LenetTrtError as problem:
+        reason = problem
+    try:
+        tool, library = find_trtexec(), library_for_build(None).resolve()
+        made = TrtexecEngines(tool, library, f"sm_{gpu.sm}", folder)
+        return EnginesHere(made, flavor_by_library(library), library, by_library=True)
+    except LenetTrtError as problem:
+        raise LenetTrtError(f"{reason}; trtexec with the plugin library would do: {problem}") from problem
+
+
+def _by_package(gpu: Gpu) -> EnginesHere:
+    flavor = select()
+    if not flavor.supports(gpu):
+        raise LenetTrtError(f"{flavor.product} does not take {gpu.name} ({gpu.capability}): {INSTALL['tensorrt']}")
+    ahead = flavor.can.builds_without_gpu
+    library = DEFAULT_LIBRARY.resolve() if DEFAULT_LIBRARY.is_file() and not ahead else None
+    tool = PythonEngines(flavor, library, (gpu.sm,) if ahead else ())
+    return EnginesHere(tool, flavor, library, by_library=False)

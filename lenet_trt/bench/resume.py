@@ -1,0 +1,65 @@
+"""Keep the timings of earlier records: a run goes on where another ended, or joins what several runs measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lenet_trt.bench.record import Record, Row, RowCase
+from lenet_trt.bench.suite import Recording
+from lenet_trt.errors import UsageError
+
+
+def joined(records: Sequence[Record]) -> Record | None:
+    """Return records of one suite as one; None where there are none. Of a row in several records, a timed one counts.
+
+    Raises:
+        UsageError: they are of several suites, GPUs, programs, libraries or commits.
+    """
+    if not records:
+        return None
+    first = records[0]
+    for other in records[1:]:
+        for what, seen, wanted in (*_facts(other, first), ("commit", other.commit, first.commit)):
+            if seen != wanted:
+                raise UsageError(
+                    f"--resume: the records are of {what} {wanted} and {seen}, and one table must not mix them: "
+                    "give records that belong together"
+                )
+    rows: dict[object, Row] = {}
+    for row in (row for record in records for row in record.rows):
+        if row.key not in rows or rows[row.key].stats is None:
+            rows[row.key] = row
+    clocks = tuple(sample for record in records for sample in record.clocks)
+    seconds = round(sum(record.seconds for record in records), 1)
+    return replace(first, rows=tuple(rows.values()), clocks=clocks, seconds=seconds)
+
+
+def check_resumed(old: Record | None, found: Recording, suite: str, gpu: str) -> None:
+    """Refuse to go on with a record of another GPU or another TensorRT: one table must not mix them.
+
+    ``found.details`` has the program and the library of this run.
+
+    Raises:
+        UsageError: says what differs.
+    """
+    if old is None:
+        return
+    now = replace(old, suite=suite, environment={**old.environment, "gpu": gpu}, details=found.details)
+    for what, seen, wanted in _facts(old, now):
+        if seen != wanted:
+            raise UsageError(f"--resume: the record's {what} is {seen}, and here it is {wanted}: measure all again")
+
+
+def kept(old: Record | None, backend: str, case: RowCase) -> Row | None:
+    """Return the timed row of the record that is resumed, or None where it has none."""
+    row = None if old is None else old.find(backend, **case)
+    return row if row is not None and row.stats is not None else None
+
+
+def _facts(record: Record, other: Record) -> list[tuple[str, object, object]]:
+    """Return what two records must have in common: its name, and the value in each."""
+    found: list[tuple[str, object, object]] = [("suite", record.suite, other.suite), ("GPU", record.gpu, other.gpu)]
+    for what, key in (("trtexec", "trtexec"), ("plugin library", "library_sha256")):
+        found.append((what, record.details.get(key), other.details.get(key)))
+    return found
