@@ -71,7 +71,7 @@ def _gpu() -> dict[str, object]:
         )
     )
     try:
-        (version,) = _nvidia_smi("driver_version", first.index)
+        (version,) = _nvidia_smi("driver_version", "0")  # all GPUs have one driver
     except LenetTrtError:
         version = None
     return {
@@ -102,7 +102,7 @@ def clocks(device: int = 0) -> Clocks:
         LenetTrtError: nvidia-smi is missing or does not answer.
     """
     query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu"
-    answer = _nvidia_smi(query, device)
+    answer = _nvidia_smi(query, _bus_id(device))
     numbers = [_number(text) for text in answer]
     if len(numbers) != len(query.split(",")) or numbers[0] is None or numbers[1] is None:
         raise LenetTrtError(f"nvidia-smi answers {', '.join(answer)!r} when asked for {query}")
@@ -126,6 +126,13 @@ def _package(name: str) -> tuple[str, str] | None:
         return None
 
 
+def _bus_id(device: int) -> str:
+    """Name the GPU as nvidia-smi does: its numbers count all GPUs, the driver's only those of CUDA_VISIBLE_DEVICES."""
+    handle = ask(driver().cuDeviceGet(device), f"cannot use GPU {device}")
+    found: bytes = ask(driver().cuDeviceGetPCIBusId(32, handle), "cannot find the GPU on the bus")
+    return found.decode().rstrip("\0")
+
+
 def _number(text: str) -> float | None:
     """Return a number, or None for "[N/A]" and the like."""
     try:
@@ -134,7 +141,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _nvidia_smi(query: str, device: int) -> list[str]:
+def _nvidia_smi(query: str, device: str) -> list[str]:
     command = ["nvidia-smi", f"--id={device}", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
         return [field.strip() for field in _run(command).split(",")]

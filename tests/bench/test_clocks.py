@@ -9,6 +9,7 @@ import pytest
 from lenet_trt.bench import suite
 from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.tables import record_warnings
+from lenet_trt.cuda import environment
 from lenet_trt.cuda.environment import clocks
 from lenet_trt.cuda.gpus import Gpus, gpus
 from lenet_trt.errors import LenetTrtError
@@ -19,9 +20,12 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program named nvidia-smi that gives the lines of a file, one a call, and its last line again and again."""
     said = tmp_path / "answers"
     program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\nhead -1 {said}\nif [ $(wc -l < {said}) -gt 1 ]; then sed -i 1d {said}; fi\n")
+    program.write_text(
+        f"#!/bin/sh\necho $@ >> {said}.asked\nhead -1 {said}\nif [ $(wc -l < {said}) -gt 1 ]; then sed -i 1d {said}; fi\n"
+    )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(environment, "_bus_id", lambda device: f"0000:0{device + 3}:00.0")
     return said
 
 
@@ -35,6 +39,7 @@ def test_figures_are_read_and_what_is_not_told_is_none(answers: Path) -> None:
         122.24,
         7,
     )
+    assert "--id=0000:03:00.0" in Path(f"{answers}.asked").read_text(), "the GPU that the driver calls 0"
     answers.write_text("1500, 7000, 60, [N/A], [Not Supported]\n")
     assert (clocks().power_w, clocks().busy_percent) == (None, None)
     for odd in ("[N/A], 7000, 60, 3, 4\n", "1500\n", "\n"):
