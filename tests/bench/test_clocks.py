@@ -20,9 +20,8 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program named nvidia-smi that gives the lines of a file, one a call, and its last line again and again."""
     said = tmp_path / "answers"
     program = tmp_path / "nvidia-smi"
-    program.write_text(
-        f"#!/bin/sh\necho $@ >> {said}.asked\nhead -1 {said}\nif [ $(wc -l < {said}) -gt 1 ]; then sed -i 1d {said}; fi\n"
-    )
+    turns = f"if [ $(wc -l < {said}) -gt 1 ]; then sed -i 1d {said}; fi"
+    program.write_text(f"#!/bin/sh\necho $@ >> {said}.asked\nhead -1 {said}\n{turns}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(environment, "_bus_id", lambda device: f"0000:0{device + 3}:00.0")
