@@ -130,7 +130,7 @@ def _bus_id(device: int) -> str:
     """Name the GPU as nvidia-smi does: its numbers count all GPUs, the driver's only those of CUDA_VISIBLE_DEVICES."""
     handle = ask(driver().cuDeviceGet(device), f"cannot use GPU {device}")
     found: bytes = ask(driver().cuDeviceGetPCIBusId(32, handle), "cannot find the GPU on the bus")
-    return found.decode().rstrip("\0")
+    return found.split(b"\0")[0].decode()
 
 
 def _number(text: str) -> float | None:
