@@ -63,7 +63,7 @@ quantized() {
         lenet run "$out/$precision.engine" --runtime tensorrt
         for batch in 32 1024 10000; do
             local timeline=$out/$precision-$batch.timeline.json
-            lenet profile "$out/$precision.engine" --trtexec --batch "$batch" -o "$timeline" --overwrite
+            lenet profile "$out/$precision.engine" --trtexec --shapes "images:${batch}x1x28x28" -o "$timeline" --overwrite
             lenet report "$timeline" --model "$out/$precision.engine.onnx" -o "$out/$precision-$batch.html" --overwrite
         done
     done

@@ -31,7 +31,10 @@ class HostRuntime(Protocol):
 
 
 class PreparedCall(Protocol):
-    """Hold a prepared call, which reads the same memory each time and writes the same ``outputs``."""
+    """Hold a prepared call, which reads the same memory each time and writes the same ``outputs``.
+
+    Who prepared it keeps the inputs' memory; the call does not.
+    """
 
     outputs: tuple[DeviceArray, ...]
 
