@@ -12,7 +12,7 @@ from typing import Any
 from lenet_trt.bench.gains import gains
 from lenet_trt.bench.record import load_record
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import Kernel
+from lenet_trt.kernel import Attribute, Kernel
 from lenet_trt.kernel.registry import kernels, plugins_dir
 
 # Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed.
@@ -37,7 +37,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
         "replaces": kernel.doc,
         "types": {types.name: dict(types.variables) for types in kernel.types},
         "tolerances": {types.name: types.tolerance for types in kernel.types},
-        "attributes": {attribute.name: list(attribute.choices) for attribute in kernel.attributes},
+        "attributes": {a.name: list(a.choices) if isinstance(a, Attribute) else a.allowed for a in kernel.attributes},
         "requires": None if kernel.requires is None else str(kernel.requires),
         "variants": [
             {

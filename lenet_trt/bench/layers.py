@@ -11,7 +11,8 @@ from lenet_trt.bench import ours, peers
 from lenet_trt.bench.backends.protocol import Precision
 from lenet_trt.bench.workload import Contender, Inputs, Mode, Workload
 from lenet_trt.bench.workloads import Extent
-from lenet_trt.kernel.declaration import AttributeValue, Kernel, Types
+from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.declaration import Kernel, Types
 from lenet_trt.kernel.registry import kernel as kernel_named
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")

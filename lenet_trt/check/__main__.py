@@ -241,7 +241,7 @@ def _check_serialize(kernel: Kernel) -> Outcome:
     """Check that a TensorRT plugin made from stored attributes has the same attributes."""
     from lenet_trt.kernel.pattern import DOMAIN
     from lenet_trt.tensorrt import flavors as flavor
-    from lenet_trt.tensorrt.routes.python import register_creators
+    from lenet_trt.tensorrt.routes.python import plugin_fields, register_creators, stored_arrays
 
     try:
         trt = flavor.select().trt
@@ -252,12 +252,10 @@ def _check_serialize(kernel: Kernel) -> Outcome:
 
     def round_trip(specialized: Specialized) -> str | None:
         wanted = dict(specialized.attributes)
-        fields = [
-            trt.PluginField(a.name, np.array([a.macro_value(wanted[a.name])], np.int32), trt.PluginFieldType.INT32)
-            for a in kernel.attributes
-        ]
-        built = creator.create_plugin(kernel.name, trt.PluginFieldCollection(fields), trt.TensorRTPhase.BUILD)
-        stored = built.clone().get_fields_to_serialize()
+        arrays = stored_arrays(kernel, wanted)
+        built = creator.create_plugin(kernel.name, plugin_fields(trt, kernel, arrays), trt.TensorRTPhase.BUILD)
+        copy = built.clone()  # which holds what its fields point to
+        stored = copy.get_fields_to_serialize()
         loaded = creator.create_plugin(kernel.name, stored, trt.TensorRTPhase.RUNTIME)
         return None if loaded.attributes == wanted else f"stored {wanted}, and {loaded.attributes} came back"
 

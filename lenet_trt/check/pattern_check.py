@@ -12,7 +12,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.pattern_model import pattern_model
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
+from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, plain_inputs
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
@@ -42,8 +42,8 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
             except LenetTrtError as error:
                 problem = str(error)
             if problem:
-                axes = ", ".join(f"{name}={value}" for name, value in {**bound.axes, **bound.attributes}.items())
-                yield f"{bound.types.name} {axes}: {problem}"
+                axes = ", ".join(f"{name}={value}" for name, value in bound.axes.items())
+                yield f"{bound.types.name} {axes}{attributes_text(bound)}: {problem}"
 
 
 def small_bounds(kernel_bounds: Iterator[Bound]) -> list[Bound]:
@@ -59,7 +59,7 @@ def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
         return f"{len(nodes)} plugin nodes replace it, not 1"
     seen = {entry.name: helper.get_attribute_value(entry) for entry in nodes[0].attribute}
     for attribute in kernel.attributes:
-        wanted = attribute.macro_value(bound.attributes[attribute.name])
+        wanted = attribute.number(bound.attributes[attribute.name])
         if seen.get(attribute.name) != wanted:
             return f"{attribute.name} is {seen.get(attribute.name)} on the node, not {wanted}"
     tolerances = [_RUNTIME_TOLERANCE.get(dtype) for dtype in bound.types.variables.values()]

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.captures import Captures, captured
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import Pattern
 
 if TYPE_CHECKING:
-    from lenet_trt.kernel.declaration import AttributeValue, Kernel
+    from lenet_trt.kernel.attributes import AttributeValue
+    from lenet_trt.kernel.declaration import Kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,7 @@ class Match:
     outputs: tuple[str, ...]
     attributes: Mapping[str, AttributeValue]
     constants: Mapping[str, Array]
+    problem: str | None = None  # why the kernel cannot be used for these attributes
 
     @property
     def origins(self) -> frozenset[int]:
@@ -48,14 +51,16 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
     matches: list[Match] = []
     for kernel, pattern, matcher in matchers:
         for candidate in model.graph:
-            found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
+            found = matcher.pattern.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
-                matches.append(_match(graph, kernel, pattern, nodes, found))
+                matches.append(_match(graph, kernel, pattern, nodes, found, matcher.captures))
     return matches
 
 
-def _match(graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[WorkingNode], found: Any) -> Match:
+def _match(
+    graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[WorkingNode], found: Any, captures: Captures
+) -> Match:
     unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
     if unused:
         raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")
@@ -63,35 +68,53 @@ def _match(graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[Wo
     read = {name for node in nodes for name in node.inputs} - set(values.values())
     constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
     outputs = tuple(str(value.name) for value in found.outputs)
-    return Match(kernel, pattern, tuple(nodes), values, outputs, pattern.attributes, constants)
+    attributes, problem = captured(graph, kernel, captures, found.bindings)
+    return Match(
+        kernel, pattern, tuple(nodes), values, outputs, {**pattern.attributes, **attributes}, constants, problem
+    )
+
+
+@dataclass(frozen=True)
+class _Matcher:
+    pattern: Any
+    captures: Captures
 
 
 class _Strict:
-    """Build patterns that refuse attributes which the pattern does not name."""
+    """Build patterns that refuse attributes which the pattern does not name, and note which ones it captures."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: Any, captures: Captures) -> None:
         self._op = op
+        self._captures = captures
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return functools.partial(getattr(self._op, name), _allow_other_attributes=False)
+        def node(*inputs: Any, **attributes: Any) -> Any:
+            wanted = {key: self._captures.pattern_of(name, key, value) for key, value in attributes.items()}
+            return getattr(self._op, name)(*inputs, **wanted, _allow_other_attributes=False)
+
+        return node
 
 
-def _matcher(kernel: Kernel, pattern: Pattern) -> Any:
+def _matcher(kernel: Kernel, pattern: Pattern) -> _Matcher:
     from onnxscript.rewriter import pattern as rewriter
+
+    captures = Captures()
 
     @functools.wraps(pattern.graph)
     def strict(op: Any, *parameters: Any) -> Any:
-        return pattern.graph(_Strict(op), *parameters)
+        return pattern.graph(_Strict(op, captures), *parameters)
 
     wanted = {tensor.name for tensor in kernel.plain_inputs}
+    attributes = {attribute.name for attribute in kernel.attributes} - wanted
     given = set(list(inspect.signature(pattern.graph).parameters)[1:])
-    if given != wanted:
+    if not wanted <= given <= wanted | attributes:
+        may = f", and may have {', '.join(sorted(attributes))}" if attributes else ""
         raise LenetTrtError(
             f"kernel {kernel.name}: a pattern has parameters {', '.join(sorted(given))}; "
-            f"wanted op and then {', '.join(sorted(wanted))}"
+            f"wanted op and then {', '.join(sorted(wanted))}{may}"
         )
     try:
-        return rewriter.Pattern(strict)
+        return _Matcher(rewriter.Pattern(strict), captures)
     except Exception as error:
         where = getattr(pattern.graph, "__qualname__", repr(pattern.graph))
         raise LenetTrtError(

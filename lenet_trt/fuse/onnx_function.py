@@ -9,7 +9,7 @@ wrong body.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -18,9 +18,14 @@ from onnx import helper, numpy_helper
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import attribute_protos
+from lenet_trt.kernel.attributes import AnyAttribute, Number
+from lenet_trt.kernel.bind import chosen_values
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN
+
+# The numbers of a node's attributes, in declared order.
+Numbers: TypeAlias = tuple[Number, ...]
 
 # From this opset on, a Constant can be of other types than floats.
 _CONSTANT_OF_ANY_TYPE = 9
@@ -28,12 +33,16 @@ _CONSTANT_OF_ANY_TYPE = 9
 _CONSTANT_OF_ATTRIBUTE = 12
 # Before it, an attribute becomes an axis of a tensor; NumPy 1, with which onnx.reference computes, has 32.
 _LARGEST_AXIS = 31
+_KINDS = {"int": onnx.AttributeProto.INT, "float": onnx.AttributeProto.FLOAT}
 # What every plugin node carries so that TensorRT's parser finds the creator.
 PARSER_ATTRIBUTES = ("plugin_version", "plugin_namespace")
 
 
 class NodeBuilder:
-    """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name."""
+    """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name.
+
+    ``op.TopK(x, k, _outputs=2)`` returns the names of two outputs.
+    """
 
     def __init__(self, prefix: str, opset: int) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -56,10 +65,12 @@ class NodeBuilder:
         """Return a new value name."""
         return f"{self._prefix}{len(self.nodes)}"
 
-    def referring(self, op_type: str, inputs: Sequence[str], name: str, attribute: str) -> str:
-        """Add a node of which an integer attribute is an attribute of the function."""
+    def referring(
+        self, op_type: str, inputs: Sequence[str], name: str, attribute: str, kind: int = onnx.AttributeProto.INT
+    ) -> str:
+        """Add a node of which an attribute of that kind is an attribute of the function."""
         node = helper.make_node(op_type, inputs, [self.fresh()])
-        node.attribute.add(name=name, ref_attr_name=attribute, type=onnx.AttributeProto.INT)
+        node.attribute.add(name=name, ref_attr_name=attribute, type=kind)
         self.nodes.append(node)
         return str(node.output[0])
 
@@ -67,17 +78,16 @@ class NodeBuilder:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: str, **attributes: Any) -> str:
-            output = self.fresh()
-            self.nodes.append(helper.make_node(op_type, inputs, [output], **attributes))
-            return output
+        def add(*inputs: str, _outputs: int = 1, **attributes: Any) -> Any:
+            first = self.fresh()
+            outputs = [first, *(f"{first}_{index}" for index in range(1, _outputs))]
+            self.nodes.append(helper.make_node(op_type, inputs, outputs, **attributes))
+            return first if _outputs == 1 else outputs
 
         return add
 
 
-def onnx_function(
-    kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int
-) -> onnx.FunctionProto:
+def onnx_function(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> onnx.FunctionProto:
     """Build the function from a body for each combination of attributes (see ``attribute_numbers``).
 
     Raises:
@@ -95,12 +105,10 @@ def onnx_function(
     )
 
 
-def attribute_numbers(kernel: Kernel, match: Match) -> tuple[int, ...]:
-    """Return a match's attributes as integers in declared order, as the kernel's source and ONNX node have them."""
-    return tuple(
-        attribute.macro_value(match.attributes.get(attribute.name, attribute.choices[0]))
-        for attribute in kernel.attributes
-    )
+def attribute_numbers(kernel: Kernel, match: Match) -> Numbers:
+    """Return a match's attributes as numbers in declared order, as the ONNX node has them."""
+    values = chosen_values(kernel, match.attributes)
+    return tuple(attribute.number(values[attribute.name]) for attribute in kernel.attributes)
 
 
 def unpacked(
@@ -140,7 +148,7 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> li
     return [*constants.nodes, *nodes]
 
 
-def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:
+def _choice(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:
     """Return nested ``If`` nodes on the attributes; the last body needs no test."""
     outputs = [tensor.name for tensor in kernel.outputs]
     modern = opset >= _CONSTANT_OF_ATTRIBUTE
@@ -151,8 +159,10 @@ def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto
         op = NodeBuilder(f"choice_{depth}_", opset)
         condition = ""
         for index, (attribute, number) in enumerate(zip(kernel.attributes, key, strict=True)):
+            if len({other[index] for other in bodies}) == 1:
+                continue
             largest = max(other[index] for other in bodies)
-            equal = _is(op, attribute.name, number) if modern else _is_in_old_opset(op, attribute.name, number, largest)
+            equal = _is(op, attribute, number) if modern else _is_in_old_opset(op, attribute, number, int(largest))
             condition = op.And(condition, equal) if condition else equal
         branches = {
             "then_branch": _branch("then", body, outputs, depth),
@@ -162,23 +172,33 @@ def _choice(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto
     return otherwise
 
 
-def _is(op: NodeBuilder, attribute: str, number: int) -> str:
+def _is(op: NodeBuilder, attribute: AnyAttribute, number: Number) -> str:
     """Add nodes that test whether an attribute of the function has this value."""
-    return str(op.Equal(op.referring("Constant", (), "value_int", attribute), op.Constant(value_int=number)))
+    name, kind = f"value_{attribute.type_name}", _KINDS[attribute.type_name]
+    return str(op.Equal(op.referring("Constant", (), name, attribute.name, kind), op.Constant(**{name: number})))
 
 
-def _is_in_old_opset(op: NodeBuilder, attribute: str, number: int, largest: int) -> str:
-    """Add the same test where no Constant takes an attribute: as a Concat's axis it decides which size becomes 2."""
+def _is_in_old_opset(op: NodeBuilder, attribute: AnyAttribute, number: Number, largest: int) -> str:
+    """Add the same test where no Constant takes an attribute.
+
+    An integer as a Concat's axis decides which size becomes 2; a float is the slope by which LeakyRelu multiplies -1.
+    """
+    if attribute.type_name == "float":
+        minus_one = op.constant(np.array(-1, dtype=np.float32))
+        seen = op.referring("LeakyRelu", (minus_one,), "alpha", attribute.name, onnx.AttributeProto.FLOAT)
+        wanted = op.constant(np.array(-number, dtype=np.float32))
+        return str(op.Not(op.Or(op.Less(seen, wanted), op.Greater(seen, wanted))))
     one = op.constant(np.zeros((1,) * (largest + 1), dtype=np.float32))
-    sizes = op.Shape(op.referring("Concat", (one, one), "axis", attribute))
+    sizes = op.Shape(op.referring("Concat", (one, one), "axis", attribute.name))
     two = op.constant(np.array(2, dtype=np.int64))
     return str(op.Equal(op.Gather(sizes, op.constant(np.array(number, dtype=np.int64)), axis=0), two))
 
 
-def _check_axes(kernel: Kernel, bodies: Mapping[tuple[int, ...], list[onnx.NodeProto]], opset: int) -> None:
+def _check_axes(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> None:
     for key in bodies:
-        for attribute, number in zip(kernel.attributes, key, strict=True):
-            if not 0 <= number <= _LARGEST_AXIS:
+        for index, (attribute, number) in enumerate(zip(kernel.attributes, key, strict=True)):
+            decides = attribute.type_name == "int" and len({other[index] for other in bodies}) > 1
+            if decides and not 0 <= number <= _LARGEST_AXIS:
                 raise LenetTrtError(
                     f"its {attribute.name} is {number}, and in opset {opset} a function can tell numbers from 0 to "
                     f"{_LARGEST_AXIS} apart: convert the model to opset {_CONSTANT_OF_ATTRIBUTE} or newer"

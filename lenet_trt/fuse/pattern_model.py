@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.onnx_function import NodeBuilder
+from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, plain_inputs
@@ -19,6 +22,37 @@ from lenet_trt.kernel.types import ELEMENT_TYPES
 
 NEWEST_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Hold the value of an attribute that a pattern captures: of a node's attribute, or of a constant."""
+
+    value: AttributeValue
+    dtype: np.dtype[Any]
+
+    def array(self) -> np.ndarray:
+        """Return the constant: one int64, as operators take sizes, or a float of the kernel's first input's type."""
+        return np.array(self.value, self.dtype) if isinstance(self.value, float) else np.array([self.value], np.int64)
+
+
+class _Builder(NodeBuilder):
+    """Make nodes, with the values of captured attributes put in."""
+
+    def __getattr__(self, op_type: str) -> Any:
+        add = super().__getattr__(op_type)
+
+        def node(*inputs: Any, **attributes: Any) -> Any:
+            values = [self.constant(each.array()) if isinstance(each, _Given) else each for each in inputs]
+            return add(*values, **{name: _plain(value) for name, value in attributes.items()})
+
+        return node
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value.value if isinstance(value, _Given) else value
 
 
 def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> onnx.ModelProto | None:
@@ -31,8 +65,11 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
-    op = NodeBuilder("value_", opset)
-    parameters = list(inspect.signature(pattern.graph).parameters)[1:]
+    op = _Builder("value_", opset)
+    names = list(inspect.signature(pattern.graph).parameters)[1:]
+    parameters = [
+        _Given(bound.attributes[name], plain[0].dtype) if name in bound.attributes else name for name in names
+    ]
     result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):

@@ -14,7 +14,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.cut import Uses, title
 from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
-from lenet_trt.fuse.onnx_function import attribute_numbers, body_of, onnx_function, unpacked
+from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
@@ -100,7 +100,7 @@ def functions_for(
     usable: list[Place] = []
     refused: list[tuple[Place, str]] = []
     for kernel in dict.fromkeys(place.kernel for place in places):
-        bodies: dict[tuple[int, ...], list[onnx.NodeProto]] = {}
+        bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
         for place in (place for place in places if place.kernel is kernel):
             body = body_of(place.match, place.plain_shapes, opset)
@@ -126,6 +126,8 @@ def _place(
     model: onnx.ModelProto, graph: WorkingGraph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]
 ) -> Place:
     kernel = match.kernel
+    if match.problem:
+        raise _UnusableError(match.problem)
     values = {tensor.name: match.values[tensor.name] for tensor in kernel.plain_inputs}
     computed = [
         values[tensor.name]

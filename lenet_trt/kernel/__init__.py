@@ -1,9 +1,8 @@
 """Declare a kernel: its axes, tensors, types, variants and launches; every route is derived from the declaration."""
 
+from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
 from lenet_trt.kernel.declaration import (
     INT32_MAX,
-    Attribute,
-    AttributeValue,
     Axis,
     Kernel,
     Launch,
@@ -18,6 +17,8 @@ __all__ = [
     "Attribute",
     "AttributeValue",
     "Axis",
+    "FloatAttribute",
+    "IntegerAttribute",
     "Kernel",
     "Launch",
     "Packing",

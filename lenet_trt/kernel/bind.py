@@ -16,7 +16,8 @@ from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
-    from lenet_trt.kernel.declaration import AttributeValue, Kernel, Launch, Tensor, Types, Variant
+    from lenet_trt.kernel.attributes import AttributeValue, Number
+    from lenet_trt.kernel.declaration import Kernel, Launch, Tensor, Types, Variant
 
 Shape: TypeAlias = tuple[int, ...]
 UNKNOWN = -1
@@ -39,14 +40,14 @@ class Specialized:
         )
         axes = (f"AXIS_{name.upper()}={value}" for name, value in self.static_axes)
         declared = {attribute.name: attribute for attribute in self.kernel.attributes}
-        attributes = (f"ATTR_{name.upper()}={declared[name].macro_value(value)}" for name, value in self.attributes)
+        attributes = (f"ATTR_{name.upper()}={declared[name].macro(value)}" for name, value in self.attributes)
         return (*types, *axes, *attributes)
 
     @cached_property
     def known_sizes(self) -> Mapping[str, int]:
-        """Return the static axes and the element sizes, by the names of ``Dim``."""
+        """Return the static axes, the integer attributes and the element sizes, by the names of ``Dim``."""
         sizes = {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in self.types.variables.items()}
-        return {**dict(self.static_axes), **sizes}
+        return {**dict(self.static_axes), **attribute_sizes(self.kernel, dict(self.attributes)), **sizes}
 
     @property
     def quantized(self) -> bool:
@@ -80,6 +81,11 @@ class Bound:
     def attributes(self) -> dict[str, AttributeValue]:
         return dict(self.specialized.attributes)
 
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """Return the value of everything that a ``Dim`` of the declaration may name, except the multiprocessors."""
+        return {**self.specialized.known_sizes, **self.axes}
+
     @property
     def input_dtypes(self) -> tuple[str, ...]:
         return self.types.of(self.kernel.inputs)
@@ -96,7 +102,7 @@ class Bound:
     @property
     def flops(self) -> int:
         """Return the number of operations of the math."""
-        return as_dim(self.kernel.flops).evaluate(self.axes)
+        return as_dim(self.kernel.flops).evaluate(self.sizes)
 
     @property
     def dram_bytes(self) -> int:
@@ -131,7 +137,7 @@ class Bound:
         return self._holds(variant.prefer)
 
     def _holds(self, condition: Condition | None) -> bool:
-        return condition is None or condition.evaluate({**self.axes, **self.specialized.known_sizes})
+        return condition is None or condition.evaluate(self.sizes)
 
     def variant(self, sm: int) -> Variant:
         """Return the first declared variant that can run this call on that architecture and is preferred for it.
@@ -159,20 +165,21 @@ def specialize(
     Raises:
         LenetTrtError: the inputs do not fit the declaration.
     """
-    axes = _solve(kernel, [tuple(shape) for shape in input_shapes])
+    values = chosen_values(kernel, attributes)
+    named = attribute_sizes(kernel, values)
+    axes = _solve(kernel, [tuple(shape) for shape in input_shapes], named)
     for name in kernel.static_axes:
         if axes.get(name, UNKNOWN) < 1:
             raise LenetTrtError(
                 f"{kernel.name} compiles in the size of axis {name}; it must be known and >= 1, "
                 f"and is {axes.get(name, 'unknown')}: give the input a fixed size there"
             )
-    if kernel.requires is not None and kernel.requires.axes <= axes.keys():
-        _require(kernel, axes)
+    _require(kernel, {**named, **axes})
     return Specialized(
         kernel,
         types_of_call(kernel, input_dtypes),
         tuple((name, axes[name]) for name in kernel.static_axes),
-        _attributes(kernel, attributes),
+        tuple(values.items()),
     )
 
 
@@ -189,11 +196,12 @@ def bind(
     """
     shapes = tuple(tuple(shape) for shape in input_shapes)
     specialized = specialize(kernel, shapes, input_dtypes, attributes)
-    axes = _solve(kernel, shapes)
+    named = attribute_sizes(kernel, dict(specialized.attributes))
+    axes = _solve(kernel, shapes, named)
     open_axes = [axis.name for axis in kernel.axes if axis.name not in axes]
     if open_axes:
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
-    outputs = tuple(_evaluate_shape(kernel, tensor, axes) for tensor in kernel.outputs)
+    outputs = tuple(_evaluate_shape(kernel, tensor, {**named, **axes}) for tensor in kernel.outputs)
     return Bound(specialized, axes, shapes, outputs)
 
 
@@ -217,8 +225,56 @@ def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
     return (types for types in kernel.types if types.of(tensors) == tuple(dtypes))
 
 
-def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
-    """Find axis values from shapes, without axes of unknown size."""
+def chosen_values(kernel: Kernel, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
+    """Return the value of every attribute in declared order; those that are not given have their default.
+
+    Raises:
+        LenetTrtError: the kernel has no such attribute, or the attribute cannot have that value.
+    """
+    declared = {attribute.name: attribute for attribute in kernel.attributes}
+    unknown = given.keys() - declared.keys()
+    if unknown:
+        known = ", ".join(declared) or "none"
+        raise LenetTrtError(f"{kernel.name} has no attribute {', '.join(sorted(unknown))}; it has {known}")
+    values: dict[str, AttributeValue] = {}
+    for name, attribute in declared.items():
+        asked = given.get(name, attribute.examples[0])
+        value = attribute.checked(asked)
+        if value is None:
+            raise LenetTrtError(f"{kernel.name}: {name} is {asked!r}; it can be {attribute.allowed}")
+        values[name] = value
+    return values
+
+
+def stored_values(kernel: Kernel, numbers: Mapping[str, Number | None]) -> dict[str, AttributeValue]:
+    """Return the values that the numbers of a plugin node, or of an engine, stand for; without those that are missing.
+
+    Raises:
+        LenetTrtError: a number stands for no value of its attribute.
+    """
+    values: dict[str, AttributeValue] = {}
+    for attribute in kernel.attributes:
+        number = numbers.get(attribute.name)
+        if number is None:
+            continue
+        value = attribute.value_of(number)
+        if value is None:
+            raise LenetTrtError(
+                f"{kernel.name}: the attribute {attribute.name} is {number}, which is none of its values "
+                f"({attribute.allowed}): fuse the model again"
+            )
+        values[attribute.name] = value
+    return values
+
+
+def attribute_sizes(kernel: Kernel, values: Mapping[str, AttributeValue]) -> dict[str, int]:
+    """Return the attributes that a ``Dim`` may name, with their sizes."""
+    sizes = {attribute.name: attribute.size(values[attribute.name]) for attribute in kernel.attributes}
+    return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _solve(kernel: Kernel, shapes: Sequence[Shape], named: Mapping[str, int]) -> dict[str, int]:
+    """Find axis values from shapes, without axes of unknown size; ``named`` are sizes that attributes give."""
     if len(shapes) != len(kernel.inputs):
         names = ", ".join(tensor.name for tensor in kernel.inputs)
         raise LenetTrtError(f"{kernel.name} takes {len(kernel.inputs)} inputs ({names}), not {len(shapes)}")
@@ -234,7 +290,7 @@ def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
                 continue
             if size < 0:
                 raise _shape_error(kernel, tensor, shape, "a size is negative")
-            if not isinstance(declared, AxisValue):
+            if not isinstance(declared, AxisValue) or declared.name in named:
                 computed.append((tensor, shape, declared, size))
                 continue
             name = declared.name
@@ -243,8 +299,9 @@ def _solve(kernel: Kernel, shapes: Sequence[Shape]) -> dict[str, int]:
                 reason = f"{name} is {size} here and {axes[name]} in {owners[name]}"
                 raise _shape_error(kernel, tensor, shape, reason)
     for tensor, shape, wanted, size in computed:
-        if wanted.axes <= axes.keys() and wanted.evaluate(axes) != size:
-            value = wanted.evaluate(axes)
+        known = {**named, **axes}
+        if wanted.axes <= known.keys() and wanted.evaluate(known) != size:
+            value = wanted.evaluate(known)
             what = f"{wanted} is {value}" if not isinstance(wanted, Constant) else f"it is {value}"
             raise _shape_error(kernel, tensor, shape, f"{what} there, not {size}")
     return axes
@@ -265,22 +322,9 @@ def _evaluate_shape(kernel: Kernel, tensor: Tensor, axes: Mapping[str, int]) -> 
     return shape
 
 
-def _require(kernel: Kernel, axes: Mapping[str, int]) -> None:
-    assert kernel.requires is not None
-    if not kernel.requires.evaluate(axes):
-        seen = ", ".join(f"{name} = {axes[name]}" for name in sorted(kernel.requires.axes))
+def _require(kernel: Kernel, sizes: Mapping[str, int]) -> None:
+    if kernel.requires is None or not kernel.requires.axes <= sizes.keys():
+        return
+    if not kernel.requires.evaluate(sizes):
+        seen = ", ".join(f"{name} = {sizes[name]}" for name in sorted(kernel.requires.axes))
         raise LenetTrtError(f"{kernel.name} wants {kernel.requires}, and {seen}")
-
-
-def _attributes(kernel: Kernel, given: Mapping[str, AttributeValue]) -> tuple[tuple[str, AttributeValue], ...]:
-    declared = {attribute.name: attribute for attribute in kernel.attributes}
-    unknown = given.keys() - declared.keys()
-    if unknown:
-        known = ", ".join(declared) or "none"
-        raise LenetTrtError(f"{kernel.name} has no attribute {', '.join(sorted(unknown))}; it has {known}")
-    values = {name: given.get(name, attribute.choices[0]) for name, attribute in declared.items()}
-    for name, value in values.items():
-        if value not in declared[name].choices:
-            choices = ", ".join(map(str, declared[name].choices))
-            raise LenetTrtError(f"{kernel.name}: {name} is {value!r}; it can be {choices}")
-    return tuple(values.items())

@@ -6,17 +6,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Bound, Shape, Specialized, bind, specialize
+from lenet_trt.kernel.attributes import AnyAttribute, AttributeValue
+from lenet_trt.kernel.bind import Bound, Shape, Specialized, attribute_sizes, bind, chosen_values, specialize
 from lenet_trt.kernel.dims import MULTIPROCESSORS, AxisValue, Condition, Constant, Dim, DimLike, as_dim
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     import numpy as np
-
-AttributeValue: TypeAlias = int | str
 
 OLDEST_SM = 75
 MAX_BLOCK_THREADS = 1024
@@ -51,22 +50,6 @@ class Tensor:
     doc: str
     weight: bool = False
     positive: bool = False
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """Declare a choice that is compiled in; the first one is the default.
-
-    The macro ``ATTR_<NAME>`` is the integer itself, or the position of a string in ``choices``.
-    """
-
-    name: str
-    choices: tuple[AttributeValue, ...]
-    doc: str
-
-    def macro_value(self, value: AttributeValue) -> int:
-        """Return the value that the kernel's source sees."""
-        return value if isinstance(value, int) else self.choices.index(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +156,8 @@ class Kernel:
     ``reference`` computes the outputs in float64 from the plain inputs (see ``Packing``), with
     attributes as keywords. ``requires`` is the condition on its sizes. ``flops`` counts the
     operations that the math asks for. ``examples`` are axis values to check with: batch 1, odd
-    sizes and large ones. Tensors of more than ``max_elements`` elements are refused.
+    sizes and large ones. Tensors of more than ``max_elements`` elements are refused. An integer
+    attribute is a size too: shapes, launches and conditions name it like an axis.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -190,7 +174,7 @@ class Kernel:
     examples: tuple[Mapping[str, int], ...]
     flops: DimLike
     source_dir: Path
-    attributes: tuple[Attribute, ...] = ()
+    attributes: tuple[AnyAttribute, ...] = ()
     requires: Condition | None = None
     packing: Packing | None = None
     patterns: tuple[Any, ...] = field(default=(), repr=False)
@@ -231,6 +215,13 @@ class Kernel:
         """Return the variants that an architecture can run with those types, in declared order."""
         return tuple(v for v in self.variants if v.supports(sm, types))
 
+    def takes(self, axes: Mapping[str, int], attributes: Mapping[str, AttributeValue]) -> bool:
+        """Return whether ``requires`` allows these attributes with these axis values."""
+        named = attribute_sizes(self, chosen_values(self, attributes))
+        if self.requires is None or not self.requires.axes & named.keys():
+            return True  # a kernel whose examples are refused for their sizes alone is declared wrong
+        return self.requires.evaluate({**named, **axes})
+
     def specialize(
         self,
         input_shapes: Sequence[Shape],
@@ -256,7 +247,8 @@ class Kernel:
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Bound:
         """Return the call for these axis values, as ``bind`` does for the shapes that they give."""
-        shapes = [tuple(as_dim(d).evaluate(axes) for d in t.shape) for t in self.inputs]
+        sizes = {**attribute_sizes(self, chosen_values(self, attributes or {})), **axes}
+        shapes = [tuple(as_dim(d).evaluate(sizes) for d in t.shape) for t in self.inputs]
         return self.bind(shapes, types.of(self.inputs), attributes)
 
 
@@ -283,24 +275,30 @@ def _problems(kernel: Kernel) -> Iterator[str]:
     yield from _duplicates("variants", kernel.variants)
     yield from _type_problems(kernel)
     axes = {axis.name for axis in kernel.axes}
+    attribute_problems = [problem for attribute in kernel.attributes for problem in attribute.problems()]
+    yield from attribute_problems
+    sizes = axes | (set() if attribute_problems else set(attribute_sizes(kernel, chosen_values(kernel, {}))))
+    for attribute in kernel.attributes:
+        if attribute.name in axes:
+            yield f"{attribute.name} is an axis and an attribute"
     for tensor in (*tensors, *(kernel.packing.plain if kernel.packing else ())):
-        yield from _unknown(f"shape of {tensor.name}", tensor.shape, axes)
+        yield from _unknown(f"shape of {tensor.name}", tensor.shape, sizes)
     solvable = {d.name for t in kernel.inputs for d in t.shape if isinstance(d, AxisValue)}
     for name in sorted(axes - solvable):
         yield f"axis {name} is no input's size by itself, so no call can tell its value"
-    yield from _unknown("flops", [kernel.flops], axes)
+    yield from _unknown("flops", [kernel.flops], sizes)
     if kernel.requires is not None:
-        yield from _unknown("requires", [kernel.requires], axes)
-    for attribute in kernel.attributes:
-        if not attribute.choices:
-            yield f"attribute {attribute.name} has no choices"
+        yield from _unknown("requires", [kernel.requires], sizes)
     if not kernel.examples:
         yield "examples is empty"
+    named_rightly = not attribute_problems and (kernel.requires is None or kernel.requires.axes <= sizes)
     for example in kernel.examples:
         if set(example) != axes:
             yield f"example {dict(example)} does not name exactly the axes {sorted(axes)}"
+        elif named_rightly and not kernel.takes(example, {}):
+            yield f"example {dict(example)} is not allowed with the first example of each attribute ({kernel.requires})"
     for variant in kernel.variants:
-        for problem in _variant_problems(kernel, variant, axes):
+        for problem in _variant_problems(kernel, variant, sizes):
             yield f"variant {variant.name}: {problem}"
 
 
@@ -322,7 +320,7 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
             )
 
 
-def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Iterator[str]:
+def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iterator[str]:
     if not (kernel.source_dir / variant.source).is_file():
         yield f"there is no file {kernel.source_dir / variant.source}"
     if any(not isinstance(size, int) or size < 1 for size in variant.launch.block):
@@ -330,7 +328,7 @@ def _variant_problems(kernel: Kernel, variant: Variant, axes: set[str]) -> Itera
     x, y, z = variant.launch.block
     if x * y * z > MAX_BLOCK_THREADS:
         yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
-    known = axes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
+    known = sizes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
     yield from _unknown("launch", variant.launch.dims, known | MULTIPROCESSORS.axes)
     for what, condition in (("when", variant.when), ("prefer", variant.prefer)):
         if condition is not None:
@@ -350,4 +348,4 @@ def _unknown(what: str, sizes: Iterable[DimLike | Condition], known: set[str]) -
     for size in sizes:
         used = size.axes if isinstance(size, (Dim, Condition)) else frozenset()
         if used - known:
-            yield f"{what} uses {', '.join(sorted(used - known))}, which is no axis"
+            yield f"{what} uses {', '.join(sorted(used - known))}, which is no axis and no integer attribute"

@@ -30,15 +30,20 @@ class ExampleCase:
 
     def __str__(self) -> str:
         axes = ",".join(f"{name}={value}" for name, value in self.bound.axes.items())
-        attributes = "".join(f" {name}={value}" for name, value in self.bound.attributes.items())
-        return f"{self.variant.name} {self.bound.types.name} {axes}{attributes}"
+        return f"{self.variant.name} {self.bound.types.name} {axes}{attributes_text(self.bound)}"
 
 
 def bounds(kernel: Kernel) -> Iterator[Bound]:
-    """Yield every declared example with every combination of types and of attributes."""
-    choices = [[(a.name, choice) for choice in a.choices] for a in kernel.attributes]
+    """Yield every declared example with every combination of types and of attributes that ``requires`` allows."""
+    choices = [[(a.name, value) for value in a.examples] for a in kernel.attributes]
     for types, chosen, example in itertools.product(kernel.types, itertools.product(*choices), kernel.examples):
-        yield kernel.bind_axes(example, types, dict(chosen))
+        if kernel.takes(example, dict(chosen)):
+            yield kernel.bind_axes(example, types, dict(chosen))
+
+
+def attributes_text(bound: Bound) -> str:
+    """Return the attributes of a call as people read them, each after a space."""
+    return "".join(f" {a.name}={a.text(bound.attributes[a.name])}" for a in bound.kernel.attributes)
 
 
 def cases(kernel: Kernel, sm: int | None = None) -> Iterator[ExampleCase]:
@@ -154,7 +159,7 @@ def relative_error(got: np.ndarray, wanted: np.ndarray) -> float:
 def _draw(bound: Bound, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
     from lenet_trt.kernel.dims import as_dim
 
-    shape = tuple(as_dim(size).evaluate(bound.axes) for size in tensor.shape)
+    shape = tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape)
     dtype = numpy_dtype(bound.types.resolve(tensor.dtype))
     if tensor.positive:
         return rng.uniform(0.05, 0.2, shape).astype(dtype)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.kernel.bind import Shape
 
 if TYPE_CHECKING:
-    from lenet_trt.kernel.declaration import AttributeValue
+    from lenet_trt.kernel.attributes import AttributeValue
 
 # The one namespace: the domain of ONNX nodes and functions, of TensorRT's plugin creators and of torch's operators.
 DOMAIN = "lenet_trt"
@@ -30,7 +30,10 @@ class Pattern:
     ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
     b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must
     have their default value, and operands have the order that is written. ``attributes`` are the kernel's attributes
-    for this subgraph. Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
+    for this subgraph. A parameter that is named like an attribute of the kernel takes the value that is found there:
+    ``op.LeakyRelu(x, alpha=alpha)``, ``op.Conv(x, w, b, kernel_shape=[3, 3], pads=[pad, pad, pad, pad])``, or a
+    constant of one element: ``op.Add(x, epsilon)``.
+    Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
     ``views``, from the ONNX shapes by name (-1: unknown), says in which shapes the kernel has the tensors (outputs:
     which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes.
     """

@@ -16,8 +16,9 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Bound, Shape
-from lenet_trt.kernel.declaration import AttributeValue, Kernel
+from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.bind import Bound, Shape, stored_values
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import ELEMENT_TYPES
@@ -122,14 +123,12 @@ def bound_plugin(node: NodeProto, inputs: Sequence[KnownTensor]) -> Bound:
 
 
 def chosen_attributes(kernel: Kernel, node: NodeProto) -> dict[str, AttributeValue]:
-    """Return the choices for which the numbers of a plugin node stand."""
-    numbers = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}
-    return {
-        attribute.name: choice
-        for attribute in kernel.attributes
-        for choice in attribute.choices
-        if attribute.macro_value(choice) == numbers.get(attribute.name)
-    }
+    """Return the values for which the numbers of a plugin node stand.
+
+    Raises:
+        LenetTrtError: a number stands for no value.
+    """
+    return stored_values(kernel, {entry.name: helper.get_attribute_value(entry) for entry in node.attribute})
 
 
 def _inlined(model: ModelProto) -> ModelProto:

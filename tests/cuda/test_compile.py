@@ -39,7 +39,7 @@ def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
     found: dict[tuple[Specialized, str], None] = {}
     fitting = [bound for bound in bounds(kernel) if bound.fits(variant)]
     first = fitting[0].axes
-    defaults = {attribute.name: attribute.choices[0] for attribute in kernel.attributes}
+    defaults = {attribute.name: attribute.examples[0] for attribute in kernel.attributes}
     for bound in fitting:
         changed = sum(bound.attributes[name] != value for name, value in defaults.items())
         changed += bound.types is not kernel.types[0]

@@ -69,7 +69,7 @@ def main() -> None:
         for bound in bounds(kernel):
             if max(int(np.prod(shape)) for shape in (*bound.input_shapes, *bound.output_shapes)) > LARGEST_ELEMENTS:
                 continue
-            numbers = {a.name: a.macro_value(bound.attributes[a.name]) for a in kernel.attributes}
+            numbers = {a.name: a.number(bound.attributes[a.name]) for a in kernel.attributes}
             key = (bound.types.name, bound.specialized.static_axes, tuple(numbers.items()))
             if key not in contexts:  # as an engine makes one, and a context for it; other batch sizes reuse it
                 fields = [

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from declared_kernels import last_attributes
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import UNKNOWN, Bound, Shape
@@ -128,7 +129,8 @@ def hexadecimal(code: bytes) -> str:
 def one_node(kernel: Kernel, types_name: str, open_axes: bool) -> onnx.ModelProto:
     """A fused model with the kernel's node alone; weights are constants, axes that may vary are open or fixed."""
     types = kernel.types_named(types_name)
-    bound = kernel.bind_axes(kernel.examples[1], types)
+    chosen = last_attributes(kernel, kernel.examples[1])
+    bound = kernel.bind_axes(kernel.examples[1], types, chosen)
     static = set(kernel.static_axes)
     rng = np.random.default_rng(5)
     inputs, weights = [], []
@@ -146,7 +148,7 @@ def one_node(kernel: Kernel, types_name: str, open_axes: bool) -> onnx.ModelProt
     for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True):
         elem = helper.np_dtype_to_tensor_dtype(numpy_dtype(types.resolve(tensor.dtype)))
         outputs.append(helper.make_tensor_value_info(tensor.name, elem, [None] * len(shape)))
-    attributes = {a.name: a.macro_value(a.choices[-1]) for a in kernel.attributes}
+    attributes = {a.name: a.number(chosen[a.name]) for a in kernel.attributes}
     node = helper.make_node(
         kernel.name,
         [tensor.name for tensor in kernel.inputs],

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from declared_kernels import WITH_ATTRIBUTES, declared
 from expressions import EXPRESSIONS, SIZES
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import registry
+from lenet_trt.kernel import AttributeValue, IntegerAttribute, registry
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
@@ -25,7 +26,7 @@ SMS = (75, 80, 86, 89, 90, 100, 120)
 SHARED_KIB = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}  # as the GPUs have it
 MULTIPROCESSORS = 132
 TARGETS = tuple(f"sm_{sm}" for sm in SMS)
-KERNELS = tuple(registry.kernels())
+KERNELS = (*registry.kernels(), *WITH_ATTRIBUTES)
 AXES = ("n", "c", "h")
 n, c, h = axes("n c h")
 RELATIONS = (
@@ -125,10 +126,20 @@ def bounds(kernel: Kernel, count: int) -> list[Bound]:
                 elif axis.static and rng.random() < 0.3:
                     example[axis.name] = int(rng.integers(1, 200))
             try:
-                found.append(kernel.bind_axes(example, types))
+                found.append(kernel.bind_axes(example, types, drawn(kernel, rng)))
             except LenetTrtError:  # sizes that the kernel says it is not for
                 continue
     return found
+
+
+def drawn(kernel: Kernel, rng: np.random.Generator) -> dict[str, AttributeValue]:
+    """Values of the attributes: of open integers any in the range."""
+    return {
+        a.name: int(rng.integers(a.least, a.most + 1))
+        if isinstance(a, IntegerAttribute)
+        else a.examples[rng.integers(len(a.examples))]
+        for a in kernel.attributes
+    }
 
 
 def gpu(sm: int) -> tuple[int, int, int]:
@@ -158,7 +169,7 @@ def expected(bound: Bound, sm: int) -> str:
 @pytest.mark.parametrize("known", [False, True], ids=["open sizes", "known sizes"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: str, known: bool) -> None:
-    kernel = registry.kernel(name)
+    kernel = declared(name)
     seen = set()
     for bound in bounds(kernel, 40):
         data = tmp_path / "data"
@@ -176,7 +187,7 @@ def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_variant_runs_where_it_can_when_it_is_the_favourite(core: Core, tmp_path: Path, name: str) -> None:
-    kernel = registry.kernel(name)
+    kernel = declared(name)
     for bound in bounds(kernel, 5):
         data = tmp_path / "data"
         data.write_bytes(data_of(bound, ["sm_90"]))

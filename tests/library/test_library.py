@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from declared_kernels import FOLDER, WITH_ATTRIBUTES, declared, last_attributes
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
@@ -90,10 +91,13 @@ def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, r
     assert "it was cut" in done.stderr
 
 
-@pytest.mark.parametrize("name", list(registry.kernels()))
-def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(library, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*registry.kernels(), *WITH_ATTRIBUTES])
+def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(
+    library, tmp_path: Path, monkeypatch, name: str
+) -> None:
     file = library("11.1")
-    kernel = registry.kernel(name)
+    kernel = declared(name)
+    monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
     models = []
     for types in kernel.types:
         for open_axes in (True, False):
@@ -146,8 +150,9 @@ def test_a_library_for_another_tensorrt_says_so_when_it_is_opened(library, tmp_p
 
 def declared_outputs(kernel: Kernel, open_axes: bool) -> list[list[int]]:
     """The output shapes of ``one_node``; -1 where they depend on an open axis."""
-    bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])
-    fixed = set(kernel.static_axes) if open_axes else {axis.name for axis in kernel.axes}
+    chosen = last_attributes(kernel, kernel.examples[1])
+    bound = kernel.bind_axes(kernel.examples[1], kernel.types[0], chosen)
+    fixed = {*chosen, *(kernel.static_axes if open_axes else (axis.name for axis in kernel.axes))}
     return [
         [s if as_dim(d).axes <= fixed else -1 for d, s in zip(tensor.shape, shape, strict=True)]
         for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True)

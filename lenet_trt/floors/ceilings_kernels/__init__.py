@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel.declaration import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import MULTIPROCESSORS, DimLike, axes, ceil_div
 
 n, warps, rows = axes("n warps rows")

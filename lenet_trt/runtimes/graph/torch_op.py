@@ -14,8 +14,9 @@ import torch
 
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import AttributeValue, Kernel
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 
@@ -52,8 +53,8 @@ def _schema(kernel: Kernel) -> str:
     if kernel.attributes:
         arguments.append("*")
     for attribute in kernel.attributes:
-        default = attribute.choices[0]
-        kind, text = ("int", str(default)) if isinstance(default, int) else ("str", f'"{default}"')
+        default = attribute.examples[0]
+        kind, text = ("str", f'"{default}"') if isinstance(default, str) else (attribute.type_name, str(default))
         arguments.append(f"{kind} {attribute.name}={text}")
     outputs = ", ".join(["Tensor"] * len(kernel.outputs))
     returns = outputs if len(kernel.outputs) == 1 else f"({outputs})"

@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.declaration import AttributeValue, Kernel
+from lenet_trt.kernel.bind import stored_values
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -172,23 +172,9 @@ def _plugin(node: Node) -> TorchOperator:
             f"{node} is for version {version} of {kernel.name}, and the installed version is {kernel.version}: "
             "fuse the model again"
         )
-    attributes = _chosen(node, kernel)
+    attributes = stored_values(kernel, {attribute.name: node.get(attribute.name) for attribute in kernel.attributes})
     call = op(kernel.name)
     return lambda _, *tensors: call(*tensors, **attributes)
-
-
-def _chosen(node: Node, kernel: Kernel) -> dict[str, AttributeValue]:
-    """Return the values of the attributes; the node stores the numbers that stand for them."""
-    chosen: dict[str, AttributeValue] = {}
-    for attribute in kernel.attributes:
-        number = node.get(attribute.name)
-        if number is None:
-            continue
-        choices = [choice for choice in attribute.choices if attribute.macro_value(choice) == number]
-        if not choices:
-            raise LenetTrtError(f"{node}: {attribute.name} is {number}, which {kernel.name} does not have")
-        chosen[attribute.name] = choices[0]
-    return chosen
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:

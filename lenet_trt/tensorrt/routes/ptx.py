@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.cuda.compile import architectures, compile_variant
 from lenet_trt.cuda.driver import Context, current_context
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, types_of_call
+from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.bind import (
+    UNKNOWN,
+    Shape,
+    Specialized,
+    attribute_sizes,
+    chosen_values,
+    stored_values,
+    types_of_call,
+)
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
@@ -37,6 +46,8 @@ if TYPE_CHECKING:
 
 # tensorrt.plugin gives every plugin this version, so a node with another one would not find it.
 _VERSION = "1"
+
+_ANNOTATIONS: Mapping[str, type] = {"int": int, "float": float}
 
 _registered: dict[str, tuple[Kernel, Context]] = {}
 
@@ -140,21 +151,23 @@ class _Described:
         tensor, one = plugin.TensorDesc, len(kernel.outputs) == 1
         outputs = tuple.__class_getitem__((tensor,) * len(kernel.outputs))
         inputs = [(entry.name, tensor) for entry in kernel.inputs]
-        attributes = [(attribute.name, int) for attribute in kernel.attributes]
+        attributes = [(attribute.name, _ANNOTATIONS[attribute.type_name]) for attribute in kernel.attributes]
         code = tuple[str | bytes, str | bytes, plugin.KernelLaunchParams, plugin.SymIntExprs]
         rest = [("outputs", outputs)]
         self.register = _signed(self._register, [*inputs, *attributes], tensor if one else outputs)
         self.autotune = _signed(self._autotune, [*inputs, *attributes, *rest], list[plugin.AutoTuneCombination])
         self.aot_impl = _signed(self._aot_impl, [*inputs, *attributes, *rest, ("tactic", int)], code)
 
-    def _register(self, *given: Any, **attributes: Any) -> Any:
+    def _register(self, *given: Any) -> Any:
         """Describe the outputs: shapes as expressions of the inputs' sizes, types by those of the inputs."""
         inputs = given[: len(self.kernel.inputs)]
         types = types_of_call(self.kernel, self._dtypes(inputs))
         algebra = self._algebra(inputs, self._plugin.ShapeExpr)
+        values = chosen_values(self.kernel, self._values(given[len(inputs) :]))
+        named = attribute_sizes(self.kernel, values)
         outputs = tuple(
             self._plugin.from_shape_expr(
-                tuple(as_dim(size).fold(algebra) for size in tensor.shape),
+                tuple(as_dim(size).substitute(named).fold(algebra) for size in tensor.shape),
                 self._data_types[types.resolve(tensor.dtype)],
             )
             for tensor in self.kernel.outputs
@@ -214,13 +227,13 @@ class _Described:
     def _dtypes(self, inputs: Sequence[Any]) -> list[str]:
         return [self._elements.get(entry.dtype, str(entry.dtype)) for entry in inputs]
 
-    def _specialized(self, inputs: Sequence[Any], numbers: Sequence[int]) -> Specialized:
+    def _specialized(self, inputs: Sequence[Any], numbers: Sequence[int | float]) -> Specialized:
         shapes = [tuple(_constant(size) for size in entry.shape_expr) for entry in inputs]
-        attributes = {
-            attribute.name: next(c for c in attribute.choices if attribute.macro_value(c) == int(number))
-            for attribute, number in zip(self.kernel.attributes, numbers, strict=True)
-        }
-        return self.kernel.specialize(shapes, self._dtypes(inputs), attributes)
+        return self.kernel.specialize(shapes, self._dtypes(inputs), self._values(numbers))
+
+    def _values(self, numbers: Sequence[int | float]) -> dict[str, AttributeValue]:
+        names = [attribute.name for attribute in self.kernel.attributes]
+        return stored_values(self.kernel, dict(zip(names, numbers, strict=True)))
 
     def _axis_values(self, shapes: Sequence[Shape], specialized: Specialized) -> dict[str, int]:
         values = dict(specialized.known_sizes)

@@ -21,7 +21,15 @@ import numpy as np
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import UNKNOWN, Shape, types_beginning, types_of_call
+from lenet_trt.kernel.bind import (
+    UNKNOWN,
+    Shape,
+    attribute_sizes,
+    chosen_values,
+    stored_values,
+    types_beginning,
+    types_of_call,
+)
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
@@ -32,11 +40,15 @@ from lenet_trt.tensorrt.routes.failures import remembered
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from lenet_trt.kernel.declaration import Attribute, AttributeValue, Kernel
+    from lenet_trt.kernel.attributes import AttributeValue
+    from lenet_trt.kernel.declaration import Kernel
     from lenet_trt.tensorrt.flavors import Flavor
 
 # Calls prepared for so many different shapes are kept in each execution context.
 _KEPT_LAUNCHERS = 64
+
+# The element type of each kind of attribute in plugin fields.
+_FIELD_TYPES: Mapping[str, type[np.generic]] = {"int": np.int32, "float": np.float32}
 
 _creators: dict[tuple[str, str], Any] = {}
 
@@ -134,16 +146,13 @@ def _classes(trt: Any) -> tuple[type, type]:
             for base in bases:
                 base.__init__(self)
             self.kernel = kernel
-            self.attributes = dict(attributes)
+            self.attributes = chosen_values(kernel, attributes)
             self.num_outputs = len(kernel.outputs)
             self.plugin_name = kernel.name
             self.plugin_namespace = DOMAIN
             self.plugin_version = kernel.version
             # TensorRT reads these after get_fields_to_serialize has returned, and its binding does not hold them.
-            self._stored = {
-                attribute.name: np.array([attribute.macro_value(self.attributes[attribute.name])], dtype=np.int32)
-                for attribute in kernel.attributes
-            }
+            self._stored = stored_arrays(kernel, self.attributes)
             self._launchers: dict[tuple[Shape, ...], Callable[[Sequence[int], int], None]] = {}
             self._launcher: Callable[[Sequence[int], int], None] | None = None
 
@@ -164,11 +173,12 @@ def _classes(trt: Any) -> tuple[type, type]:
         @remembered
         def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:
             algebra = _expressions(trt, self.kernel, inputs, builder)
+            named = attribute_sizes(self.kernel, self.attributes)
             shapes = []
             for tensor in self.kernel.outputs:
                 shape = trt.DimsExprs(len(tensor.shape))
                 for index, size in enumerate(tensor.shape):
-                    shape[index] = as_dim(size).fold(algebra)
+                    shape[index] = as_dim(size).substitute(named).fold(algebra)
                 shapes.append(shape)
             return shapes
 
@@ -190,11 +200,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         @remembered
         def get_fields_to_serialize(self) -> Any:
-            fields = [
-                trt.PluginField(attribute.name, self._stored[attribute.name], trt.PluginFieldType.INT32)
-                for attribute in self.kernel.attributes
-            ]
-            return trt.PluginFieldCollection(fields)
+            return plugin_fields(trt, self.kernel, self._stored)
 
         @remembered
         def attach_to_context(self, resources: Any) -> Any:
@@ -240,34 +246,32 @@ def _classes(trt: Any) -> tuple[type, type]:
             self.plugin_namespace = DOMAIN
             self.plugin_version = kernel.version
             # TensorRT's parser hands over the fields that are named here and drops the others.
-            self.field_names = trt.PluginFieldCollection(
-                [
-                    trt.PluginField(attribute.name, np.array([], dtype=np.int32), trt.PluginFieldType.INT32)
-                    for attribute in kernel.attributes
-                ]
-            )
+            empty = {name: data[:0] for name, data in stored_arrays(kernel, chosen_values(kernel, {})).items()}
+            self.field_names = plugin_fields(trt, kernel, empty)
 
         @remembered
         def create_plugin(self, name: str, fields: Any, phase: Any) -> Any:
             given = {field.name: np.asarray(field.data).ravel() for field in fields}
-            attributes = {
-                attribute.name: _value(attribute, given.get(attribute.name)) for attribute in self.kernel.attributes
-            }
-            return KernelPlugin(self.kernel, attributes)
+            numbers = {name: data[0].item() for name, data in given.items() if data.size}
+            return KernelPlugin(self.kernel, stored_values(self.kernel, numbers))
 
     return KernelCreator, KernelPlugin
 
 
-def _value(attribute: Attribute, data: np.ndarray | None) -> AttributeValue:
-    """Return the choice for a field's number; without the field, the default."""
-    if data is None or data.size == 0:
-        return attribute.choices[0]
-    number = int(data[0])
-    for choice in attribute.choices:
-        if attribute.macro_value(choice) == number:
-            return choice
-    choices = ", ".join(str(attribute.macro_value(choice)) for choice in attribute.choices)
-    raise LenetTrtError(f"its attribute {attribute.name} is {number}; it can be {choices}")
+def stored_arrays(kernel: Kernel, values: Mapping[str, AttributeValue]) -> dict[str, np.ndarray]:
+    """Return the attributes as TensorRT stores them; it reads the arrays in place, so the caller holds them."""
+    return {
+        attribute.name: np.array([attribute.number(values[attribute.name])], _FIELD_TYPES[attribute.type_name])
+        for attribute in kernel.attributes
+    }
+
+
+def plugin_fields(trt: Any, kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return the attributes as plugin fields with these contents."""
+    kinds = {"int": trt.PluginFieldType.INT32, "float": trt.PluginFieldType.FLOAT32}
+    return trt.PluginFieldCollection(
+        [trt.PluginField(each.name, arrays[each.name], kinds[each.type_name]) for each in kernel.attributes]
+    )
 
 
 def _expressions(trt: Any, kernel: Kernel, inputs: Any, builder: Any) -> Algebra[Any]:

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
 
+from declared_kernels import FOLDER  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.runtimes.graph.torch_op import op  # noqa: E402
@@ -15,6 +16,20 @@ def test_the_schema_is_the_declaration() -> None:
     schema = str(op("conv5x5_bias")._schema)  # type: ignore[attr-defined]
     assert schema == ('lenet_trt::conv5x5_bias(Tensor x, Tensor w, Tensor bias, *, str activation="none") -> Tensor')
     assert op("conv5x5_bias") is op("conv5x5_bias")
+
+
+def test_open_attributes_are_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
+    assert str(op("leaky_relu")._schema).startswith(  # type: ignore[attr-defined]
+        "lenet_trt::leaky_relu(Tensor x, *, float alpha=0.01"
+    )
+    x = torch.empty(5, 9, device="meta")
+    assert op("topk_values")(x).shape == (5, 2)
+    assert op("topk_values")(x, k=7).shape == (5, 7)
+    with pytest.raises(LenetTrtError, match="topk_values wants k <= w, and k = 10, w = 9"):
+        op("topk_values")(x, k=10)
+    with pytest.raises(LenetTrtError, match=r"leaky_relu: alpha is 1.5; it can be a finite number from .* to 1"):
+        op("leaky_relu")(x, alpha=1.5)
 
 
 @pytest.mark.parametrize("name", sorted(registry.kernels()))

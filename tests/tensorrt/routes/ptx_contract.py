@@ -21,6 +21,7 @@ import tensorrt.plugin as quick  # noqa: E402
 from tensorrt_bindings.plugin._lib import QDP_REGISTRY  # noqa: E402
 from tensorrt_bindings.plugin._tensor import SymIntExpr  # noqa: E402
 
+from declared_kernels import WITH_ATTRIBUTES, declared  # noqa: E402
 from lenet_trt.cuda.driver import Context  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
@@ -85,11 +86,11 @@ def described(kernel: Kernel, bound: Bound) -> tuple[list[Any], dict[str, int]]:
         entry = quick.TensorDesc()
         entry.dtype = _DATA_TYPES[dtype]
         entry.shape_expr = quick.ShapeExprs(len(shape))
-        for index, (declared, size) in enumerate(zip(tensor.shape, shape, strict=True)):
+        for index, (wanted, size) in enumerate(zip(tensor.shape, shape, strict=True)):
             expression = quick.ShapeExpr(size)
-            if str(declared) in bound.axes and str(declared) not in static:
-                sizes[str(declared)] = size
-                expression._int_expr = Expression(name=str(declared))
+            if str(wanted) in bound.axes and str(wanted) not in static:
+                sizes[str(wanted)] = size
+                expression._int_expr = Expression(name=str(wanted))
             entry.shape_expr[index] = expression
         entry.shape = quick.Shape(tuple(shape))
         inputs.append(entry)
@@ -99,7 +100,7 @@ def described(kernel: Kernel, bound: Bound) -> tuple[list[Any], dict[str, int]]:
 def check(kernel: Kernel, bound: Bound) -> int:
     """Compare every tactic that the route offers for a call with what the declaration says; return how many."""
     definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
-    numbers = [a.macro_value(bound.attributes[a.name]) for a in kernel.attributes]
+    numbers = [a.number(bound.attributes[a.name]) for a in kernel.attributes]
     named = dict(zip((a.name for a in kernel.attributes), numbers, strict=True))
     SymIntExpr._exprBuilder = Recorder()
     inputs, sizes = described(kernel, bound)
@@ -151,7 +152,7 @@ def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, lea
             dynamic.desc.dims = trt.Dims([a if a == b else -1 for a, b in zip(low, high, strict=True)])
             dynamic.min, dynamic.opt, dynamic.max = trt.Dims(low), trt.Dims(high), trt.Dims(high)
             entry.shape = quick.Shape(dynamic)
-    numbers = [a.macro_value(ends[0].attributes[a.name]) for a in kernel.attributes]
+    numbers = [a.number(ends[0].attributes[a.name]) for a in kernel.attributes]
     (combination,) = definition.autotune_func(*inputs, *numbers, ())
     SymIntExpr._exprBuilder = None
     (typed,) = combination._get_combinations()
@@ -167,7 +168,7 @@ def refused(kernels: Iterable[Kernel], gpu: Context, said: str) -> None:
 
 
 def main() -> None:
-    kernels = registry.kernels().values()
+    kernels = [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)]
     names = tuple(kernel.name for kernel in kernels)
     assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names
     assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names, "again: nothing happens"
@@ -181,6 +182,9 @@ def main() -> None:
         for types in kernel.types:
             example = next(e for e in kernel.examples if min(kernel.bind_axes(e, types).axes.values()) > 0)
             offered += check(kernel, kernel.bind_axes(example, types))
+            last = {a.name: a.examples[-1] for a in kernel.attributes}
+            if last and kernel.takes(kernel.examples[-1], last):
+                check(kernel, kernel.bind_axes(kernel.examples[-1], types, last))
         tactics[kernel.name] = offered
     lenet5 = registry.kernel("lenet5")
     ranges = {

@@ -6,8 +6,7 @@ import json
 import sys
 from typing import Any
 
-import numpy as np
-
+from declared_kernels import WITH_ATTRIBUTES, declared
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel, Types
 from lenet_trt.tensorrt.routes import python
@@ -29,12 +28,13 @@ def described(dtypes: list[str], layout: Any) -> list[Any]:
 def check(kernel: Kernel, types: Types) -> None:
     creator = python._classes(trt)[0](kernel)
     assert [field.name for field in creator.field_names] == [a.name for a in kernel.attributes]
-    last = {a.name: np.array([a.macro_value(a.choices[-1])], dtype=np.int32) for a in kernel.attributes}
-    fields = [trt.PluginField(name, data, trt.PluginFieldType.INT32) for name, data in last.items()]
-    plugin = creator.create_plugin("p", trt.PluginFieldCollection(fields), trt.TensorRTPhase.BUILD).clone()
-    assert plugin.attributes == {a.name: a.choices[-1] for a in kernel.attributes}
-    assert {field.name: int(field.data[0]) for field in plugin.get_fields_to_serialize()} == {
-        name: int(data[0]) for name, data in last.items()
+    last = {a.name: a.checked(a.examples[-1]) for a in kernel.attributes}
+    arrays = python.stored_arrays(kernel, last)
+    fields = python.plugin_fields(trt, kernel, arrays)
+    plugin = creator.create_plugin("p", fields, trt.TensorRTPhase.BUILD).clone()
+    assert plugin.attributes == last
+    assert {field.name: field.data[0].item() for field in plugin.get_fields_to_serialize()} == {
+        name: data[0].item() for name, data in arrays.items()
     }
     inputs = [types.resolve(tensor.dtype) for tensor in kernel.inputs]
     outputs = [types.resolve(tensor.dtype) for tensor in kernel.outputs]
@@ -50,7 +50,7 @@ def check(kernel: Kernel, types: Types) -> None:
 def main() -> None:
     for operation in ("SUM", "SUB", "PROD", "FLOOR_DIV", "CEIL_DIV", "MIN", "MAX"):
         assert hasattr(trt.DimensionOperation, operation)
-    kernels = registry.kernels().values()
+    kernels = [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)]
     for kernel in kernels:
         for types in kernel.types:
             check(kernel, types)

@@ -13,10 +13,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import tensorrt_stubs
+from declared_kernels import WITH_ATTRIBUTES, declared
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export import conv_onnx, matmul_onnx
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.bind import chosen_values
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
@@ -54,7 +56,7 @@ def build(rtx: Flavor, model: onnx.ModelProto, *targets: str) -> bytes:
 def layers(rtx: Flavor, model: onnx.ModelProto) -> Any:
     """Parse the model; the network with the objects that it needs alive."""
     trt = rtx.trt
-    python.register_creators(trt, registry.kernels().values())
+    python.register_creators(trt, [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)])
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -119,29 +121,40 @@ def test_weights_are_constants_of_the_network_and_inputs_of_the_plugin(rtx, mode
     assert sum(layer.type == rtx.trt.LayerType.CONSTANT for layer in every) == 10
 
 
+def test_the_size_of_an_output_is_computed_with_the_nodes_attributes(rtx) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17]> network (float[n, 2, 12, 11] x) => (float[n, 2, h, w] y) {
+        y = AveragePool<kernel_shape = [3, 3], count_include_pad = 1, strides = [4, 4], pads = [2, 2, 2, 2]>(x)
+    }"""
+    model = fuse(onnx.parser.parse_model(text), [declared("average_pool3")]).model
+    parsed = layers(rtx, model)
+    assert tuple(parsed.network.get_output(0).shape) == (-1, 2, 4, 4)
+
+
 def creator_of(rtx: Flavor, name: str) -> Any:
-    python.register_creators(rtx.trt, registry.kernels().values())
-    return rtx.trt.get_plugin_registry().get_creator(name, registry.kernel(name).version, DOMAIN)
+    python.register_creators(rtx.trt, [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)])
+    return rtx.trt.get_plugin_registry().get_creator(name, "1", DOMAIN)
 
 
 @pytest.mark.parametrize(
     ("name", "attribute", "value"),
     [
-        (kernel.name, a.name, choice)
-        for kernel in registry.kernels().values()
+        (kernel.name, a.name, value)
+        for kernel in (*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES))
         for a in kernel.attributes
-        for choice in a.choices
+        for value in a.examples
     ],
 )
 def test_attributes_survive_being_stored(rtx, name: str, attribute: str, value: Any) -> None:
     trt = rtx.trt
-    declared = next(a for a in registry.kernel(name).attributes if a.name == attribute)
-    number = np.array([declared.macro_value(value)], dtype=np.int32)
-    given = trt.PluginFieldCollection([trt.PluginField(attribute, number, trt.PluginFieldType.INT32)])
     creator = creator_of(rtx, name)
+    kernel = creator.kernel
+    wanted = chosen_values(kernel, {attribute: value})
+    arrays = python.stored_arrays(kernel, wanted)
+    given = python.plugin_fields(trt, kernel, arrays)
     plugin = creator.create_plugin("p", given, trt.TensorRTPhase.BUILD)
-    assert plugin.attributes[attribute] == value
-    stored = plugin.clone().get_fields_to_serialize()
+    assert plugin.attributes == wanted
+    copy = plugin.clone()  # which holds what its fields point to
+    stored = copy.get_fields_to_serialize()
     assert {field.name for field in stored} == {a.name for a in plugin.kernel.attributes}
     again = creator.create_plugin("p", stored, trt.TensorRTPhase.RUNTIME)
     assert again.attributes == plugin.attributes
@@ -154,7 +167,7 @@ def test_attributes_are_in_the_engine(rtx, models) -> None:
 def test_a_missing_attribute_is_its_default_and_a_wrong_one_is_refused(rtx) -> None:
     trt, creator = rtx.trt, creator_of(rtx, "dense_bias_relu")
     plugin = creator.create_plugin("p", trt.PluginFieldCollection([]), trt.TensorRTPhase.BUILD)
-    assert plugin.attributes == {a.name: a.choices[0] for a in plugin.kernel.attributes}
+    assert plugin.attributes == {a.name: a.examples[0] for a in plugin.kernel.attributes}
     wrong = trt.PluginField("relu", np.array([7], dtype=np.int32), trt.PluginFieldType.INT32)
     with pytest.raises(LenetTrtError, match="relu is 7"):
         creator.create_plugin("p", trt.PluginFieldCollection([wrong]), trt.TensorRTPhase.BUILD)
@@ -181,7 +194,7 @@ def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
     script = Path(__file__).with_name("python_contract.py")
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
-    assert answer["kernels"] == list(registry.kernels())
+    assert answer["kernels"] == [*registry.kernels(), *WITH_ATTRIBUTES]
 
 
 def test_registering_again_changes_nothing(rtx) -> None:
