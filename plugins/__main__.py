@@ -6,13 +6,18 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lenet_trt.bench.gains import gains
 from lenet_trt.bench.record import load_record
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.bench.tables import markdown_text
+from lenet_trt.cuda.gpus import sm_number, sm_text
+from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, resources_of
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel import Attribute, Kernel
+from lenet_trt.kernel.examples import ExampleCase, cases
 from lenet_trt.kernel.registry import kernels, plugins_dir
 
 # Records of `lenet-trt bench kernels`, a folder a GPU: in the repository, and where the package is installed.
@@ -20,6 +25,8 @@ RESULTS = "docs/results"
 INSTALLED = "records"
 RECORD = "kernels.json"
 _LONG_CONDITION = 60
+# GeForce and Jetson, of which none was here; Orin is 8.7.
+SMS = (75, 86, 87, 89, 120)
 
 
 def records_folder() -> Path | None:
@@ -71,10 +78,79 @@ def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@dataclass(frozen=True)
+class ResourceRow:
+    """Hold what a variant takes on one architecture; ``limit``: what keeps more blocks from a multiprocessor."""
+
+    kernel: str
+    variant: str
+    types: str
+    sm: int
+    registers: int
+    shared_bytes: int
+    spilled_bytes: int
+    blocks: int
+    occupancy: float
+    limit: str
+
+
+def resource_rows(kernel: Kernel, capabilities: Sequence[str]) -> Iterator[ResourceRow]:
+    """Yield the resources of each variant in each type, at the largest of its declared examples.
+
+    Raises:
+        LenetTrtError: there is no such architecture, or a variant does not compile for it.
+    """
+    sms = [_known_sm(text) for text in capabilities] or list(SMS)
+    largest: dict[tuple[str, str], ExampleCase] = {}
+    for case in cases(kernel):
+        known = largest.setdefault((case.variant.name, case.bound.types.name), case)
+        if case.bound.flops > known.bound.flops:
+            largest[case.variant.name, case.bound.types.name] = case
+    for case in largest.values():
+        for sm in sms:
+            if case.variant.supports(sm, case.bound.types):
+                found = resources_of(case.bound, case.variant, sm)
+                blocks, limit = found.blocks(sm)
+                yield ResourceRow(
+                    *(kernel.name, case.variant.name, case.bound.types.name, sm),
+                    *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
+                    *(found.occupancy(sm), limit),
+                )
+
+
+def _known_sm(text: str) -> int:
+    sm = sm_number(text)
+    if sm not in MULTIPROCESSORS_OF:
+        known = " ".join(map(sm_text, MULTIPROCESSORS_OF))
+        raise UsageError(f"--resources {text}: wanted compute capabilities such as 8.6; known are {known}")
+    return sm
+
+
+def resource_table(rows: Sequence[ResourceRow]) -> str:
+    """Return the rows as Markdown."""
+    headings = ("kernel", "variant", "types", "sm", "registers", "shared", "spilled", "blocks", "occupancy", "limit")
+    lines = [
+        [
+            *(row.kernel, row.variant, row.types, sm_text(row.sm), str(row.registers), f"{row.shared_bytes:,} B"),
+            *(f"{row.spilled_bytes} B", str(row.blocks), f"{row.occupancy:.0%}", row.limit),
+        ]
+        for row in rows
+    ]
+    return markdown_text(headings, lines, left=(0, 1, 2, 9))
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="these kernels alone, and when each variant runs")
     parser.add_argument("--measured", action="store_true", help="list every time that was measured")
+    parser.add_argument(
+        "--resources",
+        nargs="*",
+        metavar="SM",
+        help="list registers, shared memory and occupancy of each variant, by calculation (default: "
+        + " ".join(map(sm_text, SMS))
+        + ")",
+    )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -84,6 +160,10 @@ def command(arguments: argparse.Namespace) -> int:
     unknown = [name for name in arguments.names if name not in known]
     if unknown:
         raise LenetTrtError(f"there is no kernel {unknown[0]!r}; known are {', '.join(known)}")
+    if arguments.resources is not None:
+        table = [row for name in arguments.names or known for row in resource_rows(known[name], arguments.resources)]
+        print(json.dumps([asdict(row) for row in table], indent=2) if arguments.json else resource_table(table))
+        return 0
     listed = [describe(known[name]) for name in arguments.names or known]
     if arguments.json:
         print(json.dumps(listed, indent=2))

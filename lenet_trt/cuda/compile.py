@@ -212,7 +212,35 @@ def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
         yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"
 
 
+def compiler_log(specialized: Specialized, variant: Variant, target: str) -> str:
+    """Compile a variant for machine code, and return what the compiler says of its registers and memory."""
+    options = (*_options(specialized, variant, target, False), "--ptxas-options=-v")
+    nvrtc = bindings()
+    with _compiled(specialized.kernel, variant, options) as program:
+        return _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
+
+
 def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:
+    nvrtc = bindings()
+    with _compiled(kernel, variant, options) as program:
+        if suffix == ".ptx":
+            image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        else:
+            image = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+    entry = kernel.entry(variant)
+    marker = f".entry {entry}(" if suffix == ".ptx" else f".text.{entry}\0"
+    if marker.encode() not in image:
+        raise LenetTrtError(f'{kernel.source_dir / variant.source} defines no extern "C" __global__ function {entry}')
+    return image
+
+
+@contextlib.contextmanager
+def _compiled(kernel: Kernel, variant: Variant, options: tuple[str, ...]) -> Iterator[Any]:
+    """Compile, and hold NVRTC's program.
+
+    Raises:
+        LenetTrtError: the compiler refuses the source; the message has its log.
+    """
     nvrtc = bindings()
     source = kernel.source_dir / variant.source
     program = ask_nvrtc(nvrtc.nvrtcCreateProgram(source.read_bytes(), str(source).encode(), 0, [], []))
@@ -226,17 +254,9 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
                 f"{' '.join(o for o in options if not o.startswith('--include-path'))}):\n"
                 + log.decode(errors="replace").rstrip("\0\n ")
             )
-        if suffix == ".ptx":
-            image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-        else:
-            image = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        yield program
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    entry = kernel.entry(variant)
-    marker = f".entry {entry}(" if suffix == ".ptx" else f".text.{entry}\0"
-    if marker.encode() not in image:
-        raise LenetTrtError(f'{source} defines no extern "C" __global__ function {entry}')
-    return image
 
 
 def _text(size: Any, get: Any, program: Any) -> bytes:

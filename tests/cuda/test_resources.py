@@ -1,0 +1,67 @@
+"""What a variant takes of a multiprocessor: the compiler's figures, and the occupancy that follows from them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lenet_trt.cli import main
+from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, Resources, resources_of
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.examples import bounds
+from lenet_trt.kernel.registry import kernel, kernels
+
+
+@pytest.mark.parametrize(
+    ("taken", "sm", "blocks", "limit"),
+    [
+        (Resources(256, 32, 0, 0), 90, 8, "warps"),
+        (Resources(32, 16, 0, 0), 86, 16, "blocks"),
+        (Resources(256, 64, 0, 0), 90, 4, "registers"),
+        (Resources(1024, 64, 0, 0), 90, 1, "registers"),
+        (Resources(1024, 128, 0, 0), 90, 0, "registers"),
+        (Resources(128, 32, 48 * 1024, 0), 86, 2, "shared memory"),  # a kibibyte of each block is the system's
+        (Resources(128, 32, 32 * 1024, 0), 75, 2, "shared memory"),
+        (Resources(128, 32, 100 * 1024, 0), 86, 0, "shared memory"),
+    ],
+)
+def test_blocks_and_what_limits_them(taken: Resources, sm: int, blocks: int, limit: str) -> None:
+    assert taken.blocks(sm) == (blocks, limit)
+    assert taken.occupancy(sm) == blocks * taken.threads / 32 / MULTIPROCESSORS_OF[sm].warps
+
+
+def test_the_compiler_tells_registers_and_shared_memory() -> None:
+    declared = kernel("batched_matvec")
+    bound = declared.bind_axes({"outer": 60, "broadcast": 200, "inner": 8, "rows": 1, "k": 64}, declared.types[1])
+    found = resources_of(bound, declared.variant("bulk"), 90)
+    assert 0 < found.registers <= 255
+    assert found.shared_bytes >= 64 * 64 * 2, "64 rows of 64 numbers in half precision"
+    assert found.spilled_bytes == 0
+    assert found.threads == 128
+
+
+def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(LenetTrtError, match="the limits of sm_61 are not known"):
+        Resources(128, 32, 0, 0).blocks(61)
+    assert main(["plugins", "maxpool2", "--resources", "6.1"]) == 2
+    assert "--resources 6.1: wanted compute capabilities" in capsys.readouterr().err
+
+
+def test_the_table_has_each_variant_in_each_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "maxpool2", "--resources", "8.6"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split(" | ")[1:3] for line in lines] == [
+        [variant, types] for types in ("fp32", "fp16", "bf16") for variant in ("narrow", "wide")
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sm", [75, 86, 89, 120])
+def test_no_variant_that_cannot_run_is_chosen(sm: int) -> None:
+    for declared in kernels().values():
+        chosen = {}
+        for bound in bounds(declared):
+            variant = bound.variant(sm)
+            chosen[variant.name, bound.types.name] = bound, variant
+        for bound, variant in chosen.values():
+            blocks, limit = resources_of(bound, variant, sm).blocks(sm)
+            assert blocks, f"{declared.name} {variant.name} {bound.types.name} on sm_{sm}: no {limit}"
