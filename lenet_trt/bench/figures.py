@@ -150,7 +150,12 @@ def _factors(rows: Sequence[Row | None]) -> Iterator[str]:
     """Yield how many times faster the last row is than each of the others."""
     *peers, last = (row.stats if row else None for row in rows)
     for peer in peers:
-        yield f"{peer.median_us / last.median_us:.3g}x" if peer and last else NOT_MEASURED
+        yield times_text(peer.median_us / last.median_us) if peer and last else NOT_MEASURED
+
+
+def times_text(factor: float) -> str:
+    """Write how many times faster: "3.18x", "5,150x"."""
+    return f"{float(f'{factor:.3g}'):,.0f}x" if factor >= 100 else f"{factor:.3g}x"
 
 
 def steps_figure(sources: Sources, name: str, *chosen: str) -> str:

@@ -62,7 +62,7 @@ def test_the_row_of_the_ladder() -> None:
     # Ten times the images in some ten times the time: nothing is scaled, so it need not be exact.
     assert 3 < found.stats.median_us / found.extra["fewer_images_us"]["40"] < 30
     flops = 2 * 25 * 50 * 24 * 24 * 400
-    assert found.extra["gflop_per_s"] == pytest.approx(flops / found.stats.median_us / 1e3, rel=1e-3)
+    assert found.extra["gflop_per_s"] == pytest.approx(flops / found.stats.median_us / 1e3, abs=6e-4)
 
 
 def test_without_a_compiler_the_row_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
