@@ -54,6 +54,8 @@ def describe(kernel: Kernel) -> dict[str, Any]:
                 "types": list(variant.types or [types.name for types in kernel.types]),
                 "when": None if variant.when is None else str(variant.when),
                 "prefer": None if variant.prefer is None else str(variant.prefer),
+                "launches": len(variant.parts),
+                "workspace": str(variant.workspace) if variant.workspace != 0 else None,
                 "note": variant.note,
             }
             for variant in kernel.variants
@@ -209,6 +211,10 @@ def _variant_text(variant: Mapping[str, Any]) -> str:
         if variant[key]:
             short = len(variant[key]) <= _LONG_CONDITION
             limits.append(f"{word} {variant[key] if short else 'sizes are as --json says'}")
+    if variant["launches"] > 1:
+        limits.append(f"{variant['launches']} launches")
+    if variant["workspace"]:
+        limits.append(f"workspace {variant['workspace']} bytes")
     return f"{variant['name']}: {variant['note']} ({'; '.join(limits)})"
 
 

@@ -67,10 +67,13 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
         launch = prepare(bound, variant)
         given = iter(inputs)
         tensors = [placed[t.name] if t.name in placed else next(given) for t in bound.kernel.inputs]
-        pointers = [tensor.data_ptr() for tensor in (*tensors, output)]
+        workspace = [torch.empty(launch.workspace_bytes, dtype=torch.uint8, device="cuda")] * bool(
+            launch.workspace_bytes
+        )
+        pointers = [tensor.data_ptr() for tensor in (*tensors, output, *workspace)]
         stream = torch.cuda.current_stream().cuda_stream
 
-        def call(keep: Sequence[torch.Tensor] = tensors) -> torch.Tensor:
+        def call(keep: Sequence[torch.Tensor] = (*tensors, *workspace)) -> torch.Tensor:
             launch(pointers, stream)
             return output
 

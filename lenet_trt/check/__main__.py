@@ -221,10 +221,11 @@ def _check_patterns(kernel: Kernel) -> Outcome:
 def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
     fitting = dict.fromkeys((case.bound.specialized, case.variant) for case in cases(kernel))
     builds = [
-        Build(specialized, variant, target)
+        Build(specialized, part, target)
         for specialized, variant in fitting
         for target in targets
         if variant.supports(sm_of(target), specialized.types)
+        for part in variant.parts
     ]
 
     def compile_one(build: Build) -> str | None:

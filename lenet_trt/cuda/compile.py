@@ -109,7 +109,8 @@ def source_sha256(kernel: Kernel, variant: Variant | None = None) -> str:
     variants = kernel.variants if variant is None else (variant,)
     files: dict[Path, None] = {}
     for each in variants:
-        _collect(kernel.source_dir / each.source, _source_dirs(kernel), files)
+        for part in each.parts:
+            _collect(kernel.source_dir / part.source, _source_dirs(kernel), files)
     digest = hashlib.sha256()
     for path in files:
         data = path.read_bytes()

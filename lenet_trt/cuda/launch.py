@@ -1,4 +1,4 @@
-"""Launch kernels: everything is resolved once for each call signature, then a call is one driver call."""
+"""Launch kernels: everything is resolved once for each call signature; then each launch is one driver call."""
 
 from __future__ import annotations
 
@@ -24,39 +24,48 @@ _SUCCESS = 0
 class Launcher:
     """Hold a prepared call of a kernel: ``launcher(pointers, stream)`` puts it into a stream.
 
-    ``pointers`` are the inputs' and then the outputs' device addresses, ``stream`` the raw handle.
-    A call allocates nothing, waits for nothing and is safe from several threads.
+    ``pointers`` are the inputs' and then the outputs' device addresses, and last, where ``workspace_bytes`` is not 0,
+    that of so much memory; ``stream`` is the raw handle. A call allocates nothing, waits for nothing and is safe from
+    several threads.
     """
 
     def __init__(self, bound: Bound, variant: Variant, context: Context) -> None:
         self.bound = bound
         self.variant = variant
         kernel = bound.kernel
-        self._count = len(kernel.inputs) + len(kernel.outputs)
+        self.workspace_bytes = bound.workspace_bytes(variant)
+        tensors = len(kernel.inputs) + len(kernel.outputs)
+        self._count = tensors + (1 if self.workspace_bytes else 0)
         self._mask = kernel.alignment - 1
         self._null_allowed = any(0 in shape for shape in (*bound.input_shapes, *bound.output_shapes))
-        launch = bound.specialized.launch(variant)
         sizes = {**bound.axes, **context.sizes}
-        *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
-        extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
-        self._check_geometry(grid, extras)
-        module = compile_for_launch(bound.specialized, variant, context.sm)
-        function = load_function(context, module, shared_bytes)
-
-        # The memory has a slot for each pointer, then one for each extra; the table has them in the kernel's order.
-        self._values = (ctypes.c_uint64 * (self._count + len(extras)))()
+        # The memory has a slot for each tensor, one for the workspace, then one for each extra of any launch.
+        extras: list[int] = []
+        launches: list[tuple[tuple[Any, ...], list[int]]] = []
+        for part in variant.parts:
+            launch = bound.specialized.launch(part)
+            *grid, shared_bytes = (dim.evaluate(sizes) for dim in launch.dims[:4])
+            own = [dim.evaluate(sizes) for dim in launch.dims[4:]]
+            self._check_geometry(grid, own)
+            module = compile_for_launch(bound.specialized, part, context.sm)
+            function = load_function(context, module, shared_bytes)
+            first = tensors + 1 + len(extras)
+            order = [*range(len(kernel.inputs)), *range(first, first + len(own)), *range(len(kernel.inputs), tensors)]
+            launches.append(((function, *grid, *launch.block, shared_bytes), order + [tensors] * launch.workspace))
+            extras += own
+        self._values = (ctypes.c_uint64 * (tensors + 1 + len(extras)))()
         for index, extra in enumerate(extras):
-            struct.pack_into("<i", self._values, (self._count + index) * _SLOT, extra)
-        inputs = len(kernel.inputs)
-        order = [*range(inputs), *range(self._count, self._count + len(extras)), *range(inputs, self._count)]
+            struct.pack_into("<i", self._values, (tensors + 1 + index) * _SLOT, extra)
         base = ctypes.addressof(self._values)
-        self._table = (ctypes.c_void_p * len(order))(*(base + index * _SLOT for index in order))
+        # Each table has the addresses of a launch's arguments, in the kernel's order.
+        self._tables = [(ctypes.c_void_p * len(order))(*(base + i * _SLOT for i in order)) for _, order in launches]
         self._pack = struct.Struct(f"<{self._count}Q").pack_into
         self._lock = threading.Lock()
         # Pass the table's address: the bindings would lay out (values, types) anew for each launch.
         self._launch = driver().cuLaunchKernel
-        self._before = (function, *grid, *launch.block, shared_bytes)
-        self._after = (ctypes.addressof(self._table), 0)
+        self._launches = [
+            (before, (ctypes.addressof(table), 0)) for (before, _), table in zip(launches, self._tables, strict=True)
+        ]
 
     def __call__(self, pointers: Sequence[int], stream: int) -> None:
         """Put the call into ``stream``.
@@ -73,7 +82,10 @@ class Launcher:
             self._refuse(pointers)
         with self._lock:
             self._pack(self._values, 0, *pointers)
-            (status,) = self._launch(*self._before, stream, *self._after)
+            for before, after in self._launches:
+                (status,) = self._launch(*before, stream, *after)
+                if status != _SUCCESS:
+                    break
         if status != _SUCCESS:
             name = f"{self.bound.kernel.name} {self.variant.name}"
             ask((status,), f"cannot launch {name} on {list(self.bound.input_shapes)}")
@@ -92,16 +104,19 @@ class Launcher:
         kernel = self.bound.kernel
         if len(pointers) != self._count:
             raise LenetTrtError(f"{kernel.name} takes {self._count} pointers, not {len(pointers)}")
-        for tensor, pointer in zip((*kernel.inputs, *kernel.outputs), pointers, strict=True):
+        names = [*(tensor.name for tensor in (*kernel.inputs, *kernel.outputs)), "the workspace"]
+        for name, pointer in zip(names, pointers, strict=False):
             if pointer & self._mask or not (pointer or self._null_allowed):
                 raise LenetTrtError(
-                    f"{tensor.name} is at address {pointer:#x}; {kernel.name} wants a multiple of "
+                    f"{name} is at address {pointer:#x}; {kernel.name} wants a multiple of "
                     f"{kernel.alignment} bytes: copy it to memory of its own"
                 )
 
 
 class EmptyLauncher:
     """Launch nothing, for a call that computes nothing (a batch of 0)."""
+
+    workspace_bytes = 0
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound

@@ -46,8 +46,8 @@ class Specialized:
     @cached_property
     def known_sizes(self) -> Mapping[str, int]:
         """Return the static axes, the integer attributes and the element sizes, by the names of ``Dim``."""
-        sizes = {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in self.types.variables.items()}
-        return {**dict(self.static_axes), **attribute_sizes(self.kernel, dict(self.attributes)), **sizes}
+        named = attribute_sizes(self.kernel, dict(self.attributes))
+        return {**dict(self.static_axes), **named, **_element_sizes(self.types)}
 
     @property
     def quantized(self) -> bool:
@@ -56,7 +56,7 @@ class Specialized:
         return any(ELEMENT_TYPES[dtype].quantized for dtype in dtypes)
 
     def launch(self, variant: Variant) -> Launch:
-        """Return the variant's launch as expressions of the runtime axes alone."""
+        """Return the variant's (first) launch as expressions of the runtime axes alone."""
         return variant.launch.substitute(self.known_sizes)
 
 
@@ -139,6 +139,10 @@ class Bound:
     def _holds(self, condition: Condition | None) -> bool:
         return condition is None or condition.evaluate(self.sizes)
 
+    def workspace_bytes(self, variant: Variant) -> int:
+        """Return how much workspace the variant needs for these sizes."""
+        return as_dim(variant.workspace).evaluate(self.sizes)
+
     def variant(self, sm: int) -> Variant:
         """Return the first declared variant that can run this call on that architecture and is preferred for it.
 
@@ -203,6 +207,28 @@ def bind(
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
     outputs = tuple(_evaluate_shape(kernel, tensor, {**named, **axes}) for tensor in kernel.outputs)
     return Bound(specialized, axes, shapes, outputs)
+
+
+def largest_workspace(
+    kernel: Kernel,
+    largest_shapes: Sequence[Shape],
+    input_dtypes: Sequence[str],
+    attributes: Mapping[str, AttributeValue],
+) -> int:
+    """Return the workspace, in bytes, that suffices for every call with inputs of these shapes or smaller ones.
+
+    Raises:
+        LenetTrtError: the kernel is not declared for these types.
+    """
+    types = types_of_call(kernel, input_dtypes)
+    known = {**attribute_sizes(kernel, chosen_values(kernel, attributes)), **_element_sizes(types)}
+    most: dict[str, int] = {}
+    for tensor, shape in zip(kernel.inputs, largest_shapes, strict=True):
+        for declared, size in zip(tensor.shape, shape, strict=True):
+            if isinstance(declared, AxisValue):
+                most[declared.name] = max(most.get(declared.name, 0), size)
+    used = [variant for variant in kernel.variants if variant.types is None or types.name in variant.types]
+    return max(0, *(as_dim(variant.workspace).substitute(known).largest(most) for variant in used))
 
 
 def types_of_call(kernel: Kernel, input_dtypes: Sequence[str]) -> Types:
@@ -271,6 +297,10 @@ def attribute_sizes(kernel: Kernel, values: Mapping[str, AttributeValue]) -> dic
     """Return the attributes that a ``Dim`` may name, with their sizes."""
     sizes = {attribute.name: attribute.size(values[attribute.name]) for attribute in kernel.attributes}
     return {name: size for name, size in sizes.items() if size is not None}
+
+
+def _element_sizes(types: Types) -> dict[str, int]:
+    return {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in types.variables.items()}
 
 
 def _solve(kernel: Kernel, shapes: Sequence[Shape], named: Mapping[str, int]) -> dict[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,22 +75,27 @@ class Types:
 
 @dataclass(frozen=True)
 class Launch:
-    """Declare the launch of a call.
+    """Declare a launch of a call.
 
     ``extras`` are the int32 arguments between inputs and outputs, in order. Sizes may use
     ``size_of("T")`` and ``MULTIPROCESSORS``. ``shared_bytes`` is the dynamic shared memory only.
+    ``workspace``: the address of the variant's workspace is its last argument, after the outputs.
+    ``entry`` and ``source`` are those of the variant, where the launch does not say its own.
     """
 
     grid: tuple[DimLike, DimLike, DimLike]
     block: tuple[int, int, int]
     extras: tuple[DimLike, ...]
     shared_bytes: DimLike = 0
+    workspace: bool = False
+    entry: str | None = None
+    source: str | None = None
 
     def substitute(self, values: Mapping[str, int]) -> Launch:
         """Return the same launch with some axes known."""
         x, y, z = (as_dim(size).substitute(values) for size in self.grid)
         extras = tuple(as_dim(extra).substitute(values) for extra in self.extras)
-        return Launch((x, y, z), self.block, extras, as_dim(self.shared_bytes).substitute(values))
+        return replace(self, grid=(x, y, z), extras=extras, shared_bytes=as_dim(self.shared_bytes).substitute(values))
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -105,6 +111,11 @@ class Variant:
     instructions that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs,
     ``types`` (names; None: all) has the call's types, and ``when`` holds. ``prefer`` holds for the sizes at which it
     was the fastest (None: all). ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
+
+    ``then`` are further launches of the same call, in order after ``launch``; the entry of the first of them is by
+    default ``<kernel>_<variant>_2``. Each has the same arguments. ``workspace`` is the number of bytes of memory that
+    a call needs between and in its launches; its content is undefined before the first. It may not depend on
+    ``MULTIPROCESSORS``, since an engine fixes it for every GPU.
     """
 
     name: str
@@ -117,6 +128,28 @@ class Variant:
     types: tuple[str, ...] | None = None
     when: Condition | None = None
     prefer: Condition | None = None
+    then: tuple[Launch, ...] = ()
+    workspace: DimLike = 0
+
+    @cached_property
+    def parts(self) -> tuple[Variant, ...]:
+        """Return a variant of one launch for each launch of a call, in order: each compiles as one."""
+        return tuple(
+            replace(
+                self,
+                name=self.name if index == 1 else f"{self.name}_{index}",
+                launch=launch,
+                source=launch.source or self.source,
+                entry=launch.entry or (self.entry if index == 1 else None),
+                then=(),
+            )
+            for index, launch in enumerate((self.launch, *self.then), 1)
+        )
+
+    @property
+    def is_one_launch(self) -> bool:
+        """Return whether a call is one launch that needs no workspace, as some routes want it."""
+        return not self.then and not self.launch.workspace
 
     @property
     def takes_any_size(self) -> bool:
@@ -131,8 +164,9 @@ class Variant:
         """Return whether it is for that architecture and those types, for any sizes."""
         if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
             return False
-        shared = as_dim(self.launch.shared_bytes)
-        return not isinstance(shared, Constant) or shared.value <= 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
+        wanted = [as_dim(part.launch.shared_bytes) for part in self.parts]
+        limit = 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
+        return all(shared.value <= limit for shared in wanted if isinstance(shared, Constant))
 
 
 @dataclass(frozen=True)
@@ -321,15 +355,21 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
 
 
 def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iterator[str]:
-    if not (kernel.source_dir / variant.source).is_file():
-        yield f"there is no file {kernel.source_dir / variant.source}"
-    if any(not isinstance(size, int) or size < 1 for size in variant.launch.block):
-        yield f"block {variant.launch.block} is not three integers >= 1"
-    x, y, z = variant.launch.block
-    if x * y * z > MAX_BLOCK_THREADS:
-        yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
+    for part in variant.parts:
+        if not (kernel.source_dir / part.source).is_file():
+            yield f"there is no file {kernel.source_dir / part.source}"
+        if any(not isinstance(size, int) or size < 1 for size in part.launch.block):
+            yield f"block {part.launch.block} is not three integers >= 1"
+        x, y, z = part.launch.block
+        if x * y * z > MAX_BLOCK_THREADS:
+            yield f"block has {x * y * z} threads, more than {MAX_BLOCK_THREADS}"
+    asks = any(part.launch.workspace for part in variant.parts)
+    if asks is (variant.workspace == 0):
+        yield "no launch asks for its workspace" if not asks else "a launch asks for workspace, and it declares none"
     known = sizes | {f"sizeof_{name}" for types in kernel.types for name in types.variables}
-    yield from _unknown("launch", variant.launch.dims, known | MULTIPROCESSORS.axes)
+    for part in variant.parts:
+        yield from _unknown("launch", part.launch.dims, known | MULTIPROCESSORS.axes)
+    yield from _unknown("workspace", [variant.workspace], known)
     for what, condition in (("when", variant.when), ("prefer", variant.prefer)):
         if condition is not None:
             yield from _unknown(what, [condition], known)

@@ -65,6 +65,18 @@ class Dim:
         except LenetTrtError as error:
             raise LenetTrtError(f"cannot evaluate {self}: {error}") from None
 
+    def largest(self, most: Mapping[str, int]) -> int:
+        """Return a number that the value never exceeds while each axis is from 0 to its size in ``most``.
+
+        Raises:
+            LenetTrtError: an axis has no size there.
+        """
+        try:
+            _, result = self.fold(Algebra(lambda value: (value, value), lambda name: (0, most[name]), _RANGES))
+        except KeyError as error:
+            raise LenetTrtError(f"cannot bound {self}: axis {error.args[0]} has no largest size") from None
+        return result
+
     def substitute(self, values: Mapping[str, int]) -> Dim:
         """Return the expression with the axes in ``values`` replaced by their numbers."""
 
@@ -286,6 +298,27 @@ _INTEGERS: dict[Operator, Callable[[int, int], int]] = {
     "ceil_divide": _ceil_divide,
     "minimum": min,
     "maximum": max,
+}
+
+
+def _range_product(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _range_quotient(divide: Callable[[int, int], int]) -> Callable[[tuple[int, int], tuple[int, int]], tuple[int, int]]:
+    # A dividend is never below 0 and a divisor never below 1: where one would be, there is no value.
+    return lambda a, b: (divide(max(a[0], 0), max(b[1], 1)), divide(max(a[1], 0), max(b[0], 1)))
+
+
+_RANGES: dict[Operator, Callable[[tuple[int, int], tuple[int, int]], tuple[int, int]]] = {
+    "add": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "subtract": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "multiply": _range_product,
+    "floor_divide": _range_quotient(_floor_divide),
+    "ceil_divide": _range_quotient(_ceil_divide),
+    "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
 }
 _SYMBOLS: dict[Operator, Callable[[Dim, Dim], Dim]] = {
     "add": py.add,

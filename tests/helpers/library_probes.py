@@ -109,7 +109,11 @@ def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), cud
     sizes = sizes_of(bound.specialized, shapes)
     variants = [
         EncodedVariant(
-            variant, tuple(Module(f"{variant.name} {t}".encode().ljust(48, b"\0"), t, "", ()) for t in chosen)
+            variant,
+            tuple(
+                tuple(Module(f"{part.name} {t}".encode().ljust(48, b"\0"), t, "", ()) for t in chosen)
+                for part in variant.parts
+            ),
         )
         for variant, chosen in usable(bound.specialized, sizes, targets)
     ]

@@ -4,10 +4,13 @@
 //   load FILE                     a kernel's data: "ok", or "error WHY", which any command may answer
 //   plan SM MULTIPROCESSORS SHARED FAVOURITE SHAPE... / SHAPE...
 //                                 inputs, then outputs, a shape as 1,28,28 ("." has no axes)
-//                                 "launch VARIANT GRID GRID GRID SHARED EXTRA..." or "nothing"
+//                                 "launch VARIANT GRID GRID GRID SHARED EXTRA... [workspace] [then GRID ...] [bytes N]" or
+//                                 "nothing"
+//   workspace SHAPE...            what suffices for inputs up to these shapes
 //   shapes SHAPE...               the outputs' shapes for these inputs; -1 is not known
 //   check SHAPE...                whether what is known of the inputs fits
 //   evaluate CONDITION CODE SIZE...   an expression's code in hexadecimal ("." is none), and its axes' sizes
+//   largest CODE SIZE...          the largest value of an expression for axes up to these sizes
 //   fuzz COUNT SEED               reads that many mutations of the data, and plans calls of those that are accepted
 
 #include <cstdint>
@@ -61,10 +64,14 @@ Abilities abilities_of(KernelData const& data, int sm, int64_t multiprocessors, 
   Abilities gpu;
   gpu.multiprocessors = multiprocessors;
   for (size_t i = 0; i < data.variants.size(); ++i) {
-    int64_t const limit = shared_limit_of(data.variants[i], shared);
-    if (image_for(data, data.variants[i], sm) == nullptr || limit < 0) continue;
-    gpu.variants |= uint64_t{1} << i;
-    gpu.shared_limit[i] = static_cast<uint32_t>(limit);
+    bool runs = true;
+    for (size_t j = 0; j < data.variants[i].launches.size(); ++j) {
+      LaunchCode const& code = data.variants[i].launches[j];
+      int64_t const limit = shared_limit_of(code, shared);
+      runs = runs && image_for(data, code, sm) != nullptr && limit >= 0;
+      gpu.shared_limit[i][j] = static_cast<uint32_t>(std::max<int64_t>(limit, 0));
+    }
+    if (runs) gpu.variants |= uint64_t{1} << i;
   }
   return gpu;
 }
@@ -76,17 +83,28 @@ void tell_plan(std::istream& words) {
   std::vector<Shape> const inputs = shapes_from(words, kernel->inputs.size());
   std::vector<Shape> const outputs = shapes_from(words, kernel->outputs.size());
   Abilities const gpu = abilities_of(*kernel, sm, multiprocessors, shared);
-  Launch const launch = plan(*kernel, inputs.data(), outputs.data(), gpu, favourite);
-  if (launch.variant < 0) {
+  Call const call = plan(*kernel, inputs.data(), outputs.data(), gpu, favourite);
+  if (call.variant < 0) {
     std::cout << "nothing\n";
     return;
   }
-  Variant const& variant = kernel->variants[launch.variant];
+  Variant const& variant = kernel->variants[call.variant];
   std::cout << "launch " << variant.name;
-  for (uint32_t const size : launch.grid) std::cout << ' ' << size;
-  std::cout << ' ' << launch.shared_bytes;
-  for (size_t i = 0; i < variant.extras.size(); ++i) std::cout << ' ' << launch.extras[i];
+  for (size_t i = 0; i < variant.launches.size(); ++i) {
+    if (i > 0) std::cout << " then";
+    LaunchSizes const& sizes = call.launches[i];
+    for (uint32_t const size : sizes.grid) std::cout << ' ' << size;
+    std::cout << ' ' << sizes.shared_bytes;
+    for (size_t j = 0; j < variant.launches[i].extras.size(); ++j) std::cout << ' ' << sizes.extras[j];
+    if (variant.launches[i].takes_workspace) std::cout << " workspace";
+  }
+  if (call.workspace > 0) std::cout << " bytes " << call.workspace;
   std::cout << '\n';
+}
+
+void tell_workspace(std::istream& words) {
+  std::vector<Shape> const inputs = shapes_from(words, kernel->inputs.size());
+  std::cout << "workspace " << largest_workspace(*kernel, inputs.data()) << '\n';
 }
 
 void tell_shapes(std::istream& words) {
@@ -100,14 +118,28 @@ void tell_shapes(std::istream& words) {
   std::cout << "shapes" << text.str() << '\n';
 }
 
-void tell_value(std::istream& words) {
-  bool is_condition = false;
+Bytes code_from(std::istream& words) {
   std::string text;
-  words >> is_condition >> text;
+  words >> text;
   Bytes code;
   for (size_t i = 0; text != "." && i + 1 < text.size(); i += 2) {
     code.push_back(static_cast<uint8_t>(std::stoi(text.substr(i, 2), nullptr, 16)));
   }
+  return code;
+}
+
+void tell_largest(std::istream& words) {
+  Bytes const code = code_from(words);
+  Size most[kMaxAxes];
+  size_t count = 0;
+  for (int64_t size = 0; count < kMaxAxes && words >> size; ++count) most[count] = {size, true};
+  std::cout << "value " << Expression::check(code.data(), code.size(), count, false).largest(most) << '\n';
+}
+
+void tell_value(std::istream& words) {
+  bool is_condition = false;
+  words >> is_condition;
+  Bytes const code = code_from(words);
   Size axes[kMaxAxes];
   size_t count = 0;
   for (int64_t size = 0; count < kMaxAxes && words >> size; ++count) axes[count] = {size, true};
@@ -189,6 +221,10 @@ void use(KernelData const& data, std::mt19937_64& random) {
     check_shapes(data, inputs, inputs + data.inputs.size());
   } catch (Error const&) {
   }
+  try {
+    largest_workspace(data, inputs);
+  } catch (Error const&) {
+  }
   plan(data, inputs, inputs + data.inputs.size(), abilities_of(data, 90, 132, 227 * 1024), static_cast<int>(random() % 4) - 1);
 }
 
@@ -224,6 +260,10 @@ void answer(std::string const& line) {
     std::cout << "ok " << kernel->title() << '\n';
   } else if (command == "plan") {
     tell_plan(words);
+  } else if (command == "workspace") {
+    tell_workspace(words);
+  } else if (command == "largest") {
+    tell_largest(words);
   } else if (command == "shapes") {
     tell_shapes(words);
   } else if (command == "check") {

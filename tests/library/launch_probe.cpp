@@ -4,6 +4,7 @@
 //
 // STEP: attach (a new execution context; later steps use it), context N (another CUDA context is current), tactic N,
 // run SHAPE... (inputs, then outputs, as 1,28,28), misaligned and null (as run, with such an address for the first input),
+// without and aslant (no workspace, or one with such an address), workspace SHAPE... (how much it wants for up to these),
 // drop (the execution context ends), tactics SHAPE... (what is timed where the first axis of the first input is open and
 // usually has that size; TensorRT 10 and later). Prints what each returns, and how often memory was allocated in an enqueue.
 
@@ -104,8 +105,16 @@ int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int in
 }
 
 int enqueue(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs, void const* const* from,
-            void* const* to, cudaStream_t stream) {
-  return runtime_of(plugin).enqueue(tensors.data(), tensors.data() + inputs, from, to, nullptr, stream);
+            void* const* to, void* workspace, cudaStream_t stream) {
+  return runtime_of(plugin).enqueue(tensors.data(), tensors.data() + inputs, from, to, workspace, stream);
+}
+
+size_t workspace_of(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
+  auto* const build = static_cast<IPluginV3OneBuild*>(plugin.getCapabilityInterface(PluginCapabilityType::kBUILD));
+  std::vector<DynamicPluginTensorDesc> described(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) described[i].max = tensors[i].dims;
+  return build->getWorkspaceSize(described.data(), inputs, described.data() + inputs,
+                                 static_cast<int>(tensors.size()) - inputs);
 }
 #else
 using Plugin = IPluginV2DynamicExt;
@@ -133,8 +142,13 @@ int prepare(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int in
 }
 
 int enqueue(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs, void const* const* from,
-            void* const* to, cudaStream_t stream) {
-  return plugin.enqueue(tensors.data(), tensors.data() + inputs, from, to, nullptr, stream);
+            void* const* to, void* workspace, cudaStream_t stream) {
+  return plugin.enqueue(tensors.data(), tensors.data() + inputs, from, to, workspace, stream);
+}
+
+size_t workspace_of(Plugin& plugin, std::vector<PluginTensorDesc> const& tensors, int inputs) {
+  return plugin.getWorkspaceSize(tensors.data(), inputs, tensors.data() + inputs,
+                                 static_cast<int>(tensors.size()) - inputs);
 }
 #endif
 
@@ -152,9 +166,10 @@ void run(Plugin& plugin, std::string const& how, std::vector<PluginTensorDesc> c
   for (size_t i = 0; i < tensors.size(); ++i) addresses[i] = reinterpret_cast<void*>(256 * (i + 1));
   if (how == "misaligned") addresses[0] = reinterpret_cast<void*>(257);
   if (how == "null") addresses[0] = nullptr;
+  void* const workspace = reinterpret_cast<void*>(how == "without" ? 0 : how == "aslant" ? 4097 : 4096);
   int const prepared = how == "unprepared" ? 0 : prepare(plugin, tensors, inputs);
   int const before = allocations;
-  int const status = enqueue(plugin, tensors, inputs, addresses.data(), addresses.data() + inputs,
+  int const status = enqueue(plugin, tensors, inputs, addresses.data(), addresses.data() + inputs, workspace,
                              reinterpret_cast<cudaStream_t>(7));
   std::printf("%s: prepared %d enqueued %d allocations %d\n", how.c_str(), prepared, status, allocations - before);
 }
@@ -186,7 +201,9 @@ int main(int count, char** arguments) {
     } else {
       std::vector<PluginTensorDesc> tensors;
       while (i + 1 < count && std::isdigit(arguments[i + 1][0])) tensors.push_back(tensor_from(arguments[++i]));
-      if (step == "tactics") {
+      if (step == "workspace") {
+        std::printf("workspace %zu\n", workspace_of(*plugin, tensors, static_cast<int>(tensors.size()) - 1));
+      } else if (step == "tactics") {
         tell_tactics(*plugin, tensors, static_cast<int>(tensors.size()) - 1);
       } else {
         run(*used, step, tensors);

@@ -1,6 +1,6 @@
 // Stands where libcuda.so.1 is: prints what the plugin library calls, and answers as one GPU of RECORD_SM would.
 //
-// RECORD_FAIL names a function whose next call fails once, with the status RECORD_STATUS. RECORD_ARGUMENTS has a letter for each argument of a launch:
+// RECORD_FAIL names a function of which a call (RECORD_FAIL_AT: which, from 1) fails, with the status RECORD_STATUS. RECORD_ARGUMENTS has a letter for each argument of a launch:
 // p for an address, i for an int.
 
 #include <atomic>
@@ -24,6 +24,8 @@ int told(char const* name, char const* more = "") {
   std::printf("%s%s\n", name, more);
   char const* const failing = std::getenv("RECORD_FAIL");
   if (failing == nullptr || std::strcmp(failing, name) != 0) return 0;
+  static int calls = 0;
+  if (++calls < number("RECORD_FAIL_AT", 1)) return 0;
   unsetenv("RECORD_FAIL");
   return number("RECORD_STATUS", 719);
 }

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from declared_kernels import WITH_ATTRIBUTES, declared
+from declared_kernels import DECLARED, declared
 from expressions import EXPRESSIONS, SIZES
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import AttributeValue, IntegerAttribute, registry
-from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.bind import Bound, largest_workspace
+from lenet_trt.kernel.declaration import Kernel, Variant
 from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
 from lenet_trt.tensorrt.library.encode import code_of, condition_code_of
 from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
@@ -26,7 +26,7 @@ SMS = (75, 80, 86, 89, 90, 100, 120)
 SHARED_KIB = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}  # as the GPUs have it
 MULTIPROCESSORS = 132
 TARGETS = tuple(f"sm_{sm}" for sm in SMS)
-KERNELS = (*registry.kernels(), *WITH_ATTRIBUTES)
+KERNELS = (*registry.kernels(), *DECLARED)
 AXES = ("n", "c", "h")
 n, c, h = axes("n c h")
 RELATIONS = (
@@ -74,6 +74,13 @@ def test_a_condition_holds_where_pythons_does(core: Core, parts: list[tuple[Dim,
         return
     assume("64 bits" not in answer)
     assert answer == f"value {int(wanted)}"
+
+
+@given(EXPRESSIONS, SIZES)
+@SHARED
+def test_the_largest_value_is_pythons(core: Core, dim: Dim, sizes: dict[str, int]) -> None:
+    answer = core.ask("largest", hexadecimal(code_of(dim, AXES)), *(sizes[name] for name in AXES))
+    assert answer == f"value {dim.largest(sizes)}" or "64 bits" in answer
 
 
 @pytest.mark.parametrize(
@@ -154,16 +161,24 @@ def expected(bound: Bound, sm: int) -> str:
     try:
         bound.check_size()
         variant = bound.variant(sm)
-        launch = bound.specialized.launch(variant)
-        sizes = {**bound.axes, "multiprocessors": MULTIPROCESSORS}
-        *grid, shared = (dim.evaluate(sizes) for dim in launch.dims[:4])
-        extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
+        workspace = bound.workspace_bytes(variant)
+        launches = [launch_words(bound, part) for part in variant.parts]
     except LenetTrtError:
         return "error"
+    end = f" bytes {workspace}" if workspace else ""
+    return f"launch {variant.name} {' then '.join(launches)}{end}"
+
+
+def launch_words(bound: Bound, part: Variant) -> str:
+    """One launch in the words of the probe; raises where CUDA does not allow it."""
+    launch = bound.specialized.launch(part)
+    sizes = {**bound.axes, "multiprocessors": MULTIPROCESSORS}
+    *grid, shared = (dim.evaluate(sizes) for dim in launch.dims[:4])
+    extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
     limits = (2**31 - 1, 65535, 65535)
     if not all(1 <= size <= limit for size, limit in zip(grid, limits, strict=True)) or max(map(abs, extras)) >= 2**31:
-        return "error"
-    return " ".join(map(str, ("launch", variant.name, *grid, shared, *extras)))
+        raise LenetTrtError("too large")
+    return " ".join(map(str, (*grid, shared, *extras, *["workspace"] * launch.workspace)))
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["open sizes", "known sizes"])
@@ -177,6 +192,8 @@ def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: 
         assert core.ask("load", data) == f"ok {name} ({bound.types.name})"
         inputs, outputs = text_of(bound.input_shapes), text_of(bound.output_shapes)
         assert core.ask("shapes", inputs) == f"shapes {outputs}"
+        most = largest_workspace(kernel, bound.input_shapes, bound.input_dtypes, bound.attributes)
+        assert core.ask("workspace", inputs) == f"workspace {most}"
         for sm in SMS:
             answer = core.ask("plan", *gpu(sm), -1, inputs, "/", outputs)
             wanted = expected(bound, sm)
@@ -311,9 +328,9 @@ def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
     program = compiled("core_probe", tmp_path / "core_probe", *SANITIZED, sources=CORE)
     core = Core(program)
     count = int(os.environ.get("LENET_TRT_MUTATIONS", "20000"))
-    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2")
+    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", "split_softmax", "average_pool3")
     for seed, name in enumerate(kernels):
-        kernel = registry.kernel(name)
+        kernel = declared(name)
         (tmp_path / "data").write_bytes(data_of(kernel.bind_axes(kernel.examples[1], kernel.types[0]), ["sm_90"]))
         core.ask("load", tmp_path / "data")
         answer = core.ask("fuzz", count // len(kernels), seed)

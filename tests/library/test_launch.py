@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from declared_kernels import declared
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import Kernel, registry
 from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
@@ -69,6 +70,60 @@ def test_everything_is_loaded_before_and_a_launch_is_one_call(probe) -> None:
     ]
     assert "cuFuncSetAttribute 8 219536" in lines
     assert lines.count("cuModuleLoadData") == 7
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a kernel with two launches."""
+    kernel = declared("split_softmax")
+    path = tmp_path_factory.mktemp("split") / "data"
+    path.write_bytes(data_of(kernel.bind_axes({"n": 3, "w": 1025}, kernel.types[0]), ["sm_90"]))
+    return path
+
+
+def test_the_launches_of_a_call_follow_each_other_with_one_workspace(probe, split: Path) -> None:
+    lines, _ = probe("attach", "run", "3,2500", "3,2500", data=split, RECORD_ARGUMENTS="piipp")
+    after = lines[lines.index("attached") + 1 :]
+    assert after[:3] == [
+        *2 * [f"{LAUNCHED}9 1 1 128 1 1 0 stream 7 with 256 2500 3 512 4096"],
+        "run: prepared 0 enqueued 0 allocations 0",
+    ]
+    entries = ["split_softmax_split", "split_softmax_split_2", "split_softmax_row"]
+    assert [line for line in lines if line.startswith("cuModuleGetFunction")] == [
+        f"cuModuleGetFunction {entry}" for entry in entries
+    ]
+
+
+def test_the_workspace_is_that_of_the_largest_sizes(probe, split: Path) -> None:
+    lines, _ = probe("workspace", "7,3000", "7,3000", data=split)
+    assert lines[-1] == "workspace 168"
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("without", "there is no workspace; split_softmax (fp32) needs 72 bytes"),
+        ("aslant", "the workspace is at an address that is no multiple of 16 bytes"),
+    ],
+)
+def test_a_workspace_that_is_none_is_refused_where_one_is_needed(probe, split: Path, step: str, why: str) -> None:
+    shapes = ["3,2500", "3,2500"]
+    lines, errors = probe("attach", step, *shapes, "run", *shapes, data=split, RECORD_ARGUMENTS="piipp")
+    assert why in errors
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 2
+    small = ["3,20", "3,20"]
+    lines, errors = probe("attach", step, *small, data=split, RECORD_ARGUMENTS="pip")
+    assert not errors
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 1
+
+
+def test_a_second_launch_that_fails_is_told(probe, split: Path) -> None:
+    shapes = ["3,2500", "3,2500"]
+    lines, errors = probe(
+        "attach", "run", *shapes, data=split, RECORD_ARGUMENTS="piipp", RECORD_FAIL="cuLaunchKernel", RECORD_FAIL_AT="2"
+    )
+    assert "cannot launch variant split: CUDA_ERROR_LAUNCH_FAILED" in errors
+    assert "run: prepared 0 enqueued 1 allocations" in "\n".join(lines)
 
 
 def test_shapes_that_change_without_notice_are_planned_in_the_enqueue(probe) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from declared_kernels import FOLDER, WITH_ATTRIBUTES, declared, last_attributes
+from declared_kernels import DECLARED, FOLDER, declared, last_attributes
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
@@ -91,7 +91,7 @@ def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, r
     assert "it was cut" in done.stderr
 
 
-@pytest.mark.parametrize("name", [*registry.kernels(), *WITH_ATTRIBUTES])
+@pytest.mark.parametrize("name", [*registry.kernels(), *DECLARED])
 def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(
     library, tmp_path: Path, monkeypatch, name: str
 ) -> None:

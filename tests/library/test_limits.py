@@ -25,13 +25,17 @@ LAUNCH = Launch((1, 1, 1), (32, 1, 1), extras=())
 VARIANT = Variant("portable", LAUNCH, "any", source=Path(__file__).name)
 
 
-def written(axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int = 1, extras: int = 0) -> bytes:
+def written(
+    axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int = 1, extras: int = 0, launches: int = 1
+) -> bytes:
     names = [f"a{index}" for index in range(axis_count)]
     first = tuple(axes(" ".join(names)))
     more = [Tensor(f"x{index}", (first[0],), "T", "") for index in range(1, inputs)]
     launch = replace(LAUNCH, extras=(first[0],) * extras)
-    variant = replace(VARIANT, launch=launch)
-    more_extras = [replace(variant, name="last")] if extras else []
+    variant = replace(VARIANT, launch=LAUNCH, then=(launch,) * (launches - 1))
+    if launches == 1:
+        variant = replace(VARIANT, launch=launch)
+    more_extras = [replace(variant, name="last")] if extras or launches > 1 else []
     kernel = Kernel(
         name="many",
         doc="y = x",
@@ -47,7 +51,8 @@ def written(axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int =
     )
     specialized = kernel.specialize([(-1,)] * len(kernel.inputs), ["float32"] * len(kernel.inputs))
     sizes = sizes_of(specialized, [(-1,)] * len(kernel.inputs))
-    return encode("node", specialized, sizes, [EncodedVariant(each, ()) for each in kernel.variants], 13000)
+    encoded = [EncodedVariant(each, ((),) * len(each.parts)) for each in kernel.variants]
+    return encode("node", specialized, sizes, encoded, 13000)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +63,8 @@ def written(axis_count: int = 1, rank: int = 1, inputs: int = 1, variants: int =
         ({"axis_count": 31}, {"axis_count": 32}, r"axes \(at most 31\)"),
         ({"variants": 64}, {"variants": 65}, r"variants \(at most 64\)"),
         ({"extras": 32}, {"extras": 33}, r"extras of a launch \(at most 32\)"),
+        ({"launches": 4}, {"launches": 5}, r"launches of a call \(at most 4\)"),
+        ({"launches": 3, "extras": 32}, {"launches": 3, "extras": 33}, r"extras of a launch \(at most 32\)"),
     ],
 )
 def test_a_kernel_with_more_than_the_library_has_room_for_is_refused(

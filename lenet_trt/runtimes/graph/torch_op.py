@@ -106,7 +106,9 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
         ]
         if len(prepared) >= _MAX_PREPARED:  # changing sizes must not fill the memory
             prepared.clear()
-        entry = prepared[key] = (prepare(bound), outputs, device)
+        launcher = prepare(bound)
+        workspace = [((launcher.workspace_bytes,), torch.uint8)] if launcher.workspace_bytes else []
+        entry = prepared[key] = (launcher, [*outputs, *workspace], len(outputs), device)
         return entry
 
     def run(*tensors: torch.Tensor, **attributes: AttributeValue) -> Any:
@@ -116,12 +118,12 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
                 return run(*tensors, **attributes)
         key = (index, *[(t.shape, t.dtype, t.get_device()) for t in tensors], *attributes.items())
         entry = prepared.get(key) or prepare_call(key, tensors, attributes)
-        launcher, specs, device = entry
-        outputs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]
+        launcher, specs, count, device = entry
+        made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]  # outputs, then the workspace
         dense = [t if t.is_contiguous() and not t.data_ptr() & mask else _aligned(t, mask) for t in tensors]
         # The raw handle, which torch's compiled code uses too; current_stream() takes longer than the checks.
-        launcher([t.data_ptr() for t in (*dense, *outputs)], torch._C._cuda_getCurrentRawStream(index))
-        return _result(outputs)
+        launcher([t.data_ptr() for t in (*dense, *made)], torch._C._cuda_getCurrentRawStream(index))
+        return _result(made[:count])
 
     return run
 

@@ -78,7 +78,9 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Seque
     specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
     sizes = sizes_of(specialized, shapes)
     variants = [
-        EncodedVariant(variant, tuple(compile_variant(specialized, variant, target) for target in chosen))
+        EncodedVariant(
+            variant, tuple(tuple(compile_variant(specialized, part, t) for t in chosen) for part in variant.parts)
+        )
         for variant, chosen in usable(specialized, sizes, targets)
     ]
     return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())

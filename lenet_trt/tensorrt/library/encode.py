@@ -14,8 +14,11 @@ code of an expression is in postfix order: an operand is pushed, an operator tak
 takes one and ends with "false" if it is 0. What is known when the kernel is encoded is a constant of its expressions;
 the axes that are left are the sizes of inputs, and axis 0 is the number of multiprocessors.
 
-A later version adds sections (layouts, workspace, further launches, attributes); an old library refuses those that it
-must know and passes over the others. ``VERSION`` changes only when a section that is here changes.
+The section LAUNCHES is there only for a kernel with a variant of several launches or with workspace. It has an entry
+for each variant: its workspace in bytes, whether its first launch takes the address, and the launches after that one.
+
+A later version adds sections (layouts); an old library refuses those that it must know and passes over the others.
+``VERSION`` changes only when a section that is here changes.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ MAGIC = b"LENETTRT"
 VERSION = 1
 HEADER_BYTES = 64
 MUST_KNOW = 1
-KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES = range(1, 7)
+KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES = range(1, 8)
 
 CONSTANT, AXIS, GUARD = 1, 2, 48
 OPERATORS: dict[Operator, int] = {
@@ -55,17 +58,21 @@ LINEAR = 0
 CUBIN, PTX = 1, 2
 
 # What the C++ library has room for (cpp/kernel_data.h).
-MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_DEPTH = 64, 8, 32, 32, 64, 64
+MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_LAUNCHES, MAX_DEPTH = 64, 8, 32, 32, 64, 4, 64
 _IMAGE_ALIGNMENT = 16
 _INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True)
 class EncodedVariant:
-    """A variant, and its compiled images by target."""
+    """A variant, and for each of its launches the compiled images by target."""
 
     variant: Variant
-    modules: tuple[Module, ...]
+    modules: tuple[tuple[Module, ...], ...]
+
+    @property
+    def parts(self) -> tuple[tuple[Variant, tuple[Module, ...]], ...]:
+        return tuple(zip(self.variant.parts, self.modules, strict=True))
 
 
 def encode(
@@ -97,6 +104,8 @@ def encode(
         + _string("" if kernel.requires is None else str(kernel.requires)),
         VARIANTS: _list(_variant(write, kernel, encoded, images) for encoded in variants),
     }
+    if not all(encoded.variant.is_one_launch for encoded in variants):
+        sections[LAUNCHES] = _list(_further(write, kernel, encoded, images) for encoded in variants)
     sections[IMAGES] = images.table()
     return _assembled(sections, images.bytes())
 
@@ -191,17 +200,36 @@ def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized) -> by
 
 def _variant(write: _Expressions, kernel: Kernel, encoded: EncodedVariant, images: _Images) -> bytes:
     variant = encoded.variant
-    launch = variant.launch
+    (first, modules), *_ = encoded.parts
     return b"".join(
         (
             _string(variant.name),
-            _string(kernel.entry(variant)),
+            _string(kernel.entry(first)),
             write.condition(variant.when),
             write.condition(variant.prefer),
+            _launch(write, first, modules, images),
+        )
+    )
+
+
+def _further(write: _Expressions, kernel: Kernel, encoded: EncodedVariant, images: _Images) -> bytes:
+    """The workspace of a variant and its launches after the first."""
+    (first, _), *others = encoded.parts
+    entries = (
+        _string(kernel.entry(part)) + bytes([part.launch.workspace]) + _launch(write, part, modules, images)
+        for part, modules in others
+    )
+    return write.size(encoded.variant.workspace) + bytes([first.launch.workspace]) + _list(entries)
+
+
+def _launch(write: _Expressions, part: Variant, modules: Sequence[Module], images: _Images) -> bytes:
+    launch = part.launch
+    return b"".join(
+        (
             struct.pack("<III", *launch.block),
             *(write.size(size) for size in (*launch.grid, launch.shared_bytes)),
             _list(write.size(extra) for extra in launch.extras),
-            _list(struct.pack("<H", images.index(module, variant.only_sm)) for module in encoded.modules),
+            _list(struct.pack("<H", images.index(module, part.only_sm)) for module in modules),
         )
     )
 
@@ -224,7 +252,10 @@ def _check_limits(kernel: Kernel, variants: Sequence[EncodedVariant]) -> None:
         f"dimensions (at most {MAX_RANK})": all(len(t.shape) <= MAX_RANK for t in (*kernel.inputs, *kernel.outputs)),
         f"axes (at most {MAX_AXES - 1})": len(kernel.axes) < MAX_AXES,
         f"variants (at most {MAX_VARIANTS})": len(variants) <= MAX_VARIANTS,
-        f"extras of a launch (at most {MAX_EXTRAS})": all(len(v.variant.launch.extras) <= MAX_EXTRAS for v in variants),
+        f"launches of a call (at most {MAX_LAUNCHES})": all(len(v.variant.parts) <= MAX_LAUNCHES for v in variants),
+        f"extras of a launch (at most {MAX_EXTRAS})": all(
+            len(part.launch.extras) <= MAX_EXTRAS for v in variants for part in v.variant.parts
+        ),
     }
     for what, fits in counts.items():
         if not fits:

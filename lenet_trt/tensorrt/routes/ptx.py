@@ -98,8 +98,9 @@ def register_ptx(
     Again for the same kernel and GPU does nothing.
 
     Raises:
-        LenetTrtError: this TensorRT has no ``tensorrt.plugin`` with ``aot_impl``; a kernel's version is not "1"; or
-            the name is registered already, for another kernel or GPU.
+        LenetTrtError: this TensorRT has no ``tensorrt.plugin`` with ``aot_impl``; a kernel's version is not "1"; it has
+            no variant of one launch without workspace that runs every size; or the name is registered already, for
+            another kernel or GPU.
     """
     plugin: Any = None
     with contextlib.suppress(ImportError):  # answered below
@@ -121,6 +122,12 @@ def register_ptx(
                 f"{kernel.name} has version {kernel.version}; plugins as PTX can only have version {_VERSION}: "
                 "use the route python"
             )
+        for types in kernel.types:
+            if not any(v.takes_any_size and v.is_one_launch for v in kernel.variants_for(gpu.sm, types)):
+                raise LenetTrtError(
+                    f"{kernel.name} ({types.name}) runs every size only by several launches or with workspace, and a "
+                    "plugin as PTX is one launch without: use --plugin-route library or python"
+                )
         described = _Described(trt, plugin, kernel, gpu)
         identity = f"{DOMAIN}::{kernel.name}"
         plugin.register(identity, lazy_register=lazy)(described.register)
@@ -193,7 +200,9 @@ class _Described:
         tactics = [
             index
             for index, variant in enumerate(self.kernel.variants, 1)
-            if variant.supports(self._gpu.sm, specialized.types) and _fits(variant.when, axes, specialized)
+            if variant.is_one_launch
+            and variant.supports(self._gpu.sm, specialized.types)
+            and _fits(variant.when, axes, specialized)
         ]
         resolved = specialized.types.of((*self.kernel.inputs, *self.kernel.outputs))
         types = ", ".join(ELEMENT_TYPES[element].tensorrt_plugin_name for element in resolved)
@@ -220,7 +229,7 @@ class _Described:
         if tactic > 0:
             return self.kernel.variants[tactic - 1]
         for variant in self.kernel.variants_for(self._gpu.sm, specialized.types):
-            if variant.takes_any_size:
+            if variant.takes_any_size and variant.is_one_launch:
                 return variant
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{self._gpu.sm}")
 

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lenet_trt.cuda.compile import source_sha256
-from lenet_trt.cuda.launch import prepare
+from lenet_trt.cuda.launch import EmptyLauncher, Launcher, prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import (
     UNKNOWN,
     Shape,
     attribute_sizes,
     chosen_values,
+    largest_workspace,
     stored_values,
     types_beginning,
     types_of_call,
@@ -153,8 +154,8 @@ def _classes(trt: Any) -> tuple[type, type]:
             self.plugin_version = kernel.version
             # TensorRT reads these after get_fields_to_serialize has returned, and its binding does not hold them.
             self._stored = stored_arrays(kernel, self.attributes)
-            self._launchers: dict[tuple[Shape, ...], Callable[[Sequence[int], int], None]] = {}
-            self._launcher: Callable[[Sequence[int], int], None] | None = None
+            self._launchers: dict[tuple[Shape, ...], Launcher | EmptyLauncher] = {}
+            self._launcher: Launcher | EmptyLauncher | None = None
 
         def get_capability_interface(self, kind: Any) -> Any:
             return self
@@ -196,6 +197,12 @@ def _classes(trt: Any) -> tuple[type, type]:
             dtypes = [element_types[entry.type] for entry in descriptions]
             self.kernel.specialize(shapes, dtypes, self.attributes)
 
+        @remembered
+        def get_workspace_size(self, inputs: Any, outputs: Any) -> int:
+            shapes = [tuple(max(int(size), 0) for size in entry.max) for entry in inputs]
+            dtypes = [element_types[entry.desc.type] for entry in inputs]
+            return largest_workspace(self.kernel, shapes, dtypes, self.attributes)
+
         # In the engine: what is stored, and what runs.
 
         @remembered
@@ -234,7 +241,8 @@ def _classes(trt: Any) -> tuple[type, type]:
         ) -> None:
             if self._launcher is None:
                 raise LenetTrtError("TensorRT launches it without having told it the shapes")
-            self._launcher((*inputs, *outputs), stream)
+            scratch = (workspace,) if self._launcher.workspace_bytes else ()
+            self._launcher((*inputs, *outputs, *scratch), stream)
 
     class KernelCreator(trt.IPluginCreatorV3One):
         """Make the plugin from an ONNX node's attributes, or from the data that an engine stored."""

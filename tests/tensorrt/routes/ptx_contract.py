@@ -21,7 +21,7 @@ import tensorrt.plugin as quick  # noqa: E402
 from tensorrt_bindings.plugin._lib import QDP_REGISTRY  # noqa: E402
 from tensorrt_bindings.plugin._tensor import SymIntExpr  # noqa: E402
 
-from declared_kernels import WITH_ATTRIBUTES, declared  # noqa: E402
+from declared_kernels import DECLARED, declared  # noqa: E402
 from lenet_trt.cuda.driver import Context  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
@@ -116,8 +116,10 @@ def check(kernel: Kernel, bound: Bound) -> int:
     (typed,) = combination._get_combinations()
     assert list(typed.types) == [_DATA_TYPES[d] for d in (*bound.input_dtypes, *bound.output_dtypes)]
     assert set(typed.layouts) == {trt.TensorFormat.LINEAR}
+    assert all(kernel.variants[tactic - 1].is_one_launch for tactic in typed.tactics)
     assert typed.tactics, f"no variant of {kernel.name} fits {dict(bound.axes)}"
-    assert bound.variant(H200.sm).name in {kernel.variants[tactic - 1].name for tactic in typed.tactics}
+    usual = bound.variant(H200.sm)
+    assert not usual.is_one_launch or usual.name in {kernel.variants[tactic - 1].name for tactic in typed.tactics}
 
     for tactic in typed.tactics:
         variant = kernel.variants[tactic - 1]
@@ -168,7 +170,7 @@ def refused(kernels: Iterable[Kernel], gpu: Context, said: str) -> None:
 
 
 def main() -> None:
-    kernels = [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)]
+    kernels = [*registry.kernels().values(), *map(declared, DECLARED)]
     names = tuple(kernel.name for kernel in kernels)
     assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names
     assert ptx.register_ptx(trt, kernels, H200, lazy=True) == names, "again: nothing happens"
@@ -176,6 +178,9 @@ def main() -> None:
     other = registry.kernel("maxpool2")
     refused([replace(other)], H200, "another kernel of that name")
     refused([replace(other, name="another", version="2")], H200, "has version 2; .* use the route python")
+    softmax = declared("split_softmax")
+    split = replace(softmax, name="another", variants=(replace(softmax.variants[0], prefer=None),))
+    refused([split], H200, r"another \(fp32\) runs every size only by several launches or with workspace")
     tactics = {}
     for kernel in kernels:
         offered = 0

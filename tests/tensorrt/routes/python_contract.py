@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from declared_kernels import WITH_ATTRIBUTES, declared
+from declared_kernels import DECLARED, declared
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel, Types
 from lenet_trt.tensorrt.routes import python
@@ -50,7 +50,7 @@ def check(kernel: Kernel, types: Types) -> None:
 def main() -> None:
     for operation in ("SUM", "SUB", "PROD", "FLOOR_DIV", "CEIL_DIV", "MIN", "MAX"):
         assert hasattr(trt.DimensionOperation, operation)
-    kernels = [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)]
+    kernels = [*registry.kernels().values(), *map(declared, DECLARED)]
     for kernel in kernels:
         for types in kernel.types:
             check(kernel, types)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import tensorrt_stubs
-from declared_kernels import WITH_ATTRIBUTES
+from declared_kernels import DECLARED
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.dims import axes
@@ -24,7 +24,7 @@ def test_types_ptx_and_symbolic_launch_are_what_tensorrt_takes() -> None:
     script = Path(__file__).with_name("ptx_contract.py")
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
-    assert set(answer["tactics"]) == {*registry.kernels(), *WITH_ATTRIBUTES}
+    assert set(answer["tactics"]) == {*registry.kernels(), *DECLARED}
     assert all(count >= 1 for count in answer["tactics"].values())
     # Every variant that can run a profile is a tactic of it, wherever it is preferred: the builder times them.
     lenet5 = registry.kernel("lenet5")

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tensorrt_stubs
-from declared_kernels import WITH_ATTRIBUTES, declared
+from declared_kernels import DECLARED, declared
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export import conv_onnx, matmul_onnx
 from lenet_trt.fuse.stage import fuse
@@ -56,7 +56,7 @@ def build(rtx: Flavor, model: onnx.ModelProto, *targets: str) -> bytes:
 def layers(rtx: Flavor, model: onnx.ModelProto) -> Any:
     """Parse the model; the network with the objects that it needs alive."""
     trt = rtx.trt
-    python.register_creators(trt, [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)])
+    python.register_creators(trt, [*registry.kernels().values(), *map(declared, DECLARED)])
     logger = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(logger)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -130,8 +130,22 @@ def test_the_size_of_an_output_is_computed_with_the_nodes_attributes(rtx) -> Non
     assert tuple(parsed.network.get_output(0).shape) == (-1, 2, 4, 4)
 
 
+def test_the_workspace_suffices_for_the_largest_sizes_and_goes_to_the_launch(rtx, launches) -> None:
+    trt, creator = rtx.trt, creator_of(rtx, "split_softmax")
+    plugin = creator.create_plugin("p", trt.PluginFieldCollection([]), trt.TensorRTPhase.BUILD)
+    tensor = trt.DynamicPluginTensorDesc()
+    tensor.desc.dims, tensor.desc.type = (-1, -1), trt.float32
+    tensor.min, tensor.max = (1, 1), (7, 3000)
+    assert plugin.get_workspace_size([tensor], [tensor]) == 7 * 3 * 8
+    for shape, workspace in (((7, 3000), (4096,)), ((7, 0), ())):
+        tensors = described(rtx, shape)
+        plugin.on_shape_change(tensors, tensors)
+        plugin.enqueue(tensors, tensors, [16], [32], 4096, 7)
+        assert launches[-1] == ("launched", shape, (16, 32, *workspace), 7)
+
+
 def creator_of(rtx: Flavor, name: str) -> Any:
-    python.register_creators(rtx.trt, [*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES)])
+    python.register_creators(rtx.trt, [*registry.kernels().values(), *map(declared, DECLARED)])
     return rtx.trt.get_plugin_registry().get_creator(name, "1", DOMAIN)
 
 
@@ -139,7 +153,7 @@ def creator_of(rtx: Flavor, name: str) -> Any:
     ("name", "attribute", "value"),
     [
         (kernel.name, a.name, value)
-        for kernel in (*registry.kernels().values(), *map(declared, WITH_ATTRIBUTES))
+        for kernel in (*registry.kernels().values(), *map(declared, DECLARED))
         for a in kernel.attributes
         for value in a.examples
     ],
@@ -194,7 +208,7 @@ def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
     script = Path(__file__).with_name("python_contract.py")
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
-    assert answer["kernels"] == [*registry.kernels(), *WITH_ATTRIBUTES]
+    assert answer["kernels"] == [*registry.kernels(), *DECLARED]
 
 
 def test_registering_again_changes_nothing(rtx) -> None:
@@ -213,7 +227,9 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def prepare(bound: Any) -> Any:
         log.append(("prepared", bound.input_shapes, bound.attributes))
-        return lambda pointers, stream: log.append(("launched", bound.input_shapes[0], tuple(pointers), stream))
+        call = lambda pointers, stream: log.append(("launched", bound.input_shapes[0], tuple(pointers), stream))  # noqa: E731
+        call.workspace_bytes = bound.workspace_bytes(bound.kernel.variants[0])  # type: ignore[attr-defined]
+        return call
 
     monkeypatch.setattr(python, "prepare", prepare)
     return log

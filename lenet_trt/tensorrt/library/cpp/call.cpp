@@ -125,6 +125,25 @@ int64_t within(int64_t value, int64_t least, int64_t most, Variant const& varian
   return value;
 }
 
+LaunchSizes sizes_of(Variant const& variant, LaunchCode const& code, Size const* axes, int64_t shared_limit) {
+  LaunchSizes sizes;
+  for (int i = 0; i < 3; ++i) {
+    int64_t const size = code.grid[i].value(axes);
+    if (size < 1 || size > kGridLimits[i]) {
+      fail("variant ", variant.name, " would need a grid of ", size, " blocks in dimension ", i, "; CUDA allows 1 to ",
+           kGridLimitsText);
+    }
+    sizes.grid[i] = static_cast<uint32_t>(size);
+  }
+  int64_t const shared = within(code.shared_bytes.value(axes), 0, shared_limit, variant, "shared memory, in bytes");
+  sizes.shared_bytes = static_cast<uint32_t>(shared);
+  for (size_t i = 0; i < code.extras.size(); ++i) {
+    int64_t const extra = code.extras[i].value(axes);
+    sizes.extras[i] = static_cast<int32_t>(within(extra, -kMaxExtra, kMaxExtra, variant, "a 32-bit argument"));
+  }
+  return sizes;
+}
+
 }  // namespace
 
 bool Shape::operator==(Shape const& other) const {
@@ -159,31 +178,30 @@ int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, in
   return plan(data, inputs, outputs, gpu, favourite).variant;
 }
 
-Launch plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite) {
+Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite) {
   Sizes axes = axes_of(data, inputs);
-  Launch launch;
-  if (!check_call(data, inputs, outputs, axes.values)) return launch;
-  launch.has_empty = std::any_of(inputs, inputs + data.inputs.size(), is_empty) ||
-                     std::any_of(outputs, outputs + data.outputs.size(), is_empty);
+  Call call;
+  if (!check_call(data, inputs, outputs, axes.values)) return call;
+  call.has_empty = std::any_of(inputs, inputs + data.inputs.size(), is_empty) ||
+                   std::any_of(outputs, outputs + data.outputs.size(), is_empty);
   axes.values[0] = {gpu.multiprocessors, true};
-  launch.variant = chosen(data, axes.values, gpu, favourite);
-  Variant const& variant = data.variants[static_cast<size_t>(launch.variant)];
-  for (int i = 0; i < 3; ++i) {
-    int64_t const size = variant.grid[i].value(axes.values);
-    if (size < 1 || size > kGridLimits[i]) {
-      fail("variant ", variant.name, " would need a grid of ", size, " blocks in dimension ", i, "; CUDA allows 1 to ",
-           kGridLimitsText);
-    }
-    launch.grid[i] = static_cast<uint32_t>(size);
+  int const index = chosen(data, axes.values, gpu, favourite);
+  Variant const& variant = data.variants[static_cast<size_t>(index)];
+  if (!variant.workspace.empty()) call.workspace = variant.workspace.value(axes.values);
+  for (size_t i = 0; i < variant.launches.size(); ++i) {
+    call.launches[i] = sizes_of(variant, variant.launches[i], axes.values, gpu.shared_limit[index][i]);
   }
-  int64_t const limit = gpu.shared_limit[launch.variant];
-  int64_t const shared = within(variant.shared_bytes.value(axes.values), 0, limit, variant, "shared memory, in bytes");
-  launch.shared_bytes = static_cast<uint32_t>(shared);
-  for (size_t i = 0; i < variant.extras.size(); ++i) {
-    int64_t const extra = variant.extras[i].value(axes.values);
-    launch.extras[i] = static_cast<int32_t>(within(extra, -kMaxExtra, kMaxExtra, variant, "a 32-bit argument"));
+  call.variant = index;
+  return call;
+}
+
+int64_t largest_workspace(KernelData const& data, Shape const* inputs) {
+  Sizes const axes = axes_of(data, inputs);
+  int64_t most = 0;
+  for (Variant const& variant : data.variants) {
+    if (!variant.workspace.empty()) most = std::max(most, variant.workspace.largest(axes.values));
   }
-  return launch;
+  return most;
 }
 
 }  // namespace lenet_trt

@@ -21,15 +21,20 @@ struct Shape {
 struct Abilities {
   uint64_t variants = 0;  // a bit for each variant
   int64_t multiprocessors = 0;
-  uint32_t shared_limit[kMaxVariants] = {};  // dynamic shared memory that each variant may have, in bytes
+  uint32_t shared_limit[kMaxVariants][kMaxLaunches] = {};  // dynamic shared memory that each launch may have, in bytes
 };
 
-struct Launch {
-  int variant = -1;  // none: there is nothing to compute, and nothing is launched
-  bool has_empty = false;  // a tensor without elements, which need not have an address
+struct LaunchSizes {
   uint32_t grid[3] = {};
   uint32_t shared_bytes = 0;
   int32_t extras[kMaxExtras] = {};
+};
+
+struct Call {
+  int variant = -1;  // none: there is nothing to compute, and nothing is launched
+  bool has_empty = false;  // a tensor without elements, which need not have an address
+  int64_t workspace = 0;   // bytes that it needs
+  LaunchSizes launches[kMaxLaunches];
 };
 
 // Checks what is known of the shapes against the declaration; sizes may be kUnknown. Throws an Error that names the
@@ -40,9 +45,12 @@ void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outp
 // and is preferred. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
 int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite);
 
-// The launch of a call whose shapes are all known. Throws an Error if they are wrong, no variant can run them, or the
+// The launches of a call whose shapes are all known. Throws an Error if they are wrong, no variant can run them, or a
 // launch is larger than CUDA allows.
-Launch plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite);
+Call plan(KernelData const& data, Shape const* inputs, Shape const* outputs, Abilities const& gpu, int favourite);
+
+// The workspace, in bytes, that suffices for every call with inputs of these shapes or smaller ones.
+int64_t largest_workspace(KernelData const& data, Shape const* inputs);
 
 // The shape of an output as far as the inputs tell.
 Shape output_shape(KernelData const& data, size_t output, Shape const* inputs);

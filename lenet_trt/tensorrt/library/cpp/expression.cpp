@@ -55,6 +55,54 @@ struct Integers {
   }
 };
 
+// The least and the largest that a value can be.
+struct Range {
+  int64_t least = 0, most = 0;
+};
+
+struct Ranges {
+  using Value = Range;
+  Size const* most;
+  Integers integers{nullptr};
+
+  Range constant(int64_t value) const { return {value, value}; }
+  Range axis(size_t index) {
+    if (!most[index].known || most[index].value < 0) fail("it depends on a size that is not known");
+    return {0, most[index].value};
+  }
+  bool ends(Range) const { return false; }  // sizes have no conditions
+
+  bool apply(Op op, Range left, Range right, Range& result) {
+    Range made;
+    bool fits = true;
+    switch (op) {
+      case Op::kSubtract:
+        fits = compute(op, left.least, right.most, made.least) && compute(op, left.most, right.least, made.most);
+        break;
+      case Op::kMultiply: {
+        int64_t ends[4];
+        fits = compute(op, left.least, right.least, ends[0]) && compute(op, left.least, right.most, ends[1]) &&
+               compute(op, left.most, right.least, ends[2]) && compute(op, left.most, right.most, ends[3]);
+        if (fits) made = {*std::min_element(ends, ends + 4), *std::max_element(ends, ends + 4)};
+        break;
+      }
+      case Op::kFloorDivide:
+      case Op::kCeilDivide:
+        // A dividend is never below 0 and a divisor never below 1: where one would be, there is no value.
+        left = {std::max<int64_t>(left.least, 0), std::max<int64_t>(left.most, 0)};
+        right = {std::max<int64_t>(right.least, 1), std::max<int64_t>(right.most, 1)};
+        fits = compute(op, left.least, right.most, made.least) && compute(op, left.most, right.least, made.most);
+        break;
+      default:
+        fits = compute(op, left.least, right.least, made.least) && compute(op, left.most, right.most, made.most);
+    }
+    result = made;
+    return fits;
+  }
+
+  bool compute(Op op, int64_t left, int64_t right, int64_t& result) { return integers.compute(op, left, right, result); }
+};
+
 }  // namespace
 
 Expression Expression::check(uint8_t const* code, size_t size, size_t axes, bool is_condition) {
@@ -99,6 +147,13 @@ Size Expression::evaluate(Size const* axes) const {
   Size result;
   if (!fold(algebra, result)) fail(algebra.problem);
   return result;
+}
+
+int64_t Expression::largest(Size const* most) const {
+  Ranges algebra{most};
+  Range result;
+  if (!fold(algebra, result)) fail(algebra.integers.problem);
+  return result.most;
 }
 
 int64_t Expression::value(Size const* axes) const {

@@ -77,6 +77,10 @@ class Expression {
   // The same where every axis is known. Throws an Error as well if one is not.
   int64_t value(Size const* axes) const;
 
+  // A number that the value never exceeds while each axis is from 0 to the size given. Throws an Error where a step has
+  // more than 64 bits, or an axis has no size.
+  int64_t largest(Size const* most) const;
+
   // Whether a condition holds, every axis known.
   bool holds(Size const* axes) const { return empty() || value(axes) != 0; }
 

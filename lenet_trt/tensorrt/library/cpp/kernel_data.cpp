@@ -18,7 +18,7 @@ constexpr size_t kMaxImages = 1024;
 constexpr uint32_t kMaxBlockThreads = 1024;
 constexpr uint32_t kMaxAlignment = 4096;
 
-enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kSections };
+enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kSections };
 constexpr char kMakeAgain[] = "; copy the file again, or make it again (lenet-trt fuse --embed)";
 constexpr char const* kSectionNames[] = {"",
                                          "the kernel's section",
@@ -26,7 +26,8 @@ constexpr char const* kSectionNames[] = {"",
                                          "the section of tensors",
                                          "the section of limits",
                                          "the section of variants",
-                                         "the section of images"};
+                                         "the section of images",
+                                         "the section of launches"};
 
 std::string hexadecimal(Hash const& hash) {
   std::string text;
@@ -52,6 +53,7 @@ class KernelReader {
     read_limits(section(kLimits));
     read_images(section(kImages));
     read_variants(section(kVariants));
+    if (sections_.count(kLaunches) != 0) read_launches(section(kLaunches));
   }
 
  private:
@@ -205,26 +207,50 @@ class KernelReader {
   Variant read_variant(Reader& from) {
     Variant variant;
     variant.name = from.text();
-    variant.entry = from.text();
+    LaunchCode launch;
+    launch.entry = from.text();
     variant.when = expression(from, true);
     variant.prefer = expression(from, true);
+    read_launch(from, variant, launch);
+    variant.launches.push_back(std::move(launch));
+    return variant;
+  }
+
+  void read_launch(Reader& from, Variant const& variant, LaunchCode& launch) const {
     uint64_t threads = 1;
-    for (uint32_t& size : variant.block) {
+    for (uint32_t& size : launch.block) {
       size = from.number<uint32_t>();
       if (size == 0 || size > kMaxBlockThreads) fail(variant.name, " has a block of ", size, " threads");
       threads *= size;
     }
     if (threads > kMaxBlockThreads) fail(variant.name, " has a block of ", threads, " threads");
-    for (Expression& size : variant.grid) size = expression(from, false);
-    variant.shared_bytes = expression(from, false);
+    for (Expression& size : launch.grid) size = expression(from, false);
+    launch.shared_bytes = expression(from, false);
     size_t const extras = from.count(kMaxExtras);
-    for (size_t i = 0; i < extras; ++i) variant.extras.push_back(expression(from, false));
+    for (size_t i = 0; i < extras; ++i) launch.extras.push_back(expression(from, false));
     size_t const images = from.count(kMaxImages);
     for (size_t i = 0; i < images; ++i) {
-      variant.images.push_back(from.number<uint16_t>());
-      if (variant.images.back() >= data_.images.size()) fail(variant.name, " names an image that is not there");
+      launch.images.push_back(from.number<uint16_t>());
+      if (launch.images.back() >= data_.images.size()) fail(variant.name, " names an image that is not there");
     }
-    return variant;
+  }
+
+  // What a variant has besides its first launch: the workspace, and the launches after that one.
+  void read_launches(Reader from) {
+    if (from.count(kMaxVariants) != data_.variants.size()) fail("the section of launches is for other variants");
+    for (Variant& variant : data_.variants) {
+      variant.workspace = expression(from, false);
+      variant.launches.front().takes_workspace = from.number<uint8_t>() != 0;
+      size_t const further = from.count(kMaxLaunches - 1);
+      for (size_t i = 0; i < further; ++i) {
+        LaunchCode launch;
+        launch.entry = from.text();
+        launch.takes_workspace = from.number<uint8_t>() != 0;
+        read_launch(from, variant, launch);
+        variant.launches.push_back(std::move(launch));
+      }
+    }
+    from.finish();
   }
 
   Expression expression(Reader& from, bool is_condition) const {

@@ -15,6 +15,7 @@ constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxTensors = 64;
 constexpr size_t kMaxExtras = 32;
 constexpr size_t kMaxVariants = 64;
+constexpr size_t kMaxLaunches = 4;
 
 enum class ElementType : uint8_t { kFloat32 = 1, kFloat16, kBfloat16, kInt32, kInt8 };
 
@@ -43,16 +44,23 @@ struct Image {
   Hash hash;
 };
 
-struct Variant {
-  std::string name;
+// One launch of a variant: its arguments are the inputs, the extras, the outputs, and the workspace if it takes that.
+struct LaunchCode {
   std::string entry;
-  Expression when;    // it can run
-  Expression prefer;  // it was the fastest
   uint32_t block[3];
   Expression grid[3];
   Expression shared_bytes;
   std::vector<Expression> extras;
   std::vector<uint16_t> images;
+  bool takes_workspace = false;
+};
+
+struct Variant {
+  std::string name;
+  Expression when;       // it can run
+  Expression prefer;     // it was the fastest
+  Expression workspace;  // in bytes; empty for none
+  std::vector<LaunchCode> launches;  // in order; never empty
 };
 
 class KernelData {

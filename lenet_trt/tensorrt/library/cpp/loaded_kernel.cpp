@@ -126,9 +126,9 @@ class LoadedModule {
 
 int current_sm() { return 10 * device_attribute(cuda::kMajor) + device_attribute(cuda::kMinor); }
 
-Image const* image_for(KernelData const& data, Variant const& variant, int sm) {
+Image const* image_for(KernelData const& data, LaunchCode const& launch, int sm) {
   Image const* best = nullptr;
-  for (uint16_t const index : variant.images) {
+  for (uint16_t const index : launch.images) {
     Image const& image = data.images[index];
     bool const fits = image.sm <= sm && (image.is_ptx || image.sm / 10 == sm / 10) && (!image.exact || image.sm == sm);
     if (!fits) continue;
@@ -139,9 +139,9 @@ Image const* image_for(KernelData const& data, Variant const& variant, int sm) {
   return best;
 }
 
-int64_t shared_limit_of(Variant const& variant, int64_t most) {
+int64_t shared_limit_of(LaunchCode const& launch, int64_t most) {
   Size const none[kMaxAxes] = {};
-  Size const wanted = variant.shared_bytes.evaluate(none);
+  Size const wanted = launch.shared_bytes.evaluate(none);
   if (!wanted.known) return most;
   return wanted.value >= 0 && wanted.value <= most ? wanted.value : -1;
 }
@@ -158,10 +158,7 @@ void LoadedKernel::load_variants() {
   int const sm = current_sm();
   gpu_.multiprocessors = device_attribute(cuda::kMultiprocessors);
   auto const shared_opt_in = static_cast<uint32_t>(device_attribute(cuda::kSharedOptIn));
-  for (size_t i = 0; i < data_->variants.size(); ++i) {
-    Image const* const image = image_for(*data_, data_->variants[i], sm);
-    if (image != nullptr) load_variant(i, *image, shared_opt_in);
-  }
+  for (size_t i = 0; i < data_->variants.size(); ++i) load_variant(i, sm, shared_opt_in);
   if (gpu_.variants != 0) return;
   std::set<std::string> targets;
   for (Image const& image : data_->images) targets.insert((image.is_ptx ? "compute_" : "sm_") + std::to_string(image.sm));
@@ -171,63 +168,89 @@ void LoadedKernel::load_variants() {
        ": embed the model again with --sm ", sm / 10, ".", sm % 10);
 }
 
-void LoadedKernel::load_variant(size_t index, Image const& image, uint32_t shared_opt_in) {
+void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in) {
   Variant const& variant = data_->variants[index];
-  std::shared_ptr<LoadedModule> module = LoadedModule::of(image);
-  cuda::Function const function = module->function(variant.entry);
-  int fixed = 0;
-  check(driver().function_attribute(&fixed, cuda::kFunctionSharedBytes, function), "read a kernel's shared memory");
-  int64_t const limit = shared_limit_of(variant, static_cast<int64_t>(shared_opt_in) - fixed);
-  if (limit < 0) {
-    std::string const text = data_->node + ": this GPU has too little shared memory for variant " + variant.name;
-    log(Severity::kWarning, text.c_str());
-    return;
+  for (LaunchCode const& code : variant.launches) {
+    if (image_for(*data_, code, sm) == nullptr) return;
   }
-  module->allow_shared(function, static_cast<int>(limit));
-  functions_[index] = function;
-  gpu_.shared_limit[index] = static_cast<uint32_t>(limit);
+  for (size_t i = 0; i < variant.launches.size(); ++i) {
+    LaunchCode const& code = variant.launches[i];
+    std::shared_ptr<LoadedModule> module = LoadedModule::of(*image_for(*data_, code, sm));
+    cuda::Function const function = module->function(code.entry);
+    int fixed = 0;
+    check(driver().function_attribute(&fixed, cuda::kFunctionSharedBytes, function), "read a kernel's shared memory");
+    int64_t const limit = shared_limit_of(code, static_cast<int64_t>(shared_opt_in) - fixed);
+    if (limit < 0) {
+      std::string const text = data_->node + ": this GPU has too little shared memory for variant " + variant.name;
+      log(Severity::kWarning, text.c_str());
+      return;
+    }
+    module->allow_shared(function, static_cast<int>(limit));
+    functions_[index][i] = function;
+    gpu_.shared_limit[index][i] = static_cast<uint32_t>(limit);
+    modules_.push_back(std::move(module));
+  }
   gpu_.variants |= uint64_t{1} << index;
-  modules_.push_back(std::move(module));
 }
 
 bool LoadedKernel::is_for_current_context() const { return identity(current_context()) == context_id_; }
 
-void LoadedKernel::check_pointers(Launch const& launch, void const* const* inputs, void* const* outputs) const {
+void LoadedKernel::check_alignment(std::string const& name, void const* pointer) const {
+  if (reinterpret_cast<uintptr_t>(pointer) % data_->alignment != 0) {
+    fail(name, " is at an address that is no multiple of ", data_->alignment, " bytes");
+  }
+}
+
+void LoadedKernel::check_pointers(Call const& call, void const* const* inputs, void* const* outputs,
+                                  void* workspace) const {
   size_t const count = data_->inputs.size();
   for (size_t i = 0; i < count + data_->outputs.size(); ++i) {
     bool const is_input = i < count;
     Tensor const& tensor = is_input ? data_->inputs[i] : data_->outputs[i - count];
-    auto const address = reinterpret_cast<uintptr_t>(is_input ? inputs[i] : outputs[i - count]);
-    if (address == 0 && !launch.has_empty) fail(tensor.name, " has no address");
-    if (address % data_->alignment != 0) {
-      fail(tensor.name, " is at an address that is no multiple of ", data_->alignment, " bytes");
-    }
+    void const* const pointer = is_input ? inputs[i] : outputs[i - count];
+    if (pointer == nullptr && !call.has_empty) fail(tensor.name, " has no address");
+    check_alignment(tensor.name, pointer);
   }
+  if (call.workspace <= 0) return;
+  if (workspace == nullptr) fail("there is no workspace; ", data_->title(), " needs ", call.workspace, " bytes");
+  check_alignment("the workspace", workspace);
 }
 
-void LoadedKernel::launch(Launch const& launch, void const* const* inputs, void* const* outputs,
-                          cuda::Stream stream) const {
-  check_pointers(launch, inputs, outputs);
-  auto const index = static_cast<size_t>(launch.variant);
-  Variant const& variant = data_->variants[index];
-  // The driver copies what the arguments point at: addresses in TensorRT's own arrays, and the extras between them.
-  void* arguments[kMaxTensors + kMaxExtras];
-  size_t count = 0;
-  for (size_t i = 0; i < data_->inputs.size(); ++i) arguments[count++] = const_cast<void const**>(inputs + i);
-  for (size_t i = 0; i < variant.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(launch.extras + i);
-  for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
-  auto const put = [&] {
-    return driver().launch(functions_[index], launch.grid[0], launch.grid[1], launch.grid[2], variant.block[0],
-                           variant.block[1], variant.block[2], launch.shared_bytes, stream, arguments, nullptr);
+cuda::Status LoadedKernel::put(cuda::Function function, LaunchCode const& code, LaunchSizes const& sizes,
+                               void** arguments, cuda::Stream stream) const {
+  auto const launched = [&] {
+    return driver().launch(function, sizes.grid[0], sizes.grid[1], sizes.grid[2], code.block[0], code.block[1],
+                           code.block[2], sizes.shared_bytes, stream, arguments, nullptr);
   };
-  cuda::Status status = put();
+  cuda::Status status = launched();
   if (status == cuda::kInvalidContext && driver().push(context_) == cuda::kSuccess) {
     // A thread that has not used CUDA yet: CUDA's runtime would make the context current as well.
     cuda::Context ignored = nullptr;
-    status = put();
+    status = launched();
     driver().pop(&ignored);
   }
-  if (status != cuda::kSuccess) fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status));
+  return status;
+}
+
+void LoadedKernel::launch(Call const& call, void const* const* inputs, void* const* outputs, void* workspace,
+                          cuda::Stream stream) const {
+  check_pointers(call, inputs, outputs, workspace);
+  auto const index = static_cast<size_t>(call.variant);
+  Variant const& variant = data_->variants[index];
+  for (size_t launch = 0; launch < variant.launches.size(); ++launch) {
+    LaunchCode const& code = variant.launches[launch];
+    LaunchSizes const& sizes = call.launches[launch];
+    // The driver copies what the arguments point at: addresses in TensorRT's own arrays, the extras between them, and
+    // the workspace.
+    void* arguments[kMaxTensors + kMaxExtras + 1];
+    size_t count = 0;
+    for (size_t i = 0; i < data_->inputs.size(); ++i) arguments[count++] = const_cast<void const**>(inputs + i);
+    for (size_t i = 0; i < code.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(sizes.extras + i);
+    for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
+    if (code.takes_workspace) arguments[count++] = &workspace;
+    cuda::Status const status = put(functions_[index][launch], code, sizes, arguments, stream);
+    if (status != cuda::kSuccess) fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status));
+  }
 }
 
 }  // namespace lenet_trt

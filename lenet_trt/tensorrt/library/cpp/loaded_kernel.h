@@ -19,33 +19,36 @@ class LoadedKernel {
   Abilities const& gpu() const { return gpu_; }
   bool is_for_current_context() const;
 
-  // Puts the launch into the stream: `inputs` and `outputs` are device addresses. Allocates, loads and waits for
-  // nothing. Throws an Error if an address is misaligned or missing, or the driver refuses.
-  void launch(Launch const& launch, void const* const* inputs, void* const* outputs, cuda::Stream stream) const;
+  // Puts the launches of a call into the stream: `inputs`, `outputs` and `workspace` are device addresses. Allocates,
+  // loads and waits for nothing. Throws an Error if an address is misaligned or missing, or the driver refuses.
+  void launch(Call const& call, void const* const* inputs, void* const* outputs, void* workspace,
+              cuda::Stream stream) const;
 
  private:
   explicit LoadedKernel(std::shared_ptr<KernelData const> data) : data_(std::move(data)) {}
   void load_variants();
-  void load_variant(size_t index, Image const& image, uint32_t shared_opt_in);
-  void check_pointers(Launch const& launch, void const* const* inputs, void* const* outputs) const;
+  void load_variant(size_t index, int sm, uint32_t shared_opt_in);
+  void check_pointers(Call const& call, void const* const* inputs, void* const* outputs, void* workspace) const;
+  void check_alignment(std::string const& name, void const* pointer) const;
+  cuda::Status put(cuda::Function function, LaunchCode const& code, LaunchSizes const& sizes, void** arguments,
+                   cuda::Stream stream) const;
 
   std::shared_ptr<KernelData const> data_;
   cuda::Context context_ = nullptr;
   uint64_t context_id_ = 0;
   Abilities gpu_;
-  cuda::Function functions_[kMaxVariants] = {};
+  cuda::Function functions_[kMaxVariants][kMaxLaunches] = {};
   std::vector<std::shared_ptr<LoadedModule>> modules_;
 };
 
 // The architecture of a GPU as images name it: 90 for compute capability 9.0.
 int current_sm();
 
-// The image of a variant that a GPU runs: the newest machine code for it or an earlier revision of its architecture,
+// The image of a launch that a GPU runs: the newest machine code for it or an earlier revision of its architecture,
 // else the newest PTX. Null if there is none.
-Image const* image_for(KernelData const& data, Variant const& variant, int sm);
+Image const* image_for(KernelData const& data, LaunchCode const& launch, int sm);
 
-// How much dynamic shared memory launches of a variant may ask for where at most that much is possible; -1 if it always
-// wants more.
-int64_t shared_limit_of(Variant const& variant, int64_t most);
+// How much dynamic shared memory a launch may ask for where at most that much is possible; -1 if it always wants more.
+int64_t shared_limit_of(LaunchCode const& launch, int64_t most);
 
 }  // namespace lenet_trt

@@ -189,6 +189,10 @@ void PluginBody::load() {
   loaded_ = LoadedKernel::load(data_);
 }
 
+size_t PluginBody::workspace(Shape const* largest_inputs) const {
+  return static_cast<size_t>(largest_workspace(*data_, largest_inputs));
+}
+
 void PluginBody::favour(int variant) {
   favourite_ = variant;
   is_prepared_ = false;
@@ -205,15 +209,15 @@ void PluginBody::prepare(nvinfer1::PluginTensorDesc const* inputs, nvinfer1::Plu
   if (same) return;
   is_prepared_ = false;
   if (loaded_ == nullptr) fail("the kernel is not loaded: TensorRT has not attached the plugin to a context");
-  launch_ = plan(*data_, shapes_, shapes_ + input_count, loaded_->gpu(), favourite_);
+  call_ = plan(*data_, shapes_, shapes_ + input_count, loaded_->gpu(), favourite_);
   is_prepared_ = true;
 }
 
 void PluginBody::enqueue(nvinfer1::PluginTensorDesc const* input_tensors,
                          nvinfer1::PluginTensorDesc const* output_tensors, void const* const* inputs,
-                         void* const* outputs, cudaStream_t stream) {
+                         void* const* outputs, void* workspace, cudaStream_t stream) {
   prepare(input_tensors, output_tensors);
-  if (launch_.variant >= 0) loaded_->launch(launch_, inputs, outputs, stream);
+  if (call_.variant >= 0) loaded_->launch(call_, inputs, outputs, workspace, stream);
 }
 
 void PluginBody::report(char const* where, char const* problem, nvinfer1::IErrorRecorder* recorder) const noexcept {

@@ -36,13 +36,16 @@ class PluginBody {
   bool is_loaded() const { return loaded_ != nullptr; }
   Abilities const& gpu() const { return loaded_->gpu(); }
 
+  // The workspace, in bytes, that suffices for inputs of these shapes or smaller ones.
+  size_t workspace(Shape const* largest_inputs) const;
+
   // Runs this variant wherever it can; -1: what the declaration chooses for each shape.
   void favour(int variant);
 
   // Prepares the launch for these shapes, unless it is that of the last ones.
   void prepare(nvinfer1::PluginTensorDesc const* inputs, nvinfer1::PluginTensorDesc const* outputs);
   void enqueue(nvinfer1::PluginTensorDesc const* input_tensors, nvinfer1::PluginTensorDesc const* output_tensors,
-               void const* const* inputs, void* const* outputs, cudaStream_t stream);
+               void const* const* inputs, void* const* outputs, void* workspace, cudaStream_t stream);
 
   // Tells TensorRT's logger, and the recorder if there is one, what went wrong in this node.
   void report(char const* where, char const* problem, nvinfer1::IErrorRecorder* recorder = nullptr) const noexcept;
@@ -53,7 +56,7 @@ class PluginBody {
   int favourite_ = -1;
   bool is_prepared_ = false;
   Shape shapes_[kMaxTensors];  // of the prepared launch
-  Launch launch_;
+  Call call_;
 };
 
 // Reports what went wrong in one of the plugin's functions.

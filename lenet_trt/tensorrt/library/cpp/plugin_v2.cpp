@@ -60,8 +60,15 @@ class PluginV2 final : public IPluginV2DynamicExt {
     }) != 0;
   }
 
-  size_t getWorkspaceSize(PluginTensorDesc const*, int32_t, PluginTensorDesc const*, int32_t) const noexcept override {
-    return 0;
+  // TensorRT gives the largest sizes of the profile.
+  size_t getWorkspaceSize(PluginTensorDesc const* inputs, int32_t count, PluginTensorDesc const*,
+                          int32_t) const noexcept override {
+    auto const size = [&] {
+      Shape shapes[kMaxTensors];
+      for (int32_t i = 0; i < count && i < static_cast<int32_t>(kMaxTensors); ++i) shapes[i] = shape_of(inputs[i].dims);
+      return body_.workspace(shapes);
+    };
+    return guarded(size, reporter("getWorkspaceSize"), size_t{0});
   }
 
   size_t getSerializationSize() const noexcept override { return body_.data().bytes().size(); }
@@ -82,10 +89,11 @@ class PluginV2 final : public IPluginV2DynamicExt {
   }
 
   int32_t enqueue(PluginTensorDesc const* input_tensors, PluginTensorDesc const* output_tensors,
-                  void const* const* inputs, void* const* outputs, void*, cudaStream_t stream) noexcept override {
+                  void const* const* inputs, void* const* outputs, void* workspace,
+                  cudaStream_t stream) noexcept override {
     return attempt("enqueue", [&] {
       if (is_wrong_) throw Error("it cannot run, as was said when it was configured");
-      body_.enqueue(input_tensors, output_tensors, inputs, outputs, stream);
+      body_.enqueue(input_tensors, output_tensors, inputs, outputs, workspace, stream);
     });
   }
 

@@ -75,6 +75,16 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
     });
   }
 
+  size_t getWorkspaceSize(DynamicPluginTensorDesc const* inputs, int32_t count, DynamicPluginTensorDesc const*,
+                          int32_t) const noexcept override {
+    auto const size = [&] {
+      Shape shapes[kMaxTensors];
+      for (int32_t i = 0; i < count && i < static_cast<int32_t>(kMaxTensors); ++i) shapes[i] = shape_of(inputs[i].max);
+      return body_.workspace(shapes);
+    };
+    return guarded(size, reporter("getWorkspaceSize"), size_t{0});
+  }
+
   int32_t getNbTactics() noexcept override { return static_cast<int32_t>(tactics_.size()); }
 
   int32_t getValidTactics(int32_t* tactics, int32_t count) noexcept override {
@@ -112,8 +122,9 @@ class PluginV3 final : public IPluginV3, public IPluginV3OneCore, public IPlugin
   }
 
   int32_t enqueue(PluginTensorDesc const* input_tensors, PluginTensorDesc const* output_tensors,
-                  void const* const* inputs, void* const* outputs, void*, cudaStream_t stream) noexcept override {
-    return attempt("enqueue", [&] { body_.enqueue(input_tensors, output_tensors, inputs, outputs, stream); });
+                  void const* const* inputs, void* const* outputs, void* workspace,
+                  cudaStream_t stream) noexcept override {
+    return attempt("enqueue", [&] { body_.enqueue(input_tensors, output_tensors, inputs, outputs, workspace, stream); });
   }
 
   PluginFieldCollection const* getFieldsToSerialize() noexcept override {
