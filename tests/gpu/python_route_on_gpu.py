@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from declared_kernels import DECLARED, declared
 from lenet_trt.cuda.driver import Buffer, Stream, current_context
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
@@ -32,6 +33,16 @@ def descriptor(shape: tuple[int, ...], dtype: str) -> Any:
     return entry
 
 
+def largest(descriptors: list[Any]) -> list[Any]:
+    """The same tensors as a profile describes them."""
+    entries = []
+    for each in descriptors:
+        entry = trt.DynamicPluginTensorDesc()
+        entry.desc.type, entry.desc.dims, entry.max = each.type, each.dims, each.dims
+        entries.append(entry)
+    return entries
+
+
 def error_of(bound: Bound, plugin: Any, stream: Stream) -> float:
     """Launch once as TensorRT would; the output's distance from the reference, in parts of the tolerance."""
     plain = plain_inputs(bound, np.random.default_rng(SEED))
@@ -48,7 +59,9 @@ def error_of(bound: Bound, plugin: Any, stream: Stream) -> float:
         buffer.write(np.full(buffer.size_bytes, 0xFF, dtype=np.uint8))  # NaN in every type
     plugin.on_shape_change(given, made)
     pointers = [buffer.pointer for buffer in inputs], [buffer.pointer for buffer in outputs]
-    plugin.enqueue(given, made, *pointers, 0, stream.handle)
+    workspace = Buffer(max(plugin.get_workspace_size(largest(given), largest(made)), 1))
+    workspace.write(np.full(workspace.size_bytes, 0xFF, dtype=np.uint8))
+    plugin.enqueue(given, made, *pointers, workspace.pointer, stream.handle)
     stream.synchronize()
     worst = 0.0
     for buffer, array, dtype in zip(outputs, wanted, dtypes, strict=True):
@@ -62,7 +75,7 @@ def error_of(bound: Bound, plugin: Any, stream: Stream) -> float:
 def main() -> None:
     stream = Stream()
     answer: dict[str, dict[str, float]] = {}
-    for kernel in registry.kernels().values():
+    for kernel in (*registry.kernels().values(), *map(declared, DECLARED)):
         creator = python._classes(trt)[0](kernel)
         contexts: dict[tuple[Any, ...], Any] = {}
         worst: dict[str, float] = {}
@@ -72,12 +85,9 @@ def main() -> None:
             numbers = {a.name: a.number(bound.attributes[a.name]) for a in kernel.attributes}
             key = (bound.types.name, bound.specialized.static_axes, tuple(numbers.items()))
             if key not in contexts:  # as an engine makes one, and a context for it; other batch sizes reuse it
-                fields = [
-                    trt.PluginField(name, np.array([number], dtype=np.int32), trt.PluginFieldType.INT32)
-                    for name, number in numbers.items()
-                ]
-                plugin = creator.create_plugin("p", trt.PluginFieldCollection(fields), trt.TensorRTPhase.RUNTIME)
-                contexts[key] = plugin.attach_to_context(None)
+                arrays = python.stored_arrays(kernel, bound.attributes)
+                fields = python.plugin_fields(trt, kernel, arrays)
+                contexts[key] = creator.create_plugin("p", fields, trt.TensorRTPhase.RUNTIME).attach_to_context(None)
             try:
                 error = error_of(bound, contexts[key], stream)
             except (AssertionError, LenetTrtError) as problem:

@@ -5,10 +5,9 @@ What is checked is what ``lenet-trt check`` checks; the reference, sizes and tol
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from declared_kernels import DECLARED, declared
 from lenet_trt.check.gpu_checks import CHECKS, run_check
 from lenet_trt.cuda.driver import current_context
 from lenet_trt.cuda.gpus import gpus
@@ -16,10 +15,9 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import ExampleCase, cases
 
-# Made to use what no kernel of the toolkit does: packing, two outputs, more than 48 KB of dynamic shared memory.
-EXERCISE = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "matmul_act_rowsum")
-INTEGERS = registry.load_kernel(Path(__file__).parents[1] / "kernels" / "dense_int8")
-KERNELS = [*registry.kernels().values(), EXERCISE, INTEGERS]
+# Made to use what few kernels of the toolkit do: packing, more than 48 KB of shared memory, 8 bits, workspace.
+EXERCISE, INTEGERS = declared("matmul_act_rowsum"), declared("dense_int8")
+KERNELS = [*registry.kernels().values(), EXERCISE, INTEGERS, *map(declared, DECLARED)]
 
 
 def runnable(kernel: Kernel) -> list[ExampleCase]:

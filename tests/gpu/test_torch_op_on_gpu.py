@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[gpu]'")
 
+from declared_kernels import DECLARED, FOLDER  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.kernel.bind import Bound  # noqa: E402
@@ -16,6 +17,8 @@ from lenet_trt.kernel.examples import bounds, expected_outputs, kernel_inputs, p
 from lenet_trt.runtimes.graph.torch_op import op  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA GPU")
+
+NAMES = (*registry.kernels(), *DECLARED)
 
 
 def on_gpu(array: np.ndarray) -> Any:
@@ -43,18 +46,52 @@ def odd(name: str) -> Bound:
     return next(bound for bound in bounds(registry.kernel(name)) if bound.axes[bound.kernel.axes[0].name] in (3, 5, 7))
 
 
-@pytest.mark.parametrize("name", sorted(registry.kernels()))
+@pytest.fixture(autouse=True)
+def with_declared_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_kernel_in_every_type(name: str) -> None:
     for bound in bounds(registry.kernel(name)):
         inputs, wanted = prepared(bound)
         assert_right(bound, op(name)(*inputs, **bound.attributes), wanted)
 
 
-@pytest.mark.parametrize("name", sorted(registry.kernels()))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_operator_keeps_the_rules_of_torch(name: str) -> None:
     bound = odd(name)
     inputs, _ = prepared(bound)
     torch.library.opcheck(op(name), tuple(inputs), dict(bound.attributes))
+
+
+def test_calls_on_several_streams_have_each_their_own_workspace() -> None:
+    softmax = op("split_softmax")
+    inputs = [torch.randn(4, 300_000, device="cuda") for _ in range(4)]
+    wanted = [torch.softmax(x.double(), dim=1) for x in inputs]
+    streams = [torch.cuda.Stream() for _ in inputs]
+    torch.cuda.synchronize()
+    results: list[Any] = [[] for _ in inputs]
+    for _ in range(10):
+        for x, stream, kept in zip(inputs, streams, results, strict=True):
+            with torch.cuda.stream(stream):
+                kept.append(softmax(x))
+    torch.cuda.synchronize()
+    for expected, kept in zip(wanted, results, strict=True):
+        for seen in kept:
+            torch.testing.assert_close(seen.double(), expected, rtol=1e-5, atol=1e-12)
+
+
+def test_two_launches_and_their_workspace_replay_in_a_graph() -> None:
+    softmax = op("split_softmax")
+    x = torch.randn(3, 5000, device="cuda")
+    softmax(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = softmax(x)
+    x.copy_(torch.randn(3, 5000, device="cuda"))
+    graph.replay()
+    torch.testing.assert_close(y, torch.softmax(x, dim=1), rtol=1e-5, atol=1e-9)
 
 
 def test_inputs_that_are_not_dense_or_not_aligned() -> None:
