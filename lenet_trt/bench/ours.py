@@ -61,6 +61,12 @@ def _contender(
 def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
     """Return a function that prepares a variant for an input set; each set has its own output, as in a peer's graph."""
 
+    if not bound.kernel.is_linear:
+        raise LenetTrtError(
+            f"{bound.kernel.name} takes layouts of TensorRT, which torch's tensors do not have: time it in an engine "
+            "(lenet-trt bench engines)"
+        )
+
     def ready(inputs: Inputs) -> TorchCall:
         (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
         output = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")

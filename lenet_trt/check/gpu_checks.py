@@ -23,12 +23,14 @@ from lenet_trt.kernel.examples import (
     plain_inputs,
     resized,
 )
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 
 # Every float type reads these bytes as NaN: reads outside an input, and elements that are never written, show.
 _POISON = 0xFF
 _OTHER_POISON = 0x11
 _GUARD_BYTES = 4096
+_INTEGER_PADDING = 77
 _RANDOM_SIZES = 3
 
 
@@ -68,13 +70,17 @@ class Rig:
         bound = case.bound
         self.plain = _standard(bound)[0] if plain is None else list(plain)
         self._own = plain is not None
-        self.inputs = kernel_inputs(bound, self.plain)
+        # As they lie in memory; what a kernel reads of the padding, it must not use.
+        self.inputs = [
+            LAYOUTS[tensor.layout].store(array, np.nan if array.dtype.kind not in "iu" else _INTEGER_PADDING)
+            for tensor, array in zip(bound.kernel.inputs, kernel_inputs(bound, self.plain), strict=True)
+        ]
         alignment = bound.kernel.alignment
         self.memory = [Guarded(array.nbytes, alignment) for array in self.inputs]
         for guarded, array in zip(self.memory, self.inputs, strict=True):
             guarded.write(array)
         sizes = [ELEMENT_TYPES[dtype].size_bytes for dtype in bound.output_dtypes]
-        for shape, size in zip(bound.output_shapes, sizes, strict=True):
+        for shape, size in zip(bound.stored_output_shapes, sizes, strict=True):
             self.memory.append(Guarded(int(np.prod(shape, dtype=np.int64)) * size, alignment))
         self.stream = Stream()
         self.launcher = prepare(bound, case.variant)
@@ -111,7 +117,13 @@ class Rig:
             else:
                 output = index - len(self.inputs)
                 dtype = numpy_dtype(bound.output_dtypes[output])
-                arrays.append(data.view(dtype).reshape(bound.output_shapes[output]))
+                stored = data.view(dtype).reshape(bound.stored_output_shapes[output])
+                array, padding = LAYOUTS[tensor.layout].load(stored, bound.output_shapes[output])
+                if padding.any():
+                    raise LenetTrtError(
+                        f"the padding of {tensor.name} is not zero, as its layout {tensor.layout} wants"
+                    )
+                arrays.append(array)
         if not all(guarded.read()[1] for guarded in self.workspace):
             raise LenetTrtError("memory just outside the workspace was written")
         return arrays

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim, as_dim
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
@@ -87,6 +88,18 @@ class Bound:
         return {**self.specialized.known_sizes, **self.axes}
 
     @property
+    def stored_input_shapes(self) -> tuple[Shape, ...]:
+        """Return the sizes of the memory of each input, which differ from its shape where its layout does."""
+        tensors = self.kernel.inputs
+        return tuple(LAYOUTS[t.layout].stored_shape(s) for t, s in zip(tensors, self.input_shapes, strict=True))
+
+    @property
+    def stored_output_shapes(self) -> tuple[Shape, ...]:
+        """Return the sizes of the memory of each output."""
+        tensors = self.kernel.outputs
+        return tuple(LAYOUTS[t.layout].stored_shape(s) for t, s in zip(tensors, self.output_shapes, strict=True))
+
+    @property
     def input_dtypes(self) -> tuple[str, ...]:
         return self.types.of(self.kernel.inputs)
 
@@ -107,7 +120,7 @@ class Bound:
     @property
     def dram_bytes(self) -> int:
         """Return the bytes that must move: each input read once, each output written once."""
-        shapes = (*self.input_shapes, *self.output_shapes)
+        shapes = (*self.stored_input_shapes, *self.stored_output_shapes)
         dtypes = (*self.input_dtypes, *self.output_dtypes)
         return sum(
             math.prod(shape) * ELEMENT_TYPES[dtype].size_bytes for shape, dtype in zip(shapes, dtypes, strict=True)
@@ -121,7 +134,7 @@ class Bound:
         """
         kernel = self.kernel
         tensors = (*kernel.inputs, *kernel.outputs)
-        for tensor, shape in zip(tensors, (*self.input_shapes, *self.output_shapes), strict=True):
+        for tensor, shape in zip(tensors, (*self.stored_input_shapes, *self.stored_output_shapes), strict=True):
             if math.prod(shape) > kernel.max_elements:
                 raise LenetTrtError(
                     f"{tensor.name} has {math.prod(shape)} elements; {kernel.name} takes at most "

@@ -13,6 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AnyAttribute, AttributeValue
 from lenet_trt.kernel.bind import Bound, Shape, Specialized, attribute_sizes, bind, chosen_values, specialize
 from lenet_trt.kernel.dims import MULTIPROCESSORS, AxisValue, Condition, Constant, Dim, DimLike, as_dim
+from lenet_trt.kernel.layouts import LAYOUTS, LEAST_RANK, LINEAR
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Tensor:
-    """Declare an input or output: dense, last axis fastest.
+    """Declare an input or output: dense, last axis fastest, unless ``layout`` says another order (``kernel.layouts``).
 
     ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
     is constant in a network; the fuse step may rearrange it once. ``positive``: checks draw it from 0.05 to 0.2, as
@@ -51,6 +52,7 @@ class Tensor:
     doc: str
     weight: bool = False
     positive: bool = False
+    layout: str = LINEAR
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +251,11 @@ class Kernel:
         """Return the variants that an architecture can run with those types, in declared order."""
         return tuple(v for v in self.variants if v.supports(sm, types))
 
+    @property
+    def is_linear(self) -> bool:
+        """Return whether every tensor has the layout that other programs give and take."""
+        return all(tensor.layout == LINEAR for tensor in (*self.inputs, *self.outputs))
+
     def takes(self, axes: Mapping[str, int], attributes: Mapping[str, AttributeValue]) -> bool:
         """Return whether ``requires`` allows these attributes with these axis values."""
         named = attribute_sizes(self, chosen_values(self, attributes))
@@ -308,6 +315,7 @@ def _problems(kernel: Kernel) -> Iterator[str]:
     yield from _duplicates("types", kernel.types)
     yield from _duplicates("variants", kernel.variants)
     yield from _type_problems(kernel)
+    yield from _layout_problems(kernel)
     axes = {axis.name for axis in kernel.axes}
     attribute_problems = [problem for attribute in kernel.attributes for problem in attribute.problems()]
     yield from attribute_problems
@@ -352,6 +360,26 @@ def _type_problems(kernel: Kernel) -> Iterator[str]:
                 f"types {types.name} has no variant that runs any size on sm_{OLDEST_SM} and up "
                 "(one without when and prefer)"
             )
+
+
+def _layout_problems(kernel: Kernel) -> Iterator[str]:
+    for tensor in (*kernel.inputs, *kernel.outputs, *(kernel.packing.plain if kernel.packing else ())):
+        if tensor.layout == LINEAR:
+            continue
+        if tensor.layout not in LAYOUTS:
+            yield f"{tensor.name} has the layout {tensor.layout}, which is none of {', '.join(LAYOUTS)}"
+            continue
+        if tensor.weight:
+            yield f"{tensor.name} is a weight with the layout {tensor.layout}: pack it instead (Packing)"
+        if len(tensor.shape) < LEAST_RANK:
+            yield f"{tensor.name} has the layout {tensor.layout}, which takes {LEAST_RANK} axes or more"
+        known = LAYOUTS[tensor.layout].dtypes
+        for types in kernel.types:
+            if types.resolve(tensor.dtype) not in known:
+                yield (
+                    f"{tensor.name} has the layout {tensor.layout} in {types.name}; TensorRT has it for "
+                    f"{', '.join(known)} alone"
+                )
 
 
 def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iterator[str]:

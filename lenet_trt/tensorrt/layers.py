@@ -33,6 +33,7 @@ _DATA_TYPES = (
 )
 _BITS = {"float4_e2m1fn": 4, "int4": 4, **{name: 8 * each.size_bytes for name, each in ELEMENT_TYPES.items()}}
 _ONNX = re.compile(r"\[ONNX Layer: (.*?)\](?=[\x1e\x1f\s,]*(?:\[ONNX Layer: |$))", re.DOTALL)
+_REFORMAT_OF = re.compile(r"Reformatting CopyNode for (?:Input|Output) Tensor \d+ to (.+)", re.DOTALL)
 _PROFILE_SUFFIX = re.compile(r" \[profile \d+\]$")
 
 
@@ -83,9 +84,39 @@ class EngineLayer:
         """Say whether it only changes the format or the type of a tensor, or does nothing."""
         return self.kind in ("Reformat", "NoOp") or is_reformat_layer(self.name)
 
+    @property
+    def is_plugin(self) -> bool:
+        """Say whether it is a plugin: PluginV2, PluginV3."""
+        return self.kind.startswith("Plugin")
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         return asdict(self)
+
+
+def plugin_reformats(layers: Sequence[EngineLayer]) -> dict[str, str]:
+    """Return the layers that only reformat what a plugin reads or writes, with the plugin's node.
+
+    TensorRT's own layers have kernels for several layouts; a plugin takes the one that it declares. Of two plugins, the
+    one that the layer's name says counts, else the one that reads.
+    """
+    plugins = [layer for layer in layers if layer.is_plugin]
+    readers = {tensor.name: layer.node for layer in plugins for tensor in layer.inputs if tensor.name}
+    writers = {tensor.name: layer.node for layer in plugins for tensor in layer.outputs if tensor.name}
+    nodes = {layer.name: layer.node for layer in plugins}
+    found: dict[str, str] = {}
+    for layer in layers:
+        if not layer.reformats or layer.onnx or layer.is_plugin:
+            continue
+        told = _REFORMAT_OF.match(layer.name)
+        owners = [
+            *(nodes[name] for name in (told[1] if told else "",) if name in nodes),
+            *(readers[tensor.name] for tensor in layer.outputs if tensor.name in readers),
+            *(writers[tensor.name] for tensor in layer.inputs if tensor.name in writers),
+        ]
+        if owners:
+            found[layer.name] = owners[0]
+    return found
 
 
 def is_reformat_layer(name: str) -> bool:

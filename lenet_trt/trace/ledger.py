@@ -3,10 +3,11 @@
     end to end = floor + kernel inefficiency + copies and reformats + launch gaps + host enqueue + residual
 
 Every moment of an inference belongs to one term and one node (``accounting.slices`` decides which), so the sums hold
-for each node and for the whole. Kernel time up to what the hardware needs is the floor; the rest of it is
-inefficiency. Kernels without a known floor are a term of their own, ``unjudged``. The ledger shows the
-*interquartile mean*: inferences are sorted by their time, the fastest and the slowest quarter are left out (a cold
-start, a preempted host), and each term is the mean over the others. With one or two inferences, all are used.
+for each node and for the whole. A layer that reformats what a plugin reads or writes belongs to the plugin. Kernel time
+up to what the hardware needs is the floor; the rest of it is inefficiency. Kernels without a known floor are a term of
+their own, ``unjudged``. The ledger shows the *interquartile mean*: inferences are sorted by their time, the fastest and
+the slowest quarter are left out (a cold start, a preempted host), and each term is the mean over the others. With one
+or two inferences, all are used.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.layers import floor_of, members
 from lenet_trt.schema import Us
+from lenet_trt.tensorrt.layers import plugin_reformats
 from lenet_trt.trace.accounting.inferences import inferences, middle_half, note_what_is_outside
 from lenet_trt.trace.accounting.names import REFORMAT_OPS, takes_narrow_types
-from lenet_trt.trace.accounting.slices import Slice, Slicer, on_grid
+from lenet_trt.trace.accounting.slices import Slicer, on_grid
 from lenet_trt.trace.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -150,8 +152,11 @@ def ledger_of(timeline: Timeline, nodes: Sequence[NodeWork] | None = None, ceili
     for iteration in used:
         for activity in slicer.activities(iteration):
             if not slicer.is_copy(activity):
-                launches[activity.node][activity.name].append(activity.us)
-    rows = _rows(parts, launches, len(used), nodes, ceilings, notes)
+                launches[slicer.owner(activity.node)][activity.name].append(activity.us)
+    sums: dict[str | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for part in parts:
+        sums[slicer.owner(part.node)][_TERM_OF_USE.get(part.use, "kernel_us")] += part.us
+    rows = _rows(sums, launches, len(used), nodes, ceilings, notes)
     total = sum((row.terms for row in rows), Terms())
     reasons: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -174,20 +179,17 @@ def slicer_of(timeline: Timeline, nodes: Sequence[NodeWork] | None) -> Slicer:
     """Make the slicer that cuts the timeline's inferences into slices."""
     reformats = {entry.node for entry in nodes or () if entry.op in REFORMAT_OPS}
     reformats |= {layer.name for layer in timeline.layers if layer.reformats and not layer.onnx}
-    return Slicer(timeline, frozenset(reformats))
+    return Slicer(timeline, frozenset(reformats), plugin_reformats(timeline.layers))
 
 
 def _rows(
-    parts: Sequence[Slice],
+    sums: Mapping[str | None, Mapping[str, float]],
     launches: Mapping[str | None, Mapping[str, Sequence[float]]],
     count: int,
     nodes: Sequence[NodeWork] | None,
     ceilings: Ceilings | None,
     notes: list[str],
 ) -> list[LedgerRow]:
-    sums: dict[str | None, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for part in parts:
-        sums[part.node][_TERM_OF_USE.get(part.use, "kernel_us")] += part.us
     known = {name: members(name, nodes or ()) for name in sums if name is not None}
     everything = tuple(nodes or ())
     if everything and not any(known.values()) and None in sums:

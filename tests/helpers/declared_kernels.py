@@ -10,7 +10,7 @@ from lenet_trt.kernel import AttributeValue, Kernel, registry
 
 FOLDER = Path(__file__).parents[1] / "kernels"
 WITH_ATTRIBUTES = ("average_pool3", "leaky_relu", "topk_values")
-DECLARED = (*WITH_ATTRIBUTES, "split_softmax")
+DECLARED = (*WITH_ATTRIBUTES, "abs_packed", "split_softmax")
 
 
 def declared(name: str) -> Kernel:

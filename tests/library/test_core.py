@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -291,6 +292,16 @@ def test_a_batch_beyond_what_the_kernel_indexes_is_refused(core: Core, tmp_path:
     assert "at most 2147483647 elements" in answer
 
 
+def test_padding_counts_where_the_kernel_indexes(core: Core, tmp_path: Path) -> None:
+    kernel = declared("abs_packed")
+    for most, fits in ((3 * 35 * 32, True), (3 * 35 * 32 - 1, False)):
+        bound = replace(kernel, max_elements=most).bind([(3, 20, 5, 7)], ["float16"])
+        (tmp_path / "data").write_bytes(data_of(bound, ["sm_90"]))
+        core.ask("load", tmp_path / "data")
+        answer = core.ask("plan", *gpu(90), -1, "3,20,5,7", "/", "3,20,5,7")
+        assert answer.startswith("launch" if fits else "error y has shape [3, 20, 5, 7]; abs_packed takes at most")
+
+
 def test_a_gpu_takes_images_of_its_own_architecture_and_no_others(core: Core, tmp_path: Path) -> None:
     bound = lenet5(2)
     (tmp_path / "data").write_bytes(data_of(bound, ["sm_80", "sm_90", "compute_80"]))
@@ -328,7 +339,7 @@ def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
     program = compiled("core_probe", tmp_path / "core_probe", *SANITIZED, sources=CORE)
     core = Core(program)
     count = int(os.environ.get("LENET_TRT_MUTATIONS", "20000"))
-    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", "split_softmax", "average_pool3")
+    kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", *DECLARED)
     for seed, name in enumerate(kernels):
         kernel = declared(name)
         (tmp_path / "data").write_bytes(data_of(kernel.bind_axes(kernel.examples[1], kernel.types[0]), ["sm_90"]))

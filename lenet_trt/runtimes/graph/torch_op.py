@@ -15,8 +15,9 @@ import torch
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.layouts import LAYOUTS, Layout
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 
@@ -27,7 +28,8 @@ _MAX_PREPARED = 4096
 def op(name: str) -> Callable[..., Any]:
     """Return the operator of a kernel, defined on first use: inputs in declared order, attributes as keywords.
 
-    Inputs that are not contiguous or not aligned are first copied.
+    Inputs that are not contiguous or not aligned are first copied. Those of a kernel with layouts of TensorRT, which
+    torch's tensors do not have, are copied into them, and its outputs back.
 
     Raises:
         LenetTrtError: there is no such kernel.
@@ -92,6 +94,7 @@ def _cpu_implementation(kernel: Kernel) -> Callable[..., Any]:
 
 def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
     mask = kernel.alignment - 1
+    is_linear = kernel.is_linear
     prepared: dict[Any, Any] = {}
 
     def prepare_call(key: Any, tensors: tuple[torch.Tensor, ...], attributes: dict[str, AttributeValue]) -> Any:
@@ -102,13 +105,13 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
         bound = _bind(kernel, tensors, attributes)
         outputs = [
             (shape, getattr(torch, dtype))
-            for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
+            for shape, dtype in zip(bound.stored_output_shapes, bound.output_dtypes, strict=True)
         ]
         if len(prepared) >= _MAX_PREPARED:  # changing sizes must not fill the memory
             prepared.clear()
         launcher = prepare(bound)
         workspace = [((launcher.workspace_bytes,), torch.uint8)] if launcher.workspace_bytes else []
-        entry = prepared[key] = (launcher, [*outputs, *workspace], len(outputs), device)
+        entry = prepared[key] = (launcher, [*outputs, *workspace], device)
         return entry
 
     def run(*tensors: torch.Tensor, **attributes: AttributeValue) -> Any:
@@ -118,14 +121,43 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
                 return run(*tensors, **attributes)
         key = (index, *[(t.shape, t.dtype, t.get_device()) for t in tensors], *attributes.items())
         entry = prepared.get(key) or prepare_call(key, tensors, attributes)
-        launcher, specs, count, device = entry
+        launcher, specs, device = entry
         made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in specs]  # outputs, then the workspace
+        if not is_linear:
+            tensors = tuple(stored(t, LAYOUTS[d.layout]) for t, d in zip(tensors, kernel.inputs, strict=True))
         dense = [t if t.is_contiguous() and not t.data_ptr() & mask else _aligned(t, mask) for t in tensors]
         # The raw handle, which torch's compiled code uses too; current_stream() takes longer than the checks.
         launcher([t.data_ptr() for t in (*dense, *made)], torch._C._cuda_getCurrentRawStream(index))
-        return _result(made[:count])
+        results = made[: len(kernel.outputs)]
+        if not is_linear:
+            shapes = launcher.bound.output_shapes
+            results = [
+                loaded(t, LAYOUTS[d.layout], shape) for t, d, shape in zip(results, kernel.outputs, shapes, strict=True)
+            ]
+        return _result(results)
 
     return run
+
+
+def stored(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Return the tensor as it lies in memory in a layout."""
+    if not layout.pack:
+        return tensor
+    channels, height, width = tensor.shape[-3:]
+    padded = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, -channels % layout.pack))
+    if not layout.packs_last:
+        packs = -(-channels // layout.pack)
+        padded = padded.reshape(*tensor.shape[:-3], packs, layout.pack, height, width)
+    return padded.movedim(-3, -1).contiguous()
+
+
+def loaded(memory: torch.Tensor, layout: Layout, shape: Shape) -> torch.Tensor:
+    """Return the tensor of that shape that lies so in memory."""
+    if not layout.pack:
+        return memory
+    padded = -(-shape[-3] // layout.pack) * layout.pack
+    whole = memory.movedim(-1, -3).reshape(*shape[:-3], padded, *shape[-2:])
+    return whole[..., : shape[-3], :, :].contiguous()
 
 
 def _aligned(tensor: torch.Tensor, mask: int) -> torch.Tensor:

@@ -17,8 +17,9 @@ the axes that are left are the sizes of inputs, and axis 0 is the number of mult
 The section LAUNCHES is there only for a kernel with a variant of several launches or with workspace. It has an entry
 for each variant: its workspace in bytes, whether its first launch takes the address, and the launches after that one.
 
-A later version adds sections (layouts); an old library refuses those that it must know and passes over the others.
-``VERSION`` changes only when a section that is here changes.
+A later version adds sections; an old library refuses those that it must know and passes over the others. ``VERSION``
+changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
+know.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.tensorrt.library.sizes import KnownSizes
 
 MAGIC = b"LENETTRT"
@@ -54,7 +56,6 @@ OPERATORS: dict[Operator, int] = {
 }
 RELATIONS: dict[Relation, int] = {"<=": 32, "<": 33, "==": 34, "multiple of": 35}
 ELEMENT_TYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int8": 5}
-LINEAR = 0
 CUBIN, PTX = 1, 2
 
 # What the C++ library has room for (cpp/kernel_data.h).
@@ -194,7 +195,11 @@ def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized) -> by
         known = ", ".join(ELEMENT_TYPE_CODES)
         raise LenetTrtError(f"{specialized.kernel.name}: {tensor.name} is {element}; TensorRT's plugins take {known}")
     text = "[" + ", ".join(map(str, tensor.shape)) + "]"
-    head = _string(tensor.name) + struct.pack("<BB", ELEMENT_TYPE_CODES[element], LINEAR) + _string(text)
+    head = (
+        _string(tensor.name)
+        + struct.pack("<BB", ELEMENT_TYPE_CODES[element], LAYOUTS[tensor.layout].number)
+        + _string(text)
+    )
     return head + _list(write.size(size) for size in tensor.shape)
 
 

@@ -35,6 +35,7 @@ from lenet_trt.kernel.bind import (
 )
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.tensorrt.data_types import data_types
@@ -182,7 +183,7 @@ class _Described:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _autotune(self, *given: Any) -> Any:
-        """Offer the types that the network has, dense layouts, and the variants that can run the whole profile."""
+        """Offer the network's types, the declared layouts, and the variants that can run the whole profile."""
         inputs = given[: len(self.kernel.inputs)]
         specialized = self._specialized(inputs, given[len(inputs) : -1])
         shapes = [tuple(entry.shape) for entry in inputs]
@@ -206,7 +207,9 @@ class _Described:
         ]
         resolved = specialized.types.of((*self.kernel.inputs, *self.kernel.outputs))
         types = ", ".join(ELEMENT_TYPES[element].tensorrt_plugin_name for element in resolved)
-        return [self._plugin.AutoTuneCombination(types, "LINEAR", tactics)]
+        tensors = (*self.kernel.inputs, *self.kernel.outputs)
+        layouts = ", ".join(LAYOUTS[tensor.layout].tensorrt_name for tensor in tensors)
+        return [self._plugin.AutoTuneCombination(types, layouts, tactics)]
 
     def _aot_impl(self, *given: Any) -> Any:
         """Give the kernel's name and PTX, its symbolic launch, and the integers between inputs and outputs."""

@@ -32,6 +32,7 @@ from lenet_trt.kernel.bind import (
     types_of_call,
 )
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
@@ -139,6 +140,7 @@ def _classes(trt: Any) -> tuple[type, type]:
     bases = (trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPluginV3OneRuntime)
     known_types = data_types(trt)
     element_types = {kind: element for element, kind in known_types.items()}
+    formats = {layout.name: getattr(trt.TensorFormat, layout.tensorrt_name) for layout in LAYOUTS.values()}
 
     class KernelPlugin(*bases):  # type: ignore[misc]
         """Run a declared kernel with chosen attributes."""
@@ -185,7 +187,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         @remembered
         def supports_format_combination(self, position: int, tensors: Any, num_inputs: int) -> bool:
-            if tensors[position].desc.format != trt.TensorFormat.LINEAR:
+            if tensors[position].desc.format != formats[(*self.kernel.inputs, *self.kernel.outputs)[position].layout]:
                 return False
             seen = [element_types.get(tensors[i].desc.type, "") for i in range(position + 1)]
             return any(types_beginning(self.kernel, seen))

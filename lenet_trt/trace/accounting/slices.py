@@ -13,9 +13,10 @@ work.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from lenet_trt.tensorrt.layers import is_reformat_layer
@@ -62,13 +63,26 @@ def on_grid(us: float) -> float:
 class Slicer:
     """Cut inferences of one timeline into slices."""
 
-    def __init__(self, timeline: Timeline, reformatting: frozenset[str] = frozenset()) -> None:
-        """Take the timeline, and the nodes that only change layout or type: their kernels count as copies."""
+    def __init__(
+        self,
+        timeline: Timeline,
+        reformatting: frozenset[str] = frozenset(),
+        owners: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Take the timeline, and the nodes that only change layout or type: their kernels count as copies.
+
+        ``owners`` are the nodes to which such nodes are counted, where they are there for one alone.
+        """
         self._reformatting = reformatting
+        self._owners = owners
         self._activities = sorted(timeline.activities, key=lambda entry: (entry.start_us, entry.end_us, entry.stream))
         self._starts = [entry.start_us for entry in self._activities]
         self._last_ends = list(accumulate((entry.end_us for entry in self._activities), max))
         self._calls = _submissions(timeline.api_calls)
+
+    def owner(self, node: str | None) -> str | None:
+        """Return the node to which the time of a node is counted: mostly itself."""
+        return None if node is None else self._owners.get(node, node)
 
     def activities(self, iteration: Iteration) -> list[Activity]:
         """Return what runs while this inference lasts, in order: its own activities, and those of no inference."""

@@ -140,7 +140,7 @@ class Inquiry:
 
     def left(self, term: str, node: str | None) -> float:
         """Return the part of a row's term that no finding has claimed."""
-        return self._left.get((term, node), 0.0)
+        return self._left.get((term, self.slicer.owner(node)), 0.0)
 
     def left_in_all(self, term: str) -> float:
         """Return the part of a term that no finding has claimed, over all rows."""
@@ -151,7 +151,7 @@ class Inquiry:
         taken = 0.0
         for node, us in wanted.items():
             got = min(max(us, 0.0), self.left(term, node))
-            self._left[(term, node)] = self.left(term, node) - got
+            self._left[(term, self.slicer.owner(node))] = self.left(term, node) - got
             taken += got
         return taken
 

@@ -49,7 +49,7 @@ def far_kernels(inquiry: Inquiry) -> Iterator[Finding]:
         if inquiry.notable(claimed):
             evidence = (*_figures(row), *first.evidence, *(f"also: {line}" for o in others for line in o.evidence))
             if own:
-                evidence += (f"{own:,.1f} us more to put its input into the layout that this kernel needs",)
+                evidence += (f"{own:,.1f} us more to put data into the layout that this kernel needs",)
             yield Finding(first.kind, first.title, row.node, claimed, evidence, first.advice)
 
 
@@ -191,7 +191,7 @@ def _own_reformats(inquiry: Inquiry, row: LedgerRow) -> float:
         exposed[id(entry)]
         for activities, exposed in zip(inquiry.activities, inquiry.exposed, strict=True)
         for entry in activities
-        if entry.node == row.node and inquiry.slicer.is_reformat(entry)
+        if inquiry.slicer.owner(entry.node) == row.node and inquiry.slicer.is_reformat(entry)
     ) / len(inquiry.used)
 
 

@@ -27,6 +27,7 @@ from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.kernel.bind import Bound  # noqa: E402
 from lenet_trt.kernel.declaration import Kernel  # noqa: E402
+from lenet_trt.kernel.layouts import LAYOUTS  # noqa: E402
 from lenet_trt.tensorrt.routes import ptx  # noqa: E402
 
 H200 = Context(key=0, device=0, sm=90, multiprocessors=132)
@@ -115,7 +116,8 @@ def check(kernel: Kernel, bound: Bound) -> int:
     (combination,) = definition.autotune_func(*inputs, *numbers, outputs)
     (typed,) = combination._get_combinations()
     assert list(typed.types) == [_DATA_TYPES[d] for d in (*bound.input_dtypes, *bound.output_dtypes)]
-    assert set(typed.layouts) == {trt.TensorFormat.LINEAR}
+    layouts = [LAYOUTS[tensor.layout].tensorrt_name for tensor in (*kernel.inputs, *kernel.outputs)]
+    assert [layout.name for layout in typed.layouts] == layouts
     assert all(kernel.variants[tactic - 1].is_one_launch for tactic in typed.tactics)
     assert typed.tactics, f"no variant of {kernel.name} fits {dict(bound.axes)}"
     usual = bound.variant(H200.sm)

@@ -9,6 +9,7 @@ from typing import Any
 from declared_kernels import DECLARED, declared
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel, Types
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings
 
@@ -39,9 +40,16 @@ def check(kernel: Kernel, types: Types) -> None:
     inputs = [types.resolve(tensor.dtype) for tensor in kernel.inputs]
     outputs = [types.resolve(tensor.dtype) for tensor in kernel.outputs]
     assert plugin.get_output_data_types([NAMES[dtype] for dtype in inputs]) == [NAMES[dtype] for dtype in outputs]
+    layouts = [LAYOUTS[tensor.layout].tensorrt_name for tensor in (*kernel.inputs, *kernel.outputs)]
     tensors = described(inputs + outputs, trt.TensorFormat.LINEAR)
+    for entry, layout in zip(tensors, layouts, strict=True):
+        entry.desc.format = getattr(trt.TensorFormat, layout)
     assert all(plugin.supports_format_combination(i, tensors, len(inputs)) for i in range(len(tensors)))
-    assert not plugin.supports_format_combination(0, described(inputs, trt.TensorFormat.CHW32), len(inputs))
+    assert not plugin.supports_format_combination(0, described(inputs, trt.TensorFormat.CHW4), len(inputs))
+    for index, layout in enumerate(layouts):
+        tensors[index].desc.format = trt.TensorFormat.HWC8 if layout == "LINEAR" else trt.TensorFormat.LINEAR
+        assert not plugin.supports_format_combination(index, tensors, len(inputs))
+        tensors[index].desc.format = getattr(trt.TensorFormat, layout)
     if set(inputs) == {"float32"}:  # no kernel reads integers
         mixed = described(["int32", *inputs[1:]], trt.TensorFormat.LINEAR)
         assert not plugin.supports_format_combination(0, mixed, len(inputs))

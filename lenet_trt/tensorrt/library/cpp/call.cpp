@@ -71,12 +71,16 @@ bool is_empty(Shape const& shape) {
   return std::find(shape.sizes, shape.sizes + shape.rank, 0) != shape.sizes + shape.rank;
 }
 
+uint64_t pack_of(Layout layout) { return layout == Layout::kLinear ? 1 : layout == Layout::kHwc8 ? 8 : 32; }
+
 void check_elements(KernelData const& data, Tensor const& tensor, Shape const& shape) {
   if (is_empty(shape)) return;
   uint64_t elements = 1;
   for (size_t i = 0; i < shape.rank; ++i) {
-    if (__builtin_mul_overflow(elements, static_cast<uint64_t>(shape.sizes[i]), &elements) ||
-        elements > data.max_elements) {
+    auto const size = static_cast<uint64_t>(shape.sizes[i]);
+    uint64_t const pack = i + 3 == shape.rank ? pack_of(tensor.layout) : 1;
+    uint64_t const stored = (size / pack + (size % pack != 0)) * pack;
+    if (__builtin_mul_overflow(elements, stored, &elements) || elements > data.max_elements) {
       fail(tensor.name, " has shape ", text_of(shape), "; ", data.kernel, " takes at most ", data.max_elements,
            " elements a tensor: split the batch");
     }

@@ -134,9 +134,11 @@ class KernelReader {
     if (tensor.type < ElementType::kFloat32 || tensor.type > ElementType::kInt8) {
       fail(tensor.name, " has an element type that this library does not know");
     }
-    if (from.number<uint8_t>() != 0) fail(tensor.name, " has a layout that this library does not know");
+    tensor.layout = static_cast<Layout>(from.number<uint8_t>());
+    if (tensor.layout > Layout::kChw32) fail(tensor.name, " has a layout that this library does not know");
     tensor.shape_text = from.text();
     size_t const rank = from.count(kMaxRank);
+    if (tensor.layout != Layout::kLinear && rank < 3) fail(tensor.name, " has a layout that takes three dimensions");
     for (size_t i = 0; i < rank; ++i) tensor.shape.push_back(expression(from, false));
     return tensor;
   }

@@ -19,6 +19,10 @@ constexpr size_t kMaxLaunches = 4;
 
 enum class ElementType : uint8_t { kFloat32 = 1, kFloat16, kBfloat16, kInt32, kInt8 };
 
+// How a tensor lies in memory: without packs, or with the channels (the third dimension from the end) in packs of 8 or 32,
+// of which the last is padded.
+enum class Layout : uint8_t { kLinear, kHwc8, kChw32 };
+
 // An axis whose size a call brings: which input has it, in which of its dimensions.
 struct Axis {
   std::string name;
@@ -29,6 +33,7 @@ struct Axis {
 struct Tensor {
   std::string name;
   ElementType type;
+  Layout layout;
   std::string shape_text;
   std::vector<Expression> shape;
 };

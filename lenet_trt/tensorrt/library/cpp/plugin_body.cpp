@@ -25,6 +25,14 @@ DataType data_type(ElementType type) {
   }
 }
 
+nvinfer1::TensorFormat format(Layout layout) {
+  switch (layout) {
+    case Layout::kHwc8: return nvinfer1::TensorFormat::kHWC8;
+    case Layout::kChw32: return nvinfer1::TensorFormat::kCHW32;
+    default: return nvinfer1::TensorFormat::kLINEAR;
+  }
+}
+
 // TensorRT's symbolic sizes: axes are sizes of the inputs, operations go to its builder.
 struct Symbols {
   using Value = nvinfer1::IDimensionExpr const*;
@@ -134,7 +142,7 @@ bool PluginBody::supports(int32_t position, nvinfer1::PluginTensorDesc const& te
   size_t const inputs = data_->inputs.size();
   if (position < 0 || index >= inputs + data_->outputs.size()) return false;
   Tensor const& wanted = index < inputs ? data_->inputs[index] : data_->outputs[index - inputs];
-  return tensor.format == nvinfer1::TensorFormat::kLINEAR && tensor.type == data_type(wanted.type);
+  return tensor.format == format(wanted.layout) && tensor.type == data_type(wanted.type);
 }
 
 DataType PluginBody::output_type(int32_t output) const { return data_type(data_->outputs.at(output).type); }
