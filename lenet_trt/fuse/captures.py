@@ -56,7 +56,7 @@ class Captures:
         return rewriter.AttrVar(variable, can_match_none=True)
 
 
-def captured(
+def captured_attributes(
     graph: WorkingGraph, kernel: Kernel, captures: Captures, bindings: Mapping[str, Any]
 ) -> tuple[dict[str, AttributeValue], str | None]:
     """Return the attributes of the kernel that a match says, and why it cannot be used, if it cannot."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fuse.captures import Captures, captured
+from lenet_trt.fuse.captures import Captures, captured_attributes
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import Pattern
 
@@ -68,7 +68,7 @@ def _match(
     read = {name for node in nodes for name in node.inputs} - set(values.values())
     constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
     outputs = tuple(str(value.name) for value in found.outputs)
-    attributes, problem = captured(graph, kernel, captures, found.bindings)
+    attributes, problem = captured_attributes(graph, kernel, captures, found.bindings)
     return Match(
         kernel, pattern, tuple(nodes), values, outputs, {**pattern.attributes, **attributes}, constants, problem
     )

@@ -22,7 +22,7 @@ LEAST_RANK = 3
 
 
 @dataclass(frozen=True)
-class Layout:
+class MemoryLayout:
     """Describe a layout. ``number``: what the plugin library's data has for it; ``tensorrt_name``: in TensorFormat.
 
     ``pack``: channels in a pack (0: there are none). ``packs_last``: all packs of a point lie together; else each pack
@@ -73,11 +73,11 @@ class Layout:
         return np.ascontiguousarray(whole[..., :channels, :, :]), whole[..., channels:, :, :]
 
 
-LAYOUTS: Mapping[str, Layout] = {
+LAYOUTS: Mapping[str, MemoryLayout] = {
     each.name: each
     for each in (
-        Layout(LINEAR, 0, "LINEAR"),
-        Layout("hwc8", 1, "HWC8", 8, True, ("float16", "bfloat16")),
-        Layout("chw32", 2, "CHW32", 32, False, ("float32", "float16", "int8")),
+        MemoryLayout(LINEAR, 0, "LINEAR"),
+        MemoryLayout("hwc8", 1, "HWC8", 8, True, ("float16", "bfloat16")),
+        MemoryLayout("chw32", 2, "CHW32", 32, False, ("float32", "float16", "int8")),
     )
 }

@@ -17,7 +17,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.kernel.layouts import LAYOUTS, Layout
+from lenet_trt.kernel.layouts import LAYOUTS, MemoryLayout
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 
@@ -139,7 +139,7 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
     return run
 
 
-def stored(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+def stored(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
     """Return the tensor as it lies in memory in a layout."""
     if not layout.pack:
         return tensor
@@ -151,7 +151,7 @@ def stored(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     return padded.movedim(-3, -1).contiguous()
 
 
-def loaded(memory: torch.Tensor, layout: Layout, shape: Shape) -> torch.Tensor:
+def loaded(memory: torch.Tensor, layout: MemoryLayout, shape: Shape) -> torch.Tensor:
     """Return the tensor of that shape that lies so in memory."""
     if not layout.pack:
         return memory
