@@ -97,7 +97,7 @@ class ResourceRow:
 
 
 def resource_rows(kernel: Kernel, capabilities: Sequence[str]) -> Iterator[ResourceRow]:
-    """Yield the resources of each variant in each type, at the largest of its declared examples.
+    """Yield the resources of each launch of a variant in each type, at the largest of its declared examples.
 
     Raises:
         LenetTrtError: there is no such architecture, or a variant does not compile for it.
@@ -111,13 +111,14 @@ def resource_rows(kernel: Kernel, capabilities: Sequence[str]) -> Iterator[Resou
     for case in largest.values():
         for sm in sms:
             if case.variant.supports(sm, case.bound.types):
-                found = resources_of(case.bound, case.variant, sm)
-                blocks, limit = found.blocks(sm)
-                yield ResourceRow(
-                    *(kernel.name, case.variant.name, case.bound.types.name, sm),
-                    *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
-                    *(found.occupancy(sm), limit),
-                )
+                for part in case.variant.parts:
+                    found = resources_of(case.bound, part, sm)
+                    blocks, limit = found.blocks(sm)
+                    yield ResourceRow(
+                        *(kernel.name, part.name, case.bound.types.name, sm),
+                        *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
+                        *(found.occupancy(sm), limit),
+                    )
 
 
 def _known_sm(text: str) -> int:

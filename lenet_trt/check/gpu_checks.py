@@ -252,15 +252,22 @@ def misaligned(case: ExampleCase) -> str | None:
 
 
 def empty(case: ExampleCase) -> str | None:
-    """Check that a call without any output element succeeds, launches nothing and writes nothing."""
+    """Check that a call without any output element succeeds, launches nothing and writes nothing.
+
+    Without a batch, every kernel has nothing to do; of other sizes its ``requires`` may say that they are not 0.
+    """
     kernel = case.bound.kernel
-    for axis in kernel.axes:
-        if axis.static:
+    for index, name in enumerate(axis.name for axis in kernel.axes if not axis.static):
+        axes = {**case.bound.axes, name: 0}
+        try:
+            bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
+        except LenetTrtError:
+            if index == 0:  # the batch
+                raise
             continue
-        axes = {**case.bound.axes, axis.name: 0}
-        bound = kernel.bind_axes(axes, case.bound.types, case.bound.attributes)
         if bound.empty:
-            rig = Rig(ExampleCase(bound, case.variant))
+            plain = plain_inputs(bound, np.random.default_rng(SEED))  # the reference need not take it
+            rig = Rig(ExampleCase(bound, case.variant), plain)
             rig.launch()
             rig.outputs()
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -104,6 +105,15 @@ def test_the_listing_says_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
     assert main(["plugins", "split_softmax"]) == 0
     assert "2 launches; workspace 8 * n * ceil_div(w, 1024) bytes)" in capsys.readouterr().out
+
+
+def test_the_resources_of_each_launch_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
+    assert main(["plugins", "split_softmax", "--resources", "8.6", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["variant"] for row in rows} == {"split", "split_2", "row"}
 
 
 def test_one_launch_may_have_workspace_too() -> None:

@@ -29,7 +29,7 @@ KERNEL = Kernel(
     inputs=(Tensor("x", (n, w), "T", "rows"),),
     outputs=(Tensor("y", (n, w), "T", "activated"),),
     types=(Types("fp32", {"T": "float32"}, tolerance=1e-6), Types("fp16", {"T": "float16"}, tolerance=1e-3)),
-    attributes=(FloatAttribute("alpha", (0.01, 0.2, -1.5, 1e-40, 0.0), "slope of negative numbers", most=1.0),),
+    attributes=(FloatAttribute("alpha", (0.01, 0.2, -1.5, 0.0), "slope of negative numbers", most=1.0),),
     variants=(
         Variant(
             "plain",

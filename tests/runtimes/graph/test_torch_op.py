@@ -6,9 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
 
-from declared_kernels import FOLDER  # noqa: E402
+from declared_kernels import DECLARED, FOLDER  # noqa: E402
 from lenet_trt.errors import LenetTrtError  # noqa: E402
 from lenet_trt.kernel import registry  # noqa: E402
+from lenet_trt.kernel.examples import bounds  # noqa: E402
 from lenet_trt.runtimes.graph.torch_op import op  # noqa: E402
 
 
@@ -32,16 +33,15 @@ def test_open_attributes_are_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
         op("leaky_relu")(x, alpha=1.5)
 
 
-@pytest.mark.parametrize("name", sorted(registry.kernels()))
-def test_fakes_have_the_declared_shapes_and_types(name: str) -> None:
-    kernel = registry.kernel(name)
-    for types in kernel.types:
-        bound = kernel.bind_axes(kernel.examples[1], types)
+@pytest.mark.parametrize("name", [*registry.kernels(), *DECLARED])
+def test_fakes_have_the_declared_shapes_and_types(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(registry.ENVIRONMENT, str(FOLDER))
+    for bound in bounds(registry.kernel(name)):
         inputs = [
             torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
             for shape, dtype in zip(bound.input_shapes, bound.input_dtypes, strict=True)
         ]
-        outputs = op(name)(*inputs)
+        outputs = op(name)(*inputs, **bound.attributes)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         assert tuple(tuple(output.shape) for output in outputs) == bound.output_shapes
         assert tuple(str(output.dtype).removeprefix("torch.") for output in outputs) == bound.output_dtypes
