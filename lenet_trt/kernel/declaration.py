@@ -42,8 +42,8 @@ class Tensor:
     """Declare an input or output: dense, last axis fastest, unless ``layout`` says another order (``kernel.layouts``).
 
     ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
-    is constant in a network; the fuse step may rearrange it once. ``positive``: checks draw it from 0.05 to 0.2, as
-    the scales of quantized tensors are.
+    is constant in a network; the fuse step may rearrange it once. ``positive``: the smallest and largest number that
+    checks draw for it, as for the scales of quantized tensors (True: 0.05 and 0.2).
     """
 
     name: str
@@ -51,7 +51,7 @@ class Tensor:
     dtype: str
     doc: str
     weight: bool = False
-    positive: bool = False
+    positive: bool | tuple[float, float] = False
     layout: str = LINEAR
 
 

@@ -1,0 +1,201 @@
+// LeNet-5 with Q/DQ in one launch, for few images: a block computes 1, 2, 4 or 8 images layer by layer, see parts.cuh.
+//
+// x [n, 1, 28, 28] TX (int8: quantized pixels, or float), weights and numbers as fragments.py arranges them -> y [n, 10] float.
+//
+// Mapping. All activations are in shared memory, and a barrier ends each layer. conv1: a warp a tile of 16 windows; conv2: a warp a
+// group of eight pooled outputs of an image. Linear layers: the weights are the 16-row operand, the images its columns, so that
+// eight images cost what one costs; a warp has 16 outputs. A warp loads the weights of its next layer before it computes this one.
+//
+// Bytes: 784 read (int8) and 40 written per image, 56 KB of weights per block from L2.
+// What was tried and measured: docs/kernels/lenet5_int8.md.
+#include "lenet5_int8/parts.cuh"
+
+using TX = TYPE_TX;
+
+namespace lenet5_int8 {
+
+constexpr int kThreads = 512, kWarps = kThreads / kLanes;
+constexpr int kColumns = 8;  // images that a product has room for
+constexpr int kFeatureStride = kFeatures + kUnitBytes;  // odd numbers of units, so that eight rows share no bank
+constexpr int kHidden1Stride = kFc1Tiles * kTileOutputs + kUnitBytes;
+constexpr int kHidden2Stride = kFc2Tiles * kTileOutputs + kUnitBytes;
+
+// A piece of 16 bytes of the quantized images.
+__device__ __forceinline__ uint4 load_pixels(const signed char* x, int piece, float, float) {
+  return __ldg(reinterpret_cast<const uint4*>(x) + piece);
+}
+__device__ __forceinline__ uint4 load_pixels(const float* x, int piece, float scale, float inverse) {
+  const float4* source = reinterpret_cast<const float4*>(x) + piece * 4;
+  const float4 a = __ldg(source), b = __ldg(source + 1), c = __ldg(source + 2), d = __ldg(source + 3);
+  return make_uint4(quantized(a, scale, inverse), quantized(b, scale, inverse), quantized(c, scale, inverse), quantized(d, scale, inverse));
+}
+
+// 16 outputs x 8 images: sum[i] is output lane / 4 + 8 * (i / 2) of image lane % 4 * 2 + i % 2.
+template <int kSteps, int kStride>
+__device__ __forceinline__ void linear(int (&sum)[4], unsigned rows, int images, const unsigned (&weight)[4 * kSteps], const int4& start,
+                                       int lane) {
+  // Four matrices of eight rows of 16 bytes: two steps. Images that are not there repeat the last one.
+  const unsigned source = rows + min(lane & 7, images - 1) * kStride + (lane >> 3) * kUnitBytes;
+  int odd[4] = {};
+#pragma unroll
+  for (int step = 0; step < kSteps; step += 2) {
+    unsigned b[4];
+    if (step + 1 < kSteps) {
+      load_matrices(b, source + step * kStepInputs);
+    } else {
+      unsigned last[2];
+      load_matrices(last, source + step * kStepInputs);
+      b[0] = last[0];
+      b[1] = last[1];
+    }
+    const unsigned* w = weight + 4 * step;
+    if (step == 0) {
+      multiply(sum, start, w[0], w[1], w[2], w[3], b[0], b[1]);
+    } else {
+      multiply_add(sum, w[0], w[1], w[2], w[3], b[0], b[1]);
+    }
+    if (step + 1 < kSteps) multiply_add(odd, w[4], w[5], w[6], w[7], b[2], b[3]);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sum[i] += odd[i];
+}
+
+// The next layer's inputs: rows of images.
+template <int kStride>
+__device__ __forceinline__ void store_hidden(unsigned rows, const int (&sum)[4], const Scale (&scale)[2], int images, int tile, int lane) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int image = lane % 4 * 2 + i % 2;
+    if (image < images) store_byte(rows + image * kStride + tile * kTileOutputs + lane / 4 + i / 2 * 8, requantized(sum[i], scale[i / 2]));
+  }
+}
+
+template <int kImages>
+__device__ __forceinline__ void block_forward(const TX* __restrict__ x, const signed char* __restrict__ weights,
+                                              const float* __restrict__ numbers, int n, float* __restrict__ y) {
+  constexpr int kConv1Tasks = kImages * kConv1TilesAnImage, kConv2Tasks = kImages * kConv2Groups;
+  constexpr int kPieces = kImages * kImagePixels / 16;
+  static_assert(kConv2Tasks <= kWarps && kImages <= kColumns, "a warp a task");
+  __shared__ __align__(16) unsigned char pixels[kImages * kImageBytes];
+  __shared__ __align__(16) unsigned char maps[kImages * kMapBytes];
+  __shared__ __align__(16) unsigned char features[kImages * kFeatureStride];
+  __shared__ __align__(16) unsigned char hidden1[kImages * kHidden1Stride];
+  __shared__ __align__(16) unsigned char hidden2[kImages * kHidden2Stride];
+
+  const int thread = threadIdx.x, lane = thread % kLanes, warp = warp_of(thread);
+  const long long first = static_cast<long long>(blockIdx.x) * kImages;
+  const int images = static_cast<int>(n - first < kImages ? n - first : kImages);
+  x += first * kImagePixels;
+  y += first * kClasses;
+  const int4 start = first_sums();
+
+  // Conv2's tasks begin at the last warp, so that one image's two convolutions have warps of their own.
+  const int task2 = kWarps - 1 - warp;
+  const bool has1 = warp < kConv1Tasks, has2 = task2 < images * kConv2Groups;
+  const float x_scale = __ldg(numbers), x_inverse = __ldg(numbers + 1);
+#pragma unroll
+  for (int begin = 0; begin < kPieces; begin += kThreads) {
+    const int piece = begin + thread;
+    if (piece < images * kImagePixels / 16) {
+      *reinterpret_cast<uint4*>(pixels + piece * 16) = load_pixels(x, piece, x_scale, x_inverse);
+    }
+  }
+  unsigned weight1[4 * kConv1Quads] = {}, weight2[4 * kConv2Quads] = {};
+  Scale scale1[kConv1Tiles] = {}, scale2[2] = {};
+  if (has1) {
+    load_quads<kConv1Quads>(weight1, weights, 0, lane);
+    load_conv1_scales(scale1, numbers, lane);
+  }
+  if (has2) {
+    load_quads<kConv2Quads>(weight2, weights, kConv2First, lane);
+    scale2[0] = scale_of(numbers, kConv2Pairs + 2 * (lane / 4));
+    scale2[1] = scale_of(numbers, kConv2Pairs + 2 * (lane / 4 + 8));
+  }
+  __syncthreads();
+
+  const Conv1Lane at1 = conv1_lane(lane);
+#pragma unroll 1
+  for (int task = warp; task < images * kConv1TilesAnImage; task += kWarps) {
+    const int image = task / kConv1TilesAnImage, tile = task % kConv1TilesAnImage;
+    const unsigned source = shared_address(pixels + image * kImageBytes) + at1.pixels;
+    const unsigned map = shared_address(maps + image * kMapBytes);
+    if (tile < kConv1TilesAnImage - 1) {
+      conv1_tile<true>(source, map + at1.pair, map + at1.one, 2 * tile, 2 * tile + 1, weight1, scale1, start);
+    } else {
+      conv1_tile<false>(source, map + at1.pair, map + at1.one, 2 * tile, 2 * tile, weight1, scale1, start);
+    }
+  }
+  unsigned weight_fc1[4 * kFc1Steps] = {};
+  Scale scale_fc1[2] = {};
+  if (warp < kFc1Tiles) {
+    load_quads<kFc1Steps>(weight_fc1, weights, kFc1First + warp * kFc1Steps, lane);
+    scale_fc1[0] = scale_of(numbers, kFc1Pairs + 2 * (warp * kTileOutputs + lane / 4));
+    scale_fc1[1] = scale_of(numbers, kFc1Pairs + 2 * (warp * kTileOutputs + lane / 4 + 8));
+  }
+  __syncthreads();
+
+  if (has2) {
+    const int image = task2 / kConv2Groups, group = task2 % kConv2Groups;
+    const Conv2Lane at2 = conv2_lane(lane);
+    const unsigned map = shared_address(maps + image * kMapBytes) + group * kGroupBytes;
+    int sum[kPool][kPool][4];
+#pragma unroll
+    for (int row = 0; row < kConv2Rows; ++row) {
+      conv2_row(sum, row, map + at2.first + row * kMapRow, map + at2.last + row * kMapRow, weight2, start);
+    }
+    const unsigned target = shared_address(features + image * kFeatureStride) + (lane / 4 * 4 + lane % 4) * kWord + group * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      store_two(target + half * 8 * kPool2Pixels,
+                bytes(conv2_pooled(sum, 2 * half, scale2[half]), conv2_pooled(sum, 2 * half + 1, scale2[half])));
+    }
+  }
+  unsigned weight_fc2[4 * kFc2Steps] = {}, weight_fc3[4 * kFc3Steps] = {};
+  Scale scale_fc2[2] = {};
+  float2 pair3[2] = {};
+  if (warp < kFc2Tiles) {
+    load_quads<kFc2Steps>(weight_fc2, weights, kFc2First + warp * kFc2Steps, lane);
+    scale_fc2[0] = scale_of(numbers, kFc2Pairs + 2 * (warp * kTileOutputs + lane / 4));
+    scale_fc2[1] = scale_of(numbers, kFc2Pairs + 2 * (warp * kTileOutputs + lane / 4 + 8));
+  }
+  if (warp == 0) {
+    load_quads<kFc3Steps>(weight_fc3, weights, kFc3First, lane);
+    pair3[0] = __ldg(reinterpret_cast<const float2*>(numbers + kFc3Pairs) + lane / 4);
+    pair3[1] = __ldg(reinterpret_cast<const float2*>(numbers + kFc3Pairs) + lane / 4 + 8);
+  }
+  __syncthreads();
+
+  int sum[4];
+  if (warp < kFc1Tiles) {
+    linear<kFc1Steps, kFeatureStride>(sum, shared_address(features), images, weight_fc1, start, lane);
+    store_hidden<kHidden1Stride>(shared_address(hidden1), sum, scale_fc1, images, warp, lane);
+  }
+  __syncthreads();
+  if (warp < kFc2Tiles) {
+    linear<kFc2Steps, kHidden1Stride>(sum, shared_address(hidden1), images, weight_fc2, start, lane);
+    store_hidden<kHidden2Stride>(shared_address(hidden2), sum, scale_fc2, images, warp, lane);
+  }
+  __syncthreads();
+  if (warp != 0) return;
+  linear<kFc3Steps, kHidden2Stride>(sum, shared_address(hidden2), images, weight_fc3, start, lane);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int image = lane % 4 * 2 + i % 2, logit = lane / 4 + i / 2 * 8;
+    if (image < images && logit < kClasses) y[image * kClasses + logit] = fmaf(sum_of(sum[i]), pair3[i / 2].x, pair3[i / 2].y);
+  }
+}
+
+}  // namespace lenet5_int8
+
+#define LENET5_INT8_BLOCK(NAME, IMAGES)                                                                                          \
+  ASSERT_LAUNCH(NAME, lenet5_int8::kThreads, 0);                                                                                 \
+  extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)                                                         \
+      NAME(const TX* __restrict__ x, const signed char* __restrict__ weights, const float* __restrict__ numbers, int n,          \
+           float* __restrict__ y) {                                                                                              \
+    lenet5_int8::block_forward<IMAGES>(x, weights, numbers, n, y);                                                               \
+  }
+
+LENET5_INT8_BLOCK(lenet5_int8_block1, 1)
+LENET5_INT8_BLOCK(lenet5_int8_block2, 2)
+LENET5_INT8_BLOCK(lenet5_int8_block4, 4)
+LENET5_INT8_BLOCK(lenet5_int8_block8, 8)

@@ -1,0 +1,157 @@
+// Runs a kernel's source on a CPU: every thread of a block is a fiber, and what a warp does together waits for all its lanes.
+//
+// Compiled by g++ with this folder before plugins/ on the include path. Lanes run as far as they can between two such instructions,
+// in an order that changes, so that a missing barrier gives wrong results.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ thread_local  // one block at a time
+#define ASSERT_LAUNCH(...)
+
+using std::max;
+using std::min;
+
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+template <typename T>
+T __ldg(const T* p) { return *p; }
+inline float __int_as_float(int v) { float f; std::memcpy(&f, &v, 4); return f; }
+inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+  return result;
+}
+
+// ---- fibers ----------------------------------------------------------------------------------------------------------------
+
+struct Index { unsigned x; };
+inline Index threadIdx, blockIdx, gridDim;
+thread_local unsigned char shared[232448];
+constexpr int kWarpLanes = 32, kSlot = 64;
+
+struct Group { int size = 0, arrived = 0; long generation = 0; };
+struct Fiber { ucontext_t context; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
+struct Block {
+  std::vector<Fiber> fibers;
+  std::vector<Group> warps;
+  Group all;
+  std::vector<unsigned char> slots;
+  ucontext_t scheduler;
+  std::function<void()> kernel;
+};
+inline Block* block;
+
+inline void wait_for(Group& group) {
+  Fiber& self = block->fibers[threadIdx.x];
+  const unsigned thread = threadIdx.x;
+  self.generation = group.generation;
+  if (++group.arrived == group.size) {
+    group.arrived = 0;
+    ++group.generation;
+  } else {
+    self.waits = &group;
+    swapcontext(&self.context, &block->scheduler);
+    threadIdx.x = thread;
+  }
+}
+inline void __syncthreads() { wait_for(block->all); }
+inline void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
+
+// What each lane of the warp gives, to all of them.
+template <typename T>
+std::vector<T> everyone(const T& mine) {
+  static_assert(sizeof(T) <= kSlot);
+  unsigned char* slots = block->slots.data() + threadIdx.x / kWarpLanes * kWarpLanes * kSlot;
+  std::memcpy(slots + threadIdx.x % kWarpLanes * kSlot, &mine, sizeof(T));
+  __syncwarp();
+  std::vector<T> result(kWarpLanes);
+  for (int i = 0; i < kWarpLanes; ++i) std::memcpy(&result[i], slots + i * kSlot, sizeof(T));
+  __syncwarp();
+  return result;
+}
+
+inline void enter() {
+  block->kernel();
+  block->fibers[threadIdx.x].done = true;
+}
+
+// Calls `kernel` for each thread of each block.
+inline void launch(int blocks, int threads, const std::function<void()>& kernel) {
+  std::mt19937 random(1);
+  Block state;
+  block = &state;
+  state.kernel = kernel;
+  gridDim.x = blocks;
+  for (int b = 0; b < blocks; ++b) {
+    blockIdx.x = b;
+    std::memset(shared, 0xee, sizeof(shared));
+    state.fibers = std::vector<Fiber>(threads);
+    state.warps.assign(threads / kWarpLanes, {kWarpLanes});
+    state.all = {threads};
+    state.slots.resize(threads * kSlot);
+    std::vector<int> order(threads);
+    for (int i = 0; i < threads; ++i) {
+      Fiber& fiber = state.fibers[i];
+      order[i] = i;
+      fiber.stack.resize(64 * 1024);
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.data();
+      fiber.context.uc_stack.ss_size = fiber.stack.size();
+      fiber.context.uc_link = &state.scheduler;
+      makecontext(&fiber.context, enter, 0);
+    }
+    for (int left = threads; left > 0;) {
+      std::shuffle(order.begin(), order.end(), random);
+      bool moved = false;
+      for (int i : order) {
+        Fiber& fiber = state.fibers[i];
+        if (fiber.done || (fiber.waits != nullptr && fiber.waits->generation == fiber.generation)) continue;
+        fiber.waits = nullptr;
+        threadIdx.x = i;
+        swapcontext(&state.scheduler, &fiber.context);
+        moved = true;
+        if (!fiber.done) continue;
+        --left;  // threads that have returned are not waited for
+        for (Group* group : {&state.all, &state.warps[i / kWarpLanes]}) {
+          if (--group->size > 0 && group->arrived == group->size) {
+            group->arrived = 0;
+            ++group->generation;
+          }
+        }
+      }
+      if (!moved && left > 0) {
+        std::fprintf(stderr, "block %d: %d threads wait for others that never come\n", b, left);
+        std::exit(1);
+      }
+    }
+  }
+}
+
+inline unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - shared + (1 << 30));
+}
+inline unsigned char* at_address(unsigned address) { return shared + (static_cast<long>(address) - (1 << 30)); }
