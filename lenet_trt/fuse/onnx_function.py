@@ -42,6 +42,7 @@ class NodeBuilder:
     """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name.
 
     ``op.TopK(x, k, _outputs=2)`` returns the names of two outputs.
+    A number as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8.
     """
 
     def __init__(self, prefix: str, opset: int) -> None:
@@ -78,10 +79,11 @@ class NodeBuilder:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: str, _outputs: int = 1, **attributes: Any) -> Any:
+        def add(*inputs: str | int, _outputs: int = 1, **attributes: Any) -> Any:
+            names = [self.constant(np.array(i, np.int8)) if isinstance(i, int) else i for i in inputs]
             first = self.fresh()
             outputs = [first, *(f"{first}_{index}" for index in range(1, _outputs))]
-            self.nodes.append(helper.make_node(op_type, inputs, outputs, **attributes))
+            self.nodes.append(helper.make_node(op_type, names, outputs, **attributes))
             return first if _outputs == 1 else outputs
 
         return add
