@@ -119,11 +119,12 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
     const int image = task / kConv1TilesAnImage, tile = task % kConv1TilesAnImage;
     const unsigned source = shared_address(pixels + image * kImageBytes) + at1.pixels;
     const unsigned map = shared_address(maps + image * kMapBytes);
-    if (tile < kConv1TilesAnImage - 1) {
-      conv1_tile<true>(source, map + at1.pair, map + at1.one, 2 * tile, 2 * tile + 1, weight1, scale1, start);
-    } else {
-      conv1_tile<false>(source, map + at1.pair, map + at1.one, 2 * tile, 2 * tile, weight1, scale1, start);
-    }
+    unsigned window[3][2];
+    int sum[kPool][kConv1Tiles][4];
+    const int low = 2 * tile, high = min(low + 1, kConv1Halves - 1);
+    load_conv1_tile<true>(window, source, low, high);
+    multiply_conv1_tile(sum, window, weight1, start);
+    store_conv1_tile<true>(map + at1.pair, map + at1.one, low, high, sum, scale1);  // the last half is stored twice
   }
   unsigned weight_fc1[4 * kFc1Steps] = {};
   Scale scale_fc1[2] = {};

@@ -120,17 +120,18 @@ __device__ __forceinline__ void load_conv1_scales(Scale (&scale)[kConv1Tiles], c
   scale[2] = scale_of(numbers, kConv1Pairs + 2 * (low ? 2 : 3));
 }
 
-// Two halves: windows of `pixels` -> pooled pixels of `map`, both addresses of this lane (conv1_lane). One half if not kWhole.
+// A tile is two halves, or one if not kWhole: the windows of `pixels`, the lane's address there (conv1_lane) ...
 template <bool kWhole>
-__device__ __forceinline__ void conv1_tile(unsigned pixels, unsigned pair, unsigned one, int low, int high,
-                                           const unsigned (&weight)[4 * kConv1Quads], const Scale (&scale)[kConv1Tiles], const int4& start) {
-  unsigned x[3][2];
+__device__ __forceinline__ void load_conv1_tile(unsigned (&x)[3][2], unsigned pixels, int low, int high) {
 #pragma unroll
   for (int part = 0; part < 3; ++part) {
     x[part][0] = load_word(pixels + half_pixels(low) + part * 2 * kImageSide);
     x[part][1] = kWhole ? load_word(pixels + half_pixels(high) + part * 2 * kImageSide) : x[part][0];
   }
-  int sum[2][kConv1Tiles][4];
+}
+
+__device__ __forceinline__ void multiply_conv1_tile(int (&sum)[kPool][kConv1Tiles][4], const unsigned (&x)[3][2],
+                                                    const unsigned (&weight)[4 * kConv1Quads], const int4& start) {
 #pragma unroll
   for (int dy = 0; dy < kPool; ++dy) {
 #pragma unroll
@@ -147,6 +148,12 @@ __device__ __forceinline__ void conv1_tile(unsigned pixels, unsigned pair, unsig
       multiply_add(sum[dy][tile], x[part][0], x[part][1], weight[(dy * kConv1Tiles + tile) * 3 + part]);
     }
   }
+}
+
+// ... -> pooled pixels, at the lane's addresses of the map.
+template <bool kWhole>
+__device__ __forceinline__ void store_conv1_tile(unsigned pair, unsigned one, int low, int high, const int (&sum)[kPool][kConv1Tiles][4],
+                                                 const Scale (&scale)[kConv1Tiles]) {
 #pragma unroll
   for (int half = 0; half < (kWhole ? 2 : 1); ++half) {
     int value[kConv1Tiles];

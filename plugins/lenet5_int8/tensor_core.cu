@@ -17,11 +17,13 @@ namespace lenet5_int8 {
 #ifndef LENET5_INT8_ENTRY
 #define LENET5_INT8_ENTRY lenet5_int8_tensor_core
 #define LENET5_INT8_WARPS 16
+#define LENET5_INT8_TILES 5
+#define LENET5_INT8_BLOCKS 1
 #endif
 constexpr int kWarps = LENET5_INT8_WARPS;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
-constexpr int kRound = 80;  // images whose features wait in shared memory for the linear layers
+constexpr int kRound = LENET5_INT8_TILES * kRowsATile;  // images whose features wait in shared memory for the linear layers
 constexpr bool kFloat = sizeof(TX) != 1;
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
@@ -58,10 +60,19 @@ __device__ __forceinline__ void conv1_image(unsigned map, unsigned pixels, const
                                             const Scale (&scale)[kConv1Tiles], const int4& start) {
   const unsigned pair = map + at.pair, one = map + at.one;
 #pragma unroll
-  for (int tile = 0; tile < kConv1TilesAnImage - 1; ++tile) {
-    conv1_tile<true>(pixels + at.pixels, pair, one, 2 * tile, 2 * tile + 1, weight, scale, start);
+  for (int low = 0; low < kConv1Halves; low += 2) {
+    unsigned x[3][2];
+    int sum[kPool][kConv1Tiles][4];
+    if (low + 1 < kConv1Halves) {
+      load_conv1_tile<true>(x, pixels + at.pixels, low, low + 1);
+      multiply_conv1_tile(sum, x, weight, start);
+      store_conv1_tile<true>(pair, one, low, low + 1, sum, scale);
+    } else {
+      load_conv1_tile<false>(x, pixels + at.pixels, low, low);
+      multiply_conv1_tile(sum, x, weight, start);
+      store_conv1_tile<false>(pair, one, low, low, sum, scale);
+    }
   }
-  conv1_tile<false>(pixels + at.pixels, pair, one, kConv1Halves - 1, kConv1Halves - 1, weight, scale, start);
 }
 
 __device__ __forceinline__ void conv2_image(unsigned features, unsigned map, const Conv2Lane& at, const unsigned (&weight)[4 * kConv2Quads],
@@ -130,7 +141,7 @@ static_assert(kRowWarps1 >= 1, "a warp owns a tile of outputs");
 
 }  // namespace lenet5_int8
 
-extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
+extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, LENET5_INT8_BLOCKS)
     LENET5_INT8_ENTRY(const TX* __restrict__ x, const signed char* __restrict__ weights, const float* __restrict__ numbers, int n,
                       float* __restrict__ y) {
   using namespace lenet5_int8;
