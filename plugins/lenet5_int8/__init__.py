@@ -16,7 +16,7 @@ from .pattern import PATTERNS
 
 (n,) = axes("n")
 # Scales with which sums of random integers fill the range of the next layer, and some of it is cut.
-INPUT_STEP, WEIGHT_STEP = (0.05, 0.1), (0.001, 0.004)
+INPUT_STEP, CONV1_STEP, WEIGHT_STEP = (0.05, 0.1), (0.002, 0.006), (0.0005, 0.002)
 # The shared memory of the tensor-core variant in bytes; the source has the layout and asserts the sum.
 WARPS, ROUND = 16, 80
 MAP, FEATURES, HIDDEN1, HIDDEN2 = 12 * 80, 256 + 16, 128 + 16, 96 + 16
@@ -104,7 +104,12 @@ PLAIN = (
         for layer in LAYERS
         for tensor in (
             Tensor(
-                f"{layer}_scale", (CHANNELS[layer],), "float32", "of each output", weight=True, positive=WEIGHT_STEP
+                f"{layer}_scale",
+                (CHANNELS[layer],),
+                "float32",
+                "of each output",
+                weight=True,
+                positive=CONV1_STEP if layer == LAYERS[0] else WEIGHT_STEP,
             ),
             Tensor(f"{layer}_bias", (CHANNELS[layer],), "float32", "bias", weight=True),
         )

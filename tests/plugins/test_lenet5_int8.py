@@ -1,0 +1,214 @@
+"""LeNet-5 in integers: the kernels' own source run on the CPU, the reference's rounding, and its place in models."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from lenet_trt.export import mnist
+from lenet_trt.export.lenet5 import lenet5_int8
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import expected_outputs, kernel_inputs, plain_inputs
+from lenet_trt.kernel.saturate import quantize
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.plugins.lenet5_int8 import fragments, fused
+from lenet_trt.runtimes.ort import runner
+
+KERNEL = registry.kernel("lenet5_int8")
+ON_CPU = Path(__file__).parents[1] / "helpers" / "cuda_on_cpu"
+CPU_TYPES = {"int8": "signed char", "float32": "float"}
+MULTIPROCESSORS = 2
+
+
+def computed_on_cpu(case: str, types: str, inputs: Sequence[np.ndarray], folder: Path) -> np.ndarray:
+    """Return what a variant's source computes, run by fibers."""
+    variant = KERNEL.variant(case)
+    chosen = KERNEL.types_named(types)
+    bound = KERNEL.bind_axes({"n": len(inputs[0])}, chosen)
+    macros = {
+        "SOURCE": f'"{KERNEL.source_dir / variant.source}"',
+        "ENTRY": KERNEL.entry(variant),
+        "TYPE_TX": CPU_TYPES[chosen.resolve("TX")],
+        "QUADS": fragments.QUADS,
+        "PAIR_NUMBERS": fragments.PAIR_NUMBERS,
+    }
+    program = folder / "program"
+    options = ["-std=c++17", "-O1", "-w", f"-I{ON_CPU}", f"-I{KERNEL.source_dir.parent}"]
+    options += [f"-D{name}={value}" for name, value in macros.items()]
+    subprocess.run(["g++", *options, str(ON_CPU / "lenet5_int8" / "main.cpp"), "-o", str(program)], check=True)
+    files = [folder / f"{tensor.name}.bin" for tensor in (*KERNEL.inputs, *KERNEL.outputs)]
+    for array, path in zip(inputs, files, strict=False):
+        array.tofile(path)
+    launch = bound.specialized.launch(variant)
+    sizes = {**bound.axes, "multiprocessors": MULTIPROCESSORS}
+    blocks = launch.dims[0].evaluate({**sizes, **dict.fromkeys(launch.dims[0].axes - sizes.keys(), MULTIPROCESSORS)})
+    subprocess.run([program, *files, str(blocks), str(launch.block[0])], check=True)
+    return np.fromfile(files[-1], np.float32).reshape(bound.output_shapes[0])
+
+
+# Batches that leave the last block, the last round and the last tile of rows partly empty, and one that fills a round.
+CASES = [
+    ("block1", "int8", 2),
+    ("block2", "int8_io_fp32", 3),
+    ("block4", "int8", 7),
+    ("block8", "int8_io_fp32", 19),
+    ("tensor_core", "int8", 177),
+    ("tensor_core_io_fp32", "int8_io_fp32", 21),
+]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernel for the CPU")
+@pytest.mark.parametrize(("variant", "types", "n"), CASES)
+def test_the_source_computes_the_reference_to_the_last_bit(variant: str, types: str, n: int, tmp_path: Path) -> None:
+    bound = KERNEL.bind_axes({"n": n}, KERNEL.types_named(types))
+    plain = plain_inputs(bound, np.random.default_rng(n))
+    if types == "int8_io_fp32":  # also numbers half way between two integers, and others that no integer can hold
+        pixels = plain[0].reshape(-1)
+        pixels[:64] = (np.arange(64, dtype=np.float32) - 32 + 0.5) * plain[1]
+        pixels[64:70] = np.inf, -np.inf, np.nan, 3e38, -3e38, 0
+    (wanted,) = expected_outputs(bound, plain)
+    found = computed_on_cpu(variant, types, kernel_inputs(bound, plain), tmp_path)
+    assert (found == wanted).all()
+
+
+def test_every_variant_and_type_runs_on_the_cpu() -> None:
+    run = {variant for variant, _, _ in CASES}
+    assert run == {variant.name for variant in KERNEL.variants}
+    assert {types for _, types, _ in CASES} == {types.name for types in KERNEL.types}
+
+
+def layer_values(monkeypatch: pytest.MonkeyPatch, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the values between layers before they are rounded."""
+    seen: list[np.ndarray] = []
+    original = np.rint
+    monkeypatch.setattr(np, "rint", lambda values: seen.append(np.asarray(values)) or original(values))
+    KERNEL.reference(*plain)
+    return seen
+
+
+def test_examples_round_saturate_and_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = KERNEL.bind_axes({"n": 33}, KERNEL.types_named("int8"))
+    plain = plain_inputs(bound, np.random.default_rng(20))
+    values = layer_values(monkeypatch, plain)
+    assert len(values) == len(fragments.LAYERS) - 1
+    for layer in values:
+        between = (layer > 0) & (layer < 127)
+        assert (layer < 0).any()
+        assert between.mean() > 0.2
+    assert sum((layer > 127.5).any() for layer in values) >= 2
+
+
+def with_exact_scales(bound, rng: np.random.Generator) -> list[np.ndarray]:
+    """Inputs whose scales are powers of two, so that float32 is exact and many numbers are half way between two."""
+    plain = plain_inputs(bound, rng)
+    for index, tensor in enumerate(KERNEL.plain_inputs):
+        if tensor.positive:
+            plain[index] = np.float32(2.0) ** np.round(np.log2(plain[index]))
+        elif tensor.name.endswith("_bias"):
+            plain[index] = np.round(plain[index] * 64) / 64
+        elif tensor.name.endswith("_weight"):
+            plain[index] = (plain[index] // 16 * 4).astype(np.int8)  # few bits: sums of their products are exact
+    return [array.astype(np.float32) if array.dtype.kind == "f" else array for array in plain]
+
+
+def test_halves_are_rounded_to_even_as_onnx_runtime_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lenet_trt.fuse.pattern_model import pattern_model
+
+    bound = KERNEL.bind_axes({"n": 21}, KERNEL.types_named("int8"))
+    plain = with_exact_scales(bound, np.random.default_rng(3))
+    values = layer_values(monkeypatch, plain)
+    assert all(((layer % 1 == 0.5) & (layer > 0) & (layer < 127)).any() for layer in values)
+    model = pattern_model(bound, KERNEL.patterns[1])
+    for tensor in model.graph.initializer:
+        position = [each.name for each in KERNEL.plain_inputs].index(tensor.name)
+        tensor.CopyFrom(numpy_helper.from_array(plain[position], tensor.name))
+    (wanted,) = runner(model)({"x": plain[0]})
+    assert (KERNEL.reference(*plain).astype(np.float32) == wanted).all()
+
+
+def test_sums_are_scaled_with_one_rounding() -> None:
+    rng = np.random.default_rng(7)
+    sums = rng.integers(-(2**22), 2**22, 3000).astype(np.float64)
+    factor = (rng.random(3000) * 2.0 ** rng.integers(-30, 3, 3000)).astype(np.float32)
+    # Some addends make the float64 sum lie half way between two float32 numbers, with a rest on either side.
+    addend = (rng.normal(size=3000) * 2.0 ** rng.integers(-20, 20, 3000)).astype(np.float32)
+    addend[:1000] = np.float32(2.0**30)
+    found = fused(sums, factor, addend)
+    for number, total in zip(found, zip(sums, factor, addend, strict=True), strict=True):
+        exact = Fraction(total[0]) * Fraction(float(total[1])) + Fraction(float(total[2]))
+        nearest = np.float32(number)
+        distance = abs(Fraction(float(nearest)) - exact)
+        for other in (np.nextafter(nearest, np.float32(np.inf)), np.nextafter(nearest, np.float32(-np.inf))):
+            assert distance <= abs(Fraction(float(other)) - exact)
+
+
+def integer_images(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same network with quantized pixels as its input."""
+    first = next(node for node in model.graph.node if node.input[0] == "images")
+    for node in model.graph.node:
+        node.input[:] = ["images" if name == first.output[0] else name for name in node.input]
+    model.graph.node.remove(first)
+    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT8
+    return model
+
+
+@pytest.mark.parametrize(("rewrite", "types"), [(lambda m: m, "int8_io_fp32"), (integer_images, "int8")])
+def test_it_replaces_the_whole_shipped_network(rewrite, types: str) -> None:
+    model = rewrite(lenet5_int8())
+    fused_model = fuse(model)
+    assert [entry.types for entry in fused_model.replacements] == [types]
+    assert list(plugin_nodes(fused_model.model).values()) == ["lenet5_int8"]
+    assert len(fused_model.model.graph.node) == 1
+    pixels, labels = mnist.test_set()
+    x = mnist.network_input(pixels)
+    if types == "int8":
+        (scale,) = (numpy_helper.to_array(each) for each in model.graph.initializer if each.name == "images_scale")
+        x = quantize(x, scale, "int8")
+    (found,) = runner(fused_model.model)({"images": x})
+    assert (found.argmax(axis=1) == labels).sum() == 9932
+    (wanted,) = runner(model)({"images": x[:500]})
+    assert (found[:500] == wanted).all()
+
+
+def test_the_reference_is_the_network_up_to_the_order_of_float_sums() -> None:
+    model = lenet5_int8()
+    fused_model = fuse(model).model
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in fused_model.graph.initializer}
+    node = fused_model.graph.node[0]
+    plain = unpacked(*(tensors[name] for name in node.input[1:]))
+    x = mnist.network_input(mnist.test_set()[0][:1000])
+    (wanted,) = runner(model)({"images": x})
+    found = KERNEL.reference(x, *plain)
+    different = np.abs(found - wanted).max(axis=1) > 1e-4
+    assert different.sum() <= 3, "a sum half way between two integers may fall to either"
+    assert (found.argmax(axis=1) == wanted.argmax(axis=1)).all()
+
+
+def unpacked(weights: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    """Return the plain weights, by the nodes that the ONNX function has."""
+    from onnx.reference import ReferenceEvaluator
+
+    from lenet_trt.fuse.onnx_function import unpacked as nodes_of
+
+    nodes, names = nodes_of(KERNEL, {tensor.name: tensor.shape for tensor in KERNEL.packing.plain}, 18)
+    make = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes,
+        "unpack",
+        [
+            make("weights", onnx.TensorProto.INT8, weights.shape),
+            make("numbers", onnx.TensorProto.FLOAT, numbers.shape),
+        ],
+        [onnx.ValueInfoProto(name=names[tensor.name]) for tensor in KERNEL.packing.plain],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
+    return ReferenceEvaluator(model).run(None, {"weights": weights, "numbers": numbers})
