@@ -16,7 +16,7 @@ from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, p
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
-# ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator. It adds the products of integers in
+# ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator. It adds products of integers in
 # float32, so that a sum half way between two integers may be rounded to either.
 _RUNTIME_TOLERANCE = {"float32": 5e-6, "float16": 1e-2, "int8": 1e-3}
 _LARGEST_ELEMENTS = 1 << 22

@@ -162,7 +162,7 @@ def _draw(bound: Bound, tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
     shape = tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape)
     dtype = numpy_dtype(bound.types.resolve(tensor.dtype))
     if tensor.positive:
-        least, most = (0.05, 0.2) if tensor.positive is True else tensor.positive
+        least, most = tensor.positive if isinstance(tensor.positive, tuple) else (0.05, 0.2)
         return rng.uniform(least, most, shape).astype(dtype)
     if is_quantized(dtype.name):
         limits = np.iinfo(dtype)

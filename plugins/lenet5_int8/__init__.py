@@ -23,9 +23,9 @@ MAP, FEATURES, HIDDEN1, HIDDEN2 = 12 * 80, 256 + 16, 128 + 16, 96 + 16
 
 
 def reference(x: np.ndarray, x_scale: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Compute the network as Q/DQ defines it: exact sums of integers, each scaled, rounded and cut as the kernel does it.
+    """Compute the network as Q/DQ defines it: exact sums of integers, each scaled, rounded and cut.
 
-    Sums are scaled by one float32 number and one is added, with one rounding (see ``fragments.folded``).
+    A float32 number multiplies a sum and another is added, with one rounding (see ``fragments.folded``).
     """
     plain = dict(zip((tensor.name for tensor in PLAIN), (x_scale, *others), strict=True))
     plain |= {name: array.astype(np.float32) for name, array in plain.items() if not name.endswith("_weight")}

@@ -1,7 +1,8 @@
-"""Arrange the weights of ``lenet5_int8`` as its tensor-core products read them, and its scales as it multiplies by them.
+"""Arrange the weights of ``lenet5_int8`` as its tensor-core products read them, and its scales as it multiplies.
 
-The fuse step does this once. ``weights`` has pieces of 512 bytes ("quads"): a warp's lane reads 16 bytes of a quad at once, which are
-four registers of an operand. ``numbers`` has first what the kernel multiplies and adds, then the scales and biases as ONNX has them.
+The fuse step does this once. ``weights`` has pieces of 512 bytes ("quads"): a warp's lane reads 16 bytes of a quad at
+once, which are four registers of an operand. ``numbers`` has first what the kernel multiplies and adds, then the scales
+and biases as ONNX has them.
 """
 
 from __future__ import annotations
