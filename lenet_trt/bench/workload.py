@@ -48,7 +48,7 @@ class Workload:
     name: str
     title: str
     axes: Mapping[str, int]
-    precision: Literal["fp32", "fp16"]
+    precision: Literal["fp32", "fp16", "int8"]
     work: Work
     draw: Callable[[], Inputs]
     reference: Callable[[Inputs], torch.Tensor]

@@ -119,7 +119,9 @@ def floor_us(work: Work, arithmetic: Arithmetic, ceilings: Ceilings, launch: boo
     return longer + (ceilings.launch_us if launch else 0.0)
 
 
-def floors(work: Work, precision: Literal["fp32", "fp16"], ceilings: Ceilings, launch: bool) -> dict[str, float]:
+def floors(
+    work: Work, precision: Literal["fp32", "fp16", "int8"], ceilings: Ceilings, launch: bool
+) -> dict[str, float]:
     """Return the floor for each arithmetic that gives results of this precision."""
-    ways: tuple[Arithmetic, ...] = ("fp32", "split") if precision == "fp32" else ("fp16",)
+    ways: tuple[Arithmetic, ...] = ("fp32", "split") if precision == "fp32" else (precision,)
     return {way: floor_us(work, way, ceilings, launch) for way in ways}
