@@ -33,16 +33,22 @@ class EngineModel:
     """Hold the models from which an engine is built.
 
     ``typed``: computes in the types of its tensors. ``weak``: the same for releases that get the types by flags, with
-    these flags; None where ``typed`` and ``half`` suffice for them. ``fused``: has our plugin nodes in place of
-    TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take long.
+    these flags; None where ``typed``, ``half`` and ``int8`` suffice for them. ``fused``: has our plugin nodes in place
+    of TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take long.
     """
 
     typed: onnx.ModelProto
     fused: Callable[[], onnx.ModelProto]
     half: bool = False
+    int8: bool = False
     weak: onnx.ModelProto | None = None
     weak_flags: Sequence[str] = ()
     quick_search: bool = False
+
+    @property
+    def precision(self) -> str:
+        """Name the narrowest type that it computes in, or "" for float32."""
+        return "int8" if self.int8 else "fp16" if self.half else ""
 
 
 class EngineTool(Protocol):

@@ -74,6 +74,7 @@ class EngineWorkload:
 def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     """Make the workloads one after the other."""
     yield from _lenet5(options)
+    yield from _quantized_lenet5(options)
     yield from _matmul()
     yield from _convolutions()
     yield from _kernels()
@@ -111,12 +112,46 @@ def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
         arrays = [weights[tensor.name.replace("_", ".")] for tensor in kernel("lenet5").inputs[1:]]
         return np.asarray(kernel("lenet5").reference(*(a.astype(np.float64) for a in (inputs["images"], *arrays))))
 
-    batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
-    every = tuple(batch for batch in batches if batch <= LARGEST)
+    every = _batches(options)
     some = tuple(batch for batch in every if batch in (1, 1024))
     backends = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
     yield EngineWorkload("LeNet-5 fp32", exact, backends, _images, logits)
     yield EngineWorkload("LeNet-5 fp16", lenet5_model("fp16"), {THEIRS: every, OURS: every}, _images, logits)
+
+
+def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
+    """Yield the shipped int8 network: alone, with fp16 allowed for the rest, and with images of one byte a pixel."""
+    from lenet_trt.export.lenet5 import lenet5_int8
+    from lenet_trt.kernel.registry import kernel
+    from lenet_trt.onnx_model.quantization import with_quantized_input
+    from lenet_trt.plugins.lenet5_int8.trained import trained
+
+    network = lenet5_int8()
+    bytewise = with_quantized_input(network)
+    plain = trained()
+    reference = kernel("lenet5_int8").reference
+
+    def logits(inputs: Arrays) -> NDArray[np.float64]:
+        return np.asarray(reference(inputs["images"], *plain.values()))
+
+    def pixels(batch: int) -> Arrays:
+        return {"images": np.random.default_rng(batch).integers(0, 128, (batch, 1, 28, 28), np.int8)}
+
+    backends = dict.fromkeys((THEIRS, OURS), _batches(options))
+    in_floats = EngineModel(network, _with_plugins(network), int8=True)
+    yield EngineWorkload("LeNet-5 int8", in_floats, backends, _images, logits)
+    # A permission that TensorRT 8 has; newer releases take the types of the file.
+    mixed = EngineModel(network, _with_plugins(network), half=True, int8=True)
+    yield EngineWorkload("LeNet-5 int8, fp16 allowed", mixed, backends, _images, logits)
+    in_bytes = EngineModel(
+        bytewise, _with_plugins(bytewise), int8=True, weak=bytewise, weak_flags=("inputIOFormats=int8:chw",)
+    )
+    yield EngineWorkload("LeNet-5 int8, one byte a pixel", in_bytes, backends, pixels, logits)
+
+
+def _batches(options: SuiteOptions) -> tuple[int, ...]:
+    batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
+    return tuple(batch for batch in batches if batch <= LARGEST)
 
 
 def _matmul() -> Iterator[EngineWorkload]:

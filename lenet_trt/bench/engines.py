@@ -30,7 +30,7 @@ from lenet_trt.profile.trtexec import find_trtexec
 TAKES_ONLY = True
 ROUNDS, QUICK_ROUNDS = 3, 1
 # The largest relative error against float64, in norm, of a right result.
-LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2}
+LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2, "int8": 3e-2}
 
 
 def measure(options: SuiteOptions) -> Record:
@@ -107,7 +107,7 @@ class _Bench:
                         if size not in wanted:
                             wanted[size] = (inputs := workload.draw(size)), workload.expected(inputs)
                         facts[key] |= self._errors(engines[key], *wanted[size])
-                        precision = "fp16" if workload.model.half else "tf32" if BACKENDS[backend].tf32 else "fp32"
+                        precision = workload.model.precision or ("tf32" if BACKENDS[backend].tf32 else "fp32")
                         facts[key]["right"] = facts[key]["error"] <= LIMITS[precision]
                 except LenetTrtError as problem:
                     engine = engines.pop(key, None)
@@ -211,9 +211,9 @@ def columns(record: Record) -> list[Column]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Draw microseconds per image over the batch for LeNet-5, in both precisions."""
+    """Draw microseconds per image over the batch for LeNet-5, in each precision."""
     found = []
-    for workload in ("LeNet-5 fp32", "LeNet-5 fp16"):
+    for workload in ("LeNet-5 fp32", "LeNet-5 fp16", "LeNet-5 int8"):
         rows = [row for row in record.timed if row.case["workload"] == workload]
         names = list(dict.fromkeys(row.backend for row in rows if "level" not in row.backend))
         series = [_series([row for row in rows if row.backend == name], name) for name in names]

@@ -59,7 +59,7 @@ class PythonEngines:
         if options.optimization_level is not None and not self._flavor.can.optimization_level:
             raise LenetTrtError(f"{self._flavor.product} has no optimization level")
         given = model.fused() if with_plugins else model.typed
-        self._flavor.check_types(frozenset({"fp16" if model.half else "fp32"}), self._targets, has_fp32_gemm=False)
+        self._flavor.check_types(frozenset({model.precision or "fp32"}), self._targets, has_fp32_gemm=False)
         profiles = {name: Profile(*(each[name] for each in shapes)) for name in shapes[0]} if shapes else {}
         begin = time.monotonic()
         plan = engine_from_onnx(

@@ -110,8 +110,8 @@ class TrtexecEngines:
             if "builderOptimizationLevel" not in self._tool.options:
                 raise LenetTrtError(f"{self._tool} has no optimization level")
             flags.append(f"builderOptimizationLevel={options.optimization_level}")
-        if weak and model.half:
-            flags += ["fp16", *model.weak_flags]
+        if weak:
+            flags += ["fp16"] * model.half + ["int8"] * model.int8 + list(model.weak_flags)
         if model.quick_search:
             flags.append("avgTiming=1")
         return [f"--{flag}" for flag in flags if flag.partition("=")[0] in self._tool.options]

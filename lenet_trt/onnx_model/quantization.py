@@ -40,6 +40,29 @@ def quantized_nodes(model: ModelProto) -> list[str]:
     return list(dict.fromkeys(node.op_type for node in model.graph.node if _quantizes(node)))
 
 
+def with_quantized_input(model: ModelProto) -> ModelProto:
+    """Return a copy that takes quantized numbers: the one QuantizeLinear that reads an input is left to the caller.
+
+    Raises:
+        LenetTrtError: not exactly one input goes to a QuantizeLinear alone.
+    """
+    model = copy.deepcopy(model)
+    inputs = {value.name: value for value in model.graph.input}
+    readers = {name: [node for node in model.graph.node if name in node.input] for name in inputs}
+    found = {name: nodes[0] for name, nodes in readers.items() if [n.op_type for n in nodes] == [QUANTIZE]}
+    if len(found) != 1:
+        raise LenetTrtError(
+            f"{len(found)} of the inputs {', '.join(inputs)} go to a QuantizeLinear alone; wanted one: quantize the "
+            "model by lenet-trt quantize"
+        )
+    ((name, node),) = found.items()
+    inputs[name].type.tensor_type.elem_type = _types(model)[node.output[0]]
+    for other in model.graph.node:
+        other.input[:] = [name if given == node.output[0] else given for given in other.input]
+    model.graph.node.remove(node)
+    return model
+
+
 def check_quantization(model: ModelProto) -> None:
     """Refuse quantization that TensorRT would refuse, or that it would compute otherwise than the model says.
 

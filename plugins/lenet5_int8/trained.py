@@ -8,6 +8,7 @@ from onnx import numpy_helper
 from lenet_trt.export.lenet5 import lenet5_int8
 from lenet_trt.kernel.saturate import quantize
 
+from . import PLAIN
 from .fragments import LAYERS, SCALES, Array
 
 # The value that goes into each layer, as the exported network names it.
@@ -15,11 +16,11 @@ _INPUTS = ("images", "pool1_output", "flatten_output", "relu3_output", "relu4_ou
 
 
 def trained() -> dict[str, Array]:
-    """Return the plain inputs of the kernel, except the images."""
+    """Return the plain inputs of the kernel, except the images, in its order."""
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in lenet5_int8().graph.initializer}
     found = {ours: tensors[f"{name}_scale"] for ours, name in zip(SCALES, _INPUTS, strict=True)}
     for layer in LAYERS:
         scale = tensors[f"{layer}.weight_scale"]
         found[f"{layer}_weight"] = quantize(tensors[f"{layer}.weight"], scale, "int8", axis=0)
         found |= {f"{layer}_scale": scale, f"{layer}_bias": tensors[f"{layer}.bias"]}
-    return {name: np.asarray(array) for name, array in found.items()}
+    return {tensor.name: np.asarray(found[tensor.name]) for tensor in PLAIN}

@@ -9,7 +9,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.lenet5 import SHIPPED, SHIPPED_INT8
-from lenet_trt.onnx_model.quantization import at_opset, check_quantization, in_float8, quantized_nodes
+from lenet_trt.onnx_model.quantization import (
+    at_opset,
+    check_quantization,
+    in_float8,
+    quantized_nodes,
+    with_quantized_input,
+)
 from lenet_trt.runtimes.ort import runner
 
 
@@ -112,3 +118,15 @@ def test_an_operator_set_that_cannot_be_reached() -> None:
     with pytest.raises(LenetTrtError, match=r"operator set 17, and cannot be brought to 19.*export it again"):
         at_opset(model, 19)
     assert at_opset(model, 13).opset_import[0].version == 17
+
+
+def test_the_first_quantization_can_be_left_to_the_caller() -> None:
+    model = pair()
+    narrow = with_quantized_input(model)
+    assert [node.op_type for node in narrow.graph.node] == ["DequantizeLinear"]
+    assert narrow.graph.input[0].type.tensor_type.elem_type == TensorProto.INT8
+    x = np.array([[0.2, 0.25, 0.75, -100]], np.float32)
+    (wanted,), (found,) = runner(model)({"x": x}), runner(narrow)({"x": np.array([[0, 0, 2, -128]], np.int8)})
+    assert (found == wanted).all()
+    with pytest.raises(LenetTrtError, match="0 of the inputs x go to a QuantizeLinear alone"):
+        with_quantized_input(narrow)

@@ -9,7 +9,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx import numpy_helper
 
@@ -20,8 +19,11 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.saturate import quantize
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.quantization import with_quantized_input
 from lenet_trt.plugins.lenet5_int8 import fragments, fused
+from lenet_trt.plugins.lenet5_int8.trained import trained
 from lenet_trt.runtimes.ort import runner
+from lenet_trt.tensorrt.library.embed import embedded
 
 KERNEL = registry.kernel("lenet5_int8")
 ON_CPU = Path(__file__).parents[1] / "helpers" / "cuda_on_cpu"
@@ -151,17 +153,7 @@ def test_sums_are_scaled_with_one_rounding() -> None:
             assert distance <= abs(Fraction(float(other)) - exact)
 
 
-def integer_images(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same network with quantized pixels as its input."""
-    first = next(node for node in model.graph.node if node.input[0] == "images")
-    for node in model.graph.node:
-        node.input[:] = ["images" if name == first.output[0] else name for name in node.input]
-    model.graph.node.remove(first)
-    model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.INT8
-    return model
-
-
-@pytest.mark.parametrize(("rewrite", "types"), [(lambda m: m, "int8_io_fp32"), (integer_images, "int8")])
+@pytest.mark.parametrize(("rewrite", "types"), [(lambda m: m, "int8_io_fp32"), (with_quantized_input, "int8")])
 def test_it_replaces_the_whole_shipped_network(rewrite, types: str) -> None:
     model = rewrite(lenet5_int8())
     fused_model = fuse(model)
@@ -181,34 +173,16 @@ def test_it_replaces_the_whole_shipped_network(rewrite, types: str) -> None:
 
 def test_the_reference_is_the_network_up_to_the_order_of_float_sums() -> None:
     model = lenet5_int8()
-    fused_model = fuse(model).model
-    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in fused_model.graph.initializer}
-    node = fused_model.graph.node[0]
-    plain = unpacked(*(tensors[name] for name in node.input[1:]))
     x = mnist.network_input(mnist.test_set()[0][:1000])
     (wanted,) = runner(model)({"images": x})
-    found = KERNEL.reference(x, *plain)
+    found = KERNEL.reference(x, *trained().values())
     different = np.abs(found - wanted).max(axis=1) > 1e-4
     assert different.sum() <= 3, "a sum half way between two integers may fall to either"
     assert (found.argmax(axis=1) == wanted.argmax(axis=1)).all()
 
 
-def unpacked(weights: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-    """Return the plain weights, by the nodes that the ONNX function has."""
-    from onnx.reference import ReferenceEvaluator
-
-    from lenet_trt.fuse.onnx_function import unpacked as nodes_of
-
-    nodes, names = nodes_of(KERNEL, {tensor.name: tensor.shape for tensor in KERNEL.packing.plain}, 18)
-    make = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        nodes,
-        "unpack",
-        [
-            make("weights", onnx.TensorProto.INT8, weights.shape),
-            make("numbers", onnx.TensorProto.FLOAT, numbers.shape),
-        ],
-        [onnx.ValueInfoProto(name=names[tensor.name]) for tensor in KERNEL.packing.plain],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
-    return ReferenceEvaluator(model).run(None, {"weights": weights, "numbers": numbers})
+def test_the_copy_for_tensorrt_carries_every_variant() -> None:
+    copy = embedded(fuse(lenet5_int8()).model, ["sm_75", "sm_90"])
+    (node,) = copy.graph.node
+    assert node.op_type == "Kernel"
+    assert len(node.input) == len(KERNEL.inputs)
