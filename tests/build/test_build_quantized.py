@@ -125,7 +125,8 @@ def test_a_release_without_scales_in_fp16(tmp_path: Path, monkeypatch: pytest.Mo
     assert "fp16" not in kinds_of(onnx.load(tmp_path / "m.engine.onnx"))
 
 
-def test_a_plugin_does_not_break_a_quantized_layer(tmp_path: Path) -> None:
+def test_the_plugin_of_a_quantized_network_is_the_quantized_one(tmp_path: Path) -> None:
     built = build(request(tmp_path, precision="int8", plugins="auto", sms=("8.9",)))
-    assert built.sidecar.plugins == []
+    assert [(entry["kernel"], entry["types"]) for entry in built.sidecar.plugins] == [("lenet5_int8", "int8_io_fp32")]
+    assert built.sidecar.evaluation["correct"] == 9932
     assert json.loads((tmp_path / "m.json").read_text())["inputs"]["precision"] == "int8"
