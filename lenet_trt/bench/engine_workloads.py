@@ -122,13 +122,12 @@ def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
 def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
     """Yield the shipped int8 network: alone, with fp16 allowed for the rest, and with images of one byte a pixel."""
     from lenet_trt.export.lenet5 import lenet5_int8
-    from lenet_trt.kernel.registry import kernel
+    from lenet_trt.kernel.registry import kernel, part
     from lenet_trt.onnx_model.quantization import with_quantized_input
-    from lenet_trt.plugins.lenet5_int8.trained import trained
 
     network = lenet5_int8()
     bytewise = with_quantized_input(network)
-    plain = trained()
+    plain = part("lenet5_int8", "trained").trained()  # type: ignore[union-attr]
     reference = kernel("lenet5_int8").reference
 
     def logits(inputs: Arrays) -> NDArray[np.float64]:
