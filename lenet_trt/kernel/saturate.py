@@ -45,6 +45,23 @@ def dequantize(
     return np.asarray(exact * _along(scale, values, axis, kind))
 
 
+def scaled(sums: NDArray[Any], factor: NDArray[Any], addend: NDArray[Any]) -> NDArray[Any]:
+    """Return sums * factor + addend in float32 with one rounding, as a fused multiply-add; the sums are rounded before.
+
+    Products of 24 bits are exact in float64. A sum there that is not exact is made odd, so that rounding it to float32
+    gives what one rounding would give (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums").
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = sums.astype(np.float32).astype(np.float64) * factor.astype(np.float64)
+        total = product + addend
+        given = total - product
+        error = (product - (total - given)) + (addend - given)
+        bits = np.ascontiguousarray(total).view(np.int64)
+        toward = np.where((error > 0) == (total > 0), 1, -1)
+        odd = np.where((error != 0) & np.isfinite(error) & (bits % 2 == 0), bits + toward, bits)
+        return np.asarray(odd.view(np.float64).astype(np.float32))
+
+
 def is_quantized(dtype: str) -> bool:
     """Return whether numbers of that type are compared as integers: equal, or wrong."""
     return dtype in ELEMENT_TYPES and ELEMENT_TYPES[dtype].arithmetic == "int8"

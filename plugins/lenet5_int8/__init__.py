@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE, flops_per_image
 from lenet_trt.kernel import Axis, Kernel, Launch, Packing, Tensor, Types, Variant
-from lenet_trt.kernel.saturate import quantize
+from lenet_trt.kernel.saturate import quantize, scaled
 
 from ..conv5x5.declaration import convolve
 from ..maxpool2 import reference as pool
@@ -40,26 +40,10 @@ def reference(x: np.ndarray, x_scale: np.ndarray, *others: np.ndarray) -> np.nda
             factor, addend = factor[:, None, None], addend[:, None, None]
         else:
             values = values.reshape(len(values), -1) @ matrix.T
-        values = fused(values, factor, addend)
+        values = scaled(values, factor, addend)
         if layer != LAYERS[-1]:
             values = np.clip(np.rint(values), 0, 127)
     return values
-
-
-def fused(sums: np.ndarray, factor: np.ndarray, addend: np.ndarray) -> np.ndarray:
-    """Return sums * factor + addend in float32 with one rounding; sums have at most 24 bits, so products are exact.
-
-    A sum in float64 that is not exact is made odd, so that rounding it again gives what one rounding would give.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        product = sums * factor.astype(np.float64)
-        total = product + addend
-        given = total - product
-        error = (product - (total - given)) + (addend - given)
-        bits = np.ascontiguousarray(total).view(np.int64)
-        toward = np.where((error > 0) == (total > 0), 1, -1)
-        odd = np.where((error != 0) & np.isfinite(error) & (bits % 2 == 0), bits + toward, bits)
-        return odd.view(np.float64).astype(np.float32).astype(np.float64)
 
 
 def many_images(name: str, types: str, arrival_bytes: int) -> Variant:

@@ -11,11 +11,12 @@
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
 #include "lenet5/mma.cuh"
-#include "lenet5_int8/instructions.cuh"
+#include "mma_int8.cuh"
 
 namespace lenet5_int8 {
 
 using namespace lenet5;
+using namespace int8;
 
 constexpr int kWord = 4;
 constexpr int kQuadBytes = kLanes * 4 * kWord;

@@ -21,7 +21,6 @@ from lenet_trt.quantize.data import Calibration
 from lenet_trt.quantize.insert import prepared, quantized
 from lenet_trt.runtimes.ort import runner
 
-FOLDER = Path(__file__).parents[1] / "kernels" / "dense_int8"
 REPLACED = [
     (
         f"DequantizeLinear fc{i}.weight_DequantizeLinear",
@@ -36,7 +35,7 @@ REPLACED = [
 
 @pytest.fixture(scope="module")
 def dense() -> Kernel:
-    return registry.load_kernel(FOLDER)
+    return registry.kernel("dense_int8")
 
 
 def with_int8_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -142,12 +141,7 @@ def test_it_compiles(dense: Kernel, sm: str) -> None:
     assert compile_variant(bound.specialized, dense.variants[0], sm).image
 
 
-@pytest.fixture
-def registered(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("LENET_TRT_PLUGINS", str(FOLDER.parent))
-
-
-def test_the_copy_for_tensorrt_carries_it(dense: Kernel, registered) -> None:
+def test_the_copy_for_tensorrt_carries_it(dense: Kernel) -> None:
     from lenet_trt.tensorrt.library.embed import embedded
 
     copy = embedded(fuse(lenet5_int8(), [dense]).model, ["sm_90"])
@@ -156,7 +150,7 @@ def test_the_copy_for_tensorrt_carries_it(dense: Kernel, registered) -> None:
     assert [len(node.input) for node in nodes] == [6, 6]
 
 
-def test_tensorrt_rtx_builds_it_between_its_own_layers(tmp_path: Path, registered) -> None:
+def test_tensorrt_rtx_builds_it_between_its_own_layers(tmp_path: Path) -> None:
     from lenet_trt.build.request import BuildRequest
     from lenet_trt.build.stage import build
     from lenet_trt.export.lenet5 import SHIPPED_INT8

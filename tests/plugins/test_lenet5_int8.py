@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,51 +10,21 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from kernel_on_cpu import computed_on_cpu, needs_gcc
 from lenet_trt.export import mnist
 from lenet_trt.export.lenet5 import lenet5_int8
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import expected_outputs, kernel_inputs, plain_inputs
-from lenet_trt.kernel.saturate import quantize
+from lenet_trt.kernel.saturate import quantize, scaled
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.quantization import with_quantized_input
-from lenet_trt.plugins.lenet5_int8 import fragments, fused
+from lenet_trt.plugins.lenet5_int8 import fragments
 from lenet_trt.plugins.lenet5_int8.trained import trained
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt.library.embed import embedded
 
 KERNEL = registry.kernel("lenet5_int8")
-ON_CPU = Path(__file__).parents[1] / "helpers" / "cuda_on_cpu"
-CPU_TYPES = {"int8": "signed char", "float32": "float"}
-MULTIPROCESSORS = 2
-
-
-def computed_on_cpu(case: str, types: str, inputs: Sequence[np.ndarray], folder: Path) -> np.ndarray:
-    """Return what a variant's source computes, run by fibers."""
-    variant = KERNEL.variant(case)
-    chosen = KERNEL.types_named(types)
-    bound = KERNEL.bind_axes({"n": len(inputs[0])}, chosen)
-    macros = {
-        "SOURCE": f'"{KERNEL.source_dir / variant.source}"',
-        "ENTRY": KERNEL.entry(variant),
-        "TYPE_TX": CPU_TYPES[chosen.resolve("TX")],
-        "QUADS": fragments.QUADS,
-        "PAIR_NUMBERS": fragments.PAIR_NUMBERS,
-    }
-    program = folder / "program"
-    options = ["-std=c++17", "-O1", "-w", f"-I{ON_CPU}", f"-I{KERNEL.source_dir.parent}"]
-    options += [f"-D{name}={value}" for name, value in macros.items()]
-    subprocess.run(["g++", *options, str(ON_CPU / "lenet5_int8" / "main.cpp"), "-o", str(program)], check=True)
-    files = [folder / f"{tensor.name}.bin" for tensor in (*KERNEL.inputs, *KERNEL.outputs)]
-    for array, path in zip(inputs, files, strict=False):
-        array.tofile(path)
-    launch = bound.specialized.launch(variant)
-    sizes = {**bound.axes, "multiprocessors": MULTIPROCESSORS}
-    blocks = launch.dims[0].evaluate({**sizes, **dict.fromkeys(launch.dims[0].axes - sizes.keys(), MULTIPROCESSORS)})
-    subprocess.run([program, *files, str(blocks), str(launch.block[0])], check=True)
-    return np.fromfile(files[-1], np.float32).reshape(bound.output_shapes[0])
-
-
 # Batches that leave the last block, the last round and the last tile of rows partly empty, and one that fills a round.
 CASES = [
     ("block1", "int8", 2),
@@ -68,7 +36,7 @@ CASES = [
 ]
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernel for the CPU")
+@needs_gcc
 @pytest.mark.parametrize(("variant", "types", "n"), CASES)
 def test_the_source_computes_the_reference_to_the_last_bit(variant: str, types: str, n: int, tmp_path: Path) -> None:
     bound = KERNEL.bind_axes({"n": n}, KERNEL.types_named(types))
@@ -78,7 +46,9 @@ def test_the_source_computes_the_reference_to_the_last_bit(variant: str, types: 
         pixels[:64] = (np.arange(64, dtype=np.float32) - 32 + 0.5) * plain[1]
         pixels[64:70] = np.inf, -np.inf, np.nan, 3e38, -3e38, 0
     (wanted,) = expected_outputs(bound, plain)
-    found = computed_on_cpu(variant, types, kernel_inputs(bound, plain), tmp_path)
+    checks = f"static_assert(lenet5_int8::kQuads == {fragments.QUADS});\n"
+    checks += f"static_assert(lenet5_int8::kFc3Pairs + 2 * lenet5_int8::kTileOutputs == {fragments.PAIR_NUMBERS});\n"
+    (found,) = computed_on_cpu(bound, KERNEL.variant(variant), kernel_inputs(bound, plain), tmp_path, checks)
     assert (found == wanted).all()
 
 
@@ -144,7 +114,7 @@ def test_sums_are_scaled_with_one_rounding() -> None:
     # Some addends make the float64 sum lie half way between two float32 numbers, with a rest on either side.
     addend = (rng.normal(size=3000) * 2.0 ** rng.integers(-20, 20, 3000)).astype(np.float32)
     addend[:1000] = np.float32(2.0**30)
-    found = fused(sums, factor, addend)
+    found = scaled(sums, factor, addend)
     for number, total in zip(found, zip(sums, factor, addend, strict=True), strict=True):
         exact = Fraction(total[0]) * Fraction(float(total[1])) + Fraction(float(total[2]))
         nearest = np.float32(number)

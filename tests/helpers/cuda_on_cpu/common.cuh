@@ -39,6 +39,12 @@ template <typename T>
 T __ldg(const T* p) { return *p; }
 inline float __int_as_float(int v) { float f; std::memcpy(&f, &v, 4); return f; }
 inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline int __dp4a(int a, int b, int sum) {
+  for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i & 255) * static_cast<signed char>(b >> i & 255);
+  return sum;
+}
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
   unsigned result = 0;
@@ -48,7 +54,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------
 
-struct Index { unsigned x; };
+struct Index { unsigned x, y; };
 inline Index threadIdx, blockIdx, gridDim;
 thread_local unsigned char shared[232448];
 constexpr int kWarpLanes = 32, kSlot = 64;
@@ -100,14 +106,14 @@ inline void enter() {
 }
 
 // Calls `kernel` for each thread of each block.
-inline void launch(int blocks, int threads, const std::function<void()>& kernel) {
+inline void launch(int blocks_x, int blocks_y, int threads, const std::function<void()>& kernel) {
   std::mt19937 random(1);
   Block state;
   block = &state;
   state.kernel = kernel;
-  gridDim.x = blocks;
-  for (int b = 0; b < blocks; ++b) {
-    blockIdx.x = b;
+  gridDim = {static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y)};
+  for (int b = 0; b < blocks_x * blocks_y; ++b) {
+    blockIdx = {static_cast<unsigned>(b % blocks_x), static_cast<unsigned>(b / blocks_x)};
     std::memset(shared, 0xee, sizeof(shared));
     state.fibers = std::vector<Fiber>(threads);
     state.warps.assign(threads / kWarpLanes, {kWarpLanes});

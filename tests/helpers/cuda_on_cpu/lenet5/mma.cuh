@@ -1,4 +1,4 @@
-// The parts of plugins/lenet5/mma.cuh that `lenet5_int8` uses, for a CPU.
+// The parts of plugins/lenet5/mma.cuh that kernels of int8 use, for a CPU.
 #pragma once
 
 #include "common.cuh"

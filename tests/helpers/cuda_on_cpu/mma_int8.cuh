@@ -1,9 +1,9 @@
-// plugins/lenet5_int8/instructions.cuh for a CPU: products as the PTX manual lays out their operands.
+// plugins/mma_int8.cuh for a CPU: products as the PTX manual lays out their operands.
 #pragma once
 
 #include "common.cuh"
 
-namespace lenet5_int8 {
+namespace int8 {
 
 constexpr int kMagicBits = 0x4b400000;
 constexpr float kMagic = 12582912.0f;
@@ -61,4 +61,4 @@ inline void store_two(unsigned address, unsigned v) {
 }
 inline void store_byte(unsigned address, unsigned v) { std::memcpy(at_address(address), &v, 1); }
 
-}  // namespace lenet5_int8
+}  // namespace int8

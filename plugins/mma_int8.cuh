@@ -1,4 +1,4 @@
-// Instructions of `lenet5_int8`: products of int8, saturated multiply-add, shared memory by 32-bit addresses.
+// Instructions of kernels of int8: tensor-core products, saturated multiply-add, shared memory by 32-bit addresses.
 //
 // Lane (g = lane / 4, t = lane % 4) holds four bytes a register: a0 = A[g][4t ..], a1 = A[g + 8][4t ..], a2 = A[g][16 + 4t ..],
 // a3 = A[g + 8][16 + 4t ..], b0 = B[4t ..][g], b1 = B[16 + 4t ..][g], d0, d1 = D[g][2t, 2t + 1], d2, d3 = D[g + 8][2t, 2t + 1].
@@ -7,7 +7,7 @@
 
 #include "common.cuh"
 
-namespace lenet5_int8 {
+namespace int8 {
 
 // ---- products ------------------------------------------------------------------------------------------------------------
 
@@ -88,4 +88,4 @@ __device__ __forceinline__ void store_byte(unsigned address, unsigned v) {
   asm volatile("{ .reg .b16 low; cvt.u16.u32 low, %1; st.shared.u8 [%0], low; }" ::"r"(address), "r"(v) : "memory");
 }
 
-}  // namespace lenet5_int8
+}  // namespace int8

@@ -1,4 +1,4 @@
-"""A dense layer between Q/DQ, on integers: what a declaration of a quantized kernel looks like."""
+"""Declare ``dense_int8``: a dense layer between Q/DQ, on integers."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,17 @@ import numpy as np
 
 from lenet_trt.dims import axes, ceil_div
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
-from lenet_trt.kernel.saturate import quantize
+from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
 n, inputs, outputs = axes("n in out")
 THREADS = 128
+# The tile of the tensor-core variants: rows of x and outputs.
+MANY_ROWS, MANY_OUTPUTS = 64, 64
+FEW_ROWS, FEW_OUTPUTS = 8, 16
+PIECE = 16  # bytes of a row that are loaded at once
+# Scales with which sums of random integers fill the range of y, and some of it is cut.
+X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
 
 
 def reference(
@@ -24,11 +30,12 @@ def reference(
     *,
     relu: int,
 ) -> np.ndarray:
-    """Sum as integers, then scale, add and round in float32, in the kernel's order: equal to the last bit."""
-    sums = (x.astype(np.int64) @ w.T.astype(np.int64)).astype(np.float32)
-    factors = x_scale.astype(np.float32) * w_scale.astype(np.float32)
-    y = sums * factors + bias.astype(np.float32)
-    return quantize(np.maximum(y, 0) if relu else y, y_scale.astype(np.float32), "int8")
+    """Sum as integers, multiply and add with one rounding, round half to even and cut."""
+    sums = x.astype(np.float64) @ w.T.astype(np.float64)
+    step = y_scale.astype(np.float32)
+    factor = x_scale.astype(np.float32) * w_scale.astype(np.float32) / step
+    y = scaled(sums, factor, bias.astype(np.float32) / step)
+    return np.clip(np.rint(y), 0 if relu else -128, 127).astype(np.int8)
 
 
 def dense(op: Any, x: Any, x_scale: Any, w: Any, w_scale: Any, bias: Any, y_scale: Any) -> Any:
@@ -54,25 +61,44 @@ KERNEL = Kernel(
     ),
     inputs=(
         Tensor("x", (n, inputs), "int8", "rows"),
-        Tensor("x_scale", (), "float32", "of x", weight=True, positive=True),
+        Tensor("x_scale", (), "float32", "of x", weight=True, positive=X_STEP),
         Tensor("w", (outputs, inputs), "int8", "weights", weight=True),
-        Tensor("w_scale", (outputs,), "float32", "of each row of w", weight=True, positive=True),
+        Tensor("w_scale", (outputs,), "float32", "of each row of w", weight=True, positive=WEIGHT_STEP),
         Tensor("bias", (outputs,), "float32", "bias", weight=True),
-        Tensor("y_scale", (), "float32", "of y", weight=True, positive=True),
+        Tensor("y_scale", (), "float32", "of y", weight=True, positive=Y_STEP),
     ),
     outputs=(Tensor("y", (n, outputs), "int8", "results"),),
     types=(Types("int8", {}, tolerance=0.0),),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
         Variant(
-            "dp4a",
+            "few_rows",
+            Launch((ceil_div(n, FEW_ROWS), ceil_div(outputs, FEW_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
+            "8 rows x 16 outputs a block, whose warps share the inputs",
+            when=inputs.multiple_of(PIECE),
+            prefer=n <= 8 * FEW_ROWS,
+        ),
+        Variant(
+            "many_rows",
+            Launch((ceil_div(n, MANY_ROWS), ceil_div(outputs, MANY_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
+            "64 rows x 64 outputs a block",
+            when=inputs.multiple_of(PIECE),
+        ),
+        Variant(
+            "any_size",
             Launch((ceil_div(n * outputs, THREADS), 1, 1), (THREADS, 1, 1), extras=(n,)),
             "a thread an output, four products an instruction",
         ),
     ),
     patterns=(Pattern(dense_relu, {"relu": 1}), Pattern(dense, {"relu": 0})),
     reference=reference,
-    examples=({"n": 1, "in": 256, "out": 120}, {"n": 7, "in": 85, "out": 11}, {"n": 133, "in": 84, "out": 10}),
+    examples=(
+        {"n": 1, "in": 256, "out": 120},
+        {"n": 7, "in": 85, "out": 11},
+        {"n": 133, "in": 84, "out": 10},
+        {"n": 133, "in": 784, "out": 304},
+        {"n": 65, "in": 16, "out": 65},
+    ),
     flops=2 * n * inputs * outputs,
     source_dir=Path(__file__).parent,
 )
