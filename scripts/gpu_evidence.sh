@@ -67,7 +67,7 @@ quantized() {
             lenet report "$timeline" --model "$out/$precision.engine.onnx" -o "$out/$precision-$batch.html" --overwrite
         done
     done
-    step "${PYTHON:-python}" -m pytest -q -k dense_int8 tests/gpu/test_kernels.py
+    step "${PYTHON:-python}" -m pytest -q -k int8 tests/gpu/test_kernels.py
 }
 
 # A few shapes, so that several variants of the kernel run.

@@ -22,6 +22,7 @@ Mode = Literal["graph", "launch", "eager"]
 MAX_SETS = 40
 SMALL_SETS = 8
 _PIECE = 1 << 26
+_UNUSUAL = 85
 
 
 @dataclass(frozen=True)
@@ -166,8 +167,9 @@ def _calls(contender: Contender, sets: Sequence[Inputs], mode: Mode, stream: tor
 
 
 def _quality(call: TorchCall, wanted: torch.Tensor, labels: torch.Tensor | None) -> dict[str, float | None]:
-    """Fill the result with NaN, compute it again and compare: elements that were not written show."""
-    call().fill_(math.nan)
+    """Fill the result with NaN or another number, compute it again and compare: elements that were not written show."""
+    result = call()
+    result.fill_(math.nan if result.is_floating_point() else _UNUSUAL)
     got = call()
     error = tensor_error(got, wanted)
     found: dict[str, float | None] = {"error": float(f"{error:.3g}") if math.isfinite(error) else None}  # for JSON

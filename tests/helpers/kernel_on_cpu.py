@@ -32,6 +32,11 @@ std::vector<T> read(const char* path) {
   return values;
 }
 
+template <typename T>
+void write(const char* path, const std::vector<T>& values) {
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
 CHECKS
 int main() {
 LINES
@@ -62,8 +67,7 @@ def computed_on_cpu(
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
     lines.append(f"launch({grid_x}, {grid_y}, {launch.block[0]}, [&] {{ {call}; }});")
     for tensor in kernel.outputs:
-        bytes_of = f"reinterpret_cast<const char*>({tensor.name}.data()), {tensor.name}.size() * sizeof({tensor.name}[0])"
-        lines.append(f'std::ofstream("{folder / tensor.name}", std::ios::binary).write({bytes_of});')
+        lines.append(f'write("{folder / tensor.name}", {tensor.name});')
     source = str(kernel.source_dir / variant.source)
     main = folder / "main.cpp"
     main.write_text(
