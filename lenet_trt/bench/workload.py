@@ -167,7 +167,7 @@ def _calls(contender: Contender, sets: Sequence[Inputs], mode: Mode, stream: tor
 
 
 def _quality(call: TorchCall, wanted: torch.Tensor, labels: torch.Tensor | None) -> dict[str, float | None]:
-    """Fill the result with NaN or another number, compute it again and compare: elements that were not written show."""
+    """Fill the result with NaN or 85, compute it again and compare: elements that were not written show."""
     result = call()
     result.fill_(math.nan if result.is_floating_point() else _UNUSUAL)
     got = call()
