@@ -29,7 +29,8 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
     with the reference.
     """
     for bound in kernel_bounds:
-        patterns = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
+        fitting = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
+        patterns = {pattern.onnx_graph: pattern for pattern in fitting}.values()
         try:
             found = [model for model in (pattern_model(bound, pattern) for pattern in patterns) if model is not None]
         except LenetTrtError as error:

@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.fuse.flattening import is_flatten
+from lenet_trt.fuse.products import einsum_as_matmul, transposes_into_matmul
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.saturate import quantize
 from lenet_trt.kernel.types import numpy_dtype
@@ -207,7 +208,12 @@ Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
 CLEANINGS: tuple[Rule, ...] = (constant_folding, zero_points, no_ops, defaults, flattening)
 LAYERS: tuple[Rule, ...] = (convolution, dense_layer, max_pooling)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
-REORDERINGS: tuple[Rule, ...] = (activation_before_pooling, channels_last_flattening)
+REORDERINGS: tuple[Rule, ...] = (
+    activation_before_pooling,
+    channels_last_flattening,
+    einsum_as_matmul,
+    transposes_into_matmul,
+)
 
 
 def _constant_value(node: WorkingNode) -> Array | None:

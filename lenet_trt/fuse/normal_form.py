@@ -12,6 +12,7 @@ convolution         ``Conv(x, w, b, kernel_shape=...)``
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
+matrix products     ``MatMul(a, b)``; with ``transA=1``, ``transB=1`` where the last two axes change places before
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there

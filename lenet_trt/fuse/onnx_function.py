@@ -8,7 +8,8 @@ wrong body.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -130,6 +131,8 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> li
     """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes."""
     kernel = match.kernel
     nodes, plain = unpacked(kernel, shapes, opset)
+    if match.pattern.body is not None:
+        return [*nodes, *_declared_body(match, match.pattern.body, plain, opset)]
     constants = NodeBuilder("constant_", opset)
     names = {value: plain.get(name, name) for name, value in match.values.items()}
     names |= {value: tensor.name for value, tensor in zip(match.outputs, kernel.outputs, strict=True)}
@@ -148,6 +151,22 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> li
         proto.attribute.extend(attribute_protos(node))
         nodes.append(proto)
     return [*constants.nodes, *nodes]
+
+
+def _declared_body(
+    match: Match, body: Callable[..., Any], plain: Mapping[str, str], opset: int
+) -> list[onnx.NodeProto]:
+    """Return the nodes that the pattern's ``body`` builds; ``plain`` names the values that hold the plain weights."""
+    kernel = match.kernel
+    op = NodeBuilder("value_", opset)
+    parameters = list(inspect.signature(body).parameters)[1:]
+    result = call_declared(kernel.name, "the pattern's body", body, op, *(plain.get(name, name) for name in parameters))
+    results = list(result) if isinstance(result, tuple) else [result]
+    names = {value: tensor.name for value, tensor in zip(results, kernel.outputs, strict=True)}
+    for node in op.nodes:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    return op.nodes
 
 
 def _choice(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:

@@ -66,11 +66,11 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
     op = _Builder("value_", opset)
-    names = list(inspect.signature(pattern.graph).parameters)[1:]
+    names = list(inspect.signature(pattern.onnx_graph).parameters)[1:]
     parameters = [
         _Given(bound.attributes[name], plain[0].dtype) if name in bound.attributes else name for name in names
     ]
-    result = call_declared(kernel.name, "the pattern", pattern.graph, op, *parameters)
+    result = call_declared(kernel.name, "the pattern", pattern.onnx_graph, op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):
         raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")

@@ -189,7 +189,11 @@ def _kernel_inputs(
     ]
     seen = [views.inputs.get(name, shape) for name, shape in shapes.items()]
     changed = any(entry.view is not None for entry in inputs)
-    outputs = tuple(views.outputs.get(tensor.name) if changed else None for tensor in kernel.outputs)
+    wanted = {tensor.name: views.outputs.get(tensor.name) for tensor in kernel.outputs}
+    outputs = tuple(
+        view if changed or (view is not None and len(view) != len(tensor.shape)) else None
+        for tensor, view in zip(kernel.outputs, wanted.values(), strict=True)
+    )
     return tuple(inputs), seen, dtypes, outputs
 
 

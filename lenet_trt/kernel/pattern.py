@@ -35,10 +35,17 @@ class Pattern:
     constant of one element: ``op.Add(x, epsilon)``.
     Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
     ``views``, from the ONNX shapes by name (-1: unknown), says in which shapes the kernel has the tensors (outputs:
-    which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes.
+    which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes. Where
+    they do not, or where the normal form has what ONNX itself has not, ``body`` builds ONNX nodes that do.
     """
 
     graph: Callable[..., Any]
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     preference: int = 0
     views: Callable[[Mapping[str, Shape]], Views | str] | None = None
+    body: Callable[..., Any] | None = None
+
+    @property
+    def onnx_graph(self) -> Callable[..., Any]:
+        """Return what builds ONNX nodes that compute the same in the kernel's shapes."""
+        return self.graph if self.body is None else self.body
