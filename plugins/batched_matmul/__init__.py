@@ -1,0 +1,144 @@
+"""Declare ``batched_matmul``: MatMul of many small matrices, either operand transposed or not."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import Condition, Dim, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+
+from .pattern import LARGEST, PATTERNS
+
+batch, m, n = axes("batch m n")
+k_before_m, k_after_m, k_before_n, k_after_n = axes("k_before_m k_after_m k_before_n k_after_n")
+k = k_before_m * k_after_m
+THREADS = 128
+# A block has as many products as fit in this, and at least one; it goes on until all are done, so any grid is right.
+BLOCK_BYTES = 16 * 1024
+one_product = product((m * k + k * n + m * n, size_of("T")))
+
+
+def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Compute the products."""
+    rows, columns = (x[:, 0] if x.shape[1] == 1 else x[..., 0].swapaxes(1, 2) for x in (a, b))
+    return rows @ columns.swapaxes(1, 2)
+
+
+def direct(rows: int, prefer: Condition | None) -> Variant:
+    """Make the variant in which a thread loads and computes ``rows`` rows and 4 columns."""
+    threads = batch * ceil_div(m, rows) * ceil_div(n, 4)
+    return Variant(
+        f"direct_rows{rows}",
+        Launch((ceil_div(threads, THREADS), 1, 1), (THREADS, 1, 1), extras=(batch,)),
+        f"a thread {rows} rows and 4 columns, from L1",
+        source="direct.cu",
+        prefer=prefer,
+    )
+
+
+def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
+    """Make the tensor-core variants for one 16-bit type."""
+    warps = batch * ceil_div(m, 16 * minimum(ceil_div(m, 16), 2))
+    return (
+        Variant(
+            f"tensor_direct{suffix}",
+            Launch((ceil_div(warps, THREADS // 32), 1, 1), (THREADS, 1, 1), extras=(batch,)),
+            "tensor cores, operands from L1",
+            source="tensor_core_direct.cu",
+            entry="batched_matmul_tensor_direct",
+            min_sm=min_sm,
+            types=(types,),
+            when=k_before_m.equals(1) & k.multiple_of(8) & n.multiple_of(8),
+        ),
+        Variant(
+            f"tensor{suffix}",
+            Launch((ceil_div(batch, maximum(BLOCK_BYTES // one_product, 1)), 1, 1), (THREADS, 1, 1), extras=(batch,)),
+            "tensor cores, operands from shared memory",
+            source="tensor_core.cu",
+            entry="batched_matmul_tensor",
+            min_sm=min_sm,
+            types=(types,),
+        ),
+    )
+
+
+def example(count: int, rows: int, inner: int, columns: int, layout: str = "nn") -> dict[str, int]:
+    """Return axis values; ``layout`` says of a and of b whether it is transposed ("t") or not ("n")."""
+    return {
+        "batch": count,
+        "m": rows,
+        "n": columns,
+        "k_before_m": inner if layout[0] == "t" else 1,
+        "k_after_m": 1 if layout[0] == "t" else inner,
+        "k_before_n": 1 if layout[1] == "t" else inner,
+        "k_after_n": inner if layout[1] == "t" else 1,
+    }
+
+
+def group() -> Dim:
+    """Return the products of a block of ``staged``, which computes a whole product at once or several."""
+    tiles = ceil_div(m, 4 * minimum(ceil_div(m, 32), 2)) * ceil_div(n, 4)
+    return maximum(minimum(BLOCK_BYTES // one_product, THREADS // tiles), 1)
+
+
+KERNEL = Kernel(
+    name="batched_matmul",
+    doc="y = MatMul(a, b) of many matrices of up to 64 rows and columns, a and b transposed or not",
+    axes=(
+        Axis("batch", "products"),
+        Axis("m", "rows of a product", static=True),
+        Axis("n", "columns of a product", static=True),
+        Axis("k_before_m", "length of the sums where a is transposed, otherwise 1", static=True),
+        Axis("k_after_m", "length of the sums where a is not transposed, otherwise 1", static=True),
+        Axis("k_before_n", "length of the sums where b is not transposed, otherwise 1", static=True),
+        Axis("k_after_n", "length of the sums where b is transposed, otherwise 1", static=True),
+    ),
+    inputs=(
+        Tensor("a", (batch, k_before_m, m, k_after_m), "T", "left matrices"),
+        Tensor("b", (batch, k_before_n, n, k_after_n), "T", "right matrices"),
+    ),
+    outputs=(Tensor("y", (batch, m, n), "T", "products"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    variants=(
+        *tensor("fp16", 75, ""),
+        *tensor("bf16", 80, "_bf16"),
+        direct(1, m <= 1),
+        direct(2, m < 0),
+        direct(4, m < 0),
+        Variant(
+            "staged",
+            Launch((ceil_div(batch, group()), 1, 1), (THREADS, 1, 1), extras=(batch,)),
+            "matrices through shared memory",
+            entry="batched_matmul",
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    # Elements are counted in 64 bits, products in 32.
+    max_elements=2**40,
+    requires=(
+        (k_before_m * k_after_m).equals(k_before_n * k_after_n)
+        & minimum(k_before_m, k_after_m).equals(1)
+        & minimum(k_before_n, k_after_n).equals(1)
+        & (maximum(maximum(m, n), k) <= LARGEST)
+        & (batch <= INT32_MAX)
+    ),
+    examples=(
+        example(1, 1, 1, 2),
+        example(333, 8, 8, 8),
+        example(77, 5, 7, 3, "tt"),
+        example(35, 49, 32, 49, "nt"),
+        example(35, 49, 49, 32),
+        example(9, 64, 64, 64, "tn"),
+        example(131, 16, 24, 40, "nt"),
+        example(101, 1, 64, 64),
+        example(41, 12, 20, 28, "tt"),
+        example(23, 33, 13, 6, "tn"),
+    ),
+    flops=2 * product((batch, m, n, k)),
+    source_dir=Path(__file__).parent,
+)
