@@ -10,39 +10,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import helper
 
 from lenet_trt.fuse.flattening import is_flatten
+from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
 from lenet_trt.fuse.products import einsum_as_matmul, transposes_into_matmul
-from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode, count
-from lenet_trt.kernel.saturate import quantize
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
 
-_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
-_FOLD_LIMIT_BYTES = 1 << 30
 _TO_CHANNELS_LAST = [0, 2, 3, 1]
-
-
-def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Turn ``Constant`` nodes, and rearrangements and quantizations of constants, into constants."""
-    if node.is_op("Constant"):
-        value = _constant_value(node)
-        if value is not None:
-            graph.remove(node)
-            graph.constants[node.outputs[0]] = value
-    elif node.is_op(*_FOLDABLE) and node.inputs:
-        values = [graph.constants.get(name) for name in node.inputs]
-        if all(value is not None and value.nbytes < _FOLD_LIMIT_BYTES for value in values):
-            graph.remove(node)
-            graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
-    elif node.is_op("QuantizeLinear") and len(node.inputs) == 3 and node.attributes.keys() <= {"axis"}:
-        given = [graph.constants.get(name) for name in node.inputs]
-        value, scale, zero = given
-        if value is not None and scale is not None and zero is not None:
-            graph.remove(node)
-            axis = node.attributes.get("axis", 1)
-            graph.constants[node.outputs[0]] = quantize(value, scale, zero.dtype.name, zero, axis)
 
 
 def zero_points(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -205,7 +181,7 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
-CLEANINGS: tuple[Rule, ...] = (constant_folding, zero_points, no_ops, defaults, flattening)
+CLEANINGS: tuple[Rule, ...] = (constant_folding, known_sizes, reshaped, zero_points, no_ops, defaults, flattening)
 LAYERS: tuple[Rule, ...] = (convolution, dense_layer, max_pooling)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (
@@ -214,35 +190,6 @@ REORDERINGS: tuple[Rule, ...] = (
     einsum_as_matmul,
     transposes_into_matmul,
 )
-
-
-def _constant_value(node: WorkingNode) -> Array | None:
-    for name, value in node.attributes.items():
-        if isinstance(value, onnx.AttributeProto) and name == "value":
-            return numpy_helper.to_array(value.t)
-        if name in ("value_int", "value_ints"):
-            return np.array(value, dtype=np.int64)
-        if name in ("value_float", "value_floats"):
-            return np.array(value, dtype=np.float32)
-    return None  # sparse and string constants stay nodes
-
-
-def _evaluate(graph: WorkingGraph, node: WorkingNode, values: list[Array | None]) -> Array:
-    names = [f"input{index}" for index in range(len(values))]
-    proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
-    make = helper.make_tensor_value_info
-    inputs = [
-        make(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)
-        for name, value in zip(names, values, strict=True)
-        if value is not None
-    ]
-    output = onnx.ValueInfoProto(name="output")
-    model = helper.make_model(
-        helper.make_graph([proto], "fold", inputs, [output]),
-        opset_imports=[helper.make_opsetid("", graph.opsets.get("", 1))],
-    )
-    (result,) = ReferenceEvaluator(model).run(None, dict(zip(names, values, strict=True)))
-    return np.asarray(result)
 
 
 def _window(graph: WorkingGraph, node: WorkingNode, kernel: list[int]) -> dict[str, Any] | None:

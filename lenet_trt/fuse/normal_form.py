@@ -6,6 +6,7 @@ normal form looks like:
 
 ==================  ================================================================================================
 constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
+sizes               constants as far as they are known: ``Shape``, ``Gather`` and arithmetic of them are gone
 no-ops              ``Identity``, and ``Dropout`` at inference, are gone
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``
@@ -34,8 +35,11 @@ def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
     forms = []
     for _ in range(2):
         graph = WorkingGraph(model)
-        _rewrite(graph, CLEANINGS)
-        graph.infer_types()
+        seen = -1
+        while seen != len(graph.constants):  # known sizes let more types be inferred, and these give more sizes
+            seen = len(graph.constants)
+            _rewrite(graph, CLEANINGS)
+            graph.infer_types()
         _rewrite(graph, LAYERS)
         forms.append(graph)
     plain, reordered = forms

@@ -69,6 +69,7 @@ class WorkingGraph:
         }
         self._boundary = (inputs, list(graph.output))
         self._types = _value_types(model)
+        self._learned: set[str] = set()
         self._slots: list[WorkingNode | None] = []
         self._producers: dict[str, WorkingNode] = {}
         self._consumers: dict[str, list[WorkingNode]] = {}
@@ -116,6 +117,11 @@ class WorkingGraph:
         element = self._types.get(name, (None, None))[0]
         return None if not element else str(helper.tensor_dtype_to_np_dtype(element))
 
+    def learn_shape(self, name: str, shape: PartialShape) -> None:
+        """Keep a shape that ONNX's own inference does not find; ``infer_types`` goes on from it."""
+        self._types[name] = (self._types.get(name, (None, None))[0], shape)
+        self._learned.add(name)
+
     def add_constant(self, hint: str, value: Array) -> str:
         """Add a constant under a new name made from ``hint``."""
         name = hint
@@ -157,7 +163,8 @@ class WorkingGraph:
 
     def to_model(self) -> onnx.ModelProto:
         """Return the working copy as a model for tools: nodes are named by slot, large constants are inputs, nodes with
-        subgraphs are opaque. What other nodes than ONNX's own give is declared, since no tool can infer it.
+        subgraphs are opaque. What other nodes than ONNX's own give is declared, since no tool can infer it, and so
+        are learned shapes.
         """
         inputs, outputs = self._boundary
         large, small = [], []
@@ -168,8 +175,8 @@ class WorkingGraph:
             else:
                 small.append(numpy_helper.from_array(value, name))
         nodes = self.nodes
-        foreign = [name for node in nodes if node.domain or node.captured for name in node.outputs]
-        known = [_value_info(name, *self._types[name]) for name in foreign if name in self._types]
+        foreign = {name for node in nodes if node.domain or node.captured for name in node.outputs} | self._learned
+        known = [_value_info(name, *self._types[name]) for name in sorted(foreign) if name in self._types]
         graph = helper.make_graph(
             [_proto(node) for node in nodes], "normal form", [*inputs, *large], outputs, small, value_info=known
         )

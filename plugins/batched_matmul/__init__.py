@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import Condition, Dim, axes, ceil_div, maximum, minimum, product, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import LARGEST, PATTERNS
 
@@ -118,14 +118,14 @@ KERNEL = Kernel(
     ),
     patterns=PATTERNS,
     reference=reference,
-    # Elements are counted in 64 bits, products in 32.
+    # Elements are counted in 64 bits; a launch refuses more products than an int counts.
     max_elements=2**40,
+    # Without the batch, so that it is known as soon as the sizes of a matrix are.
     requires=(
         (k_before_m * k_after_m).equals(k_before_n * k_after_n)
         & minimum(k_before_m, k_after_m).equals(1)
         & minimum(k_before_n, k_after_n).equals(1)
         & (maximum(maximum(m, n), k) <= LARGEST)
-        & (batch <= INT32_MAX)
     ),
     examples=(
         example(1, 1, 1, 2),

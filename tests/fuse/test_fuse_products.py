@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
+from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import Fused, fuse
 from lenet_trt.kernel.pattern import DOMAIN
 
@@ -110,9 +111,10 @@ def test_every_layout_computes_the_same_when_fused(
         assert_found(model)
 
 
+@pytest.mark.parametrize("batch", [3, "n"])
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (65, 8, 8), (8, 65, 8), (8, 8, 65)])
-def test_sizes_up_to_64_are_taken(m: int, n: int, k: int) -> None:
-    model = matmul_of((3, m, k), (3, k, n))
+def test_sizes_up_to_64_are_taken(m: int, n: int, k: int, batch: int | str) -> None:
+    model = matmul_of((batch, m, k), (batch, k, n))
     (assert_found if max(m, n, k) <= 64 else assert_left)(model)
 
 
@@ -291,3 +293,68 @@ def test_attention_of_torch_exporters(written: str, dynamo: bool, opset: int) ->
     assert "Transpose" not in {node.op_type for node in fused.model.graph.node}
     values = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
     np.testing.assert_allclose(run(fused.model, values), run(model, values), rtol=0, atol=1e-5)
+
+
+class WindowAttention(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Attention of 7x7 windows of a picture as networks write it, with sizes that are computed from the input's."""
+
+    def __init__(self, heads: int = 3) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = torch.nn.Linear(96, 3 * 96)
+
+    def forward(self, x: Any) -> Any:
+        n, height, width, channels = x.shape
+        x = x.view(n, height // 7, 7, width // 7, 7, channels).permute(0, 1, 3, 2, 4, 5)
+        x = x.reshape(n * (height // 7) * (width // 7), 49, channels)
+        qkv = self.qkv(x).reshape(x.size(0), x.size(1), 3, self.heads, channels // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        scores = (q * (channels // self.heads) ** -0.5) @ k.transpose(-2, -1)
+        return (scores.softmax(-1) @ v).transpose(1, 2).reshape(x.size(0), x.size(1), channels)
+
+
+@pytest.mark.parametrize("opset", [11, 17])
+def test_attention_with_an_open_batch(opset: int) -> None:
+    """The sizes of heads are computed in the file, from sizes that are known although the batch is not."""
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        example = torch.randn(2, 14, 14, 96)
+        torch.onnx.export(
+            WindowAttention().eval(),
+            (example,),
+            file,
+            opset_version=opset,
+            dynamo=False,
+            input_names=["x"],
+            dynamic_axes={"x": {0: "n"}},
+        )
+    model = onnx.load_from_string(file.getvalue())
+    assert {"Shape", "Div"} <= {node.op_type for node in model.graph.node}
+    fused = fuse(model)
+    assert used(fused) == [KERNEL, KERNEL]
+    for batch in (1, 3):
+        values = {"x": np.random.default_rng(0).normal(size=(batch, 14, 14, 96)).astype(np.float32)}
+        np.testing.assert_allclose(run(fused.model, values), run(model, values), rtol=0, atol=1e-5)
+
+
+def test_sizes_that_are_not_known_stay() -> None:
+    """A size of an open dimension, and a division that NumPy rounds in another way, are not turned into constants."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Constant", [], ["index"], value_ints=[0, 2]),
+        helper.make_node("Gather", ["shape", "index"], ["sizes"]),
+        helper.make_node("Constant", [], ["minus_three"], value_ints=[-3]),
+        helper.make_node("Constant", [], ["two"], value_ints=[2]),
+        helper.make_node("Div", ["minus_three", "two"], ["minus_one"]),
+        helper.make_node("Add", ["sizes", "minus_one"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "sizes",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (form,) = normal_forms(model)
+    assert [node.op_type for node in form.nodes] == ["Shape", "Gather", "Div", "Add"]

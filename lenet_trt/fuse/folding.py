@@ -1,0 +1,136 @@
+"""Turn what is known before a network runs into constants: rearranged weights, and sizes computed from ``Shape``."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
+from lenet_trt.kernel.saturate import quantize
+
+_FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
+_FOLD_LIMIT_BYTES = 1 << 30
+# What exporters compute sizes with.
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Mod", "Neg", "Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze")
+_MOST_SIZES = 64
+
+
+def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Turn ``Constant`` nodes, and rearrangements and quantizations of constants, into constants."""
+    if node.is_op("Constant"):
+        value = _constant_value(node)
+        if value is not None:
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = value
+    elif node.is_op(*_FOLDABLE) and node.inputs:
+        values = [graph.constants.get(name) for name in node.inputs]
+        if all(value is not None and value.nbytes < _FOLD_LIMIT_BYTES for value in values):
+            graph.remove(node)
+            graph.constants[node.outputs[0]] = _evaluate(graph, node, values)
+    elif node.is_op("QuantizeLinear") and len(node.inputs) == 3 and node.attributes.keys() <= {"axis"}:
+        given = [graph.constants.get(name) for name in node.inputs]
+        value, scale, zero = given
+        if value is not None and scale is not None and zero is not None:
+            graph.remove(node)
+            axis = node.attributes.get("axis", 1)
+            graph.constants[node.outputs[0]] = quantize(value, scale, zero.dtype.name, zero, axis)
+
+
+def known_sizes(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Turn sizes into constants, and what is computed from such sizes; exporters with an open batch write both."""
+    if node.is_op("Shape") and not node.attributes:
+        known = _all_known(graph.shape(node.inputs[0]))
+    elif node.is_op("Gather") and not node.attributes.get("axis", 0):
+        known = _gathered(graph, node)
+    else:
+        known = None
+    if known is None and node.is_op(*_ARITHMETIC):
+        known = _computed(graph, node)
+    if known is not None:
+        graph.remove(node)
+        graph.constants[node.outputs[0]] = known
+
+
+def reshaped(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Find the shape that a ``Reshape`` gives where only some sizes of its target are known.
+
+    ONNX's inference does so from opset 13 on: before that, it does not look through ``Unsqueeze``.
+    """
+    if not node.is_op("Reshape"):
+        return
+    seen, concat = graph.shape(node.outputs[0]), graph.producer(node.inputs[1])
+    if _all_known(seen) is not None or concat is None or not concat.is_op("Concat"):
+        return
+    shape: list[int | None] = []
+    for name in concat.inputs:
+        sizes, count = graph.constants.get(name), graph.shape(name)
+        if sizes is not None:
+            shape += [int(size) if size > 0 else None for size in sizes.flat]
+        elif count is not None and len(count) == 1 and isinstance(count[0], int):
+            shape += [None] * count[0]
+        else:
+            return
+    before = (None,) * len(shape) if seen is None else seen
+    merged = tuple(old if new is None else new for old, new in zip(before, shape, strict=True))
+    graph.learn_shape(node.outputs[0], merged)
+
+
+def _computed(graph: WorkingGraph, node: WorkingNode) -> Array | None:
+    """Return what arithmetic of a few whole numbers gives."""
+    found = [graph.constants.get(name) for name in node.inputs]
+    values = [value for value in found if value is not None and value.dtype.kind == "i" and value.size <= _MOST_SIZES]
+    if not values or len(values) < len(found):
+        return None
+    if node.is_op("Div", "Mod") and not (np.all(values[0] >= 0) and np.all(values[1] > 0)):
+        return None  # ONNX rounds negative quotients towards zero, NumPy does not
+    return _evaluate(graph, node, found)
+
+
+def _all_known(shape: PartialShape | None) -> Array | None:
+    if shape is None or not all(isinstance(size, int) for size in shape):
+        return None
+    return np.array(shape, dtype=np.int64)
+
+
+def _gathered(graph: WorkingGraph, node: WorkingNode) -> Array | None:
+    """Return the sizes that a ``Gather`` takes from a ``Shape``, where these are known."""
+    source = graph.producer(node.inputs[0])
+    indexes = graph.constants.get(node.inputs[1])
+    if source is None or not source.is_op("Shape") or source.attributes or indexes is None:
+        return None
+    shape = graph.shape(source.inputs[0])
+    if shape is None or np.any(indexes >= len(shape)) or np.any(indexes < -len(shape)):
+        return None
+    taken = _all_known(tuple(shape[int(index)] for index in indexes.flat))
+    return None if taken is None else taken.reshape(indexes.shape)
+
+
+def _constant_value(node: WorkingNode) -> Array | None:
+    for name, value in node.attributes.items():
+        if isinstance(value, onnx.AttributeProto) and name == "value":
+            return numpy_helper.to_array(value.t)
+        if name in ("value_int", "value_ints"):
+            return np.array(value, dtype=np.int64)
+        if name in ("value_float", "value_floats"):
+            return np.array(value, dtype=np.float32)
+    return None  # sparse and string constants stay nodes
+
+
+def _evaluate(graph: WorkingGraph, node: WorkingNode, values: list[Array | None]) -> Array:
+    names = [f"input{index}" for index in range(len(values))]
+    proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
+    make = helper.make_tensor_value_info
+    inputs = [
+        make(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)
+        for name, value in zip(names, values, strict=True)
+        if value is not None
+    ]
+    output = onnx.ValueInfoProto(name="output")
+    model = helper.make_model(
+        helper.make_graph([proto], "fold", inputs, [output]),
+        opset_imports=[helper.make_opsetid("", graph.opsets.get("", 1))],
+    )
+    (result,) = ReferenceEvaluator(model).run(None, dict(zip(names, values, strict=True)))
+    return np.asarray(result)
