@@ -38,7 +38,8 @@ def direct(rows: int, prefer: Condition | None) -> Variant:
 
 def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
     """Make the tensor-core variants for one 16-bit type."""
-    warps = batch * ceil_div(m, 16 * minimum(ceil_div(m, 16), 2))
+    together = maximum(minimum(1024 // ((m + n) * k * size_of("T")), 4), 1)  # products of a warp
+    warps = ceil_div(batch, together) * ceil_div(m, 16 * minimum(ceil_div(m, 16), 2))
     return (
         Variant(
             f"tensor_direct{suffix}",

@@ -27,7 +27,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ alignas(16) T memory[larger(kSizeA + kSizeB, kWideStores ? 0 : Y::size(kGroup))];
   T *staged_a = memory, *staged_b = memory + kSizeA;
   const int mine = threadIdx.x / StagedTile::kTiles;  // the product of this thread
-  for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += static_cast<long long>(gridDim.x) * kGroup) {
+  const long long stride = static_cast<long long>(gridDim.x) * kGroup;
+  for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += stride) {
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);
     A::fetch<kThreads>(staged_a, a, first, count, batch);
     B::fetch<kThreads>(staged_b, b, first, count, batch);

@@ -30,7 +30,9 @@ struct Staged {
   static constexpr int kRowStride = kWholeRows ? odd(kColumns / kChunk) * kChunk : kColumns;
   static constexpr int kStride = kWhole ? odd(kRows * kRowStride / kChunk) * kChunk : kElements;
 
-  __host__ __device__ static constexpr int size(int matrices) { return divide_up(matrices * kStride + (kWhole ? 0 : kChunk - 1), kChunk) * kChunk; }
+  __host__ __device__ static constexpr int size(int matrices) {
+    return divide_up(matrices * kStride + (kWhole ? 0 : kChunk - 1), kChunk) * kChunk;
+  }
 
   // Elements between a multiple of 16 bytes and the matrix `first` in global memory.
   __device__ static __forceinline__ int lead(long long first) { return kWhole ? 0 : static_cast<int>(first * kElements % kChunk); }

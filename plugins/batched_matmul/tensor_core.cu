@@ -108,7 +108,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ alignas(16) T staged_a[A::size(kGroup)];
   __shared__ alignas(16) T staged_b[B::size(kGroup)];
   __shared__ alignas(16) T staged_y[Y::size(kGroup)];
-  for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += static_cast<long long>(gridDim.x) * kGroup) {
+  const long long stride = static_cast<long long>(gridDim.x) * kGroup;
+  for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += stride) {
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);
     A::fetch<kThreads>(staged_a, a, first, count, batch);
     B::fetch<kThreads>(staged_b, b, first, count, batch);

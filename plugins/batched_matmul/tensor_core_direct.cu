@@ -15,7 +15,12 @@ constexpr int kThreads = 128;
 ASSERT_LAUNCH(batched_matmul_tensor_direct, kThreads, 0);
 static_assert(kAlongA && kK % 8 == 0 && kN % 8 == 0, "other layouts and sizes go to tensor_core.cu");
 constexpr int kTiles = kM > 16 ? 2 : 1;
+constexpr int kRows = kM > 8 ? kTiles * 2 : 1;  // eights of rows of a warp
 constexpr int kWarps = divide_up(kM, kTiles * 16);  // of a product
+// Of small products, a warp has several at once; the declaration's grid is for as many, and any other is right.
+constexpr int kLoadBytes = 1024, kMostProducts = 4;
+constexpr int kProducts = larger(smaller(kLoadBytes / ((kM + kN) * kK * static_cast<int>(sizeof(T))), kMostProducts), 1);
+static_assert(kProducts == 1 || kWarps == 1, "several warps of several products");
 
 __host__ __device__ constexpr int run_of(int extent) { return extent % 32 == 0 ? 8 : extent % 16 == 0 ? 4 : 2; }
 constexpr int kRunK = run_of(kK), kRunN = run_of(kN);  // neighbouring elements of a lane
@@ -28,6 +33,25 @@ using Run = Vector<unsigned, kElements / 2>;
 template <int kElements>
 __device__ __forceinline__ Run<kElements> load_run(const T* from) {
   return *reinterpret_cast<const Run<kElements>*>(from);
+}
+
+// The product p of a group, or the last one.
+__device__ __forceinline__ long long at(long long group, int p, int batch) {
+  const long long product = group * kProducts + p;
+  return kProducts == 1 || product < batch ? product : batch - 1;
+}
+
+// Adds the products of 16 rows (g and g + 8 of them) and 8 columns over 4 kRunK neighbours in k.
+__device__ __forceinline__ void multiply_run(float (&sums)[4], const Run<kRunK>& upper, const Run<kRunK>& lower,
+                                             const unsigned (&right)[kWords]) {
+  if constexpr (kWords == 1) {
+    mma_16x8x16<T>(sums, upper.value[0], lower.value[0], 0u, 0u, right[0], 0u);
+  } else {
+#pragma unroll
+    for (int w = 0; w + 1 < kWords; w += 2) {
+      mma_16x8x16<T>(sums, upper.value[w], lower.value[w], upper.value[w + 1], lower.value[w + 1], right[w], right[w + 1]);
+    }
+  }
 }
 
 // Loads the part of b for columns first ... first + 4 kRunN - 1: in part[j][d][w], column first + kRunN (g / 2) + 2 j + g % 2 and
@@ -65,55 +89,62 @@ __device__ __forceinline__ void load_b(unsigned (&part)[kColumns][kDepths][kWord
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
-    batched_matmul_tensor_direct(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
-  const long long item = static_cast<long long>(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32, product = item / kWarps;
-  if (product >= batch) return;
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, first_row = static_cast<int>(item % kWarps) * (kTiles * 16) + g;
-  const T* own_a = a + product * (kM * kK) + kRunK * t;
-  const T* own_b = b + product * (kK * kN);
-  T* own_y = y + product * (kM * kN) + kRunN * t;
-
-  Run<kRunK> left[kTiles * 2][kDepths];  // rows first_row + 8 i; beyond the last row, the last one, which is not written
+// One group of products: each of them has kWarps warps.
+__device__ __forceinline__ void multiply(const T* a, const T* b, T* y, long long group, int warp, int batch) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, first_row = warp * (kTiles * 16) + g;
+  // Rows beyond the last row, and products beyond the last one, are computed from the last one and not written.
+  Run<kRunK> left[kProducts][kRows][kDepths];
 #pragma unroll
-  for (int i = 0; i < kTiles * 2; ++i) {
+  for (int p = 0; p < kProducts; ++p) {
+    const T* own_a = a + at(group, p, batch) * (kM * kK) + kRunK * t;
 #pragma unroll
-    for (int d = 0; d < kDepths; ++d) left[i][d] = load_run<kRunK>(own_a + smaller(first_row + 8 * i, kM - 1) * kK + 4 * kRunK * d);
+    for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+      for (int d = 0; d < kDepths; ++d) {
+        left[p][i][d] = load_run<kRunK>(own_a + smaller(first_row + 8 * i, kM - 1) * kK + 4 * kRunK * d);
+      }
+    }
   }
 #pragma unroll
   for (int first = 0; first < kN; first += 4 * kRunN) {
-    unsigned right[kColumns][kDepths][kWords];
-    load_b(right, own_b, first, g, t);
-    float sums[kTiles][kColumns][4] = {};
+    unsigned right[kProducts][kColumns][kDepths][kWords];
 #pragma unroll
-    for (int d = 0; d < kDepths; ++d) {
+    for (int p = 0; p < kProducts; ++p) load_b(right[p], b + at(group, p, batch) * (kK * kN), first, g, t);
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
+    for (int p = 0; p < kProducts; ++p) {
+      float sums[kTiles][kColumns][4] = {};
 #pragma unroll
-        for (int i = 0; i < kTiles; ++i) {
-          const auto &upper = left[2 * i][d], &lower = left[2 * i + 1][d];
-          if constexpr (kWords == 1) {
-            mma_16x8x16<T>(sums[i][j], upper.value[0], lower.value[0], 0u, 0u, right[j][d][0], 0u);
-          } else {
+      for (int d = 0; d < kDepths; ++d) {
 #pragma unroll
-            for (int w = 0; w + 1 < kWords; w += 2) {
-              mma_16x8x16<T>(sums[i][j], upper.value[w], lower.value[w], upper.value[w + 1], lower.value[w + 1], right[j][d][w],
-                             right[j][d][w + 1]);
-            }
+        for (int j = 0; j < kColumns; ++j) {
+#pragma unroll
+          for (int i = 0; i < kTiles; ++i) {
+            multiply_run(sums[i][j], left[p][2 * i][d], left[p][smaller(2 * i + 1, kRows - 1)][d], right[p][j][d]);
           }
         }
       }
-    }
+      T* own_y = y + at(group, p, batch) * (kM * kN) + first + kRunN * t;
 #pragma unroll
-    for (int i = 0; i < kTiles * 2; ++i) {
-      if (first_row + 8 * i >= kM) continue;
-      Vector<T, kRunN> values;
+      for (int i = 0; i < kRows; ++i) {
+        if (first_row + 8 * i >= kM || group * kProducts + p >= batch) continue;
+        Vector<T, kRunN> values;
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        values.value[2 * j] = from_float<T>(sums[i / 2][j][i % 2 * 2]);
-        values.value[2 * j + 1] = from_float<T>(sums[i / 2][j][i % 2 * 2 + 1]);
+        for (int j = 0; j < kColumns; ++j) {
+          values.value[2 * j] = from_float<T>(sums[i / 2][j][i % 2 * 2]);
+          values.value[2 * j + 1] = from_float<T>(sums[i / 2][j][i % 2 * 2 + 1]);
+        }
+        store_vector(own_y + (first_row + 8 * i) * kN, values);
       }
-      store_vector(own_y + (first_row + 8 * i) * kN + first, values);
     }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    batched_matmul_tensor_direct(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  constexpr int kBlockWarps = kThreads / 32;
+  const long long items = (static_cast<long long>(batch) + kProducts - 1) / kProducts * kWarps;
+  for (long long item = static_cast<long long>(blockIdx.x) * kBlockWarps + threadIdx.x / 32; item < items;
+       item += static_cast<long long>(gridDim.x) * kBlockWarps) {
+    multiply(a, b, y, item / kWarps, static_cast<int>(item % kWarps), batch);
   }
 }
