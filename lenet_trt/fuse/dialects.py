@@ -14,6 +14,7 @@ from onnx import helper
 
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
+from lenet_trt.fuse.last_axis import constants_second, layer_normalization, mean_of_last_axis, softmax
 from lenet_trt.fuse.products import einsum_as_matmul, transposes_into_matmul
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
@@ -182,7 +183,15 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
 CLEANINGS: tuple[Rule, ...] = (constant_folding, known_sizes, reshaped, zero_points, no_ops, defaults, flattening)
-LAYERS: tuple[Rule, ...] = (convolution, dense_layer, max_pooling)
+LAYERS: tuple[Rule, ...] = (
+    convolution,
+    dense_layer,
+    max_pooling,
+    softmax,
+    layer_normalization,
+    mean_of_last_axis,
+    constants_second,
+)
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.
 REORDERINGS: tuple[Rule, ...] = (
     activation_before_pooling,

@@ -14,6 +14,10 @@ dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b)``; with ``transA=1``, ``transB=1`` where the last two axes change places before
+softmax             ``Softmax(x, axis=-1)`` over the last axis; another axis is counted from the first one
+layer norm          ``LayerNormalization(x, scale, bias, epsilon=...)`` over the last axis
+mean                of the last axis: -1, in the attribute or the constant ``axes``
+operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.bind import UNKNOWN, Shape
 
 if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
@@ -49,3 +50,11 @@ class Pattern:
     def onnx_graph(self) -> Callable[..., Any]:
         """Return what builds ONNX nodes that compute the same in the kernel's shapes."""
         return self.graph if self.body is None else self.body
+
+
+def rows_of(shape: Shape) -> Shape | str:
+    """Fold all axes but the last one into rows: return [rows, length], or say why it cannot be done."""
+    lead, last = shape[:-1], shape[-1:]
+    if lead.count(UNKNOWN) > 1:
+        return f"more than one size of {list(lead)}, before the last axis, is not known"
+    return (UNKNOWN if UNKNOWN in lead else prod(lead), *last)
