@@ -14,6 +14,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, plain_inputs
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 
 # ONNX Runtime computes with these on a CPU, rounding to 16 bits after each operator. It adds products of integers in
@@ -62,7 +63,8 @@ def _problem(bound: Bound, model: onnx.ModelProto) -> str | None:
     seen = {entry.name: helper.get_attribute_value(entry) for entry in nodes[0].attribute}
     for attribute in kernel.attributes:
         wanted = attribute.number(bound.attributes[attribute.name])
-        if seen.get(attribute.name) != wanted:
+        as_operand = numpy_dtype(bound.input_dtypes[0]).type(wanted)  # where the pattern has it in a constant
+        if seen.get(attribute.name) not in (wanted, float(as_operand)):
             return f"{attribute.name} is {seen.get(attribute.name)} on the node, not {wanted}"
     dtypes = bound.types.of((*kernel.plain_inputs, *kernel.outputs))
     tolerances = [_RUNTIME_TOLERANCE.get(dtype) for dtype in dtypes]

@@ -29,24 +29,29 @@ class _Given:
     """Hold the value of an attribute that a pattern captures: of a node's attribute, or of a constant."""
 
     value: AttributeValue
-    dtype: np.dtype[Any]
-
-    def array(self) -> np.ndarray:
-        """Return the constant: one int64, as operators take sizes, or a float of the kernel's first input's type."""
-        return np.array(self.value, self.dtype) if isinstance(self.value, float) else np.array([self.value], np.int64)
 
 
 class _Builder(NodeBuilder):
-    """Make nodes, with the values of captured attributes put in."""
+    """Make nodes, with the values of captured attributes put in, and constants of the numbers that are operands."""
+
+    def __init__(self, opset: int, dtype: np.dtype[Any]) -> None:
+        super().__init__("value_", opset)
+        self._dtype = dtype
 
     def __getattr__(self, op_type: str) -> Any:
         add = super().__getattr__(op_type)
 
         def node(*inputs: Any, **attributes: Any) -> Any:
-            values = [self.constant(each.array()) if isinstance(each, _Given) else each for each in inputs]
+            values = [each if isinstance(each, str) else self._operand(_plain(each)) for each in inputs]
             return add(*values, **{name: _plain(value) for name, value in attributes.items()})
 
         return node
+
+    def _operand(self, number: Any) -> str:
+        """Add a constant: integers as a vector of int64, as operators take sizes, a float in the first input's type."""
+        if isinstance(number, float):
+            return self.constant(np.array(number, self._dtype))
+        return self.constant(np.array(number, np.int64).reshape(-1))
 
 
 def _plain(value: Any) -> Any:
@@ -65,11 +70,9 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
-    op = _Builder("value_", opset)
+    op = _Builder(opset, plain[0].dtype)
     names = list(inspect.signature(pattern.onnx_graph).parameters)[1:]
-    parameters = [
-        _Given(bound.attributes[name], plain[0].dtype) if name in bound.attributes else name for name in names
-    ]
+    parameters = [_Given(bound.attributes[name]) if name in bound.attributes else name for name in names]
     result = call_declared(kernel.name, "the pattern", pattern.onnx_graph, op, *parameters)
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):

@@ -197,7 +197,7 @@ def test_another_transposition_before_flattening_is_kept(perm: list[int]) -> Non
 def test_every_default_is_dropped_and_nothing_else() -> None:
     nodes = [
         helper.make_node("LeakyRelu", ["x"], ["a"], alpha=0.5),
-        helper.make_node("Softmax", ["a"], ["s"], axis=-1),
+        helper.make_node("LogSoftmax", ["a"], ["s"], axis=-1),
         helper.make_node("Elu", ["s"], ["y"], alpha=1.0),
     ]
     (form,) = normal_forms(model_of(nodes, ("n", 4), {}, 2))
