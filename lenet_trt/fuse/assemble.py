@@ -82,10 +82,14 @@ class _Additions:
                 value = before[-1].output[0]
             inputs.append(value)
         outputs = list(place.match.outputs)
-        for index, view in enumerate(place.output_views):
+        for index, (tensor, view) in enumerate(zip(kernel.outputs, place.output_views, strict=True)):
             if view is not None:
-                inner = self._fresh(f"{name}.{kernel.outputs[index].name}")
-                after.append(self._reshape(inner, outputs[index], view))
+                inner = self._fresh(f"{name}.{tensor.name}")
+                after.insert(0, self._reshape(inner, outputs[index], view))
+                outputs[index] = inner
+            if tensor.name in place.narrowed:
+                inner = self._fresh(f"{name}.{tensor.name}.int32")
+                after.insert(0, self._cast(inner, outputs[index]))
                 outputs[index] = inner
         node = helper.make_node(kernel.name, inputs, outputs, name=name, domain=DOMAIN)
         numbers = attribute_numbers(kernel, place.match)
@@ -105,6 +109,9 @@ class _Additions:
         name = self._fresh(hint)
         self._tensors[name] = array
         return name
+
+    def _cast(self, value: str, output: str) -> onnx.NodeProto:
+        return helper.make_node("Cast", [value], [output], name=self._fresh(f"{output}.cast"), to=onnx.TensorProto.INT64)
 
     def _reshape(self, value: str, output: str, shape: Shape) -> onnx.NodeProto:
         target = self._tensor(f"{output}.shape", np.array(shape, dtype=np.int64))

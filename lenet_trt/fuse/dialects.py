@@ -14,7 +14,7 @@ from onnx import helper
 
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
-from lenet_trt.fuse.last_axis import constants_second, layer_normalization, mean_of_last_axis, softmax
+from lenet_trt.fuse.last_axis import constants_second, layer_normalization, mean_of_last_axis, softmax, top_k
 from lenet_trt.fuse.products import einsum_as_matmul, transposes_into_matmul
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
@@ -189,6 +189,7 @@ LAYERS: tuple[Rule, ...] = (
     max_pooling,
     softmax,
     layer_normalization,
+    top_k,
     mean_of_last_axis,
     constants_second,
 )

@@ -37,6 +37,13 @@ def layer_normalization(graph: WorkingGraph, node: WorkingNode) -> None:
     graph.replace([node], [(node.slot, new)])
 
 
+def top_k(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Leave out the axis of a ``TopK`` where it is the last one, its default."""
+    rank = graph.rank(node.inputs[0]) if node.is_op("TopK") and "axis" in node.attributes else None
+    if rank is not None and _axis(node.attributes["axis"], rank) == -1:
+        del node.attributes["axis"]
+
+
 def mean_of_last_axis(graph: WorkingGraph, node: WorkingNode) -> None:
     """Write the last axis of a ``ReduceMean`` as -1, in its attribute or in a constant."""
     rank = graph.rank(node.inputs[0]) if node.is_op("ReduceMean") else None

@@ -16,6 +16,7 @@ max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b)``; with ``transA=1``, ``transB=1`` where the last two axes change places before
 softmax             ``Softmax(x, axis=-1)`` over the last axis; another axis is counted from the first one
 layer norm          ``LayerNormalization(x, scale, bias, epsilon=...)`` over the last axis
+top k               ``TopK(x, k)`` over the last axis, without the attribute
 mean                of the last axis: -1, in the attribute or the constant ``axes``
 operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with

@@ -9,7 +9,7 @@ wrong body.)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -127,15 +127,21 @@ def unpacked(
     return op.nodes, dict(values)
 
 
-def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> list[onnx.NodeProto]:
-    """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes."""
+def body_of(
+    match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str], opset: int
+) -> list[onnx.NodeProto]:
+    """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes.
+
+    ``narrowed`` are the outputs that the kernel gives as int32 where the nodes give int64.
+    """
     kernel = match.kernel
     nodes, plain = unpacked(kernel, shapes, opset)
     if match.pattern.body is not None:
         return [*nodes, *_declared_body(match, match.pattern.body, plain, opset)]
     constants = NodeBuilder("constant_", opset)
     names = {value: plain.get(name, name) for name, value in match.values.items()}
-    names |= {value: tensor.name for value, tensor in zip(match.outputs, kernel.outputs, strict=True)}
+    for value, tensor in zip(match.outputs, kernel.outputs, strict=True):
+        names[value] = f"{tensor.name}_int64" if tensor.name in narrowed else tensor.name
     for node in match.nodes:
         for name in node.inputs:
             if name and name not in names:  # a constant inside the pattern, such as an exponent
@@ -150,7 +156,10 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], opset: int) -> li
         )
         proto.attribute.extend(attribute_protos(node))
         nodes.append(proto)
-    return [*constants.nodes, *nodes]
+    casts = [
+        helper.make_node("Cast", [f"{name}_int64"], [name], to=onnx.TensorProto.INT32) for name in sorted(narrowed)
+    ]
+    return [*constants.nodes, *nodes, *casts]
 
 
 def _declared_body(

@@ -18,7 +18,6 @@ from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, plain_inputs
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import Pattern
-from lenet_trt.kernel.types import ELEMENT_TYPES
 
 NEWEST_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
@@ -89,14 +88,13 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
         ]
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         inputs.append(helper.make_tensor_value_info(tensor.name, kind, shape))
-    outputs = [
-        helper.make_tensor_value_info(name, ELEMENT_TYPES[dtype].onnx_number, [None] * len(shape))
-        for name, dtype, shape in zip(results, bound.output_dtypes, bound.output_shapes, strict=True)
-    ]
+    # The types of the outputs are inferred: a kernel may give int32 where ONNX has int64.
+    outputs = [onnx.ValueInfoProto(name=name) for name in results]
     graph = helper.make_graph(op.nodes, "pattern", inputs, outputs, weights)
     opsets = [helper.make_opsetid("", opset)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION)
     try:
+        model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
         return None

@@ -16,7 +16,7 @@ from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
-from lenet_trt.fuse.working_copy import Array, WorkingGraph
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
@@ -44,6 +44,7 @@ class Place:
     specialized: Specialized
     inputs: tuple[Input, ...]
     output_views: tuple[Shape | None, ...]
+    narrowed: frozenset[str]  # outputs that the kernel gives as int32 where ONNX has int64
     plain_shapes: Mapping[str, Shape]
     titles: tuple[str, ...]
 
@@ -103,7 +104,7 @@ def functions_for(
         bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
         for place in (place for place in places if place.kernel is kernel):
-            body = body_of(place.match, place.plain_shapes, opset)
+            body = body_of(place.match, place.plain_shapes, place.narrowed, opset)
             if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
                 group.append(place)
             else:
@@ -149,7 +150,14 @@ def _place(
     if obstacle:
         raise _UnusableError(obstacle)
     plain = {tensor.name: graph.constants[values[tensor.name]].shape for tensor in kernel.plain_inputs if tensor.weight}
-    return Place(match, rank, specialized, inputs, output_views, plain, titles)
+    narrowed = frozenset(
+        tensor.name
+        for tensor, dtype, name in zip(
+            kernel.outputs, specialized.types.of(kernel.outputs), match.outputs, strict=True
+        )
+        if dtype == "int32" and graph.dtype(name) == "int64"
+    )
+    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, titles)
 
 
 def _kernel_inputs(
@@ -178,9 +186,11 @@ def _kernel_inputs(
             raise _UnusableError(f"the shape or type of {name} is not known, so it cannot be checked")
         new = name in graph.constants and name not in graph.file_constants
         inputs.append(Input(name, graph.constants[name] if new else None))
-        shapes[tensor.name] = tuple(size if isinstance(size, int) else UNKNOWN for size in shape)
+        shapes[tensor.name] = _sizes(shape)
         dtypes.append(dtype)
-    views = _views(match, shapes)
+    results = {tensor.name: graph.shape(name) for tensor, name in zip(kernel.outputs, match.outputs, strict=True)}
+    known = {name: _sizes(shape) for name, shape in results.items() if shape is not None}
+    views = _views(match, {**known, **shapes})
     if views is None:
         return tuple(inputs), list(shapes.values()), dtypes, (None,) * len(kernel.outputs)
     inputs = [
@@ -195,6 +205,10 @@ def _kernel_inputs(
         for tensor, view in zip(kernel.outputs, wanted.values(), strict=True)
     )
     return tuple(inputs), seen, dtypes, outputs
+
+
+def _sizes(shape: PartialShape) -> Shape:
+    return tuple(size if isinstance(size, int) else UNKNOWN for size in shape)
 
 
 def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:

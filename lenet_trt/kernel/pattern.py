@@ -35,9 +35,11 @@ class Pattern:
     ``op.LeakyRelu(x, alpha=alpha)``, ``op.Conv(x, w, b, kernel_shape=[3, 3], pads=[pad, pad, pad, pad])``, or a
     constant of one element: ``op.Add(x, epsilon)``.
     Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
-    ``views``, from the ONNX shapes by name (-1: unknown), says in which shapes the kernel has the tensors (outputs:
-    which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the kernel's shapes. Where
-    they do not, or where the normal form has what ONNX itself has not, ``body`` builds ONNX nodes that do.
+    Where ONNX gives int64 for an output that is declared int32, as for indices, a ``Cast`` follows the kernel.
+    ``views``, from the ONNX shapes of inputs and outputs by name (-1: unknown), says in which shapes the kernel has the
+    tensors (outputs: which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the
+    kernel's shapes. Where they do not, or where the normal form has what ONNX itself has not, ``body`` builds ONNX
+    nodes that do.
     """
 
     graph: Callable[..., Any]
