@@ -59,8 +59,10 @@ def _contender(
 
 
 def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor]) -> Callable[[Inputs], TorchCall]:
-    """Return a function that prepares a variant for an input set; each set has its own output, as in a peer's graph."""
+    """Return a function that prepares a variant for an input set; each set has its own outputs, as in a peer's graph.
 
+    The call gives the first output.
+    """
     if not bound.kernel.is_linear:
         raise LenetTrtError(
             f"{bound.kernel.name} takes layouts of TensorRT, which torch's tensors do not have: time it in an engine "
@@ -68,20 +70,22 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
         )
 
     def ready(inputs: Inputs) -> TorchCall:
-        (shape,), (dtype,) = bound.output_shapes, bound.output_dtypes
-        output = torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+        outputs = [
+            torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+            for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
+        ]
         launch = prepare(bound, variant)
         given = iter(inputs)
         tensors = [placed[t.name] if t.name in placed else next(given) for t in bound.kernel.inputs]
         workspace = [torch.empty(launch.workspace_bytes, dtype=torch.uint8, device="cuda")] * bool(
             launch.workspace_bytes
         )
-        pointers = [tensor.data_ptr() for tensor in (*tensors, output, *workspace)]
+        pointers = [tensor.data_ptr() for tensor in (*tensors, *outputs, *workspace)]
         stream = torch.cuda.current_stream().cuda_stream
 
         def call(keep: Sequence[torch.Tensor] = (*tensors, *workspace)) -> torch.Tensor:
             launch(pointers, stream)
-            return output
+            return outputs[0]
 
         return call
 

@@ -72,7 +72,8 @@ class _Additions:
         """Return the plugin node of a place with the ``Reshape`` nodes around it, and its name."""
         kernel = place.kernel
         name = self._fresh(kernel.name)
-        inputs, before, after = [], [], []
+        inputs, before = [], []
+        after: list[onnx.NodeProto] = []
         for tensor, given in zip(kernel.inputs, place.inputs, strict=True):
             value = given.name or f"{name}.{tensor.name}"
             if given.array is not None:
@@ -111,7 +112,9 @@ class _Additions:
         return name
 
     def _cast(self, value: str, output: str) -> onnx.NodeProto:
-        return helper.make_node("Cast", [value], [output], name=self._fresh(f"{output}.cast"), to=onnx.TensorProto.INT64)
+        return helper.make_node(
+            "Cast", [value], [output], name=self._fresh(f"{output}.cast"), to=onnx.TensorProto.INT64
+        )
 
     def _reshape(self, value: str, output: str, shape: Shape) -> onnx.NodeProto:
         target = self._tensor(f"{output}.shape", np.array(shape, dtype=np.int64))

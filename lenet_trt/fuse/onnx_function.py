@@ -127,9 +127,7 @@ def unpacked(
     return op.nodes, dict(values)
 
 
-def body_of(
-    match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str], opset: int
-) -> list[onnx.NodeProto]:
+def body_of(match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str], opset: int) -> list[onnx.NodeProto]:
     """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes.
 
     ``narrowed`` are the outputs that the kernel gives as int32 where the nodes give int64.

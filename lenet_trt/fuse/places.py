@@ -152,9 +152,7 @@ def _place(
     plain = {tensor.name: graph.constants[values[tensor.name]].shape for tensor in kernel.plain_inputs if tensor.weight}
     narrowed = frozenset(
         tensor.name
-        for tensor, dtype, name in zip(
-            kernel.outputs, specialized.types.of(kernel.outputs), match.outputs, strict=True
-        )
+        for tensor, dtype, name in zip(kernel.outputs, specialized.types.of(kernel.outputs), match.outputs, strict=True)
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
     return Place(match, rank, specialized, inputs, output_views, narrowed, plain, titles)

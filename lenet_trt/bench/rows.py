@@ -1,0 +1,81 @@
+"""Make workloads of a kernel over rows: an input of two axes, and weights, beside the torch function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from lenet_trt.bench import ours, peers
+from lenet_trt.bench.layers import DTYPES, PRECISIONS, types_for
+from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall, Workload
+from lenet_trt.bench.workloads import Extent
+from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.declaration import Kernel
+
+MODES: tuple[Mode, ...] = ("graph",)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Describe one size: the network's layer that has it, the shape of the input, and the kernel's attributes."""
+
+    label: str
+    shape: tuple[int, int]
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+def row_workloads(
+    kernel: Kernel, sizes: Sequence[Rows], function: peers.TorchFunction, extent: Extent
+) -> Iterator[Workload]:
+    """Yield each size in every precision; ``function`` takes the rows, the weights and the attributes by name."""
+    names = [axis.name for axis in kernel.axes]
+    for size in sizes:
+        axes = dict(zip(names, size.shape, strict=True))
+
+        def computed(*tensors: torch.Tensor, given: Mapping[str, AttributeValue] = size.attributes) -> torch.Tensor:
+            return function(*tensors, **given)
+
+        for precision in PRECISIONS:
+            bound = kernel.bind_axes(axes, types_for(kernel, precision), size.attributes)
+            dtype = DTYPES[precision]
+            shapes = dict(zip((tensor.name for tensor in kernel.inputs), bound.input_shapes, strict=True))
+            weights = {t.name: torch.randn(shapes[t.name], device="cuda") for t in kernel.inputs if t.weight}
+            rounded = [tensor.to(dtype) for tensor in weights.values()]
+
+            def draw(dtype: torch.dtype = dtype, shape: Sequence[int] = size.shape) -> Inputs:
+                return (torch.randn(tuple(shape), device="cuda").to(dtype),)
+
+            def reference(inputs: Inputs, constants: Sequence[torch.Tensor] = rounded) -> torch.Tensor:
+                return computed(inputs[0].double(), *(each.double() for each in constants))
+
+            torch.compiler.reset()  # sizes of other rows must not become variables of these
+            others = [peers.direct("torch, CUDA graph", computed, MODES)]
+            if not extent.quick:
+                others.append(peers.compiled("torch.compile, CUDA graph", computed, MODES, autotune=False))
+            yield Workload(
+                section="rows",
+                name=f"{kernel.name} {size.label} {precision}",
+                title=f"{kernel.name} of {list(size.shape)} ({size.label}), {precision}",
+                axes=axes,
+                precision=precision,
+                work=ours.call_work(bound),
+                draw=draw,
+                reference=reference,
+                contenders=[
+                    *ours.contenders(bound, weights, MODES),
+                    *(_with(contender, rounded) for contender in others),
+                ],
+                mode="graph",
+                launch_counts=True,
+                kernel=kernel.name,
+                weights=weights,
+            )
+
+
+def _with(contender: Contender, weights: Sequence[torch.Tensor]) -> Contender:
+    def prepare(inputs: Inputs) -> TorchCall:
+        return contender.prepare((*inputs, *weights))
+
+    return Contender(contender.name, contender.ours, prepare, contender.modes, contender.details)

@@ -1,0 +1,21 @@
+// What the variants of layer_norm share: the normalisation of one value, and what is compiled in.
+#pragma once
+
+#include "rows.cuh"
+
+namespace layer_norm {
+
+using T = TYPE_T;
+constexpr int kLength = AXIS_K;
+constexpr float kEpsilon = ATTR_EPSILON;
+
+__device__ __forceinline__ float square(float value) { return value * value; }
+
+// 1 / standard deviation, from the sum of the squared distances from the mean.
+__device__ __forceinline__ float inverse_deviation(float squares) { return rsqrtf(squares * (1.0f / kLength) + kEpsilon); }
+
+__device__ __forceinline__ float normalized(float value, float mean, float inverse, T scale, T bias) {
+  return fmaf((value - mean) * inverse, to_float(scale), to_float(bias));
+}
+
+}  // namespace layer_norm

@@ -1,0 +1,74 @@
+// layer_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
+//
+// x [rows, K], scale [K], bias [K] -> y [rows, K].
+//
+// Mapping: one block of 128, 256 or 1024 threads a row; the threads hold the row in registers. Two sums over the block: the
+// mean, then the squared distances from it.
+// Bytes: x and y once; scale and bias from L2.
+#include "layer_norm/layer_norm.cuh"
+
+namespace layer_norm {
+
+template <int kThreads>
+__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, const T* __restrict__ scale,
+                                                 const T* __restrict__ bias, T* __restrict__ y) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ float sums[2][kWarps];
+  using Packs = RowPacks<T, kLength, kThreads>;
+  const Packs packs(x, blockIdx.x, threadIdx.x, 0.0f);
+
+  const auto block_sum = [&](float* warps, float sum) {
+    sum = lanes_sum<32>(sum);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return lanes_sum<kWarps>(warps[threadIdx.x % kWarps]);
+  };
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) sum += packs.value(i, j);
+  }
+  const float mean = block_sum(sums[0], sum) * (1.0f / kLength);
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) squares += packs.holds(i, j) ? square(packs.value(i, j) - mean) : 0.0f;
+  }
+  const float inverse = inverse_deviation(block_sum(sums[1], squares));
+
+  if constexpr (Packs::kWhole) {
+#pragma unroll
+    for (int i = 0; i < Packs::kEach; ++i) {
+      if (packs.whole(i)) {
+        const Pack16<T> scales = load16(scale + packs.first_of(i)), biases = load16(bias + packs.first_of(i));
+        Pack16<T> out;
+#pragma unroll
+        for (int j = 0; j < Packs::kWide; ++j) {
+          out.value[j] = from_float<T>(normalized(packs.value(i, j), mean, inverse, scales.value[j], biases.value[j]));
+        }
+        store_vector(y + packs.start + packs.first_of(i), out);
+      }
+    }
+  } else {
+    packs.store(y, [&](int i, int j) {
+      const int column = packs.column(i, j);
+      return normalized(packs.value(i, j), mean, inverse, scale[column], bias[column]);
+    });
+  }
+}
+
+}  // namespace layer_norm
+
+#define LAYER_NORM_ROW(NAME, THREADS)                                                                           \
+  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                              \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                         \
+      NAME(const layer_norm::T* __restrict__ x, const layer_norm::T* __restrict__ scale,                        \
+           const layer_norm::T* __restrict__ bias, int rows, layer_norm::T* __restrict__ y) {                   \
+    if constexpr (is_launched(#NAME)) layer_norm::row_in_registers<THREADS>(x, scale, bias, y);                 \
+  }
+
+LAYER_NORM_ROW(layer_norm_row128, 128)
+LAYER_NORM_ROW(layer_norm_row256, 256)
+LAYER_NORM_ROW(layer_norm_row1024, 1024)

@@ -1,0 +1,159 @@
+// Device helpers for kernels that work on rows [rows, kLength]: loads of any width, a row in the registers of a block or a
+// cluster, maxima and sums over lanes, and the barrier of a cluster.
+#pragma once
+
+#include "common.cuh"
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+__host__ __device__ constexpr int ceil_divide(int a, int b) { return (a + b - 1) / b; }
+
+// The widest access, in elements, with which rows of `length` elements can be read from their first element to their last.
+template <typename T>
+__host__ __device__ constexpr int row_width(int length) {
+  int width = Pack16<T>::kCount;
+  while (length % width != 0) width /= 2;
+  return width;
+}
+
+// One load; the bytes are a power of two, at most 16.
+template <typename T, int kCount>
+__device__ __forceinline__ Vector<T, kCount> load_vector(const T* address) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  Vector<T, kCount> vector;
+  if constexpr (kBytes == 16) {
+    *reinterpret_cast<uint4*>(&vector) = *reinterpret_cast<const uint4*>(address);
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(&vector) = *reinterpret_cast<const uint2*>(address);
+  } else if constexpr (kBytes == 4) {
+    *reinterpret_cast<unsigned*>(&vector) = *reinterpret_cast<const unsigned*>(address);
+  } else {
+    static_assert(kCount == 1, "no load of this width");
+    vector.value[0] = *address;
+  }
+  return vector;
+}
+
+// ---- over kLanes neighbouring lanes; all 32 lanes must call ---------------------------------------------------------------
+
+template <int kLanes>
+__device__ __forceinline__ float lanes_max(float value) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+    value = max_nan(value, __shfl_xor_sync(kAllLanes, value, offset));
+  }
+  return value;
+}
+
+template <int kLanes>
+__device__ __forceinline__ float lanes_sum(float value) {
+#pragma unroll
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(kAllLanes, value, offset);
+  return value;
+}
+
+// ---- a row in registers ---------------------------------------------------------------------------------------------------
+
+// How a row lies in memory: the 16-byte packs that cover it. Where rows are no whole packs, the first and the last pack have
+// elements of other rows as well: those are not read, and not written.
+template <typename T, int kLength>
+struct RowLayout {
+  static constexpr int kWide = Pack16<T>::kCount;
+  static constexpr bool kWhole = kLength % kWide == 0;
+  static constexpr int kPacks = kWhole ? kLength / kWide : ceil_divide(kLength + kWide - 1, kWide);
+};
+
+// kEach packs of a row in the registers of a thread: number `thread`, thread + kThreads, ...
+template <typename T, int kLength, int kThreads, int kEach_ = ceil_divide(RowLayout<T, kLength>::kPacks, kThreads)>
+struct RowPacks : RowLayout<T, kLength> {
+  using Layout = RowLayout<T, kLength>;
+  static constexpr int kEach = kEach_;
+  static constexpr int kWide = Layout::kWide;
+
+  Pack16<T> pack[kEach];
+  size_t start;  // the row's first element in the tensor
+  int first;     // the first element of pack 0 in the row; maybe before the row
+
+  // Elements outside of the row become `filler`.
+  __device__ __forceinline__ RowPacks(const T* x, size_t row, int thread, float filler) {
+    start = row * kLength;
+    first = thread * kWide - (Layout::kWhole ? 0 : static_cast<int>(start % kWide));
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (whole(i)) {
+        pack[i] = load16(x + start + first_of(i));
+      } else {
+#pragma unroll
+        for (int j = 0; j < kWide; ++j) {
+          pack[i].value[j] = from_float<T>(filler);
+          if (inside(i, j)) pack[i].value[j] = x[start + first_of(i) + j];
+        }
+      }
+    }
+  }
+
+  // Stores value(i, j) in place of element j of pack i.
+  template <typename Value>
+  __device__ __forceinline__ void store(T* y, Value value) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      Pack16<T> out;
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) out.value[j] = from_float<T>(value(i, j));
+      if (whole(i)) {
+        store_vector(y + start + first_of(i), out);
+      } else {
+#pragma unroll
+        for (int j = 0; j < kWide; ++j) {
+          if (inside(i, j)) y[start + first_of(i) + j] = out.value[j];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ float value(int i, int j) const { return to_float(pack[i].value[j]); }
+
+  // The index in the row of pack i's first element.
+  __device__ __forceinline__ int first_of(int i) const { return first + i * kThreads * kWide; }
+
+  __device__ __forceinline__ bool whole(int i) const {
+    return (Layout::kWhole || first_of(i) >= 0) && first_of(i) + kWide <= kLength;
+  }
+
+  __device__ __forceinline__ bool inside(int i, int j) const {
+    return !Layout::kWhole && first_of(i) + j >= 0 && first_of(i) + j < kLength;
+  }
+
+  // Whether element j of pack i is an element of the row, and its index there: 0 where it is none.
+  __device__ __forceinline__ bool holds(int i, int j) const { return whole(i) || inside(i, j); }
+  __device__ __forceinline__ int column(int i, int j) const { return holds(i, j) ? first_of(i) + j : 0; }
+};
+
+// ---- a cluster of blocks (sm_90 and newer) --------------------------------------------------------------------------------
+#if __CUDA_ARCH__ >= 900
+
+// Says that this block has begun: until all have, their shared memory must not be written. It publishes nothing.
+__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+// Publishes what was written to any block's shared memory.
+__device__ __forceinline__ void cluster_arrive() {
+  __syncwarp();  // the lanes of a warp must arrive together
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// The same place in the shared memory of block `rank`.
+__device__ __forceinline__ unsigned remote_address(const void* local, unsigned rank) {
+  unsigned remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(local)), "r"(rank));
+  return remote;
+}
+
+__device__ __forceinline__ void write_remote(float2* local, unsigned rank, float2 pair) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote_address(local, rank)), "f"(pair.x), "f"(pair.y) : "memory");
+}
+
+__device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
+  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(local, rank)), "l"(value) : "memory");
+}
+
+#endif

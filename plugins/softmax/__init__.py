@@ -1,0 +1,121 @@
+"""Declare ``softmax``: Softmax over the last axis."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div, maximum, size_of
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.dims import Condition
+
+from .pattern import PATTERNS
+
+rows, k = axes("rows k")
+PACK = 16 // size_of("T")  # elements
+LANES_THREADS = 256
+MOST_ROWS = INT32_MAX // 8
+MOST_VALUES = 32  # of a row, that a thread holds in registers
+BLOCK_THREADS = CLUSTER_THREADS = 512
+TILE_THREADS, TILE_LANES = 128, 8
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """Compute exp(x) over its sum in each row."""
+    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
+    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+
+
+def lanes(count: int, prefer: Condition) -> Variant:
+    """Declare the variant in which ``count`` lanes share a row."""
+    return Variant(
+        f"lanes{count}",
+        Launch((ceil_div(rows, LANES_THREADS // count), 1, 1), (LANES_THREADS, 1, 1), (rows,)),
+        f"{count} lanes a row",
+        source="lanes.cu",
+        when=k <= MOST_VALUES * count,
+        prefer=prefer,
+    )
+
+
+def row(threads: int, prefer: Condition | None = None) -> Variant:
+    """Declare the variant in which a block has a row in registers."""
+    return Variant(
+        f"row{threads}",
+        Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
+        f"a block of {threads} threads a row",
+        source="row.cu",
+        when=k + 2 * PACK <= MOST_VALUES * threads,
+        prefer=prefer,
+    )
+
+
+def cluster(blocks: int, prefer: Condition | None = None) -> Variant:
+    """Declare the variant in which a cluster has a row in registers."""
+    return Variant(
+        f"cluster{blocks}",
+        Launch((blocks * rows, 1, 1), (CLUSTER_THREADS, 1, 1), (rows,)),
+        f"a cluster of {blocks} blocks a row",
+        source="cluster.cu",
+        min_sm=90,
+        when=k + 2 * PACK <= MOST_VALUES * blocks * CLUSTER_THREADS,
+        prefer=prefer,
+    )
+
+
+TILE_ROWS = TILE_THREADS // TILE_LANES * maximum(1, 64 * TILE_LANES // (k * size_of("T")))
+
+KERNEL = Kernel(
+    name="softmax",
+    doc="y = Softmax(x) over the last axis",
+    axes=(Axis("rows", "rows"), Axis("k", "length of a row", static=True)),
+    inputs=(Tensor("x", (rows, k), "T", "rows"),),
+    outputs=(Tensor("y", (rows, k), "T", "exponentials that add up to 1 in each row"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    variants=(
+        lanes(16, prefer=k.multiple_of(4)),
+        Variant(
+            "tile",
+            Launch((ceil_div(rows, TILE_ROWS), 1, 1), (TILE_THREADS, 1, 1), (rows,), TILE_ROWS * k * size_of("T")),
+            f"rows through shared memory, {TILE_LANES} lanes a row",
+            source="tile.cu",
+            when=k <= MOST_VALUES * TILE_LANES,
+            prefer=k <= 128,
+        ),
+        lanes(32, prefer=k <= MOST_VALUES * 32),
+        # Few rows, or rows that are too long for the other variants.
+        cluster(8, prefer=(k >= 8192) & (rows <= 64 + k // 65536 * MOST_ROWS)),
+        row(128, prefer=k <= 2048),
+        row(256),
+        row(1024),
+        cluster(4),
+        Variant(
+            "block",
+            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), (rows,)),
+            "a block a row of any length, which it reads twice",
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    requires=rows <= MOST_ROWS,
+    examples=(
+        {"rows": 1, "k": 1},
+        {"rows": 3, "k": 7},
+        {"rows": 333, "k": 49},
+        {"rows": 1177, "k": 196},
+        {"rows": 77, "k": 197},
+        {"rows": 33, "k": 1000},
+        {"rows": 33, "k": 1030},
+        {"rows": 5, "k": 4096},
+        {"rows": 9, "k": 4099},
+        {"rows": 3, "k": 50257},
+        {"rows": 67, "k": 10007},
+        {"rows": 2, "k": 70001},
+    ),
+    flops=5 * rows * k,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,78 @@
+// softmax of a row in the registers of kBlocks blocks of kThreads threads: one pass over memory, one barrier.
+//
+// Each warp finds the largest value and the sum of its own part, and tells it to all warps of the row: through shared memory,
+// and where the row has several blocks, by writing into the shared memory of each block of the cluster.
+#pragma once
+
+#include "softmax/softmax.cuh"
+
+namespace softmax {
+
+template <int kBlocks, int kThreads>
+__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __restrict__ y) {
+  constexpr int kWarps = kThreads / 32;
+  constexpr int kParts = kBlocks * kWarps;
+  static_assert(kParts % 32 == 0 || 32 % kParts == 0, "parts are shared out to 32 lanes");
+  __shared__ float2 parts[kParts];
+  const unsigned rank = blockIdx.x % kBlocks;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#if __CUDA_ARCH__ >= 900
+  if constexpr (kBlocks > 1) cluster_begin();
+#endif
+
+  using Packs = RowPacks<T, kLength, kBlocks * kThreads>;
+  Packs packs(x, blockIdx.x / kBlocks, rank * kThreads + threadIdx.x, nothing());
+  float largest = nothing();
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) largest = max_nan(largest, packs.value(i, j));
+  }
+  largest = lanes_max<32>(largest);
+  const float reference = reference_of(largest);
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) {
+      const float exponential = exp_below(packs.value(i, j) - reference);
+      if constexpr (sizeof(T) == sizeof(float)) packs.pack[i].value[j] = exponential;
+      sum += exponential;
+    }
+  }
+  const float2 own = make_float2(largest, lanes_sum<32>(sum));
+
+  if constexpr (kBlocks > 1) {
+#if __CUDA_ARCH__ >= 900
+    cluster_wait();
+    if (lane < kBlocks) write_remote(&parts[rank * kWarps + warp], lane, own);
+    cluster_arrive();
+    cluster_wait();
+#endif
+  } else {
+    if (lane == 0) parts[warp] = own;
+    __syncthreads();
+  }
+  float2 all = parts[lane % kParts];
+  if constexpr (kParts > 32) {
+    float2 more[kParts / 32];
+    float most = nothing();
+#pragma unroll
+    for (int i = 0; i < kParts / 32; ++i) {
+      more[i] = parts[i * 32 + lane];
+      most = max_nan(most, more[i].x);
+    }
+    all = make_float2(most, 0.0f);
+#pragma unroll
+    for (int i = 0; i < kParts / 32; ++i) all.y += more[i].y * exp_below(more[i].x - reference_of(most));
+  }
+  all = join<(kParts < 32 ? kParts : 32)>(all);
+
+  const float factor = factor_of(largest, all);
+  packs.store(y, [&](int i, int j) {
+    if constexpr (sizeof(T) == sizeof(float)) return packs.value(i, j) * factor;
+    return exp_below(packs.value(i, j) - reference) * factor;
+  });
+}
+
+}  // namespace softmax

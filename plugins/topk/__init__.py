@@ -1,0 +1,76 @@
+"""Declare ``topk``: the largest elements along the last axis, and their indices."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div
+from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+
+from .pattern import PATTERNS
+
+rows, n, k = axes("rows n k")
+THREADS = 512
+BLOCKS = 8
+MOST = 128
+LANES_THREADS = 256
+LANES_LONGEST, LANES_MOST = 1024, 32  # of a row in registers of a warp
+
+
+def reference(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Find the k largest elements of each row; NaN is the largest, and of equal elements the first one comes first."""
+    rising = np.argsort(x[:, ::-1], axis=-1, kind="stable")
+    indices = x.shape[1] - 1 - rising[:, ::-1][:, :k]
+    return np.take_along_axis(x, indices, axis=-1), indices
+
+
+KERNEL = Kernel(
+    name="topk",
+    doc="values, indices = TopK(x, k) over the last axis, the largest, sorted",
+    axes=(Axis("rows", "rows"), Axis("n", "length of a row", static=True)),
+    inputs=(Tensor("x", (rows, n), "T", "rows"),),
+    outputs=(
+        Tensor("values", (rows, k), "T", "the largest elements, falling"),
+        Tensor("indices", (rows, k), "int32", "where they are in the row"),
+    ),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=0.0),
+        Types("fp16", {"T": "float16"}, tolerance=0.0),
+        # ONNX has a TopK of bfloat16 from opset 24 on alone.
+    ),
+    attributes=(IntegerAttribute("k", 1, MOST, (1, 5, 100), "how many elements of each row"),),
+    requires=(k <= n) & (rows <= INT32_MAX // BLOCKS),
+    variants=(
+        Variant(
+            "lanes",
+            Launch((ceil_div(rows, LANES_THREADS // 32), 1, 1), (LANES_THREADS, 1, 1), (rows,)),
+            "a warp a row",
+            source="lanes.cu",
+            when=(n <= LANES_LONGEST) & (k <= LANES_MOST),
+            prefer=k <= 16,
+        ),
+        Variant(
+            "cluster",
+            Launch((BLOCKS * rows, 1, 1), (THREADS, 1, 1), (rows,)),
+            f"a cluster of {BLOCKS} blocks a row",
+            source="cluster.cu",
+            min_sm=90,
+            prefer=(n >= 4096) & (rows <= 64),
+        ),
+        Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    examples=(
+        {"rows": 1, "n": 1},
+        {"rows": 3, "n": 7},
+        {"rows": 77, "n": 100},
+        {"rows": 257, "n": 1000},
+        {"rows": 9, "n": 4099},
+        {"rows": 3, "n": 50257},
+        {"rows": 1, "n": 1000003},
+    ),
+    flops=rows * n,
+    source_dir=Path(__file__).parent,
+)
