@@ -192,7 +192,8 @@ class Kernel:
     ``reference`` computes the outputs in float64 from the plain inputs (see ``Packing``), with
     attributes as keywords. ``requires`` is the condition on its sizes. ``flops`` counts the
     operations that the math asks for. ``examples`` are axis values to check with: batch 1, odd
-    sizes and large ones. Tensors of more than ``max_elements`` elements are refused. An integer
+    sizes and large ones; an example may give attributes too, and is checked with every example
+    of the others. Tensors of more than ``max_elements`` elements are refused. An integer
     attribute is a size too: shapes, launches and conditions name it like an axis.
 
     Raises:
@@ -207,7 +208,7 @@ class Kernel:
     types: tuple[Types, ...]
     variants: tuple[Variant, ...]
     reference: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
-    examples: tuple[Mapping[str, int], ...]
+    examples: tuple[Mapping[str, Any], ...]
     flops: DimLike
     source_dir: Path
     attributes: tuple[AnyAttribute, ...] = ()
@@ -256,9 +257,9 @@ class Kernel:
         """Return whether every tensor has the layout that other programs give and take."""
         return all(tensor.layout == LINEAR for tensor in (*self.inputs, *self.outputs))
 
-    def takes(self, axes: Mapping[str, int], attributes: Mapping[str, AttributeValue]) -> bool:
-        """Return whether ``requires`` allows these attributes with these axis values."""
-        named = attribute_sizes(self, chosen_values(self, attributes))
+    def takes(self, axes: Mapping[str, Any], attributes: Mapping[str, AttributeValue]) -> bool:
+        """Return whether ``requires`` allows these attributes with these axis values (see ``bind_axes``)."""
+        named = attribute_sizes(self, chosen_values(self, self._with_attributes_of(axes, attributes)))
         if self.requires is None or not self.requires.axes & named.keys():
             return True  # a kernel whose examples are refused for their sizes alone is declared wrong
         return self.requires.evaluate({**named, **axes})
@@ -283,14 +284,24 @@ class Kernel:
 
     def bind_axes(
         self,
-        axes: Mapping[str, int],
+        axes: Mapping[str, Any],
         types: Types,
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> Bound:
-        """Return the call for these axis values, as ``bind`` does for the shapes that they give."""
-        sizes = {**attribute_sizes(self, chosen_values(self, attributes or {})), **axes}
+        """Return the call for these axis values, as ``bind`` does for the shapes that they give.
+
+        ``axes`` may be an example that gives attributes too; these come before ``attributes``.
+        """
+        values = self._with_attributes_of(axes, attributes or {})
+        sizes = {**axes, **attribute_sizes(self, chosen_values(self, values))}
         shapes = [tuple(as_dim(d).evaluate(sizes) for d in t.shape) for t in self.inputs]
-        return self.bind(shapes, types.of(self.inputs), attributes)
+        return self.bind(shapes, types.of(self.inputs), values)
+
+    def _with_attributes_of(
+        self, example: Mapping[str, Any], attributes: Mapping[str, AttributeValue]
+    ) -> dict[str, AttributeValue]:
+        given = {attribute.name: example[attribute.name] for attribute in self.attributes if attribute.name in example}
+        return {**attributes, **given}
 
 
 Item = TypeVar("Item", Types, Variant)
@@ -335,7 +346,7 @@ def _problems(kernel: Kernel) -> Iterator[str]:
         yield "examples is empty"
     named_rightly = not attribute_problems and (kernel.requires is None or kernel.requires.axes <= sizes)
     for example in kernel.examples:
-        if set(example) != axes:
+        if set(example) - {attribute.name for attribute in kernel.attributes} != axes:
             yield f"example {dict(example)} does not name exactly the axes {sorted(axes)}"
         elif named_rightly and not kernel.takes(example, {}):
             yield f"example {dict(example)} is not allowed with the first example of each attribute ({kernel.requires})"

@@ -35,10 +35,11 @@ class ExampleCase:
 
 def bounds(kernel: Kernel) -> Iterator[Bound]:
     """Yield every declared example with every combination of types and of attributes that ``requires`` allows."""
-    choices = [[(a.name, value) for value in a.examples] for a in kernel.attributes]
-    for types, chosen, example in itertools.product(kernel.types, itertools.product(*choices), kernel.examples):
-        if kernel.takes(example, dict(chosen)):
-            yield kernel.bind_axes(example, types, dict(chosen))
+    for types, example in itertools.product(kernel.types, kernel.examples):
+        choices = [[(a.name, value) for value in a.examples] for a in kernel.attributes if a.name not in example]
+        for chosen in itertools.product(*choices):
+            if kernel.takes(example, dict(chosen)):
+                yield kernel.bind_axes(example, types, dict(chosen))
 
 
 def attributes_text(bound: Bound) -> str:
