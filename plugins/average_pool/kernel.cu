@@ -1,0 +1,50 @@
+// average_pool: y = the mean of each R x R window of x; the same stride and padding on all sides.
+//
+// x [planes, H, W], y [planes, OH, OW], planes = n * channels. The padding counts as zeros, or not at all.
+//
+// Mapping: windows/direct.cuh; ROWS rows of up to four outputs a thread. Bytes: x and y once from device memory.
+// What was measured: docs/kernels/average_pool.md.
+#include "windows/direct.cuh"
+
+using T = TYPE_T;
+using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
+constexpr int kThreads = 128;
+constexpr bool kPaddingCounts = ATTR_COUNT_INCLUDE_PAD || Layer::kPad == 0;
+ASSERT_LAUNCH(average_pool_low, kThreads, 0);
+ASSERT_LAUNCH(average_pool_tall, kThreads, 0);
+
+// The elements of the plane in a window that begins at `first`.
+__device__ __forceinline__ int inside(int first, int size) {
+  return min(first + Layer::kSize, size) - max(first, 0);
+}
+
+struct Mean {
+  static constexpr bool kOutsideIsZero = true;
+
+  __device__ __forceinline__ float first() const { return 0.0f; }
+  __device__ __forceinline__ float next(float sum, float x, int, int) const { return sum + x; }
+  __device__ __forceinline__ float last(float sum, int row, int column) const {
+    if constexpr (kPaddingCounts) return sum * (1.0f / (Layer::kSize * Layer::kSize));
+    const int rows = inside(row * Layer::kStride - Layer::kPad, Layer::kHeight);
+    const int columns = inside(column * Layer::kStride - Layer::kPad, Layer::kWidth);
+    return __fdividef(sum, static_cast<float>(rows * columns));
+  }
+};
+
+template <int kRows>
+__device__ __forceinline__ void average_pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  const DirectItem<Layer, kRows, kThreads> item;
+  if (item.plane >= static_cast<unsigned>(planes)) return;
+  const size_t plane = item.plane;
+  compute_direct(item, x + plane * Layer::kPlane, Mean(), y + plane * Layer::kOutPlane);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    average_pool_low(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  average_pool<2>(x, planes, y);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    average_pool_tall(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  average_pool<7>(x, planes, y);
+}

@@ -1,0 +1,139 @@
+"""Declare ``depthwise_conv``: a filter, a bias and an optional activation for each channel."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+
+from ..windows.declaration import (
+    PAD,
+    STRIDE,
+    direct_launch,
+    h,
+    n,
+    out_h,
+    out_w,
+    pad,
+    size,
+    stride,
+    strips,
+    w,
+    windows_of,
+)
+from .pattern import PATTERNS
+
+(group,) = axes("group")
+TILE_THREADS = 128
+TILE_ROWS = 7
+# Blocks of the ring that stay on each multiprocessor.
+RING_BLOCKS = 5
+SHARED_LIMIT = 60 * 1024
+PACK = 16 // size_of("T")  # elements
+
+
+def _gelu(y: np.ndarray) -> np.ndarray:
+    return np.asarray(y * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(y / math.sqrt(2))))
+
+
+# The source has them in this order.
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": np.positive,
+    "relu": lambda y: np.maximum(y, 0),
+    "relu6": lambda y: np.clip(y, 0, 6),
+    "hardswish": lambda y: y * np.clip(y / 6 + 0.5, 0, 1),
+    "silu": lambda y: y / (1 + np.exp(-y)),
+    "gelu": _gelu,
+}
+
+
+def reference(
+    x: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    *,
+    activation: str,
+    group: int,
+    size: int,
+    stride: int,
+    pad: int,
+) -> np.ndarray:
+    """Compute the convolution, then the activation."""
+    sums = np.einsum("nchwij,cij->nchw", windows_of(x, size, stride, pad, 0.0), weights[:, 0])
+    return ACTIVATIONS[activation](sums + bias[:, None, None])
+
+
+def tiling(name: str, stages: int, rows: int = TILE_ROWS, threads: int = TILE_THREADS, blocks: int = 0) -> Variant:
+    """Make a variant of tile.cuh; of two stages, so many blocks stay on a multiprocessor. Source: ``Tiling`` there."""
+    tiles = ceil_div(out_h, rows)
+    band_tiles = minimum(tiles, maximum(threads // strips, 1))
+    planes = maximum(threads // (strips * band_tiles), 1)
+    units = ceil_div(n * group, planes) * ceil_div(tiles, band_tiles)
+    pitch = ceil_div(PACK + w + pad, PACK) * PACK
+    shared = stages * planes * ((band_tiles * rows - 1) * stride + size) * pitch * size_of("T")
+    grid = minimum(units, blocks * MULTIPROCESSORS) if blocks else units
+    note = "from shared memory" + (", by blocks that stay" if blocks else "")
+    return Variant(
+        name,
+        Launch((grid, 1, 1), (threads, 1, 1), extras=(n,), shared_bytes=shared),
+        note,
+        source=f"{name}.cu",
+        when=(strips <= threads) & (shared <= SHARED_LIMIT),
+    )
+
+
+def direct(name: str, source: str, rows: int) -> Variant:
+    """Make a variant of direct.cuh."""
+    return Variant(name, direct_launch(n * group, rows, n), f"from global memory, {rows} rows a thread", source)
+
+
+KERNEL = Kernel(
+    name="depthwise_conv",
+    doc="y = act(Conv(x, w, bias)), one filter of 3x3, 5x5 or 7x7 for each channel",
+    axes=(
+        Axis("n", "images"),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, group, h, w), "T", "images"),
+        Tensor("w", (group, 1, size, size), "T", "the filter of each channel", weight=True),
+        Tensor("bias", (group,), "T", "bias of each channel", weight=True),
+    ),
+    outputs=(Tensor("y", (n, group, out_h, out_w), "T", "feature maps"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    attributes=(
+        Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution"),
+        IntegerAttribute("group", 1, 1 << 20, (3,), "channels"),
+        Attribute("size", (3, 5, 7), "rows and columns of a filter"),
+        STRIDE,
+        PAD,
+    ),
+    requires=(h + 2 * pad >= size) & (w + 2 * pad >= size),
+    variants=(
+        tiling("tile", stages=1),
+        tiling("ring", stages=2, blocks=RING_BLOCKS),
+        direct("tall", "tall.cu", rows=7),
+        direct("direct", "kernel.cu", rows=4),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=(
+        {"n": 1, "h": 3, "w": 3, "group": 1, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 3, "h": 7, "w": 9, "group": 5, "size": 3, "stride": 2, "pad": 1, "activation": "hardswish"},
+        {"n": 5, "h": 14, "w": 14, "group": 9, "size": 5, "stride": 1, "pad": 2, "activation": "silu"},
+        {"n": 2, "h": 31, "w": 33, "group": 3, "size": 7, "stride": 2, "pad": 3, "activation": "none"},
+        {"n": 2, "h": 60, "w": 120, "group": 2, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 33, "h": 28, "w": 28, "group": 64, "size": 7, "stride": 1, "pad": 3, "activation": "none"},
+        {"n": 7, "h": 9, "w": 1030, "group": 2, "size": 3, "stride": 2, "pad": 0, "activation": "relu6"},
+    ),
+    flops=2 * n * group * out_h * out_w * size * size,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,68 @@
+"""Declare ``global_average_pool``: the mean of each image of each channel."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div, minimum
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+
+from ..windows.declaration import divisor_of
+from .pattern import PATTERNS
+
+n, c, h, w = axes("n c h w")
+THREADS = 256
+WARP = 32
+FLIGHT = 8
+# With fewer planes than this for each multiprocessor, a block computes a plane.
+planes = n * c
+# The planes of a warp: as many as keep FLIGHT loads of a lane in flight.
+warp_planes = FLIGHT // minimum(ceil_div(h * w // divisor_of(h * w), WARP), FLIGHT)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """Compute the mean over height and width."""
+    return x.mean(axis=(2, 3), keepdims=True)
+
+
+KERNEL = Kernel(
+    name="global_average_pool",
+    doc="y = GlobalAveragePool(x), also written as a ReduceMean over height and width",
+    axes=(
+        Axis("n", "images"),
+        Axis("c", "channels"),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+    ),
+    inputs=(Tensor("x", (n, c, h, w), "T", "images"),),
+    outputs=(Tensor("y", (n, c, 1, 1), "T", "means"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    variants=(
+        Variant(
+            "block",
+            Launch((planes, 1, 1), (THREADS, 1, 1), extras=(planes,)),
+            "a block a plane",
+            prefer=(planes <= 1024) & (h * w >= 1024),
+        ),
+        Variant(
+            "warp",
+            Launch((ceil_div(planes, THREADS // WARP * warp_planes), 1, 1), (THREADS, 1, 1), extras=(planes,)),
+            "a warp one to eight planes",
+        ),
+    ),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 1, "h": 1, "w": 1},
+        {"n": 3, "c": 5, "h": 7, "w": 7},
+        {"n": 1, "c": 64, "h": 56, "w": 56},
+        {"n": 33, "c": 24, "h": 14, "w": 14},
+        {"n": 2, "c": 3, "h": 31, "w": 70},
+    ),
+    flops=n * c * h * w,
+    source_dir=Path(__file__).parent,
+)

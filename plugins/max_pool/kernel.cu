@@ -1,0 +1,39 @@
+// max_pool: y = the largest element of each R x R window of x; the same stride and padding on all sides; NaN wins.
+//
+// x [planes, H, W], y [planes, OH, OW], planes = n * channels. Elements outside the plane do not count.
+//
+// Mapping: windows/direct.cuh; rows of up to four outputs a thread. Bytes: x and y once from device memory.
+// What was measured: docs/kernels/max_pool.md.
+#include "windows/direct.cuh"
+
+using T = TYPE_T;
+using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
+constexpr int kThreads = 128;
+ASSERT_LAUNCH(max_pool_low, kThreads, 0);
+ASSERT_LAUNCH(max_pool_tall, kThreads, 0);
+
+struct Largest {
+  static constexpr bool kOutsideIsZero = false;
+
+  __device__ __forceinline__ float first() const { return __int_as_float(0xff800000); }  // -infinity
+  __device__ __forceinline__ float next(float largest, float x, int, int) const { return max_nan(largest, x); }
+  __device__ __forceinline__ float last(float largest, int, int) const { return largest; }
+};
+
+template <int kRows>
+__device__ __forceinline__ void max_pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  const DirectItem<Layer, kRows, kThreads> item;
+  if (item.plane >= static_cast<unsigned>(planes)) return;
+  const size_t plane = item.plane;
+  compute_direct(item, x + plane * Layer::kPlane, Largest(), y + plane * Layer::kOutPlane);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    max_pool_low(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  max_pool<2>(x, planes, y);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    max_pool_tall(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  max_pool<7>(x, planes, y);
+}

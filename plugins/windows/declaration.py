@@ -1,0 +1,43 @@
+"""Declare what the kernels of sliding windows share; the headers beside this file have their common device code.
+
+Source: the numbers follow ``Windows`` in windows.cuh and ``DirectItem`` in direct.cuh.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.dims import Dim, axes, ceil_div, minimum
+from lenet_trt.kernel import Attribute, IntegerAttribute, Launch
+
+n, c, h, w = axes("n c h w")
+size, stride, pad = axes("size stride pad")
+out_h, out_w = (h + 2 * pad - size) // stride + 1, (w + 2 * pad - size) // stride + 1
+
+DIRECT_THREADS = 128
+
+STRIDE = Attribute("stride", (1, 2), "from window to window")
+PAD = IntegerAttribute("pad", 0, 3, (1, 0), "rows and columns on each side of the image")
+
+
+def divisor_of(extent: Dim) -> Dim:
+    """Return the greatest of 4, 2 and 1 that divides a size."""
+    odd, no_four = (minimum(extent - extent // number * number, 1) for number in (2, 4))
+    return 1 + (1 - odd) + 2 * (1 - no_four)
+
+
+# The outputs of a thread in a row, and the threads of a row.
+run = divisor_of(out_w)
+strips = out_w // run
+
+
+def direct_launch(planes: Dim, rows: int, extra: Dim, threads: int = DIRECT_THREADS) -> Launch:
+    """Return the launch of direct.cuh, where a thread computes this many rows; ``extra`` is the kernel's integer."""
+    blocks = ceil_div(planes * ceil_div(out_h, rows) * strips, threads)
+    return Launch((blocks, 1, 1), (threads, 1, 1), extras=(extra,))
+
+
+def windows_of(x: np.ndarray, size: int, stride: int, pad: int, outside: float) -> np.ndarray:
+    """Return the windows of each image: [n, c, out_h, out_w, size, size]."""
+    padded = np.pad(x, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=outside)
+    return np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))[:, :, ::stride, ::stride]

@@ -1,0 +1,39 @@
+"""Declare what ``average_pool`` and ``max_pool`` share: sizes, attributes, variants and examples."""
+
+from __future__ import annotations
+
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Tensor, Variant
+
+from .declaration import PAD, c, direct_launch, h, n, out_h, out_w, pad, size, w
+
+AXES = (
+    Axis("n", "images"),
+    Axis("c", "channels"),
+    Axis("h", "height of an image", static=True),
+    Axis("w", "width of an image", static=True),
+)
+INPUTS = (Tensor("x", (n, c, h, w), "T", "images"),)
+OUTPUTS = (Tensor("y", (n, c, out_h, out_w), "T", "pooled images"),)
+ATTRIBUTES = (
+    Attribute("size", (2, 3, 4, 5), "rows and columns of a window"),
+    IntegerAttribute("stride", 1, 5, (1,), "from window to window"),
+    PAD,
+)
+# A window with no element of the image would have no mean and no largest element.
+REQUIRES = (h + 2 * pad >= size) & (w + 2 * pad >= size) & (pad < size)
+
+
+def _variant(name: str, rows: int) -> Variant:
+    return Variant(name, direct_launch(n * c, rows, n * c), f"{rows} rows of outputs a thread")
+
+
+VARIANTS = (_variant("tall", 7), _variant("low", 2))
+EXAMPLES = (
+    {"n": 1, "c": 1, "h": 2, "w": 3, "size": 2, "stride": 1, "pad": 0},
+    {"n": 3, "c": 5, "h": 7, "w": 9, "size": 3, "stride": 2, "pad": 1},
+    {"n": 5, "c": 3, "h": 14, "w": 14, "size": 5, "stride": 1, "pad": 2},
+    {"n": 2, "c": 4, "h": 17, "w": 16, "size": 4, "stride": 4, "pad": 0},
+    {"n": 9, "c": 64, "h": 56, "w": 56, "size": 3, "stride": 1, "pad": 1},
+    {"n": 7, "c": 3, "h": 20, "w": 24, "size": 5, "stride": 5, "pad": 3},
+)
+FLOPS = n * c * out_h * out_w * size * size
