@@ -32,6 +32,10 @@ TILE_ROWS = 7
 # Blocks of the ring that stay on each multiprocessor.
 RING_BLOCKS = 5
 SHARED_LIMIT = 60 * 1024
+BAND_TILES = 4
+BAND_WARPS = 4
+# What every architecture has.
+BAND_SHARED_LIMIT = 64 * 1024
 PACK = 16 // size_of("T")  # elements
 
 
@@ -85,6 +89,26 @@ def tiling(name: str, stages: int, rows: int = TILE_ROWS, threads: int = TILE_TH
     )
 
 
+def bands(name: str, types: str, min_sm: int) -> Variant:
+    """Make a variant on tensor cores. Source: ``BandPlan`` in tensor_core.cuh."""
+    row_tiles, column_tiles = ceil_div(out_h, 16), ceil_div(out_w, 8)
+    band_tiles = minimum(row_tiles, BAND_TILES)
+    blocks = maximum(stride * column_tiles + 2, 1 + ceil_div(w, 8))
+    pitch = 8 * (blocks // 2 * 2 + 1)
+    shared = BAND_WARPS * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
+    units = n * group * ceil_div(row_tiles, band_tiles)
+    return Variant(
+        name,
+        Launch((ceil_div(units, BAND_WARPS), 1, 1), (32 * BAND_WARPS, 1, 1), extras=(n,), shared_bytes=shared),
+        "on tensor cores, a warp a band of rows",
+        source="tensor_core.cu",
+        entry="depthwise_conv_tensor",
+        min_sm=min_sm,
+        types=(types,),
+        when=shared <= BAND_SHARED_LIMIT,
+    )
+
+
 def direct(name: str, source: str, rows: int) -> Variant:
     """Make a variant of direct.cuh."""
     return Variant(name, direct_launch(n * group, rows, n), f"from global memory, {rows} rows a thread", source)
@@ -118,6 +142,8 @@ KERNEL = Kernel(
     ),
     requires=(h + 2 * pad >= size) & (w + 2 * pad >= size),
     variants=(
+        bands("tensor_core", "fp16", 75),
+        bands("tensor_core_bf16", "bf16", 80),
         tiling("tile", stages=1),
         tiling("ring", stages=2, blocks=RING_BLOCKS),
         direct("tall", "tall.cu", rows=7),

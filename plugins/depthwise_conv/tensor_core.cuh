@@ -1,0 +1,171 @@
+// The depthwise convolution on tensor cores: 16 rows of 8 outputs are a sum, over the rows of the filter, of products of
+// 16 rows of x and a band matrix of that row's taps. fp16 or bfloat16, float sums.
+//
+// Mapping: a warp computes a band of up to kBandTiles * 16 rows of a plane from its own part of shared memory. For a row of the
+// filter it loads each 8 columns of x once (ldmatrix) and uses them for all outputs that they reach.
+//
+// The zeros of a band matrix times an infinity or NaN are NaN: outputs that are not finite are computed again by multiply-adds.
+#pragma once
+
+#include "mma.cuh"
+#include "planes.cuh"
+
+template <int kWarps_>
+struct BandPlan {
+  static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
+  static constexpr int kRowTiles = (Layer::kOutHeight + 15) / 16, kColumnTiles = (Layer::kOutWidth + 7) / 8;
+  static constexpr int kBandTiles = kRowTiles < 4 ? kRowTiles : 4;
+  static constexpr int kBands = (kRowTiles + kBandTiles - 1) / kBandTiles;
+  // Columns of x are in blocks of 8; block 0 is left of the plane. Outputs 8 j ... 8 j + 7 need kBlocks of them from kStride * j on.
+  static constexpr int kBlocks = Layer::kStride + 2;
+  static constexpr int kRead = Layer::kStride * kColumnTiles + 2, kCopied = 1 + (Layer::kWidth + 7) / 8;
+  static constexpr int kPitchBlocks = (kRead > kCopied ? kRead : kCopied) / 2 * 2 + 1;  // odd: rows begin in different banks
+  static constexpr int kPitch = 8 * kPitchBlocks;
+  static constexpr int kRows = (kBandTiles * 16 - 1) * Layer::kStride + Layer::kSize;
+  static constexpr int kSharedBytes = kWarps * kRows * kPitch * static_cast<int>(sizeof(T));
+  // Sums of this many column tiles are in registers at once.
+  static constexpr int kChunks = (kColumnTiles + 7) / 8, kChunk = (kColumnTiles + kChunks - 1) / kChunks;
+  static constexpr int kChunkBlocks = Layer::kStride * (kChunk - 1) + kBlocks;
+};
+
+template <typename Operand>
+struct IsHalf {
+  static constexpr bool kValue = false;
+};
+template <>
+struct IsHalf<__half> {
+  static constexpr bool kValue = true;
+};
+
+// d += a b with a 16x8, b 8x8. Source: mma.cuh, which has the same of twice the depth.
+__device__ __forceinline__ void mma_16x8x8(float (&d)[4], const unsigned (&a)[2], unsigned b) {
+#if __CUDA_ARCH__ >= 800
+  if constexpr (!IsHalf<T>::kValue) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+    return;
+  }
+#endif
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+// The 16 x 8 elements at `address`, which is that of this lane's row; as operand A.
+__device__ __forceinline__ void load_block(unsigned (&a)[2], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(address) : "memory");
+}
+
+// The band matrices of a channel as operand B: output n of a tile takes column k of its blocks times tap k - 8 + kPad - kStride n.
+template <typename Plan>
+struct Bands {
+  unsigned of[Layer::kSize][Plan::kBlocks];
+
+  __device__ __forceinline__ Bands(const T* __restrict__ taps, int lane) {
+    const int n = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < Layer::kSize; ++i) {
+#pragma unroll
+      for (int block = 0; block < Plan::kBlocks; ++block) {
+        Vector<T, 2> pair;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int tap = 8 * block + 2 * t + half - 8 + Layer::kPad - Layer::kStride * n;
+          const bool inside = static_cast<unsigned>(tap) < Layer::kSize;
+          pair.value[half] = inside ? taps[i * Layer::kSize + (inside ? tap : 0)] : from_float<T>(0.0f);
+        }
+        of[i][block] = *reinterpret_cast<const unsigned*>(&pair);
+      }
+    }
+  }
+};
+
+template <typename Plan>
+__device__ __noinline__ float exact_sum(const T* window, const T* __restrict__ taps, float sum) {
+  for (int i = 0; i < kTaps; ++i) {
+    sum = fmaf(to_float(window[i / Layer::kSize * Plan::kPitch + i % Layer::kSize]), to_float(taps[i]), sum);
+  }
+  return sum;
+}
+
+template <typename Plan>
+__device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ all_bias,
+                                                int n, T* __restrict__ y) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  T* rows = reinterpret_cast<T*>(shared) + warp * Plan::kRows * Plan::kPitch;
+  const unsigned unit = blockIdx.x * static_cast<unsigned>(Plan::kWarps) + warp;
+  const unsigned planes = static_cast<unsigned>(n) * kChannels, plane = unit / Plan::kBands;
+  if (plane >= planes) return;
+  const int first_row = unit % Plan::kBands * Plan::kBandTiles * 16;
+  copy_planes<1, Plan::kRows, Plan::kPitch, 32>(rows, x, plane, planes, first_row * Layer::kStride - Layer::kPad, lane);
+  close_copies();
+  zero_borders<Plan::kRows, Plan::kPitch, 32>(rows, lane);
+  const T* taps = w + plane % kChannels * kTaps;
+  const float bias = to_float(all_bias[plane % kChannels]);
+  const Bands<Plan> bands(taps, lane);
+  wait_for_copies<0>();
+  __syncwarp();
+
+  T* to = y + static_cast<size_t>(plane) * Layer::kOutPlane;
+  const int g = lane / 4, t = lane % 4;
+  const unsigned own_row = shared_address(rows + lane % 16 * Layer::kStride * Plan::kPitch);
+#pragma unroll 1
+  for (int tile = 0; tile < Plan::kBandTiles * Plan::kChunks; ++tile) {
+    const int row = tile / Plan::kChunks * 16, chunk = tile % Plan::kChunks * Plan::kChunk;
+    if (first_row + row >= Layer::kOutHeight) return;
+    float sums[Plan::kChunk][4];
+#pragma unroll
+    for (int j = 0; j < Plan::kChunk; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[j][e] = bias;
+    }
+#pragma unroll
+    for (int i = 0; i < Layer::kSize; ++i) {
+      unsigned a[Plan::kChunkBlocks][2];
+#pragma unroll
+      for (int block = 0; block < Plan::kChunkBlocks; ++block) {
+        const int column = min(8 * (Layer::kStride * chunk + block), Plan::kPitch - 8);  // the last chunk may end early
+        load_block(a[block], own_row + ((row * Layer::kStride + i) * Plan::kPitch + column) * static_cast<int>(sizeof(T)));
+      }
+#pragma unroll
+      for (int j = 0; j < Plan::kChunk; ++j) {
+        const int first = Layer::kStride * j;
+#pragma unroll
+        for (int block = 0; block + 1 < Plan::kBlocks; block += 2) {
+          mma_16x8x16<T>(sums[j], a[first + block][0], a[first + block][1], a[first + block + 1][0], a[first + block + 1][1],
+                         bands.of[i][block], bands.of[i][block + 1]);
+        }
+        if constexpr (Plan::kBlocks % 2 == 1) {
+          mma_16x8x8(sums[j], a[first + Plan::kBlocks - 1], bands.of[i][Plan::kBlocks - 1]);
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < Plan::kChunk; ++j) {
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {
+        const int out_row = row + g + 8 * pair, column = 8 * (chunk + j) + 2 * t;
+        if (first_row + out_row >= Layer::kOutHeight) continue;
+        Vector<T, 2> two;
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float sum = sums[j][2 * pair + e];
+          if (!(fabsf(sum) <= 3.402823466e38f) && column + e < Layer::kOutWidth) {
+            const T* window = rows + out_row * Layer::kStride * Plan::kPitch + kPack + (column + e) * Layer::kStride - Layer::kPad;
+            sum = exact_sum<Plan>(window, taps, bias);
+          }
+          two.value[e] = from_float<T>(activate<kActivation>(sum));
+        }
+        T* address = to + (first_row + out_row) * Layer::kOutWidth + column;
+        if constexpr (Layer::kOutWidth % 2 == 0) {
+          if (column < Layer::kOutWidth) store_vector(address, two);
+        } else {
+          if (column < Layer::kOutWidth) address[0] = two.value[0];
+          if (column + 1 < Layer::kOutWidth) address[1] = two.value[1];
+        }
+      }
+    }
+  }
+}
