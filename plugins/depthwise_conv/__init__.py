@@ -89,17 +89,17 @@ def tiling(name: str, stages: int, rows: int = TILE_ROWS, threads: int = TILE_TH
     )
 
 
-def bands(name: str, types: str, min_sm: int) -> Variant:
+def bands(name: str, types: str, min_sm: int, tiles: int = BAND_TILES, warps: int = BAND_WARPS) -> Variant:
     """Make a variant on tensor cores. Source: ``BandPlan`` in tensor_core.cuh."""
     row_tiles, column_tiles = ceil_div(out_h, 16), ceil_div(out_w, 8)
-    band_tiles = minimum(row_tiles, BAND_TILES)
+    band_tiles = minimum(row_tiles, tiles)
     blocks = maximum(stride * column_tiles + 2, 1 + ceil_div(w, 8))
     pitch = 8 * (blocks // 2 * 2 + 1)
-    shared = BAND_WARPS * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
+    shared = warps * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
     units = n * group * ceil_div(row_tiles, band_tiles)
     return Variant(
         name,
-        Launch((ceil_div(units, BAND_WARPS), 1, 1), (32 * BAND_WARPS, 1, 1), extras=(n,), shared_bytes=shared),
+        Launch((ceil_div(units, warps), 1, 1), (32 * warps, 1, 1), extras=(n,), shared_bytes=shared),
         "on tensor cores, a warp a band of rows",
         source="tensor_core.cu",
         entry="depthwise_conv_tensor",

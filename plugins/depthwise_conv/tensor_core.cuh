@@ -10,6 +10,9 @@
 #include "mma.cuh"
 #include "planes.cuh"
 
+constexpr bool kExchange = true;  // before the stores
+constexpr float kLargestFloat = 3.402823466e38f;
+
 template <int kWarps_>
 struct BandPlan {
   static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
@@ -25,6 +28,7 @@ struct BandPlan {
   static constexpr int kSharedBytes = kWarps * kRows * kPitch * static_cast<int>(sizeof(T));
   // Sums of this many column tiles are in registers at once.
   static constexpr int kChunks = (kColumnTiles + 7) / 8, kChunk = (kColumnTiles + kChunks - 1) / kChunks;
+  static constexpr int kStored = kExchange && Layer::kOutWidth % 4 == 0 ? 2 : 1;  // tiles that are stored together
   static constexpr int kChunkBlocks = Layer::kStride * (kChunk - 1) + kBlocks;
 };
 
@@ -142,28 +146,48 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
         }
       }
     }
+    // Two neighbouring outputs of tile j, in a row that may lie below the plane.
+    const auto finished = [&](int j, int half) {
+      const int out_row = row + g + 8 * half, column = 8 * (chunk + j) + 2 * t;
+      Vector<T, 2> pair;
 #pragma unroll
-    for (int j = 0; j < Plan::kChunk; ++j) {
-#pragma unroll
-      for (int pair = 0; pair < 2; ++pair) {
-        const int out_row = row + g + 8 * pair, column = 8 * (chunk + j) + 2 * t;
-        if (first_row + out_row >= Layer::kOutHeight) continue;
-        Vector<T, 2> two;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float sum = sums[j][2 * pair + e];
-          if (!(fabsf(sum) <= 3.402823466e38f) && column + e < Layer::kOutWidth) {
-            const T* window = rows + out_row * Layer::kStride * Plan::kPitch + kPack + (column + e) * Layer::kStride - Layer::kPad;
-            sum = exact_sum<Plan>(window, taps, bias);
-          }
-          two.value[e] = from_float<T>(activate<kActivation>(sum));
+      for (int e = 0; e < 2; ++e) {
+        float sum = sums[j][2 * half + e];
+        if (!(fabsf(sum) <= kLargestFloat) && first_row + out_row < Layer::kOutHeight && column + e < Layer::kOutWidth) {
+          const T* window = rows + out_row * Layer::kStride * Plan::kPitch + kPack + (column + e) * Layer::kStride - Layer::kPad;
+          sum = exact_sum<Plan>(window, taps, bias);
         }
-        T* address = to + (first_row + out_row) * Layer::kOutWidth + column;
+        pair.value[e] = from_float<T>(activate<kActivation>(sum));
+      }
+      return pair;
+    };
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int out_row = first_row + row + g + 8 * half;
+      T* to_row = to + out_row * Layer::kOutWidth;
+      const bool in_plane = out_row < Layer::kOutHeight;
+#pragma unroll
+      for (int j = 0; j < Plan::kChunk; j += Plan::kStored) {
+        if (j + 1 < Plan::kChunk && Plan::kStored == 2) {
+          // Lanes exchange pairs, so that even ones have four outputs of tile j and odd ones of tile j + 1.
+          const Vector<T, 2> left = finished(j, half), right = finished(j + 1, half);
+          const Vector<T, 2> given = t % 2 == 0 ? right : left;
+          const unsigned got = __shfl_xor_sync(0xffffffffu, *reinterpret_cast<const unsigned*>(&given), 1);
+          const Vector<T, 2> other = *reinterpret_cast<const Vector<T, 2>*>(&got);
+          const Vector<T, 2> low = t % 2 == 0 ? left : other, high = t % 2 == 0 ? other : right;
+          const int column = 8 * (chunk + j + t % 2) + t / 2 * 4;
+          if (in_plane && column < Layer::kOutWidth) {
+            store_vector(to_row + column, Vector<T, 4>{low.value[0], low.value[1], high.value[0], high.value[1]});
+          }
+          continue;
+        }
+        const Vector<T, 2> pair = finished(j, half);
+        const int column = 8 * (chunk + j) + 2 * t;
         if constexpr (Layer::kOutWidth % 2 == 0) {
-          if (column < Layer::kOutWidth) store_vector(address, two);
+          if (in_plane && column < Layer::kOutWidth) store_vector(to_row + column, pair);
         } else {
-          if (column < Layer::kOutWidth) address[0] = two.value[0];
-          if (column + 1 < Layer::kOutWidth) address[1] = two.value[1];
+          if (in_plane && column < Layer::kOutWidth) to_row[column] = pair.value[0];
+          if (in_plane && column + 1 < Layer::kOutWidth) to_row[column + 1] = pair.value[1];
         }
       }
     }
