@@ -1,7 +1,5 @@
 """Declare ``depthwise_conv``: a filter, a bias and an optional activation for each channel."""
 
-import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +7,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
+from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
 from ..windows.declaration import (
     PAD,
     STRIDE,
@@ -24,7 +23,6 @@ from ..windows.declaration import (
     w,
     windows_of,
 )
-from .pattern import PATTERNS
 
 (group,) = axes("group")
 TILE_THREADS = 128
@@ -37,21 +35,6 @@ BAND_WARPS = 4
 # What every architecture has.
 BAND_SHARED_LIMIT = 64 * 1024
 PACK = 16 // size_of("T")  # elements
-
-
-def _gelu(y: np.ndarray) -> np.ndarray:
-    return np.asarray(y * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(y / math.sqrt(2))))
-
-
-# The source has them in this order.
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "none": np.positive,
-    "relu": lambda y: np.maximum(y, 0),
-    "relu6": lambda y: np.clip(y, 0, 6),
-    "hardswish": lambda y: y * np.clip(y / 6 + 0.5, 0, 1),
-    "silu": lambda y: y / (1 + np.exp(-y)),
-    "gelu": _gelu,
-}
 
 
 def reference(
@@ -134,7 +117,7 @@ KERNEL = Kernel(
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
     attributes=(
-        Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution"),
+        ACTIVATION,
         IntegerAttribute("group", 1, 1 << 20, (3,), "channels"),
         Attribute("size", (3, 5, 7), "rows and columns of a filter"),
         STRIDE,
@@ -149,7 +132,7 @@ KERNEL = Kernel(
         direct("tall", "tall.cu", rows=7),
         direct("direct", "kernel.cu", rows=4),
     ),
-    patterns=PATTERNS,
+    patterns=convolution_patterns(),
     reference=reference,
     examples=(
         {"n": 1, "h": 3, "w": 3, "group": 1, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},

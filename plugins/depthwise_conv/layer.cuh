@@ -1,7 +1,7 @@
 // The layer that a depthwise convolution is compiled for, and what it computes of a window.
 #pragma once
 
-#include "activation.cuh"
+#include "windows/activation.cuh"
 #include "windows/windows.cuh"
 
 using T = TYPE_T;

@@ -3,7 +3,7 @@
 
 #include "common.cuh"
 
-// In the order of ACTIVATIONS in __init__.py.
+// In the order of ACTIVATIONS in activation.py.
 enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu };
 
 template <Activation kActivation>

@@ -1,0 +1,141 @@
+"""Declare ``grouped_conv``: a convolution in groups of few channels, with bias and an optional activation."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div, minimum
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+
+from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
+from ..windows.declaration import PAD, STRIDE, h, n, out_h, out_w, pad, run, size, strips, w, windows_of
+
+group, cg, k = axes("group cg k")
+THREADS = 128
+# Channels of y that a thread computes, and outputs of each.
+OUT = 8
+OUTPUTS = 8
+# The filters of a block are in 48 KiB of shared memory, which every architecture has.
+FILTER_LIMIT = 48 * 1024
+
+
+def reference(
+    x: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray,
+    *,
+    activation: str,
+    group: int,
+    size: int,
+    stride: int,
+    pad: int,
+) -> np.ndarray:
+    """Compute the convolution of each group, then the activation."""
+    pieces = zip(np.split(x, group, axis=1), np.split(weights, group), strict=True)
+    sums = [np.einsum("nchwij,kcij->nkhw", windows_of(a, size, stride, pad, 0.0), b, optimize=True) for a, b in pieces]
+    return ACTIVATIONS[activation](np.concatenate(sums, axis=1) + bias[:, None, None])
+
+
+def direct(rows: int | None = None, threads: int = THREADS) -> Variant:
+    """Make the variant of kernel.cu."""
+    tile = OUTPUTS // run if rows is None else rows
+    parts = ceil_div(k // group, OUT)
+    blocks = ceil_div(n * ceil_div(out_h, tile) * strips, threads)
+    launch = Launch((blocks, group * parts, 1), (threads, 1, 1), extras=(n,))
+    return Variant("direct", launch, "from global memory, a thread 8 outputs of up to 8 channels")
+
+
+KERNEL = Kernel(
+    name="grouped_conv",
+    doc="y = act(Conv(x, w, bias)), 3x3 or 5x5 filters, groups of 2 to 32 channels",
+    axes=(
+        Axis("n", "images"),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+        Axis("cg", "channels of a group", static=True),
+        Axis("k", "filters of all groups", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, group * cg, h, w), "T", "images"),
+        Tensor("w", (k, cg, size, size), "T", "filters", weight=True),
+        Tensor("bias", (k,), "T", "bias of each filter", weight=True),
+    ),
+    outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    attributes=(
+        ACTIVATION,
+        IntegerAttribute("group", 2, 8191, (2,), "groups"),
+        Attribute("size", (3, 5), "rows and columns of a filter"),
+        STRIDE,
+        PAD,
+    ),
+    requires=(h + 2 * pad >= size)
+    & (w + 2 * pad >= size)
+    & (cg >= 2)
+    & (cg <= 32)
+    & k.multiple_of(group)
+    & (k >= 2 * group)
+    & (k <= 32 * group)
+    & (cg * size * size * 4 * ceil_div(minimum(k // group, OUT), 4) * 4 <= FILTER_LIMIT),
+    variants=(direct(),),
+    patterns=convolution_patterns(),
+    reference=reference,
+    examples=(
+        {"n": 1, "h": 3, "w": 3, "cg": 2, "k": 4, "group": 2, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 3, "h": 9, "w": 7, "cg": 3, "k": 15, "group": 3, "size": 3, "stride": 2, "pad": 1, "activation": "relu6"},
+        {
+            "n": 2,
+            "h": 14,
+            "w": 14,
+            "cg": 16,
+            "k": 36,
+            "group": 3,
+            "size": 3,
+            "stride": 1,
+            "pad": 1,
+            "activation": "relu",
+        },
+        {
+            "n": 5,
+            "h": 17,
+            "w": 16,
+            "cg": 4,
+            "k": 24,
+            "group": 6,
+            "size": 5,
+            "stride": 1,
+            "pad": 2,
+            "activation": "silu",
+        },
+        {
+            "n": 9,
+            "h": 56,
+            "w": 56,
+            "cg": 8,
+            "k": 64,
+            "group": 8,
+            "size": 3,
+            "stride": 1,
+            "pad": 1,
+            "activation": "none",
+        },
+        {
+            "n": 7,
+            "h": 20,
+            "w": 30,
+            "cg": 8,
+            "k": 32,
+            "group": 2,
+            "size": 3,
+            "stride": 2,
+            "pad": 0,
+            "activation": "hardswish",
+        },
+    ),
+    flops=2 * n * k * out_h * out_w * cg * size * size,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,58 @@
+"""Define what can follow a convolution: the functions, and the nodes that torch's exporters write for them.
+
+Source: torch.nn's activations through both of torch's exporters at opsets 11 to 23.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.kernel import Attribute
+from lenet_trt.pattern import Pattern
+
+_SIXTH = 0.1666666716337204  # 1/6 as a float32
+
+
+def _gelu(y: np.ndarray) -> np.ndarray:
+    return np.asarray(y * 0.5 * (1 + np.vectorize(math.erf, otypes=[np.float64])(y / math.sqrt(2))))
+
+
+# activation.cuh has them in this order.
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "none": np.positive,
+    "relu": lambda y: np.maximum(y, 0),
+    "relu6": lambda y: np.clip(y, 0, 6),
+    "hardswish": lambda y: y * np.clip(y / 6 + 0.5, 0, 1),
+    "silu": lambda y: y / (1 + np.exp(-y)),
+    "gelu": _gelu,
+}
+ACTIVATION = Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution")
+
+# The nodes of each activation, in every way in which it is written.
+_NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+    ("none", lambda op, y: y),
+    ("relu", lambda op, y: op.Relu(y)),
+    ("relu6", lambda op, y: op.Clip(y, 0.0, 6.0)),
+    ("hardswish", lambda op, y: op.HardSwish(y)),
+    ("hardswish", lambda op, y: op.Mul(y, op.HardSigmoid(y, alpha=_SIXTH))),
+    ("silu", lambda op, y: op.Mul(y, op.Sigmoid(y))),
+    ("silu", lambda op, y: op.Mul(op.Sigmoid(y), y)),
+    ("gelu", lambda op, y: op.Gelu(y)),
+)
+
+
+def convolution_patterns() -> tuple[Pattern, ...]:
+    """Return the patterns of a convolution with square filters, strides and padding, followed by each activation."""
+    return tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in _NODES)
+
+
+def _followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def convolution(op: Any, x: Any, w: Any, bias: Any, group: Any, size: Any, stride: Any, pad: Any) -> Any:
+        pads, strides = [pad, pad, pad, pad], [stride, stride]
+        return nodes(op, op.Conv(x, w, bias, kernel_shape=[size, size], group=group, strides=strides, pads=pads))
+
+    return convolution
