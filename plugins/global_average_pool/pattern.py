@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lenet_trt.pattern import Pattern
+
+# The axes as people write them: counted from the front or from the end, in either order.
+_AXES = ([2, 3], [3, 2], [-2, -1], [-1, -2])
 
 
 def pool(op: Any, x: Any) -> Any:
     return op.GlobalAveragePool(x)
 
 
-def mean(op: Any, x: Any) -> Any:
-    return op.ReduceMean(x, [2, 3])
+def _mean(axes: list[int], *, operand: bool) -> Callable[..., Any]:
+    """Return the graph of a mean; from opset 18 on the axes are an operand."""
+
+    def mean(op: Any, x: Any) -> Any:
+        return op.ReduceMean(x, axes) if operand else op.ReduceMean(x, axes=axes)
+
+    return mean
 
 
-def mean_counted_from_the_end(op: Any, x: Any) -> Any:
-    return op.ReduceMean(x, [-2, -1])
-
-
-def mean_with_axes_as_attribute(op: Any, x: Any) -> Any:
-    return op.ReduceMean(x, axes=[2, 3])
-
-
-def mean_with_axes_from_the_end_as_attribute(op: Any, x: Any) -> Any:
-    return op.ReduceMean(x, axes=[-2, -1])
-
-
-PATTERNS = tuple(
-    map(
-        Pattern,
-        (
-            pool,
-            mean,
-            mean_counted_from_the_end,
-            mean_with_axes_as_attribute,
-            mean_with_axes_from_the_end_as_attribute,
-        ),
-    )
-)
+PATTERNS = (Pattern(pool), *(Pattern(_mean(axes, operand=operand)) for axes in _AXES for operand in (True, False)))
