@@ -41,7 +41,7 @@ class _Builder(NodeBuilder):
         add = super().__getattr__(op_type)
 
         def node(*inputs: Any, **attributes: Any) -> Any:
-            values = [each if isinstance(each, str) else self._operand(_plain(each)) for each in inputs]
+            values = [self._operand(_plain(e)) if isinstance(e, (_Given, float, list, tuple)) else e for e in inputs]
             return add(*values, **{name: _plain(value) for name, value in attributes.items()})
 
         return node

@@ -1,4 +1,4 @@
-"""Say what ``bench`` times of ``dense_int8``: layers of LeNet-5's and of a transformer's size, with few and many rows."""
+"""Say what ``bench`` times of ``dense_int8``: layers as large as LeNet-5 has and a transformer, few and many rows."""
 
 from __future__ import annotations
 
