@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from lenet_trt.bench.engine_layers import LAYERS, expected
 from lenet_trt.bench.engine_tool import Arrays, EngineModel
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.kernel.bind import Bound, Shape
@@ -23,7 +24,7 @@ QUICK_BATCHES = (1, 1024)
 LARGEST = 10_000
 ITERATIONS = 200
 # TensorRT's own MatMul takes a quarter of a second.
-MATMUL_ITERATIONS = 5
+SLOW_ITERATIONS = 5
 CHECKED_CONV = 64
 OURS, THEIRS = "lenet_trt in TensorRT", "TensorRT"
 TF32, LEVEL_5 = f"{THEIRS}, TF32", f"{THEIRS}, level 5"
@@ -50,7 +51,7 @@ class EngineWorkload:
 
     ``backends``: names in ``BACKENDS``, each with the batches at which it is measured. ``draw`` makes the inputs of a
     batch, ``expected`` the output in float64. ``checked`` maps a batch to the batch whose results are compared: the
-    output of a large batch is too large to be written as text.
+    output of a large batch is too large to be written as text. ``largest``: the largest batch of the engine of ours.
     """
 
     name: str
@@ -61,14 +62,14 @@ class EngineWorkload:
     iterations: int = ITERATIONS
     checked: Callable[[int], int] = lambda batch: batch
     batched: bool = True
+    largest: int = LARGEST
 
     def shapes(self, batch: int) -> dict[str, Shape]:
-        """Return the shape of the input at a batch size; empty where shapes are fixed."""
+        """Return the shape of each input at a batch size; empty where shapes are fixed."""
         if not self.batched:
             return {}
-        (value,) = self.model.typed.graph.input
-        sizes = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        return {value.name: (batch, *sizes[1:])}
+        sizes = {v.name: [dim.dim_value for dim in v.type.tensor_type.shape.dim] for v in self.model.typed.graph.input}
+        return {name: (batch, *each[1:]) for name, each in sizes.items()}
 
 
 def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
@@ -77,6 +78,7 @@ def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     yield from _quantized_lenet5(options)
     yield from _matmul()
     yield from _convolutions()
+    yield from _single_layers()
     yield from _kernels()
 
 
@@ -170,7 +172,7 @@ def _matmul() -> Iterator[EngineWorkload]:
             dict.fromkeys((THEIRS, OURS), (1,)),
             operands,
             lambda inputs: np.matmul(*(array.astype(np.float64) for array in inputs.values())),
-            MATMUL_ITERATIONS,
+            SLOW_ITERATIONS,
             batched=False,
         )
 
@@ -220,6 +222,29 @@ def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], 
     name, choice = ("conv5x5_bias_relu_pool2", {}) if pooled else ("conv5x5_bias", {"activation": "none"})
     reference = kernel(name).reference
     return lambda inputs: np.asarray(reference(inputs["images"].astype(np.float64), filters, bias, **choice))
+
+
+def _single_layers() -> Iterator[EngineWorkload]:
+    """Yield each layer at its batch, in both precisions; the reference is ONNX Runtime on the CPU."""
+    for layer in LAYERS:
+        single = layer.model()
+        for precision in layer.precisions:
+            model = _in_precision(single, precision, quick_search=layer.slow)
+            inputs, dtype = layer.drawn, np.float16 if precision == "fp16" else np.float32
+
+            def drawn(batch: int, inputs: Callable[[int], Arrays] = inputs, dtype: type[np.generic] = dtype) -> Arrays:
+                return {name: array.astype(dtype) for name, array in inputs(batch).items()}
+
+            yield EngineWorkload(
+                f"{layer.title}, {precision}",
+                model,
+                dict.fromkeys((THEIRS, OURS), (layer.batch,)),
+                drawn,
+                partial(expected, single),
+                SLOW_ITERATIONS if layer.slow else ITERATIONS,
+                checked=partial(_given, layer.checked),
+                largest=layer.batch,
+            )
 
 
 def _kernels() -> Iterator[EngineWorkload]:

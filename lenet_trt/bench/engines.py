@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
-from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, LARGEST, OURS, EngineWorkload, engine_workloads
+from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, OURS, EngineWorkload, engine_workloads
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
@@ -151,7 +151,7 @@ class _Bench:
         if backend == OURS and (same := [engine for (name, _), engine in engines.items() if name == OURS]):
             return same[0]
         stem = re.sub(r"[^\w.=-]+", "_", f"{workload.name}-{backend}-{batch}")
-        sizes = (1, batch, LARGEST) if backend == OURS else (workload.checked(batch), batch, batch)
+        sizes = (1, batch, workload.largest) if backend == OURS else (workload.checked(batch), batch, batch)
         shapes = [workload.shapes(size) for size in sizes] if workload.batched else []
         engine = self.tool.built(
             workload.model,

@@ -1,0 +1,123 @@
+"""Make the single layers of the suite ``engines``: layers of other people's networks at which TensorRT loses time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import numpy_helper, parser
+
+from lenet_trt.bench.engine_tool import Arrays
+from lenet_trt.kernel.bind import Shape
+
+_OPSET, _IR_VERSION = 17, 8
+_SEED = 1
+
+
+@dataclass(frozen=True)
+class EngineLayer:
+    """Describe a layer as ONNX text: ``nodes`` compute ``y`` from ``inputs``, whose first axis is the batch.
+
+    ``weights``: shapes of the constants. ``checked``: the batch at which results are compared; TensorRT's program
+    writes them as text. ``slow``: TensorRT's own layer takes many milliseconds.
+    """
+
+    title: str
+    nodes: str
+    inputs: Mapping[str, Shape]
+    batch: int
+    checked: int
+    weights: Mapping[str, Shape] | None = None
+    slow: bool = False
+    precisions: Sequence[str] = ("fp32", "fp16")
+
+    def model(self) -> onnx.ModelProto:
+        """Return the layer as a model with an open batch."""
+        declared = ", ".join(f"float[n, {', '.join(map(str, shape))}] {name}" for name, shape in self.inputs.items())
+        # Shape inference says the output's shape.
+        head = f'<ir_version: {_IR_VERSION}, opset_import: ["" : {_OPSET}]>'
+        model = parser.parse_model(f"{head} layer ({declared}) => (float[n] y) {{ {self.nodes} }}")
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+        random = np.random.default_rng(_SEED)
+        for name, weight in (self.weights or {}).items():
+            values = random.standard_normal(weight) / math.sqrt(math.prod(weight[1:]))
+            model.graph.initializer.append(numpy_helper.from_array(values.astype(np.float32), name))
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        onnx.checker.check_model(inferred, full_check=True)
+        return inferred
+
+    def drawn(self, batch: int) -> Arrays:
+        """Return random inputs for a batch."""
+        random = np.random.default_rng(batch)
+        return {name: random.standard_normal((batch, *shape), np.float32) for name, shape in self.inputs.items()}
+
+
+def expected(model: onnx.ModelProto, inputs: Arrays) -> NDArray[np.float64]:
+    """Compute the layer's output with ONNX Runtime on the CPU, in float32."""
+    from lenet_trt.runtimes.ort import OrtCpu
+
+    return np.asarray(OrtCpu(model).run([array.astype(np.float32) for array in inputs.values()])[0], np.float64)
+
+
+_MAPS = {"x": (64, 56, 56)}
+LAYERS = (
+    EngineLayer("Softmax 32x50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 32, 2),
+    EngineLayer("Softmax 32x6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 32, 1),
+    EngineLayer(
+        "LayerNormalization 6272x768",
+        "y = LayerNormalization<axis = -1, epsilon = 1e-6>(x, scale, shift)",
+        {"x": (768,)},
+        6272,
+        32,
+        {"scale": (768,), "shift": (768,)},
+    ),
+    EngineLayer(
+        "TopK 100 of 32x50257",
+        "k = Constant<value_ints = [100]>() y, where = TopK<axis = -1>(x, k)",
+        {"x": (50257,)},
+        32,
+        32,
+        precisions=("fp32",),
+    ),
+    EngineLayer("MatMul 20000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 20_000, 100, slow=True),
+    EngineLayer("MatMul 6144x49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 6144, 64, slow=True),
+    EngineLayer(
+        "depthwise Conv 7x7, 32x64x56x56",
+        "y = Conv<group = 64, pads = [3, 3, 3, 3]>(x, w, b)",
+        _MAPS,
+        32,
+        1,
+        {"w": (64, 1, 7, 7), "b": (64,)},
+    ),
+    EngineLayer(
+        "depthwise Conv 3x3, 32x64x56x56",
+        "y = Conv<group = 64, pads = [1, 1, 1, 1]>(x, w, b)",
+        _MAPS,
+        32,
+        1,
+        {"w": (64, 1, 3, 3), "b": (64,)},
+    ),
+    EngineLayer(
+        "grouped Conv 3x3, 8 groups, 32x64x56x56",
+        "y = Conv<group = 8, pads = [1, 1, 1, 1]>(x, w, b)",
+        _MAPS,
+        32,
+        1,
+        {"w": (64, 8, 3, 3), "b": (64,)},
+    ),
+    EngineLayer(
+        "AveragePool 3x3, 32x64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 32, 1
+    ),
+    EngineLayer(
+        "MaxPool 3x3 stride 2, 32x64x112x112",
+        "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x)",
+        {"x": (64, 112, 112)},
+        32,
+        1,
+    ),
+    EngineLayer("GlobalAveragePool 32x64x56x56", "y = GlobalAveragePool(x)", _MAPS, 32, 32),
+)

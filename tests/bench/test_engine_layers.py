@@ -1,0 +1,44 @@
+"""The single layers of the suite ``engines``: each is replaced by one kernel, which computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lenet_trt.bench.engine_layers import LAYERS, EngineLayer, expected
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel.examples import relative_error
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+
+KERNELS = {
+    "Softmax": "softmax",
+    "LayerNormalization": "layer_norm",
+    "TopK": "topk",
+    "MatMul": "batched_matmul",
+    "depthwise Conv": "depthwise_conv",
+    "grouped Conv": "grouped_conv",
+    "AveragePool": "average_pool",
+    "MaxPool": "max_pool",
+    "GlobalAveragePool": "global_average_pool",
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.title)
+def test_one_kernel_replaces_a_layer_and_computes_the_same(layer: EngineLayer) -> None:
+    model = layer.model()
+    fused = fuse(model).model
+    (name,) = plugin_nodes(fused).values()
+    assert name == KERNELS[next(title for title in KERNELS if layer.title.startswith(title))]
+    assert len(fused.graph.node) <= 1 + sum(
+        node.op_type in ("Cast", "Reshape", "Constant") for node in fused.graph.node
+    )
+    inputs = layer.drawn(1)
+    assert relative_error(expected(fused, inputs), expected(model, inputs)) < 1e-5
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.title)
+def test_what_is_compared_can_be_written_as_text(layer: EngineLayer) -> None:
+    inputs = layer.drawn(layer.checked)
+    assert expected(layer.model(), inputs).size <= 250_000
+    assert all(len(array) == layer.checked <= layer.batch for array in inputs.values())
+    assert all(np.isfinite(array).all() for array in inputs.values())
