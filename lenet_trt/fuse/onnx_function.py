@@ -19,8 +19,7 @@ from onnx import helper, numpy_helper
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import attribute_protos
-from lenet_trt.kernel.attributes import AnyAttribute, Number
-from lenet_trt.kernel.bind import chosen_values
+from lenet_trt.kernel.attributes import AnyAttribute, Number, chosen_values
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN

@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
 from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
-    from lenet_trt.kernel.attributes import AttributeValue, Number
+    from lenet_trt.kernel.attributes import AttributeValue
     from lenet_trt.kernel.declaration import Kernel, Launch, Tensor, Types, Variant
 
 Shape: TypeAlias = tuple[int, ...]
@@ -262,54 +263,6 @@ def types_beginning(kernel: Kernel, dtypes: Sequence[str]) -> Iterator[Types]:
     """Yield the declared types in which the first inputs (and then outputs) have these element types."""
     tensors = (*kernel.inputs, *kernel.outputs)[: len(dtypes)]
     return (types for types in kernel.types if types.of(tensors) == tuple(dtypes))
-
-
-def chosen_values(kernel: Kernel, given: Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    """Return the value of every attribute in declared order; those that are not given have their default.
-
-    Raises:
-        LenetTrtError: the kernel has no such attribute, or the attribute cannot have that value.
-    """
-    declared = {attribute.name: attribute for attribute in kernel.attributes}
-    unknown = given.keys() - declared.keys()
-    if unknown:
-        known = ", ".join(declared) or "none"
-        raise LenetTrtError(f"{kernel.name} has no attribute {', '.join(sorted(unknown))}; it has {known}")
-    values: dict[str, AttributeValue] = {}
-    for name, attribute in declared.items():
-        asked = given.get(name, attribute.examples[0])
-        value = attribute.checked(asked)
-        if value is None:
-            raise LenetTrtError(f"{kernel.name}: {name} is {asked!r}; it can be {attribute.allowed}")
-        values[name] = value
-    return values
-
-
-def stored_values(kernel: Kernel, numbers: Mapping[str, Number | None]) -> dict[str, AttributeValue]:
-    """Return the values that the numbers of a plugin node, or of an engine, stand for; without those that are missing.
-
-    Raises:
-        LenetTrtError: a number stands for no value of its attribute.
-    """
-    values: dict[str, AttributeValue] = {}
-    for attribute in kernel.attributes:
-        number = numbers.get(attribute.name)
-        if number is None:
-            continue
-        value = attribute.value_of(number)
-        if value is None:
-            raise LenetTrtError(
-                f"{kernel.name}: the attribute {attribute.name} is {number}, which is none of its values "
-                f"({attribute.allowed}): fuse the model again"
-            )
-        values[attribute.name] = value
-    return values
-
-
-def attribute_sizes(kernel: Kernel, values: Mapping[str, AttributeValue]) -> dict[str, int]:
-    """Return the attributes that a ``Dim`` may name, with their sizes."""
-    sizes = {attribute.name: attribute.size(values[attribute.name]) for attribute in kernel.attributes}
-    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def _element_sizes(types: Types) -> dict[str, int]:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.attributes import AnyAttribute, AttributeValue
-from lenet_trt.kernel.bind import Bound, Shape, Specialized, attribute_sizes, bind, chosen_values, specialize
+from lenet_trt.kernel.attributes import AnyAttribute, AttributeValue, attribute_sizes, chosen_values
+from lenet_trt.kernel.bind import Bound, Shape, Specialized, bind, specialize
 from lenet_trt.kernel.dims import MULTIPROCESSORS, AxisValue, Condition, Constant, Dim, DimLike, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS, LEAST_RANK, LINEAR
 from lenet_trt.kernel.types import ELEMENT_TYPES

@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Bound, Shape, stored_values
+from lenet_trt.kernel.attributes import AttributeValue, stored_values
+from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named

@@ -17,8 +17,7 @@ from lenet_trt.check.pattern_check import pattern_problems, small_bounds
 from lenet_trt.cuda.compile import compile_variant
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Attribute, FloatAttribute, IntegerAttribute
-from lenet_trt.kernel.attributes import AnyAttribute
-from lenet_trt.kernel.bind import stored_values
+from lenet_trt.kernel.attributes import AnyAttribute, stored_values
 from lenet_trt.kernel.examples import bounds, cases
 
 FLOAT32 = st.floats(width=32, allow_nan=False, allow_infinity=False)

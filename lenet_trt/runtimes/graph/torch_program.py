@@ -15,7 +15,7 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import stored_values
+from lenet_trt.kernel.attributes import stored_values
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes

@@ -23,16 +23,8 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.cuda.compile import architectures, compile_variant
 from lenet_trt.cuda.driver import Context, current_context
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import (
-    UNKNOWN,
-    Shape,
-    Specialized,
-    attribute_sizes,
-    chosen_values,
-    stored_values,
-    types_of_call,
-)
+from lenet_trt.kernel.attributes import AttributeValue, attribute_sizes, chosen_values, stored_values
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, types_of_call
 from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
 from lenet_trt.kernel.dims import Algebra, AxisValue, Condition, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS

@@ -21,16 +21,8 @@ import numpy as np
 from lenet_trt.cuda.compile import source_sha256
 from lenet_trt.cuda.launch import EmptyLauncher, Launcher, prepare
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import (
-    UNKNOWN,
-    Shape,
-    attribute_sizes,
-    chosen_values,
-    largest_workspace,
-    stored_values,
-    types_beginning,
-    types_of_call,
-)
+from lenet_trt.kernel.attributes import attribute_sizes, chosen_values, stored_values
+from lenet_trt.kernel.bind import UNKNOWN, Shape, largest_workspace, types_beginning, types_of_call
 from lenet_trt.kernel.dims import Algebra, AxisValue, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.pattern import DOMAIN

@@ -18,7 +18,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.export import conv_onnx, matmul_onnx
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.bind import chosen_values
+from lenet_trt.kernel.attributes import chosen_values
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
