@@ -19,11 +19,12 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import SEED, bounds, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings
 
 trt = load_bindings()
-NAMES = {"float32": trt.float32, "float16": trt.float16, "bfloat16": trt.bfloat16}
+NAMES = data_types(trt)
 LARGEST_ELEMENTS = 1 << 22
 
 

@@ -28,6 +28,7 @@ from lenet_trt.kernel import registry  # noqa: E402
 from lenet_trt.kernel.bind import Bound  # noqa: E402
 from lenet_trt.kernel.declaration import Kernel  # noqa: E402
 from lenet_trt.kernel.layouts import LAYOUTS  # noqa: E402
+from lenet_trt.tensorrt.data_types import data_types  # noqa: E402
 from lenet_trt.tensorrt.routes import ptx  # noqa: E402
 
 H200 = Context(key=0, device=0, sm=90, multiprocessors=132)
@@ -40,7 +41,7 @@ _OPERATIONS = {
     "MIN": min,
     "MAX": max,
 }
-_DATA_TYPES = {"float32": trt.float32, "float16": trt.float16, "bfloat16": trt.bfloat16, "int32": trt.int32}
+_DATA_TYPES = data_types(trt)
 
 
 @dataclass(frozen=True)

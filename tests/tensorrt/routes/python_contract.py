@@ -10,11 +10,12 @@ from declared_kernels import DECLARED, declared
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.declaration import Kernel, Types
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings
 
 trt = load_bindings()
-NAMES = {"float32": trt.float32, "float16": trt.float16, "bfloat16": trt.bfloat16, "int32": trt.int32}
+NAMES = data_types(trt)
 
 
 def described(dtypes: list[str], layout: Any) -> list[Any]:
