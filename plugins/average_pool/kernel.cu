@@ -2,7 +2,7 @@
 //
 // x [planes, H, W], y [planes, OH, OW], planes = n * channels. The padding counts as zeros, or not at all.
 //
-// Mapping: windows/direct.cuh; ROWS rows of up to four outputs a thread. Bytes: x and y once from device memory.
+// Mapping: windows/direct.cuh; one or two rows of up to four outputs a thread. Bytes: x and y once from device memory.
 // What was measured: docs/kernels/average_pool.md.
 #include "windows/direct.cuh"
 
@@ -10,8 +10,8 @@ using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kThreads = 128;
 constexpr bool kPaddingCounts = ATTR_COUNT_INCLUDE_PAD || Layer::kPad == 0;
-ASSERT_LAUNCH(average_pool_low, kThreads, 0);
-ASSERT_LAUNCH(average_pool_tall, kThreads, 0);
+ASSERT_LAUNCH(average_pool_pair, kThreads, 0);
+ASSERT_LAUNCH(average_pool_single, kThreads, 0);
 
 // The elements of the plane in a window that begins at `first`.
 __device__ __forceinline__ int inside(int first, int size) {
@@ -40,11 +40,11 @@ __device__ __forceinline__ void average_pool(const T* __restrict__ x, int planes
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    average_pool_low(const T* __restrict__ x, int planes, T* __restrict__ y) {
+    average_pool_pair(const T* __restrict__ x, int planes, T* __restrict__ y) {
   average_pool<2>(x, planes, y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    average_pool_tall(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  average_pool<7>(x, planes, y);
+    average_pool_single(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  average_pool<1>(x, planes, y);
 }

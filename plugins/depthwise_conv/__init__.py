@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
@@ -25,11 +25,9 @@ from ..windows.declaration import (
 )
 
 (group,) = axes("group")
-TILE_THREADS = 128
+TILE_THREADS = 64
 TILE_ROWS = 7
-# Blocks of the ring that stay on each multiprocessor.
-RING_BLOCKS = 5
-SHARED_LIMIT = 60 * 1024
+TILE_SHARED_LIMIT = 60 * 1024
 BAND_TILES = 4
 BAND_WARPS = 4
 # What every architecture has.
@@ -53,22 +51,21 @@ def reference(
     return ACTIVATIONS[activation](sums + bias[:, None, None])
 
 
-def tiling(name: str, stages: int, rows: int = TILE_ROWS, threads: int = TILE_THREADS, blocks: int = 0) -> Variant:
-    """Make a variant of tile.cuh; of two stages, so many blocks stay on a multiprocessor. Source: ``Tiling`` there."""
+def tiling(name: str, rows: int = TILE_ROWS, threads: int = TILE_THREADS, prefer: Condition | None = None) -> Variant:
+    """Make the variant of tile.cuh. Source: ``Tiling`` there."""
     tiles = ceil_div(out_h, rows)
     band_tiles = minimum(tiles, maximum(threads // strips, 1))
     planes = maximum(threads // (strips * band_tiles), 1)
     units = ceil_div(n * group, planes) * ceil_div(tiles, band_tiles)
     pitch = ceil_div(PACK + w + pad, PACK) * PACK
-    shared = stages * planes * ((band_tiles * rows - 1) * stride + size) * pitch * size_of("T")
-    grid = minimum(units, blocks * MULTIPROCESSORS) if blocks else units
-    note = "from shared memory" + (", by blocks that stay" if blocks else "")
+    shared = planes * ((band_tiles * rows - 1) * stride + size) * pitch * size_of("T")
     return Variant(
         name,
-        Launch((grid, 1, 1), (threads, 1, 1), extras=(n,), shared_bytes=shared),
-        note,
-        source=f"{name}.cu",
-        when=(strips <= threads) & (shared <= SHARED_LIMIT),
+        Launch((units, 1, 1), (threads, 1, 1), extras=(n,), shared_bytes=shared),
+        "from shared memory",
+        source="tile.cu",
+        when=(strips <= threads) & (shared <= TILE_SHARED_LIMIT),
+        prefer=prefer,
     )
 
 
@@ -89,13 +86,19 @@ def bands(name: str, types: str, min_sm: int, tiles: int = BAND_TILES, warps: in
         min_sm=min_sm,
         types=(types,),
         when=shared <= BAND_SHARED_LIMIT,
+        prefer=size.equals(7) & w.multiple_of(8) & (out_h >= 48) & (n * group >= 1024),
     )
 
 
-def direct(name: str, source: str, rows: int) -> Variant:
+def direct(name: str, source: str, rows: int, most_run: int = 4, prefer: Condition | None = None) -> Variant:
     """Make a variant of direct.cuh."""
-    return Variant(name, direct_launch(n * group, rows, n), f"from global memory, {rows} rows a thread", source)
+    launch = direct_launch(n * group, rows, n, most_run=most_run)
+    return Variant(
+        name, launch, f"from global memory, {rows} rows of up to {most_run} outputs a thread", source, prefer=prefer
+    )
 
+
+outputs = n * group * out_h * out_w
 
 KERNEL = Kernel(
     name="depthwise_conv",
@@ -127,9 +130,10 @@ KERNEL = Kernel(
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),
-        tiling("tile", stages=1),
-        tiling("ring", stages=2, blocks=RING_BLOCKS),
-        direct("tall", "tall.cu", rows=7),
+        tiling("tile", prefer=size.equals(7) & out_w.multiple_of(2) & (outputs <= 1 << 21)),
+        direct("low", "low.cu", rows=2, prefer=outputs <= 1 << 19),
+        direct("tall", "tall.cu", rows=7, prefer=out_h <= 7),
+        direct("wide", "wide.cu", rows=4, most_run=8, prefer=size.equals(7) & out_w.multiple_of(8)),
         direct("direct", "kernel.cu", rows=4),
     ),
     patterns=convolution_patterns(),
@@ -137,10 +141,10 @@ KERNEL = Kernel(
     examples=(
         {"n": 1, "h": 3, "w": 3, "group": 1, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
         {"n": 3, "h": 7, "w": 9, "group": 5, "size": 3, "stride": 2, "pad": 1, "activation": "hardswish"},
-        {"n": 5, "h": 14, "w": 14, "group": 9, "size": 5, "stride": 1, "pad": 2, "activation": "silu"},
+        {"n": 5, "h": 14, "w": 14, "group": 9, "size": 7, "stride": 1, "pad": 3, "activation": "silu"},
         {"n": 2, "h": 31, "w": 33, "group": 3, "size": 7, "stride": 2, "pad": 3, "activation": "none"},
-        {"n": 2, "h": 60, "w": 120, "group": 2, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
-        {"n": 33, "h": 28, "w": 28, "group": 64, "size": 7, "stride": 1, "pad": 3, "activation": "none"},
+        {"n": 33, "h": 60, "w": 120, "group": 3, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 17, "h": 48, "w": 56, "group": 64, "size": 7, "stride": 1, "pad": 3, "activation": "none"},
         {"n": 7, "h": 9, "w": 1030, "group": 2, "size": 3, "stride": 2, "pad": 0, "activation": "relu6"},
     ),
     flops=2 * n * group * out_h * out_w * size * size,

@@ -7,17 +7,19 @@
 using T = TYPE_T;
 constexpr int kChannels = ATTR_GROUP;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
-constexpr int kTaps = Layer::kSize * Layer::kSize;
+constexpr int kSize = ATTR_SIZE, kTaps = kSize * kSize;
+template <int kMostRun>
+using LayerOf = Windows<T, AXIS_H, AXIS_W, kSize, ATTR_STRIDE, ATTR_PAD, kMostRun>;
+using Layer = LayerOf<4>;
 
 struct Convolution {
   static constexpr bool kOutsideIsZero = true;
-  float taps[Layer::kSize][Layer::kSize], bias;
+  float taps[kSize][kSize], bias;
 
   __device__ __forceinline__ Convolution(const T* __restrict__ w, const T* __restrict__ all_bias, int channel)
       : bias(to_float(all_bias[channel])) {
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i / Layer::kSize][i % Layer::kSize] = to_float(w[channel * kTaps + i]);
+    for (int i = 0; i < kTaps; ++i) taps[i / kSize][i % kSize] = to_float(w[channel * kTaps + i]);
   }
 
   __device__ __forceinline__ float first() const { return bias; }

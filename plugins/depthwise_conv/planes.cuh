@@ -26,17 +26,9 @@ __device__ __forceinline__ void copy_to_shared(T* to, const T* from, bool valid)
   *reinterpret_cast<Vector<T, kCount>*>(to) = valid ? load_vector<kCount>(from) : Vector<T, kCount>{};
 }
 
-__device__ __forceinline__ void close_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-// Waits until at most kOpen of the newest groups of copies are under way.
-template <int kOpen>
 __device__ __forceinline__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+  asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
 

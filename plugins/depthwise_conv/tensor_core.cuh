@@ -104,12 +104,11 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
   if (plane >= planes) return;
   const int first_row = unit % Plan::kBands * Plan::kBandTiles * 16;
   copy_planes<1, Plan::kRows, Plan::kPitch, 32>(rows, x, plane, planes, first_row * Layer::kStride - Layer::kPad, lane);
-  close_copies();
   zero_borders<Plan::kRows, Plan::kPitch, 32>(rows, lane);
   const T* taps = w + plane % kChannels * kTaps;
   const float bias = to_float(all_bias[plane % kChannels]);
   const Bands<Plan> bands(taps, lane);
-  wait_for_copies<0>();
+  wait_for_copies();
   __syncwarp();
 
   T* to = y + static_cast<size_t>(plane) * Layer::kOutPlane;

@@ -6,7 +6,7 @@
 // What was measured: docs/kernels/depthwise_conv.md.
 #include "tile.cuh"
 
-using Plan = Tiling<7, 128, 1>;
+using Plan = Tiling<7, 64>;
 ASSERT_LAUNCH(depthwise_conv_tile, Plan::kThreads, Plan::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(Plan::kThreads)

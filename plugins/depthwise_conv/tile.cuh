@@ -1,14 +1,12 @@
 // The depthwise convolution from shared memory. A unit is a few planes, or a band of rows of one; a block copies it with its
 // border of zeros, then each thread computes kRows rows of kRun outputs without a test.
-//
-// With two stages a block stays, and copies its next unit while it computes one (cp.async from sm_80 on).
 #pragma once
 
 #include "planes.cuh"
 
-template <int kRows_, int kThreads_, int kStages_>
+template <int kRows_, int kThreads_>
 struct Tiling {
-  static constexpr int kRows = kRows_, kThreads = kThreads_, kStages = kStages_;
+  static constexpr int kRows = kRows_, kThreads = kThreads_;
   static constexpr int kTiles = (Layer::kOutHeight + kRows - 1) / kRows;  // of a plane, from top to bottom
   static constexpr int kFit = kThreads / Layer::kStrips;
   static_assert(kFit > 0, "a row of outputs has more strips than a block has threads");
@@ -17,19 +15,11 @@ struct Tiling {
   static constexpr int kPlanes = kThreads / (Layer::kStrips * kBandTiles);
   static constexpr int kRowsOfX = (kBandTiles * kRows - 1) * Layer::kStride + Layer::kSize;
   static constexpr int kPitch = round_up(kPack + Layer::kWidth + Layer::kPad, kPack);
-  static constexpr int kStageElements = kPlanes * kRowsOfX * kPitch;
-  static constexpr int kSharedBytes = kStages * kStageElements * static_cast<int>(sizeof(T));
+  static constexpr int kSharedBytes = kPlanes * kRowsOfX * kPitch * static_cast<int>(sizeof(T));
 };
 
 template <typename Plan>
-__device__ __forceinline__ void copy_unit(T* stage, const T* __restrict__ x, unsigned unit, unsigned planes) {
-  const int top = unit % Plan::kBands * (Plan::kBandTiles * Plan::kRows * Layer::kStride) - Layer::kPad;
-  copy_planes<Plan::kPlanes, Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(stage, x, unit / Plan::kBands * Plan::kPlanes,
-                                                                           planes, top, threadIdx.x);
-}
-
-template <typename Plan>
-__device__ __forceinline__ void compute_unit(const T* stage, const T* __restrict__ w, const T* __restrict__ bias,
+__device__ __forceinline__ void compute_unit(const T* rows, const T* __restrict__ w, const T* __restrict__ bias,
                                              unsigned unit, unsigned planes, T* __restrict__ y) {
   using In = Reads<Layer, greatest_divisor(Layer::kRun * Layer::kStride, 4)>;
   using Tile = Results<Layer, Convolution, Plan::kRows>;
@@ -44,7 +34,7 @@ __device__ __forceinline__ void compute_unit(const T* stage, const T* __restrict
   if (plane_of_unit >= Plan::kPlanes || plane >= planes || tile >= Plan::kTiles) return;
   const Convolution convolution(w, bias, plane % kChannels);
   Tile sums(convolution);
-  const T* from = stage + (plane_of_unit * Plan::kRowsOfX + tile_of_band * Plan::kRows * Layer::kStride) * Plan::kPitch +
+  const T* from = rows + (plane_of_unit * Plan::kRowsOfX + tile_of_band * Plan::kRows * Layer::kStride) * Plan::kPitch +
                   kLeft + strip * Layer::kRun * Layer::kStride;
 #pragma unroll
   for (int i = 0; i < Tile::kRowsOfX; ++i) {
@@ -64,24 +54,13 @@ template <typename Plan>
 __device__ __forceinline__ void depthwise_tile(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias,
                                                int n, T* __restrict__ y) {
   extern __shared__ __align__(16) unsigned char shared[];
-  T* stages = reinterpret_cast<T*>(shared);
+  T* rows = reinterpret_cast<T*>(shared);
   const unsigned planes = static_cast<unsigned>(n) * kChannels;
-  const unsigned units = (planes + Plan::kPlanes - 1) / Plan::kPlanes * Plan::kBands;
-  int stage = 0;
-  copy_unit<Plan>(stages, x, blockIdx.x, planes);
-  close_copies();
-  zero_borders<Plan::kStages * Plan::kPlanes * Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(stages, threadIdx.x);
-  for (unsigned unit = blockIdx.x; unit < units; unit += gridDim.x) {
-    const T* now = stages + stage * Plan::kStageElements;
-    if constexpr (Plan::kStages == 2) {
-      stage ^= 1;
-      if (unit + gridDim.x < units) copy_unit<Plan>(stages + stage * Plan::kStageElements, x, unit + gridDim.x, planes);
-      close_copies();
-    }
-    wait_for_copies<Plan::kStages - 1>();
-    __syncthreads();
-    compute_unit<Plan>(now, w, bias, unit, planes, y);
-    if constexpr (Plan::kStages == 1) return;  // the grid has a block for each unit
-    __syncthreads();  // the next copies go where this unit was
-  }
+  const unsigned first_plane = blockIdx.x / Plan::kBands * Plan::kPlanes;
+  const int top = blockIdx.x % Plan::kBands * (Plan::kBandTiles * Plan::kRows * Layer::kStride) - Layer::kPad;
+  copy_planes<Plan::kPlanes, Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, x, first_plane, planes, top, threadIdx.x);
+  zero_borders<Plan::kPlanes * Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, threadIdx.x);
+  wait_for_copies();
+  __syncthreads();
+  compute_unit<Plan>(rows, w, bias, blockIdx.x, planes, y);
 }

@@ -14,7 +14,6 @@ n, c, h, w = axes("n c h w")
 THREADS = 256
 WARP = 32
 FLIGHT = 8
-# With fewer planes than this for each multiprocessor, a block computes a plane.
 planes = n * c
 # The planes of a warp: as many as keep FLIGHT loads of a lane in flight.
 warp_planes = FLIGHT // minimum(ceil_div(h * w // divisor_of(h * w), WARP), FLIGHT)
@@ -46,7 +45,7 @@ KERNEL = Kernel(
             "block",
             Launch((planes, 1, 1), (THREADS, 1, 1), extras=(planes,)),
             "a block a plane",
-            prefer=(planes <= 1024) & (h * w >= 1024),
+            prefer=h * w >= 1024,
         ),
         Variant(
             "warp",

@@ -19,7 +19,7 @@ constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 ASSERT_LAUNCH(grouped_conv_direct, kThreads, 0);
 
 constexpr int kPitch = round_up(kOut, 4);  // floats of one tap of all outputs
-using In = Reads<Layer, greatest_divisor(Layer::kWidth, greatest_divisor(Layer::kRun * Layer::kStride, 4))>;
+using In = Reads<Layer, Layer::kVector>;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     grouped_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,

@@ -2,15 +2,15 @@
 //
 // x [planes, H, W], y [planes, OH, OW], planes = n * channels. Elements outside the plane do not count.
 //
-// Mapping: windows/direct.cuh; rows of up to four outputs a thread. Bytes: x and y once from device memory.
+// Mapping: windows/direct.cuh; one or two rows of up to four outputs a thread. Bytes: x and y once from device memory.
 // What was measured: docs/kernels/max_pool.md.
 #include "windows/direct.cuh"
 
 using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kThreads = 128;
-ASSERT_LAUNCH(max_pool_low, kThreads, 0);
-ASSERT_LAUNCH(max_pool_tall, kThreads, 0);
+ASSERT_LAUNCH(max_pool_pair, kThreads, 0);
+ASSERT_LAUNCH(max_pool_single, kThreads, 0);
 
 struct Largest {
   static constexpr bool kOutsideIsZero = false;
@@ -29,11 +29,11 @@ __device__ __forceinline__ void max_pool(const T* __restrict__ x, int planes, T*
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    max_pool_low(const T* __restrict__ x, int planes, T* __restrict__ y) {
+    max_pool_pair(const T* __restrict__ x, int planes, T* __restrict__ y) {
   max_pool<2>(x, planes, y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-    max_pool_tall(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  max_pool<7>(x, planes, y);
+    max_pool_single(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  max_pool<1>(x, planes, y);
 }

@@ -27,7 +27,7 @@ __device__ __forceinline__ void compute_direct(const DirectItem<Layer, kRows, kT
                                                const typename Layer::T* __restrict__ x, const Operation& operation,
                                                typename Layer::T* __restrict__ y) {
   // Aligned vectors lie in a row as a whole or not at all.
-  using In = Reads<Layer, greatest_divisor(Layer::kWidth, greatest_divisor(Layer::kRun * Layer::kStride, 4))>;
+  using In = Reads<Layer, Layer::kVector>;
   const int top = item.first_row * Layer::kStride - Layer::kPad;
   const int left = item.first_column * Layer::kStride - Layer::kPad - In::kSkip;
 

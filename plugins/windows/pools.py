@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from lenet_trt.dims import Condition
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Tensor, Variant
 
-from .declaration import PAD, c, direct_launch, h, n, out_h, out_w, pad, size, w
+from .declaration import PAD, c, direct_launch, h, n, out_h, out_w, pad, size, stride, w
 
 AXES = (
     Axis("n", "images"),
@@ -23,11 +24,12 @@ ATTRIBUTES = (
 REQUIRES = (h + 2 * pad >= size) & (w + 2 * pad >= size) & (pad < size)
 
 
-def _variant(name: str, rows: int) -> Variant:
-    return Variant(name, direct_launch(n * c, rows, n * c), f"{rows} rows of outputs a thread")
+def _variant(name: str, rows: int, types: tuple[str, ...] | None = None, prefer: Condition | None = None) -> Variant:
+    launch, note = direct_launch(n * c, rows, n * c), f"rows of outputs of a thread: {rows}"
+    return Variant(name, launch, note, types=types, prefer=prefer)
 
 
-VARIANTS = (_variant("tall", 7), _variant("low", 2))
+VARIANTS = (_variant("pair", 2, types=("fp16", "bf16"), prefer=stride.equals(1)), _variant("single", 1))
 EXAMPLES = (
     {"n": 1, "c": 1, "h": 2, "w": 3, "size": 2, "stride": 1, "pad": 0},
     {"n": 3, "c": 5, "h": 7, "w": 9, "size": 3, "stride": 2, "pad": 1},

@@ -180,9 +180,9 @@ ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU())
 @pytest.mark.parametrize("opset", [11, 17, 18, 23])
 def test_a_convolution_and_its_activation_are_one_kernel_in_exports(opset: int) -> None:
     for activation in ACTIVATIONS:
-        network = nn.Sequential(
-            nn.Conv2d(4, 4, 3, 2, 1, groups=4), activation, nn.Conv2d(4, 6, 3, groups=2), activation
-        )
+        # The exporters fold the normalisation into the convolution.
+        normalised = (nn.Conv2d(4, 4, 3, 2, 1, groups=4, bias=False), nn.BatchNorm2d(4), activation)
+        network = nn.Sequential(*normalised, nn.Conv2d(4, 6, 3, groups=2), activation)
         model = exported(network.eval(), opset)
         assert fused_alike(model, 4) == ["depthwise_conv", "grouped_conv"], activation
         assert len(fuse(model, "auto").model.graph.node) == 2, activation

@@ -152,7 +152,7 @@ def one_node(kernel: Kernel, types_name: str, open_axes: bool) -> onnx.ModelProt
     for tensor, shape in zip(kernel.outputs, bound.output_shapes, strict=True):
         elem = helper.np_dtype_to_tensor_dtype(numpy_dtype(types.resolve(tensor.dtype)))
         outputs.append(helper.make_tensor_value_info(tensor.name, elem, [None] * len(shape)))
-    attributes = {a.name: a.number(chosen[a.name]) for a in kernel.attributes}
+    attributes = {a.name: a.number(bound.attributes[a.name]) for a in kernel.attributes}
     node = helper.make_node(
         kernel.name,
         [tensor.name for tensor in kernel.inputs],

@@ -1,0 +1,14 @@
+// depthwise_conv from global memory with two rows a thread: more threads than kernel.cu, for small calls.
+//
+// x [n, C, H, W], w [C, 1, R, R], bias [C], y [n, C, OH, OW]. Mapping: direct.cuh. Bytes: x and y once.
+// What was measured: docs/kernels/depthwise_conv.md.
+#include "direct.cuh"
+
+constexpr int kThreads = 128, kRows = 2;
+ASSERT_LAUNCH(depthwise_conv_low, kThreads, 0);
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    depthwise_conv_low(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
+                       T* __restrict__ y) {
+  depthwise_direct<kRows, kThreads>(x, w, bias, n, y);
+}
