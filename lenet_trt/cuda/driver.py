@@ -171,12 +171,17 @@ class Pinned:
 
 
 class Stream:
-    """Hold a new stream that does not wait for the default one; it is destroyed with the object."""
+    """Hold a new stream that does not wait for the default one; it is destroyed with the object.
 
-    def __init__(self) -> None:
+    ``first``: its kernels begin before those of other streams that wait for room on the GPU.
+    """
+
+    def __init__(self, first: bool = False) -> None:
         current_context()
         flag = driver().CUstream_flags.CU_STREAM_NON_BLOCKING
-        self._stream = ask(driver().cuStreamCreate(flag), "cannot make a stream")
+        least, greatest = ask(driver().cuCtxGetStreamPriorityRange(), "cannot ask for the priorities of streams")
+        priority = greatest if first else least
+        self._stream = ask(driver().cuStreamCreateWithPriority(flag, priority), "cannot make a stream")
         self.handle = int(self._stream)
         freed_with(self, driver().cuStreamDestroy, self._stream)
 
@@ -223,6 +228,11 @@ class CudaGraph:
         self._executable = ask(cuda.cuGraphInstantiate(graph, 0), "cannot instantiate the graph")
         freed_with(self, cuda.cuGraphExecDestroy, self._executable)
         ask(cuda.cuGraphDestroy(graph), "cannot destroy a graph")
+
+    @property
+    def executable(self) -> int:
+        """Return the handle of the executable graph."""
+        return int(self._executable)
 
     def replay(self, stream: Stream) -> None:
         """Put the recorded work into ``stream``."""

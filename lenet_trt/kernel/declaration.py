@@ -113,6 +113,7 @@ class Variant:
     instructions that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs,
     ``types`` (names; None: all) has the call's types, and ``when`` holds. ``prefer`` holds for the sizes at which it
     was the fastest (None: all). ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
+    ``stores_once``: it stores each element of its outputs once, so that a host that looks at them sees no other value.
 
     ``then`` are further launches of the same call, in order after ``launch``; the entry of the first of them is by
     default ``<kernel>_<variant>_2``. Each has the same arguments. ``workspace`` is the number of bytes of memory that
@@ -130,6 +131,7 @@ class Variant:
     types: tuple[str, ...] | None = None
     when: Condition | None = None
     prefer: Condition | None = None
+    stores_once: bool = False
     then: tuple[Launch, ...] = ()
     workspace: DimLike = 0
 

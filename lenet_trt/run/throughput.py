@@ -21,7 +21,8 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.images.batches import batches
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import own_array
-from lenet_trt.runtimes.network import Network, scaled
+from lenet_trt.runtimes.network import Network
+from lenet_trt.runtimes.pixels import scaled
 
 if TYPE_CHECKING:
     from lenet_trt.images.form import Form

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port
+from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.libraries import Library, library_of
 from lenet_trt.runtimes.on_device import OnDevice, Prepared, single
+from lenet_trt.runtimes.pixels import scaled
 from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 
-_PIXEL_MAX = 255
+if TYPE_CHECKING:
+    from lenet_trt.runtimes.latency.path import LatencyPath
 
 
 class Network:
@@ -86,6 +87,20 @@ class Network:
             raise LenetTrtError(f"prepare() takes arrays on the GPU, and a runtime on the GPU (this one: {self.where})")
         return self._device.prepared(libraries, batch, stream)
 
+    def latency_path(self, *example: Any) -> LatencyPath:
+        """Prepare to answer one request at a time with the least wait, for arrays of the host like these.
+
+        Raises:
+            LenetTrtError: the network does not take the arrays, or computes on the host.
+        """
+        from lenet_trt.runtimes.latency.path import open_path
+
+        if self._device is None:
+            raise LenetTrtError(f"a latency path needs a runtime on the GPU, and this network is on {self.where}")
+        if self._libraries(example) is not None:
+            raise LenetTrtError("a latency path takes arrays of the host, and the inputs are on the GPU: use prepare()")
+        return open_path(self._device.implementation, self._host_arrays(example))
+
     def close(self) -> None:
         """Release the device's memory and write what is kept on disk; the network cannot be called afterwards."""
         if self._device is not None:
@@ -101,22 +116,19 @@ class Network:
             raise LenetTrtError("some inputs are on the GPU and some on the host: copy them to one side first")
         return found or None
 
-    def _on_host(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
+    def _host_arrays(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
         arrays = []
         for port, given in zip(self.inputs, batch, strict=True):
             array = np.ascontiguousarray(given)
             port.check(array.shape, array.dtype.name)
             arrays.append(array)
+        return arrays
+
+    def _on_host(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
+        arrays = self._host_arrays(batch)
         if self._device is None or not self._device.scales_images:
             arrays = [scaled(port, array) for port, array in zip(self.inputs, arrays, strict=True)]
         if self._device is not None:
             return self._device.from_host(arrays)
         assert self._host is not None
         return self._host.run(arrays)
-
-
-def scaled(port: Port, array: NDArray[Any]) -> NDArray[Any]:
-    """Return pixels as the network takes them: uint8 images divided by 255."""
-    if array.dtype.name != IMAGE_DTYPE or port.dtype == IMAGE_DTYPE:
-        return array
-    return (array.astype(np.float32) / np.float32(_PIXEL_MAX)).astype(numpy_dtype(port.dtype))

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from numpy.typing import NDArray
 
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray
+
+if TYPE_CHECKING:
+    from lenet_trt.runtimes.latency.single import SingleKernel
+
+# Returns memory that the host sees, for outputs that are like these.
+Answers: TypeAlias = Callable[[Sequence[DeviceArray]], Sequence[DeviceArray]]
 
 
 class HostRuntime(Protocol):
@@ -65,3 +72,14 @@ class DeviceRuntime(Protocol):
 
     def close(self) -> None:
         """Release what the runtime holds."""
+
+
+@runtime_checkable
+class SharedMemoryRuntime(DeviceRuntime, Protocol):
+    """Run on the GPU, on memory that the host sees too, without a copy that the host has to ask for."""
+
+    def one_kernel(self, inputs: Sequence[tuple[Shape, str]]) -> SingleKernel | None:
+        """Return the call, where the network is one kernel whose answer can be watched; inputs are shapes and types."""
+
+    def prepare(self, inputs: Sequence[DeviceArray], answers: Answers | None = None) -> PreparedCall:
+        """Prepare a call that, with ``answers``, also copies: from these inputs, and to the memory that it gives."""

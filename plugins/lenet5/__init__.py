@@ -52,6 +52,7 @@ def cluster(blocks: int, max_images: int) -> Variant:
         source="cluster.cu",
         min_sm=90,
         prefer=n <= max_images,
+        stores_once=True,
     )
 
 
@@ -133,6 +134,7 @@ KERNEL = Kernel(
             "a block an image",
             source="portable.cu",
             prefer=n <= MAX_IMAGES_BY_BLOCK,
+            stores_once=True,
         ),
         Variant(
             "portable2",

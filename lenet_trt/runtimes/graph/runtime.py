@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
-from lenet_trt.cuda.driver import ask, driver
+from lenet_trt.cuda.driver import ask, current_context, driver
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.runtimes.arrays import DeviceArray
+from lenet_trt.runtimes.latency.single import SingleKernel
 from lenet_trt.runtimes.libraries import TORCH
+from lenet_trt.runtimes.protocol import Answers
 
 if TYPE_CHECKING:
     from lenet_trt.runtimes.graph.replay_log import ReplayLog
@@ -55,12 +58,31 @@ class GraphRuntime:
         # A profiler sets this to learn to which node each kernel of a replay belongs.
         self.log: ReplayLog | None = None
 
-    def prepare(self, inputs: Sequence[DeviceArray]) -> GraphCall | EmptyCall:
-        """Capture the network on these inputs, after a run node by node, so that a failure names its node."""
+    def one_kernel(self, inputs: Sequence[tuple[Shape, str]]) -> SingleKernel | None:
+        """Return the call, where the network is one kernel whose answer can be watched; inputs are shapes and types."""
+        found = self._program.one_kernel()
+        if found is None:
+            return None
+        kernel, attributes, arguments = found
+        given = iter(inputs)
+        facts = [next(given) if isinstance(each, str) else _facts(each) for each in arguments]
+        bound = kernel.bind([shape for shape, _ in facts], [dtype for _, dtype in facts], attributes)
+        if bound.empty or not bound.variant(current_context().sm).stores_once:
+            return None
+        weights = {at: each.data_ptr() for at, each in enumerate(arguments) if not isinstance(each, str)}
+        return SingleKernel(bound, weights, keep=arguments)
+
+    def prepare(self, inputs: Sequence[DeviceArray], answers: Answers | None = None) -> GraphCall | EmptyCall:
+        """Capture the network on these inputs, after a run node by node, so that a failure names its node.
+
+        With ``answers`` the inputs lie where the host sees them: the graph copies them to the GPU first, and the
+        outputs last to the memory that ``answers`` gives for them.
+        """
         import torch
 
         moved: dict[tuple[int, int], Any] = {}
         tensors = [TORCH.wrap(array) for array in inputs]
+        targets = None
         with (
             self._capturing,
             torch.cuda.device(self._device),
@@ -76,6 +98,8 @@ class GraphRuntime:
                 outputs = self._program.run(tensors, moved, around=self._finished)
                 if all(output.numel() == 0 for output in outputs):
                     return EmptyCall(outputs)
+                if answers is not None:
+                    targets = [TORCH.wrap(array) for array in answers([TORCH.view(output) for output in outputs])]
                 del outputs
                 # torch 2.11 keeps about 48 KB of host memory for each capture, even an empty one. The driver's capture
                 # into a torch.cuda.MemPool keeps none, but such a pool aborts the process when it is destroyed during
@@ -85,16 +109,21 @@ class GraphRuntime:
                     # Other threads may go on working meanwhile.
                     graph.capture_begin(capture_error_mode="thread_local")
                     try:
-                        outputs = self._captured(tensors, moved)
+                        outputs = self._captured(tensors, moved, targets)
                     except BaseException:
                         with suppress(RuntimeError):  # of the broken capture: the first error says why
                             graph.capture_end()
                         raise
                     graph.capture_end()
-            return GraphCall(graph, outputs, (moved, self._program), self._freed)
+            return GraphCall(graph, outputs, (moved, self._program, tensors), self._freed)
 
-    def _captured(self, tensors: Sequence[Any], moved: dict[tuple[int, int], Any]) -> list[Any]:
+    def _captured(
+        self, tensors: Sequence[Any], moved: dict[tuple[int, int], Any], targets: Sequence[Any] | None
+    ) -> list[Any]:
         log = self.log
+        if targets is not None:
+            outputs = self._program.run([tensor.clone() for tensor in tensors], moved)
+            return [target.copy_(output) for target, output in zip(targets, outputs, strict=True)]
         if log is None:
             return self._program.run(tensors, moved)
         log.begin(self._stream.cuda_stream)
@@ -169,6 +198,10 @@ class GraphCall:
     def __del__(self) -> None:
         if hasattr(self, "_freed"):
             self._freed()
+
+
+def _facts(tensor: Any) -> tuple[Shape, str]:
+    return tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
 
 
 def _replay(graph: Any) -> Callable[[int], None]:

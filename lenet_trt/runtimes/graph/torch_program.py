@@ -114,6 +114,20 @@ class TorchProgram:
             taken.add(output.untyped_storage().data_ptr())
         return outputs
 
+    def one_kernel(self) -> tuple[Kernel, dict[str, AttributeValue], list[Tensor | str]] | None:
+        """Return the kernel, where the network is one call of it: with its attributes, and its inputs in order.
+
+        An input is a weight's tensor, or the name of an input of the network.
+        """
+        node = self.steps[0].node if len(self.steps) == 1 else None
+        if node is None or not node.op.startswith(f"{DOMAIN}::"):
+            return None
+        given = [name for name in node.inputs if name not in self._weights]
+        if given != [port.name for port in self.inputs] or [*node.outputs] != [port.name for port in self.outputs]:
+            return None
+        kernel = kernel_named(node.op.removeprefix(f"{DOMAIN}::"))
+        return kernel, _chosen(node, kernel), [self._weights.get(name, name) for name in node.inputs]
+
     def _pixels(self, port: Port, tensor: Tensor) -> Tensor:
         if port.dtype == IMAGE_DTYPE or tensor.dtype != torch.uint8:
             return tensor

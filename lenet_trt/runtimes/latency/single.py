@@ -1,0 +1,39 @@
+"""Launch a network that is one kernel of ours: it reads the request and writes the answer where the host sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lenet_trt.cuda.launch import EmptyLauncher, prepare
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import Variant
+
+
+class SingleKernel:
+    """Hold a call of a kernel, whose weights lie at ``weights``: their addresses by their position among its inputs."""
+
+    def __init__(self, bound: Bound, weights: Mapping[int, int], keep: Any = None) -> None:
+        self.bound = bound
+        self.weights = weights
+        self._keep = keep  # what holds the weights
+
+    @property
+    def outputs(self) -> list[tuple[tuple[int, ...], str]]:
+        """Return shape and element type of each output."""
+        return list(zip(self.bound.output_shapes, self.bound.output_dtypes, strict=True))
+
+    def launch(
+        self, inputs: Sequence[int], outputs: Sequence[int], stream: int, variant: Variant | None = None
+    ) -> Callable[[], None]:
+        """Return a launch with these addresses of the network's inputs and outputs; None: the variant of the call."""
+        launcher = prepare(self.bound, variant)
+        if isinstance(launcher, EmptyLauncher):
+            return lambda: None
+        return launcher.fixed([*self.pointers(inputs), *outputs], stream)
+
+    def pointers(self, inputs: Sequence[int]) -> list[int]:
+        """Return the addresses of all inputs of the kernel in order, with these for the network's own."""
+        given = iter(inputs)
+        count = len(self.bound.kernel.inputs)
+        return [self.weights[at] if at in self.weights else next(given) for at in range(count)]
