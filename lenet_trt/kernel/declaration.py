@@ -196,7 +196,9 @@ class Kernel:
     operations that the math asks for. ``examples`` are axis values to check with: batch 1, odd
     sizes and large ones; an example may give attributes too, and is checked with every example
     of the others. Tensors of more than ``max_elements`` elements are refused. An integer
-    attribute is a size too: shapes, launches and conditions name it like an axis.
+    attribute is a size too: shapes, launches and conditions name it like an axis. ``resident``: a
+    form of the kernel that stays on the GPU and takes one request after the other from the host's
+    memory; no ordinary call uses it.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -216,6 +218,7 @@ class Kernel:
     attributes: tuple[AnyAttribute, ...] = ()
     requires: Condition | None = None
     packing: Packing | None = None
+    resident: Variant | None = None
     patterns: tuple[Any, ...] = field(default=(), repr=False)
     alignment: int = 16
     max_elements: int = INT32_MAX
@@ -352,7 +355,7 @@ def _problems(kernel: Kernel) -> Iterator[str]:
             yield f"example {dict(example)} does not name exactly the axes {sorted(axes)}"
         elif named_rightly and not kernel.takes(example, {}):
             yield f"example {dict(example)} is not allowed with the first example of each attribute ({kernel.requires})"
-    for variant in kernel.variants:
+    for variant in (*kernel.variants, *filter(None, [kernel.resident])):
         for problem in _variant_problems(kernel, variant, sizes):
             yield f"variant {variant.name}: {problem}"
 

@@ -17,6 +17,7 @@ from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 
 if TYPE_CHECKING:
     from lenet_trt.runtimes.latency.path import LatencyPath
+    from lenet_trt.runtimes.latency.resident import ResidentPath
 
 
 class Network:
@@ -95,11 +96,24 @@ class Network:
         """
         from lenet_trt.runtimes.latency.path import open_path
 
-        if self._device is None:
-            raise LenetTrtError(f"a latency path needs a runtime on the GPU, and this network is on {self.where}")
-        if self._libraries(example) is not None:
-            raise LenetTrtError("a latency path takes arrays of the host, and the inputs are on the GPU: use prepare()")
-        return open_path(self._device.implementation, self._host_arrays(example))
+        return open_path(*self._requests(example))
+
+    def resident(self, *example: Any, silent_ms: int = 100, life_ms: int = 1000, alone: bool = False) -> ResidentPath:
+        """Prepare a kernel that stays on the GPU and answers requests like this one; the first request starts it.
+
+        It ends by itself when no request came for ``silent_ms``, and after ``life_ms`` in any case; the next request
+        starts it again. ``alone``: no other kernel runs on its multiprocessors.
+
+        Raises:
+            UsageError: a time is out of range.
+            LenetTrtError: the network is not one kernel that has such a form, or the GPU is too old.
+        """
+        from lenet_trt.runtimes.latency.path import one_kernel
+        from lenet_trt.runtimes.latency.resident import open_resident
+
+        runtime, arrays = self._requests(example)
+        call, arrays = one_kernel(runtime, arrays)
+        return open_resident(self.inputs, call, arrays[0], silent_ms=silent_ms, life_ms=life_ms, alone=alone)
 
     def close(self) -> None:
         """Release the device's memory and write what is kept on disk; the network cannot be called afterwards."""
@@ -115,6 +129,14 @@ class Network:
         if found and len(found) < len(batch):
             raise LenetTrtError("some inputs are on the GPU and some on the host: copy them to one side first")
         return found or None
+
+    def _requests(self, example: Sequence[Any]) -> tuple[DeviceRuntime, list[NDArray[Any]]]:
+        """Return the runtime on the GPU and the arrays of the host, for a latency path."""
+        if self._device is None:
+            raise LenetTrtError(f"a latency path needs a runtime on the GPU, and this network is on {self.where}")
+        if self._libraries(example) is not None:
+            raise LenetTrtError("a latency path takes arrays of the host, and the inputs are on the GPU: use prepare()")
+        return self._device.implementation, self._host_arrays(example)
 
     def _host_arrays(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
         arrays = []

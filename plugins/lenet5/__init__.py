@@ -143,6 +143,13 @@ KERNEL = Kernel(
             source="portable.cu",
         ),
     ),
+    resident=Variant(
+        "resident",
+        Launch((8, 1, 1), (512, 1, 1), extras=()),
+        "stays on the GPU, and takes images one by one from the host's memory",
+        source="resident.cu",
+        min_sm=90,
+    ),
     patterns=PATTERNS,
     reference=reference,
     examples=({"n": 1}, {"n": 5}, {"n": 33}, {"n": 101}, {"n": 259}, {"n": 1024}, {"n": 4099}),

@@ -14,6 +14,7 @@
 // What was measured: docs/kernels/lenet5.md.
 
 #include "common.cuh"
+#include "lenet5/cluster.cuh"
 #include "lenet5/convolutions.cuh"
 #include "lenet5/lenet5.cuh"
 #include "lenet5/linear.cuh"
@@ -23,49 +24,6 @@ using T = TYPE_T;
 using TY = TYPE_TY;
 
 namespace lenet5 {
-
-// ---- cluster and mbarrier, as PTX ------------------------------------------------------------------------------------
-
-__device__ __forceinline__ unsigned remote_address(unsigned local, unsigned rank) {
-  unsigned remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(local), "r"(rank));
-  return remote;
-}
-
-// Arms a barrier that completes once `bytes` bytes have arrived; the cluster barrier below publishes it.
-__device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-}
-
-// The fence orders shared memory alone: an acquire of the whole cluster would also throw away the L1 cache.
-__device__ __forceinline__ void wait_bytes(unsigned barrier) {
-  asm volatile(
-      "{\n\t"
-      ".reg .pred done;\n\t"
-      "again:\n\t"
-      "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 done, [%0], 0;\n\t"
-      "@!done bra again;\n\t"
-      "fence.acquire.sync_restrict::shared::cluster.cluster;\n\t"
-      "}" ::"r"(barrier)
-      : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned remote, float value, unsigned remote_barrier) {
-  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(remote),
-               "r"(__float_as_uint(value)), "r"(remote_barrier)
-               : "memory");
-}
-
-// Relaxed: the fence in expect_bytes is all that it has to publish, and a release would wait for the loads in flight.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-// A barrier of `threads` threads of the block, a multiple of 32; barrier 0 is __syncthreads.
-template <int kBarrier>
-__device__ __forceinline__ void block_wait(int threads) {
-  asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // ---- the network ---------------------------------------------------------------------------------------------------------
 

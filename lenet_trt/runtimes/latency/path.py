@@ -18,6 +18,7 @@ from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.runtimes.latency.exchange import Exchange
+from lenet_trt.runtimes.latency.ring import Ring
 from lenet_trt.runtimes.latency.single import SingleKernel
 from lenet_trt.runtimes.on_device import single
 from lenet_trt.runtimes.pixels import scaled
@@ -31,7 +32,7 @@ class LatencyPath:
     thread of the program delays it. Close it, or use it in a ``with`` block: it holds pinned memory.
     """
 
-    def __init__(self, ports: Sequence[Port], exchange: Exchange, steps: str, keep: object) -> None:
+    def __init__(self, ports: Sequence[Port], exchange: Exchange | Ring, steps: str, keep: object) -> None:
         self.exchange = exchange
         self.steps = steps
         self._ports = tuple(ports)
@@ -95,14 +96,20 @@ def open_path(runtime: DeviceRuntime, batch: Sequence[NDArray[Any]]) -> LatencyP
     Raises:
         LenetTrtError: the network does not take the arrays, or fails on them.
     """
+    call, plain = one_kernel(runtime, batch)
+    if call is not None:
+        return one_launch(runtime.inputs, call, plain)
     if isinstance(runtime, SharedMemoryRuntime):
-        plain = [scaled(port, array) for port, array in zip(runtime.inputs, batch, strict=True)]
-        call = runtime.one_kernel([(array.shape, array.dtype.name) for array in plain])
-        if call is not None:
-            return one_launch(runtime.inputs, call, plain)
         return _one_graph(runtime, batch if runtime.scales_images else plain)
-    plain = [scaled(port, array) for port, array in zip(runtime.inputs, batch, strict=True)]
     return _with_copies(runtime, plain)
+
+
+def one_kernel(runtime: DeviceRuntime, batch: Sequence[NDArray[Any]]) -> tuple[SingleKernel | None, list[NDArray[Any]]]:
+    """Return the network's call where it is one kernel whose answer can be watched, and the arrays that it takes."""
+    plain = [scaled(port, array) for port, array in zip(runtime.inputs, batch, strict=True)]
+    if not isinstance(runtime, SharedMemoryRuntime):
+        return None, plain
+    return runtime.one_kernel([(array.shape, array.dtype.name) for array in plain]), plain
 
 
 def one_launch(

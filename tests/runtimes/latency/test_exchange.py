@@ -134,9 +134,7 @@ def test_pixels_are_divided_by_255_and_lists_are_taken() -> None:
 
 def test_another_shape_or_type_is_refused_with_the_way_out() -> None:
     path, worker = images_path()
-    with pytest.raises(
-        LenetTrtError, match=r"images is float32 \[2, 1, 4, 4\], .* for float32 \[1, 1, 4, 4\]: make an"
-    ):
+    with pytest.raises(LenetTrtError, match=r"images is float32 \[2, 1, 4, 4\], .* for float32 \[1, 1, 4, 4\]: make"):
         path(np.zeros((2, 1, 4, 4), np.float32))
     with pytest.raises(LenetTrtError, match="images is float64; wanted images float32"):
         path(np.zeros((1, 1, 4, 4)))

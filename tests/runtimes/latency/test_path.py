@@ -16,9 +16,7 @@ from lenet_trt.runtimes.load import load
 
 def test_a_network_on_the_host_has_no_latency_path(lenet5: Path) -> None:
     network = load(lenet5, "ort-cpu")
-    with pytest.raises(
-        LenetTrtError, match="a latency path needs a runtime on the GPU, and this network is on ONNX Run"
-    ):
+    with pytest.raises(LenetTrtError, match="a latency path needs a runtime on the GPU, and this network is on ONNX"):
         network.latency_path(np.zeros((1, 1, 28, 28), np.float32))
 
 

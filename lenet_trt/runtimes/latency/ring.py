@@ -1,0 +1,143 @@
+"""Hand requests to a kernel that stays on the GPU: the host's side of plugins/lenet5/ring.cuh.
+
+The kernel looks at the slots of a ring in turn. An empty slot is filled with ones; a request is there when no word of
+it is all ones, and so is the answer (see ``answer``). A slot is emptied while the request after it is waited for: three
+requests later it is used again, and the kernel looks at it only then.
+
+The kernel ends by itself when the host was silent for some time, or after its lifetime, and says so by writing the
+number of its run. What it has not answered by then is answered by the next run, which the host starts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.runtimes.latency.answer import bytes_of, clearing, missing_in
+
+SLOTS = 4
+# Words of the control memory: the host's beat, its wish that the kernel ends, and from here on the number in each slot.
+BEAT, STOP, FULL = 0, 1, 16
+CONTROL_WORDS = FULL + SLOTS
+# After this many looks at an answer that has not arrived, the driver is asked whether the kernel failed.
+_LOOKS = 256
+
+
+class Ring:
+    """Answer requests by a kernel that ``start(run, first)`` starts: its run, and the number of its first request.
+
+    Shapes: requests [4, ...], answers four of the network's, control [20] uint32, ended [1] uint32: memory of both.
+    ``done`` says whether the kernel is gone, and raises an error where it failed.
+    """
+
+    def __init__(
+        self,
+        requests: NDArray[Any],
+        answers: Sequence[NDArray[Any]],
+        control: NDArray[np.uint32],
+        ended: NDArray[np.uint32],
+        start: Callable[[int, int], None],
+        done: Callable[[], bool],
+    ) -> None:
+        self.inputs = (requests[0],)
+        self.lock = threading.Lock()
+        self.runs = 0
+        self._running = False
+        self._start, self._done = start, done
+        self._requests = requests
+        self._control = memoryview(control.data).cast("B").cast("I")
+        self._ended = memoryview(ended.data).cast("B").cast("I")
+        self._missing = missing_in(answers[0])
+        self._number = 0
+        empty = [clearing(slot) for slot in requests]
+        self._slots = [
+            (
+                requests[slot],
+                clearing(answers[slot]),
+                bytes_of(answers[slot]).tobytes,
+                answers[slot].copy,
+                empty[slot - 1],
+            )
+            for slot in range(SLOTS)
+        ]
+        self._reset(0)
+
+    def one(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Answer one array of the shape and type of a slot.
+
+        Raises:
+            LenetTrtError: the kernel cannot be started, or failed.
+        """
+        with self.lock:
+            number = self._number
+            slot = number % SLOTS
+            place, clear, copied, answer, empty_last = self._slots[slot]
+            try:
+                clear()
+                place[...] = array
+                self._control[FULL + slot] = number + 1
+                if not self._running:
+                    self._run_from(slot)
+                empty_last()
+                looks = 0
+                while self._missing in copied():
+                    looks += 1
+                    if self._ended[0] == self.runs:
+                        if self._missing not in copied():
+                            break
+                        self._run_from(slot)
+                    elif looks % _LOOKS == 0 and self._done() and self._ended[0] != self.runs:
+                        raise LenetTrtError("the resident kernel is gone, and has not said that it ended")
+                self._number += 1
+                return answer()
+            except BaseException:  # Ctrl-C too: the ring must be as new for the next request
+                self._end()
+                raise
+
+    def __call__(self, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
+        """Answer one array, as ``one`` does."""
+        (array,) = arrays
+        return [self.one(array)]
+
+    def beat(self) -> None:
+        """Tell the kernel that the host is there, so that it stays although there is no request."""
+        self._control[BEAT] = (self._control[BEAT] + 1) & 0xFFFFFFFF
+
+    @property
+    def stays(self) -> bool:
+        """Return whether the kernel is on the GPU, as far as it has said."""
+        return self._running and self._ended[0] != self.runs
+
+    def end(self) -> None:
+        """End the kernel, and wait until it is gone; the next request starts it again."""
+        with self.lock:
+            self._end()
+
+    def _run_from(self, slot: int) -> None:
+        """Start a run whose first request is in this slot; each run counts anew, so that numbers stay small."""
+        self._control[STOP] = 0
+        for other in range(SLOTS):
+            self._control[FULL + other] = 0
+        self._number = slot
+        self._control[FULL + slot] = slot + 1
+        self.runs += 1
+        self._running = True
+        self._start(self.runs, slot)
+
+    def _end(self) -> None:
+        self._control[STOP] = 1
+        try:
+            while self._running and not self._done():
+                pass
+        finally:
+            self._running = False
+            self._reset(0)
+
+    def _reset(self, number: int) -> None:
+        clearing(self._requests)()
+        self._number = number
