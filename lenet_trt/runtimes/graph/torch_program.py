@@ -15,7 +15,8 @@ from onnx import numpy_helper
 from torch import Tensor
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.attributes import stored_values
+from lenet_trt.kernel.attributes import AttributeValue, stored_values
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -125,8 +126,7 @@ class TorchProgram:
         given = [name for name in node.inputs if name not in self._weights]
         if given != [port.name for port in self.inputs] or [*node.outputs] != [port.name for port in self.outputs]:
             return None
-        kernel = kernel_named(node.op.removeprefix(f"{DOMAIN}::"))
-        return kernel, _chosen(node, kernel), [self._weights.get(name, name) for name in node.inputs]
+        return *_called(node), [self._weights.get(name, name) for name in node.inputs]
 
     def _pixels(self, port: Port, tensor: Tensor) -> Tensor:
         if port.dtype == IMAGE_DTYPE or tensor.dtype != torch.uint8:
@@ -176,9 +176,16 @@ def _operator(node: Node) -> tuple[TorchOperator, frozenset[int]]:
 
 
 def _plugin(node: Node) -> TorchOperator:
-    """Return the kernel that a plugin node names, with the node's attributes."""
+    """Return the operator of the kernel that a plugin node names, with the node's attributes."""
     from lenet_trt.runtimes.graph.torch_op import op
 
+    kernel, attributes = _called(node)
+    call = op(kernel.name)
+    return lambda _, *tensors: call(*tensors, **attributes)
+
+
+def _called(node: Node) -> tuple[Kernel, dict[str, AttributeValue]]:
+    """Return the kernel that a plugin node names, and the node's attributes."""
     kernel = kernel_named(node.op.removeprefix(f"{DOMAIN}::"))
     version = node.get("plugin_version", kernel.version)
     if version != kernel.version:
@@ -186,9 +193,7 @@ def _plugin(node: Node) -> TorchOperator:
             f"{node} is for version {version} of {kernel.name}, and the installed version is {kernel.version}: "
             "fuse the model again"
         )
-    attributes = stored_values(kernel, {attribute.name: node.get(attribute.name) for attribute in kernel.attributes})
-    call = op(kernel.name)
-    return lambda _, *tensors: call(*tensors, **attributes)
+    return kernel, stored_values(kernel, {attribute.name: node.get(attribute.name) for attribute in kernel.attributes})
 
 
 def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
