@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="TEXT",
-        help="for engines, kernels, ladder and zoo: only workloads with this text in their name",
+        help="for engines, kernels, ladder, latency and zoo: only workloads with this text in their name",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="write SUITE.json, SUITE.csv and SUITE.svg into this folder"
@@ -105,7 +105,7 @@ def command(arguments: argparse.Namespace) -> int:
     compared = _old_records(arguments.compare, names)
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
-        raise UsageError(f"--only is an option of engines, kernels, ladder and zoo, not of {deaf[0]}")
+        raise UsageError(f"--only is an option of engines, kernels, ladder, latency and zoo, not of {deaf[0]}")
     if names != ["zoo"] and (arguments.models or arguments.build_only):
         raise UsageError("--models and --build-only are options of zoo alone: measure it by itself")
     if arguments.resume and names not in (["zoo"], ["engines"]):

@@ -38,7 +38,7 @@ def measure(options: SuiteOptions) -> Record:
     with tempfile.TemporaryDirectory(prefix="lenet-trt-engines-") as folder:
         with recording("engines", options) as found:
             try:
-                tool = _trtexec(options, Path(folder))
+                tool = trtexec_engines(options, Path(folder))
                 found.details |= {"library_sha256": sha256_file(options.library), "trtexec": str(tool)}
             except LenetTrtError as problem:
                 for backend in BACKENDS:
@@ -62,7 +62,12 @@ def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found
             _Bench(tool, folder, options, found).run(workload)
 
 
-def _trtexec(options: SuiteOptions, folder: Path) -> TrtexecEngines:
+def trtexec_engines(options: SuiteOptions, folder: Path) -> TrtexecEngines:
+    """Return trtexec and the plugin library, for the GPU here.
+
+    Raises:
+        LenetTrtError: one of them is missing.
+    """
     tool = find_trtexec(options.trtexec)
     if not options.library.is_file():
         raise LenetTrtError(

@@ -23,6 +23,7 @@ SUITES = {
     "cold": ("lenet_trt.bench.cold", "what the first inference costs, phase by phase"),
     "ladder": ("lenet_trt.bench.ladder", "the numbered steps of the kernels, from a loop on the CPU upwards"),
     "occupancy": ("lenet_trt.bench.occupancy", "how much of the GPU a batch uses"),
+    "latency": ("lenet_trt.bench.latency.suite", "what a caller of one image waits for, to the slowest in 10,000"),
     "kernels": ("lenet_trt.bench.kernels", "every kernel beside its peers and the floor"),
     "zoo": ("lenet_trt.bench.zoo.survey", "where TensorRT loses time in networks of many kinds"),
 }

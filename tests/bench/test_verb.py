@@ -168,7 +168,7 @@ def test_batch_sizes_with_spaces_or_commas(sizes: list[str], tmp_path: Path) -> 
     [
         (
             ["kernels", "sorting", "--only", "conv"],
-            "--only is an option of engines, kernels, ladder and zoo, not of sorting",
+            "--only is an option of engines, kernels, ladder, latency and zoo, not of sorting",
         ),
         (["sorting", "--batch", "0"], "--batch 0: '0' is not a whole number from 1 to"),
         (["sorting", "--batch", "1", "many"], "wanted sizes such as 1 32 1024 or 1,32,1024"),

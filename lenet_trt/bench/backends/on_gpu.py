@@ -107,10 +107,11 @@ class OnGpu:
         ask(driver().cuMemcpyDtoH(copied.ctypes.data, memory.pointer, memory.nbytes), "cannot copy from the GPU")
         return memory.seen_in(copied).astype(np.float32)
 
-    def from_host(self) -> Callable[[], NDArray[Any]]:
+    def from_host(self) -> Callable[..., NDArray[Any]]:
         """Return a call from images in pinned host memory to logits there, with both copies and the wait.
 
-        The result lies in that memory for as long as the call is kept.
+        The result lies in that memory for as long as the call is kept. Images that are given to the call are first
+        copied into the pinned memory.
         """
         given = Pinned(self._images.host)
         submit, output_of = self.submit, self._output_of
@@ -121,7 +122,9 @@ class OnGpu:
         pointer_of = TORCH.pointer if self._output is None else lambda _: memory.pointer
         device, handle, cuda = self._images.device, stream().handle, driver()
 
-        def call() -> NDArray[Any]:
+        def call(images: NDArray[Any] | None = None) -> NDArray[Any]:
+            if images is not None:
+                given.array[...] = images
             answer = cuda.cuMemcpyHtoDAsync(device.pointer, given.pointer, device.nbytes, handle)
             ask(answer, "cannot copy to the GPU")
             output = submit()  # keeps the tensor alive until all is done
