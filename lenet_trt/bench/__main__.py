@@ -52,21 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
     )
     parser.add_argument(
-        "--trtexec-path", metavar="FILE", help="for engines and zoo: the program (default: found on the PATH)"
+        "--trtexec-path", metavar="FILE", help="for engines, latency and zoo: the program (default: found on the PATH)"
     )
     parser.add_argument(
         "--trtexec-flags",
         nargs="+",
         default=[],
         metavar="FLAG",
-        help="for engines and zoo: further flags of each build, without --",
+        help="for engines, latency and zoo: further flags of each build, without --",
     )
     parser.add_argument(
         "--library",
         type=Path,
         metavar="FILE",
         default=Path("liblenet_trt_plugins.so"),
-        help="for engines: the plugin library, made by lenet-trt library",
+        help="for engines and latency: the plugin library, made by lenet-trt library",
     )
     parser.add_argument(
         "--models",

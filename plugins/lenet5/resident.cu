@@ -183,6 +183,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
 
     // fc1: a warp an output.
     wait_bytes(features_barrier, parity);
+    __syncwarp();
     if (!pushes) cluster_wait();
     float sum1[1] = {0.0f};
 #pragma unroll

@@ -15,13 +15,19 @@ from library_probes import headers_of, missing_compiler
 PAGE = ROOT / "docs" / "cpp.md"
 
 
+PROGRAMS = ("classify", "latency")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("version", ["8.5", "8.6", "10.0", "11.1"])
-def test_the_program_compiles(tmp_path: Path, version: str) -> None:
+def test_the_programs_compile(tmp_path: Path, version: str, name: str) -> None:
     headers = headers_of(version)
     if missing_compiler() or headers is None:
         pytest.skip(missing_compiler() or f"TensorRT's headers of {version} are not here")
-    (program,) = fenced(PAGE, "cpp")
-    source = tmp_path / "classify.cpp"
+    programs = fenced(PAGE, "cpp")
+    assert len(programs) == len(PROGRAMS)
+    (program,) = (each for each in programs if each.startswith(f"// {name} "))
+    source = tmp_path / f"{name}.cpp"
     source.write_text(program)
     includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
     command = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *includes, source]

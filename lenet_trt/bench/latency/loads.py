@@ -26,7 +26,7 @@ Before = Callable[[], None]
 
 
 @contextmanager
-def load(name: str) -> Iterator[Before | None]:
+def other_work(name: str) -> Iterator[Before | None]:
     """Keep the machine busy; the function, where there is one, keeps it so and is called before each request.
 
     Raises:

@@ -19,7 +19,7 @@ Request: TypeAlias = Callable[[NDArray[Any]], Any]
 
 @dataclass(frozen=True)
 class RequestPlan:
-    """Say how many requests are timed: ``rounds`` turns of each contender, each of ``seconds`` and at most ``most``.
+    """Say how many requests are timed: ``rounds`` turns of each answerer, each of ``seconds`` and at most ``most``.
 
     Before each turn ``warmups`` requests are not counted.
     """

@@ -1,4 +1,4 @@
-"""Time requests of every contender in turns, on an idle machine and beside other work, and account for one of ours."""
+"""Time requests of every answerer in turns, on an idle machine and beside other work, and account for one of ours."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.protocol import TOLERANCES, mnist
-from lenet_trt.bench.latency.contenders import CONTENDERS, PATH, Contender, Ready, Setting
-from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, load
+from lenet_trt.bench.latency.answerers import ANSWERERS, PATH, Answerer, OpenAnswerer, Setting
+from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, other_work
 from lenet_trt.bench.latency.percentiles import described
 from lenet_trt.bench.latency.requests import QUICK, RequestPlan, no_collection, waits_of
 from lenet_trt.bench.latency.tables import charts as charts
@@ -34,13 +34,13 @@ Waits = dict[str, list[NDArray[np.float64]]]
 
 
 def measure(options: SuiteOptions) -> Record:
-    """Time every contender; ``--batch`` names the images of a request (default 1)."""
-    return measure_latency(options, CONTENDERS, QUICK if options.quick else RequestPlan())
+    """Time every answerer; ``--batch`` names the images of a request (default 1)."""
+    return measure_latency(options, ANSWERERS, QUICK if options.quick else RequestPlan())
 
 
-def measure_latency(options: SuiteOptions, contenders: Sequence[Contender], plan: RequestPlan) -> Record:
-    """Time these contenders by this plan."""
-    chosen = [each for each in contenders if not options.only or any(text in each.name for text in options.only)]
+def measure_latency(options: SuiteOptions, answerers: Sequence[Answerer], plan: RequestPlan) -> Record:
+    """Time these answerers by this plan."""
+    chosen = [each for each in answerers if not options.only or any(text in each.name for text in options.only)]
     batch = (options.batches or (BATCH,))[0]
     data = mnist(_IMAGES * batch)
     images = [data.host[at : at + batch].copy() for at in range(0, _IMAGES * batch, batch)]
@@ -73,11 +73,11 @@ def _loads(options: SuiteOptions) -> Sequence[str]:
 
 
 @contextmanager
-def _opened(contenders: Sequence[Contender], setting: Setting, found: Recording) -> Iterator[dict[str, Ready]]:
-    """Open all contenders, and close them in reverse order; one that cannot run here keeps its reason in a row."""
+def _opened(answerers: Sequence[Answerer], setting: Setting, found: Recording) -> Iterator[dict[str, OpenAnswerer]]:
+    """Open all answerers, and close them in reverse order; one that cannot run here keeps its reason in a row."""
     with ExitStack() as cleanup:
         made = {}
-        for each in contenders:
+        for each in answerers:
             case: RowCase = {"load": IDLE, "batch": setting.batch}
             if each.gpu and not gpus().devices:
                 found.cannot(each.name, case, f"it needs a CUDA GPU: {gpus().problem}", ours=each.ours, what=each.what)
@@ -97,13 +97,13 @@ def _opened(contenders: Sequence[Contender], setting: Setting, found: Recording)
 
 def _checked(
     name: str,
-    ready: Ready,
+    ready: OpenAnswerer,
     images: Sequence[NDArray[Any]],
     exact: Sequence[NDArray[np.float64]],
     found: Recording,
     batch: int,
 ) -> float | None:
-    """Return the relative error of the answers; a contender with wrong answers keeps its reason, and is not timed."""
+    """Return the relative error of the answers; a answerer with wrong answers keeps its reason, and is not timed."""
     try:
         answers = np.concatenate([np.asarray(ready.request(image)) for image in images])
         error = relative_error(answers, np.concatenate(list(exact)))
@@ -119,18 +119,18 @@ def _checked(
 
 def _under_load(
     name: str,
-    ready: Mapping[str, Ready],
+    ready: Mapping[str, OpenAnswerer],
     images: Sequence[NDArray[Any]],
     plan: RequestPlan,
     found: Recording,
     row: Any,
 ) -> None:
-    """Let the contenders take turns beside this load, and add their rows."""
+    """Let the answerers take turns beside this load, and add their rows."""
     waits: Waits = {who: [] for who in ready}
     why: dict[str, BaseException] = {}
     names = list(ready)
     try:
-        with load(name) as before, no_collection():
+        with other_work(name) as before, no_collection():
             for turn in range(plan.rounds):
                 found.say(f"load {name}: turn {turn + 1} of {plan.rounds}")
                 first = turn % max(len(names), 1)
@@ -153,13 +153,13 @@ def _under_load(
 
 
 def _row(
-    contender: Contender, ready: Ready, error: float | None, waits: NDArray[np.float64], case: Mapping[str, Any]
+    answerer: Answerer, ready: OpenAnswerer, error: float | None, waits: NDArray[np.float64], case: Mapping[str, Any]
 ) -> Row:
-    extra = {"what": contender.what, "ours": contender.ours, "error": error, **described(waits), **ready.details}
-    return Row(contender.name, case, summarize(waits.tolist()).without_samples(), None, extra)
+    extra = {"what": answerer.what, "ours": answerer.ours, "error": error, **described(waits), **ready.details}
+    return Row(answerer.name, case, summarize(waits.tolist()).without_samples(), None, extra)
 
 
-def _account(ready: Mapping[str, Ready], images: Sequence[NDArray[Any]], found: Recording) -> None:
+def _account(ready: Mapping[str, OpenAnswerer], images: Sequence[NDArray[Any]], found: Recording) -> None:
     """Keep the ledger of the latency path."""
     whole = next((r for r in found.rows if r.backend == PATH and r.case["load"] == IDLE and r.stats), None)
     if whole is None or whole.stats is None:

@@ -12,7 +12,7 @@ from lenet_trt.draw.chart import Chart, Series
 
 
 def columns(record: Record) -> list[Column]:
-    """Return the columns: load, contender, percentiles, the slowest request and the number of requests."""
+    """Return the columns: load, answerer, percentiles, the slowest request and the number of requests."""
     return [
         Column("other work", lambda row: str(row.case["load"]), left=True),
         Column("answered by", lambda row: row.backend, left=True),
@@ -36,7 +36,7 @@ def summaries(record: Record) -> list[Summary]:
 
 
 def charts(record: Record) -> list[Chart]:
-    """Draw the tail of each contender, a panel for each load: one request in x takes longer than y."""
+    """Draw the tail of each answerer, a panel for each load: one request in x takes longer than y."""
     found = []
     for load in dict.fromkeys(str(row.case["load"]) for row in record.timed):
         series = [

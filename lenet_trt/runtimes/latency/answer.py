@@ -24,7 +24,7 @@ def clearing(answer: NDArray[Any]) -> Callable[[], None]:
     """Return a function that marks every element of an answer as not arrived."""
     if not answer.size:
         return lambda: None
-    view = bytes_of(answer)
+    view = raw_bytes(answer)
     ones = b"\xff" * len(view)
 
     def clear() -> None:
@@ -41,7 +41,7 @@ def waiting(answer: NDArray[Any]) -> Callable[[], bool]:
     """
     if not answer.size:
         return lambda: False
-    copied, missing = bytes_of(answer).tobytes, missing_in(answer)
+    copied, missing = raw_bytes(answer).tobytes, missing_in(answer)
     return lambda: missing in copied()
 
 
@@ -50,7 +50,7 @@ def missing_in(answer: NDArray[Any]) -> bytes:
     return b"\xff" * answer.itemsize
 
 
-def bytes_of(answer: NDArray[Any]) -> memoryview[int]:
+def raw_bytes(answer: NDArray[Any]) -> memoryview[int]:
     """Return the memory of an answer, which is not empty, as bytes."""
     if answer.itemsize not in _SIZES or not answer.flags.c_contiguous:
         raise LenetTrtError(f"an answer is {answer.dtype} in {answer.strides}; wanted dense elements of 1 to 8 bytes")

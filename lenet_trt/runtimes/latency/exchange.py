@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lenet_trt.runtimes.latency.answer import bytes_of, clearing, missing_in, waiting
+from lenet_trt.runtimes.latency.answer import clearing, missing_in, raw_bytes, waiting
 
 # After this many looks at an answer that has not arrived, the stream is asked whether its work failed or is done:
 # every 10 to 20 us, which adds less than 5% to the wait.
@@ -70,7 +70,7 @@ def _one_to_one(exchange: Exchange) -> Callable[[NDArray[Any]], NDArray[Any]]:
     """Return the call for one input and one answer, with all names at hand and no call that can be left out."""
     (target,), (answer,) = exchange.inputs, exchange.answers
     lock, submit, done, copy = exchange.lock, exchange.submit, exchange.done, answer.copy
-    clear, copied, missing = clearing(answer), bytes_of(answer).tobytes, missing_in(answer)
+    clear, copied, missing = clearing(answer), raw_bytes(answer).tobytes, missing_in(answer)
 
     def call(array: NDArray[Any]) -> NDArray[Any]:
         with lock:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.runtimes.latency.answer import bytes_of, clearing, missing_in
+from lenet_trt.runtimes.latency.answer import clearing, missing_in, raw_bytes
 
 SLOTS = 4
 # Words of the control memory: the host's beat, its wish that the kernel ends, and from here on the number in each slot.
@@ -59,7 +59,7 @@ class Ring:
             (
                 requests[slot],
                 clearing(answers[slot]),
-                bytes_of(answers[slot]).tobytes,
+                raw_bytes(answers[slot]).tobytes,
                 answers[slot].copy,
                 empty[slot - 1],
             )

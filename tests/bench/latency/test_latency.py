@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lenet_trt.bench.latency import loads
-from lenet_trt.bench.latency.contenders import CONTENDERS, Contender, Ready, Setting
+from lenet_trt.bench.latency.answerers import ANSWERERS, Answerer, OpenAnswerer, Setting
 from lenet_trt.bench.latency.ledger import PROBES, parts_of
 from lenet_trt.bench.latency.percentiles import PERCENTILES, curve, described, percentile
 from lenet_trt.bench.latency.requests import RequestPlan, waits_of
@@ -82,10 +82,10 @@ def right(image: np.ndarray) -> np.ndarray:
 
 
 def opens(request: Any) -> Any:
-    return lambda setting: Ready(request)
+    return lambda setting: OpenAnswerer(request)
 
 
-def refuses(setting: Setting) -> Ready:
+def refuses(setting: Setting) -> OpenAnswerer:
     raise LenetTrtError("it is not installed")
 
 
@@ -101,13 +101,13 @@ FEW = RequestPlan(rounds=2, seconds=5.0, most=20, warmups=1)
 
 
 def test_contenders_that_fail_or_are_wrong_keep_their_reason_and_others_go_on(tmp_path: Path) -> None:
-    contenders = (
-        Contender("right", "", opens(right), gpu=False, ours=True),
-        Contender("wrong", "", opens(lambda image: right(image) + 1), gpu=False),
-        Contender("not here", "", refuses, gpu=False),
-        Contender("breaks", "", opens(breaks), gpu=False),
+    answerers = (
+        Answerer("right", "", opens(right), gpu=False, ours=True),
+        Answerer("wrong", "", opens(lambda image: right(image) + 1), gpu=False),
+        Answerer("not here", "", refuses, gpu=False),
+        Answerer("breaks", "", opens(breaks), gpu=False),
     )
-    record = measure_latency(SuiteOptions(quick=True), contenders, FEW)
+    record = measure_latency(SuiteOptions(quick=True), answerers, FEW)
     rows = {(row.backend, row.case["load"]): row for row in record.rows}
     for load in (loads.IDLE, loads.CPU) if not gpus().devices else (loads.IDLE,):
         row = rows["right", load]
@@ -140,7 +140,7 @@ def test_the_load_on_the_processor_begins_and_ends() -> None:
                 found += name in command and int(parent) == os.getpid()
         return found
 
-    with loads.load(loads.CPU) as before:
+    with loads.other_work(loads.CPU) as before:
         assert before is None
         assert busy() == len(os.sched_getaffinity(0))
     assert busy() == 0
@@ -168,7 +168,7 @@ def test_the_probes_compile(probe: Any) -> None:
 
 
 def test_names_differ() -> None:
-    assert len({each.name for each in CONTENDERS}) == len(CONTENDERS)
+    assert len({each.name for each in ANSWERERS}) == len(ANSWERERS)
 
 
 def test_the_ledger_is_a_table_that_adds_up() -> None:

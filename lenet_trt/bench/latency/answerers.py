@@ -31,8 +31,8 @@ def _nothing() -> None:
 
 
 @dataclass
-class Ready:
-    """Hold an open contender: ``request(image)`` answers; ``rest`` is called after each turn; ``close`` at the end."""
+class OpenAnswerer:
+    """Hold an open answerer: ``request(image)`` answers; ``rest`` is called after each turn; ``close`` at the end."""
 
     request: Request
     close: Callable[[], None] = _nothing
@@ -42,7 +42,7 @@ class Ready:
 
 @dataclass
 class Setting:
-    """Hold what contenders share: the batch of a request, the options, and a folder for engines."""
+    """Hold what answerers share: the batch of a request, the options, and a folder for engines."""
 
     batch: int
     options: SuiteOptions
@@ -96,7 +96,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Contender:
+class Answerer:
     """Describe a way to answer a request; ``open`` raises an error that says why it cannot run here.
 
     ``gpu``: it needs one. ``quick``: --quick takes it.
@@ -104,27 +104,27 @@ class Contender:
 
     name: str
     what: str
-    open: Callable[[Setting], Ready]
+    open: Callable[[Setting], OpenAnswerer]
     ours: bool = False
     gpu: bool = True
     quick: bool = True
 
 
-def _ort_cpu(threads: int | None) -> Callable[[Setting], Ready]:
-    def opened(setting: Setting) -> Ready:
+def _ort_cpu(threads: int | None) -> Callable[[Setting], OpenAnswerer]:
+    def opened(setting: Setting) -> OpenAnswerer:
         from lenet_trt.export.lenet5 import SHIPPED
         from lenet_trt.runtimes.load import load
 
         network = load(SHIPPED, "ort-cpu", threads=threads)
-        return Ready(network, network.close)
+        return OpenAnswerer(network, network.close)
 
     return opened
 
 
-def _copies(name: str) -> Callable[[Setting], Ready]:
-    """Return a contender of a backend: copy into pinned memory, copy to the GPU, run, copy back, wait."""
+def _copies(name: str) -> Callable[[Setting], OpenAnswerer]:
+    """Return a answerer of a backend: copy into pinned memory, copy to the GPU, run, copy back, wait."""
 
-    def opened(setting: Setting) -> Ready:
+    def opened(setting: Setting) -> OpenAnswerer:
         session = backend(name).open()
         try:
             ready = session.prepare(mnist(setting.batch))
@@ -135,65 +135,65 @@ def _copies(name: str) -> Callable[[Setting], Ready]:
             with suppress(Exception):
                 session.close()
             raise
-        return Ready(lambda image: call(image).copy(), session.close, details=dict(ready.details))
+        return OpenAnswerer(lambda image: call(image).copy(), session.close, details=dict(ready.details))
 
     return opened
 
 
-def _engine(plugins: bool, path: bool) -> Callable[[Setting], Ready]:
-    def opened(setting: Setting) -> Ready:
+def _engine(plugins: bool, path: bool) -> Callable[[Setting], OpenAnswerer]:
+    def opened(setting: Setting) -> OpenAnswerer:
         from lenet_trt.runtimes.network import Network
 
         network = Network(setting.engine(plugins), "asked for")
         if not path:
-            return Ready(network, network.close)
+            return OpenAnswerer(network, network.close)
         fast = network.latency_path(setting.example)
-        return Ready(fast, network.close, details={"steps": fast.steps})
+        return OpenAnswerer(fast, network.close, details={"steps": fast.steps})
 
     return opened
 
 
-def _call(setting: Setting) -> Ready:
-    return Ready(setting.fused)
+def _call(setting: Setting) -> OpenAnswerer:
+    return OpenAnswerer(setting.fused)
 
 
-def _path(fused: bool) -> Callable[[Setting], Ready]:
-    def opened(setting: Setting) -> Ready:
+def _path(fused: bool) -> Callable[[Setting], OpenAnswerer]:
+    def opened(setting: Setting) -> OpenAnswerer:
         network = setting.fused if fused else setting.plain
         fast = network.latency_path(setting.example)
-        return Ready(fast, fast.close, details={"steps": fast.steps})
+        return OpenAnswerer(fast, fast.close, details={"steps": fast.steps})
 
     return opened
 
 
-def _resident(alone: bool) -> Callable[[Setting], Ready]:
-    def opened(setting: Setting) -> Ready:
+def _resident(alone: bool) -> Callable[[Setting], OpenAnswerer]:
+    def opened(setting: Setting) -> OpenAnswerer:
         fast = setting.fused.resident(setting.example, silent_ms=100, life_ms=1000, alone=alone)
-        return Ready(fast, fast.close, fast.end, details={"steps": fast.steps})
+        return OpenAnswerer(fast, fast.close, fast.end, details={"steps": fast.steps})
 
     return opened
 
 
-CONTENDERS: tuple[Contender, ...] = (
-    Contender("ONNX Runtime CPU, 1 thread", "ONNX Runtime on one core", _ort_cpu(1), gpu=False),
-    Contender("ONNX Runtime CPU", "ONNX Runtime on all cores", _ort_cpu(None), gpu=False),
-    Contender("torch eager", "PyTorch, layer by layer", _copies("torch eager")),
-    Contender("torch CUDA graph", "the same, captured in a CUDA graph", _copies("torch CUDA graph")),
-    Contender(
+ANSWERERS: tuple[Answerer, ...] = (
+    Answerer("ONNX Runtime CPU, 1 thread", "ONNX Runtime on one core", _ort_cpu(1), gpu=False),
+    Answerer("ONNX Runtime CPU", "ONNX Runtime on all cores", _ort_cpu(None), gpu=False),
+    Answerer("torch eager", "PyTorch, layer by layer", _copies("torch eager")),
+    Answerer("torch CUDA graph", "the same, captured in a CUDA graph", _copies("torch CUDA graph")),
+    Answerer(
         "torch.compile, tuned + graph",
         "torch.compile with max-autotune, captured in a CUDA graph",
         _copies("torch.compile, tuned + graph"),
         quick=False,
     ),
-    Contender("ONNX Runtime CUDA graph", "its CUDA provider, captured", _copies("ONNX Runtime CUDA graph")),
-    Contender("TensorRT", "an engine, by an ordinary call", _engine(plugins=False, path=False)),
-    Contender("TensorRT, latency path", "the same in one CUDA graph", _engine(plugins=False, path=True)),
-    Contender("TensorRT + plugins", "an engine with our kernel, the same way", _engine(plugins=True, path=False)),
-    Contender("TensorRT + plugins, latency path", "the same in one CUDA graph", _engine(plugins=True, path=True)),
-    Contender("lenet5 kernel, ordinary call", "network(image): copy, CUDA graph, copy, wait", _call, ours=True),
-    Contender("lenet5 kernel, pinned copies", "the same with pinned memory", _copies("lenet5 kernel"), ours=True),
-    Contender("torch's kernels, latency path", "the network as exported, in one CUDA graph", _path(False), ours=True),
-    Contender(PATH, "one launch that reads and writes the host's memory", _path(True), ours=True),
-    Contender(RESIDENT, "a kernel that stays on the GPU", _resident(False), ours=True),
-    Contender(RESIDENT_ALONE, "the same, with no other kernel on its SMs", _resident(True), ours=True),
+    Answerer("ONNX Runtime CUDA graph", "its CUDA provider, captured", _copies("ONNX Runtime CUDA graph")),
+    Answerer("TensorRT", "an engine, by an ordinary call", _engine(plugins=False, path=False)),
+    Answerer("TensorRT, latency path", "the same in one CUDA graph", _engine(plugins=False, path=True)),
+    Answerer("TensorRT + plugins", "an engine with our kernel, the same way", _engine(plugins=True, path=False)),
+    Answerer("TensorRT + plugins, latency path", "the same in one CUDA graph", _engine(plugins=True, path=True)),
+    Answerer("lenet5 kernel, ordinary call", "network(image): copy, CUDA graph, copy, wait", _call, ours=True),
+    Answerer("lenet5 kernel, pinned copies", "the same with pinned memory", _copies("lenet5 kernel"), ours=True),
+    Answerer("torch's kernels, latency path", "the network as exported, in one CUDA graph", _path(False), ours=True),
+    Answerer(PATH, "one launch that reads and writes the host's memory", _path(True), ours=True),
+    Answerer(RESIDENT, "a kernel that stays on the GPU", _resident(False), ours=True),
+    Answerer(RESIDENT_ALONE, "the same, with no other kernel on its SMs", _resident(True), ours=True),
 )
