@@ -26,6 +26,8 @@ BEAT, STOP, FULL = 0, 1, 16
 CONTROL_WORDS = FULL + SLOTS
 # After this many looks at an answer that has not arrived, the driver is asked whether the kernel failed.
 _LOOKS = 256
+# A run can end just as a request comes; one that begins with a request answers it, if it lives long enough for that.
+_STARTS = 8
 
 
 class Ring:
@@ -84,12 +86,18 @@ class Ring:
                 if not self._running:
                     self._run_from(slot)
                 empty_last()
-                looks = 0
+                looks = starts = 0
                 while self._missing in copied():
                     looks += 1
                     if self._ended[0] == self.runs:
                         if self._missing not in copied():
                             break
+                        starts += 1
+                        if starts > _STARTS:
+                            raise LenetTrtError(
+                                f"the resident kernel ended {starts} times without an answer to this request: give it "
+                                "a longer life_ms, or use latency_path()"
+                            )
                         self._run_from(slot)
                     elif looks % _LOOKS == 0 and self._done() and self._ended[0] != self.runs:
                         raise LenetTrtError("the resident kernel is gone, and has not said that it ended")

@@ -158,6 +158,18 @@ def test_a_kernel_that_fails_or_vanishes_ends_the_wait(model: ctypes.CDLL) -> No
     served.ring.end()
 
 
+def test_runs_that_are_too_short_are_an_error(model: ctypes.CDLL) -> None:
+    served = Served(model, [0] * 100)
+    with pytest.raises(
+        LenetTrtError, match=r"ended \d+ times without an answer to this request: give it a longer life"
+    ):
+        served.ring.one(np.full(WORDS, 0xFFFFFFFF, np.uint32).view(np.float32))  # which is found late
+    served.lives = iter([])
+    x = images(1)[0]
+    np.testing.assert_array_equal(served.ring.one(x), right(x))
+    served.ring.end()
+
+
 def test_both_sides_have_one_layout() -> None:
     source = (plugins_dir() / "lenet5" / "ring.cuh").read_text()
     assert f"kSlots = {SLOTS};" in source
