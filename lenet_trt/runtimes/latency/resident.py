@@ -65,7 +65,6 @@ def open_resident(
     silent_ms: int = 100,
     life_ms: int = 1000,
     alone: bool = False,
-    write_combined: bool = False,
 ) -> ResidentPath:
     """Load the resident form of a network that is one kernel; the first request starts it.
 
@@ -101,7 +100,8 @@ def open_resident(
     count = int(np.prod(shape))
     if count > _ANSWER_ELEMENTS:
         raise LenetTrtError(f"an answer of {count} elements does not fit the ring: at most {_ANSWER_ELEMENTS}")
-    requests = Mapped((SLOTS, *array.shape), array.dtype, write_combined)
+    # Not write-combined: the host's writes must become visible without a fence, and in their order.
+    requests = Mapped((SLOTS, *array.shape), array.dtype)
     answers = Mapped((SLOTS, _ANSWER_ELEMENTS), numpy_dtype(dtype))
     control = Mapped((CONTROL_WORDS,), np.dtype(np.uint32))
     ended = Mapped((1,), np.dtype(np.uint32))
