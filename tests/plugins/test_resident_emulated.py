@@ -1,4 +1,4 @@
-"""The kernel that stays on the GPU, run on the CPU: its own source, with a thread of the host for each thread of CUDA."""
+"""The kernel that stays on the GPU, run on the CPU: its own source, with a thread of the host for each of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent / "emulated"
 STRIDE = 16
 
 
-# What only a GPU understands, file by file: a pattern and its replacement. Variables in shared memory become references.
+# What only a GPU understands, as patterns and replacements. Variables in shared memory become references.
 SHARED = (
     (r'#include "(common\.cuh|lenet5/cluster\.cuh)"\n', ""),  # cuda.h stands for both
     (
