@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.latency.requests import RequestPlan, no_collection
+from lenet_trt.bench.latency.requests import no_collection
 from lenet_trt.kernel.declaration import Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes
 from lenet_trt.onnx_model.ports import Port
@@ -106,9 +106,3 @@ def ledger(path: LatencyPath, images: Sequence[NDArray[Any]], whole_us: float) -
 def _probe(kernel: Kernel, example: NDArray[Any]) -> LatencyPath:
     bound = kernel.bind([example.shape], ["float32"])
     return one_launch([Port("x", "float32", example.shape)], SingleKernel(bound, {}), [example])
-
-
-def clock_us(plan: RequestPlan) -> float:
-    """Return the median of what the host's clock shows for nothing."""
-    clock = time.perf_counter_ns
-    return float(np.median([-(clock() - clock()) for _ in range(plan.warmups)])) / 1e3

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,6 @@ TAKES_ONLY = True
 BATCH = 1
 _IMAGES = 64
 
-Waits = dict[str, list[NDArray[np.float64]]]
-
 
 def measure(options: SuiteOptions) -> Record:
     """Time every answerer; ``--batch`` names the images of a request (default 1)."""
@@ -41,28 +40,16 @@ def measure(options: SuiteOptions) -> Record:
 def measure_latency(options: SuiteOptions, answerers: Sequence[Answerer], plan: RequestPlan) -> Record:
     """Time these answerers by this plan."""
     chosen = [each for each in answerers if not options.only or any(text in each.name for text in options.only)]
-    batch = (options.batches or (BATCH,))[0]
-    data = mnist(_IMAGES * batch)
-    images = [data.host[at : at + batch].copy() for at in range(0, _IMAGES * batch, batch)]
-    exact = [data.exact[at : at + batch] for at in range(0, _IMAGES * batch, batch)]
     with recording("latency", options) as found, tempfile.TemporaryDirectory(prefix="lenet-trt-latency-") as folder:
-        setting = Setting(batch, options, Path(folder))
-        with _opened(chosen, setting, found) as ready:
-            errors = {name: _checked(name, each, images, exact, found, batch) for name, each in list(ready.items())}
-            ready = {name: each for name, each in ready.items() if errors[name] is not None}
-            about = {each.name: each for each in chosen}
-            for name in _loads(options):
-                _under_load(
-                    name,
-                    ready,
-                    images,
-                    plan,
-                    found,
-                    lambda who, waits, at=name: _row(
-                        about[who], ready[who], errors[who], waits, {"load": at, "batch": batch}
-                    ),
-                )
-            _account(ready, images, found)
+        setting = Setting((options.batches or (BATCH,))[0], options, Path(folder))
+        found.details["requests"] = asdict(plan)
+        with ExitStack() as cleanup:
+            bench = _Bench(setting, plan, found)
+            for each in chosen:
+                bench.open(each, cleanup)
+            for load in _loads(options):
+                bench.time(load)
+            bench.account()
     return found.finish()
 
 
@@ -72,101 +59,87 @@ def _loads(options: SuiteOptions) -> Sequence[str]:
     return possible[:2] if options.quick else possible
 
 
-@contextmanager
-def _opened(answerers: Sequence[Answerer], setting: Setting, found: Recording) -> Iterator[dict[str, OpenAnswerer]]:
-    """Open all answerers, and close them in reverse order; one that cannot run here keeps its reason in a row."""
-    with ExitStack() as cleanup:
-        made = {}
-        for each in answerers:
-            case: RowCase = {"load": IDLE, "batch": setting.batch}
-            if each.gpu and not gpus().devices:
-                found.cannot(each.name, case, f"it needs a CUDA GPU: {gpus().problem}", ours=each.ours, what=each.what)
+class _Bench:
+    """Hold the answerers that are open, each with its relative error, and the images that all of them get."""
+
+    def __init__(self, setting: Setting, plan: RequestPlan, found: Recording) -> None:
+        self._setting, self._plan, self._found = setting, plan, found
+        data, batch = mnist(_IMAGES * setting.batch), setting.batch
+        self._exact = data.exact
+        self._images = [data.host[at : at + batch].copy() for at in range(0, len(data), batch)]
+        self._open: dict[str, tuple[Answerer, OpenAnswerer, float]] = {}
+
+    def open(self, answerer: Answerer, cleanup: ExitStack) -> None:
+        """Open an answerer and check its answers; one that cannot run here, or is wrong, keeps its reason in a row."""
+        name = answerer.name
+        try:
+            if answerer.gpu and not gpus().devices:
+                raise LenetTrtError(f"it needs a CUDA GPU: {gpus().problem}")
+            if self._setting.options.quick and not answerer.quick:
+                raise LenetTrtError("left out by --quick: it takes long to prepare")
+            self._found.say(f"opening {name}")
+            opened = answerer.open(self._setting)
+            cleanup.callback(opened.close)
+            answers = np.concatenate([np.asarray(opened.request(image)) for image in self._images])
+            opened.rest()
+            error = relative_error(answers, self._exact)
+            if not error <= TOLERANCES["fp32"]:
+                raise LenetTrtError(f"gives wrong logits: relative error {error:.1e}")
+        except Exception as problem:  # each library raises its own kinds
+            self._cannot(answerer, IDLE, problem)
+            return
+        self._open[name] = (answerer, opened, error)
+
+    def time(self, load: str) -> None:
+        """Let the answerers take turns beside this load, and add their rows."""
+        plan = self._plan if load == IDLE else self._plan.shorter
+        waits: dict[str, list[NDArray[np.float64]]] = {name: [] for name in self._open}
+        why: dict[str, BaseException] = {}
+        names = list(self._open)
+        try:
+            with other_work(load) as before, no_collection():
+                for turn in range(plan.rounds):
+                    self._found.say(f"other work: {load}, turn {turn + 1} of {plan.rounds}")
+                    first = turn % max(len(names), 1)
+                    for name in names[first:] + names[:first]:
+                        if name in why:
+                            continue
+                        opened = self._open[name][1]
+                        try:
+                            waits[name].append(waits_of(opened.request, self._images, plan, before))
+                            opened.rest()
+                        except Exception as problem:
+                            why[name] = problem
+                    self._found.sample_clocks()
+        except LenetTrtError as problem:  # the load itself
+            why.update(dict.fromkeys(names, problem))
+        for name, (answerer, opened, error) in self._open.items():
+            if name in why:
+                self._cannot(answerer, load, why[name])
                 continue
-            if setting.options.quick and not each.quick:
-                found.cannot(each.name, case, "left out by --quick: it takes long to prepare", ours=each.ours)
-                continue
-            found.say(f"opening {each.name}")
-            try:
-                made[each.name] = each.open(setting)
-            except Exception as problem:  # each library raises its own kinds
-                found.cannot(each.name, case, problem, ours=each.ours, what=each.what)
-                continue
-            cleanup.callback(made[each.name].close)
-        yield made
+            found = np.concatenate(waits[name])
+            extra = {**_about(answerer), "error": error, **described(found), **opened.details}
+            stats = summarize(found.tolist()).without_samples()
+            self._found.add(Row(name, self._case(load), stats, None, extra))
+
+    def account(self) -> None:
+        """Keep the ledger of the latency path."""
+        whole = next((r for r in self._found.rows if r.backend == PATH and r.case["load"] == IDLE and r.stats), None)
+        if whole is None or whole.stats is None:
+            return
+        from lenet_trt.bench.latency.ledger import ledger
+
+        self._found.say("the ledger of one request")
+        path: Any = self._open[PATH][1].request
+        terms = ledger(path, self._images, whole.stats.median_us)
+        self._found.details["ledger"] = [{"term": term, "us": round(us, 3)} for term, us in terms]
+
+    def _case(self, load: str) -> RowCase:
+        return {"load": load, "batch": self._setting.batch}
+
+    def _cannot(self, answerer: Answerer, load: str, problem: BaseException) -> None:
+        self._found.cannot(answerer.name, self._case(load), problem, **_about(answerer))
 
 
-def _checked(
-    name: str,
-    ready: OpenAnswerer,
-    images: Sequence[NDArray[Any]],
-    exact: Sequence[NDArray[np.float64]],
-    found: Recording,
-    batch: int,
-) -> float | None:
-    """Return the relative error of the answers; a answerer with wrong answers keeps its reason, and is not timed."""
-    try:
-        answers = np.concatenate([np.asarray(ready.request(image)) for image in images])
-        error = relative_error(answers, np.concatenate(list(exact)))
-        ready.rest()
-    except Exception as problem:
-        found.cannot(name, {"load": IDLE, "batch": batch}, problem)
-        return None
-    if not error <= TOLERANCES["fp32"]:
-        found.cannot(name, {"load": IDLE, "batch": batch}, f"gives wrong logits: relative error {error:.1e}")
-        return None
-    return error
-
-
-def _under_load(
-    name: str,
-    ready: Mapping[str, OpenAnswerer],
-    images: Sequence[NDArray[Any]],
-    plan: RequestPlan,
-    found: Recording,
-    row: Any,
-) -> None:
-    """Let the answerers take turns beside this load, and add their rows."""
-    waits: Waits = {who: [] for who in ready}
-    why: dict[str, BaseException] = {}
-    names = list(ready)
-    try:
-        with other_work(name) as before, no_collection():
-            for turn in range(plan.rounds):
-                found.say(f"load {name}: turn {turn + 1} of {plan.rounds}")
-                first = turn % max(len(names), 1)
-                for who in names[first:] + names[:first]:
-                    if who in why:
-                        continue
-                    try:
-                        waits[who].append(waits_of(ready[who].request, images, plan, before))
-                        ready[who].rest()
-                    except Exception as problem:
-                        why[who] = problem
-                found.sample_clocks()
-    except LenetTrtError as problem:  # the load itself
-        why.update(dict.fromkeys(names, problem))
-    for who in names:
-        if who in why or not waits[who]:
-            found.cannot(who, {"load": name}, why.get(who, "it was interrupted"))
-        else:
-            found.add(row(who, np.concatenate(waits[who])))
-
-
-def _row(
-    answerer: Answerer, ready: OpenAnswerer, error: float | None, waits: NDArray[np.float64], case: Mapping[str, Any]
-) -> Row:
-    extra = {"what": answerer.what, "ours": answerer.ours, "error": error, **described(waits), **ready.details}
-    return Row(answerer.name, case, summarize(waits.tolist()).without_samples(), None, extra)
-
-
-def _account(ready: Mapping[str, OpenAnswerer], images: Sequence[NDArray[Any]], found: Recording) -> None:
-    """Keep the ledger of the latency path."""
-    whole = next((r for r in found.rows if r.backend == PATH and r.case["load"] == IDLE and r.stats), None)
-    if whole is None or whole.stats is None:
-        return
-    from lenet_trt.bench.latency.ledger import ledger
-
-    found.say("the ledger of one request")
-    path: Any = ready[PATH].request
-    terms = ledger(path, images, whole.stats.median_us)
-    found.details["ledger"] = [{"term": term, "us": round(us, 3)} for term, us in terms]
+def _about(answerer: Answerer) -> dict[str, Any]:
+    return {"what": answerer.what, "ours": answerer.ours}
