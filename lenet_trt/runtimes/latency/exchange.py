@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.latency.answer import clearing, missing_in, raw_bytes, waiting
 
 # After this many looks at an answer that has not arrived, the stream is asked whether its work failed or is done:
@@ -44,11 +46,15 @@ class Exchange:
             LenetTrtError: the GPU refuses the work, or fails on it.
         """
         with self.lock:
-            for target, array in zip(self.inputs, arrays, strict=True):
-                target[...] = array
-            self.request()
-            self.wait()
-            return [answer.copy() for answer in self.answers]
+            try:
+                for target, array in zip(self.inputs, arrays, strict=True):
+                    target[...] = array
+                self.request()
+                self.wait()
+                return [answer.copy() for answer in self.answers]
+            except BaseException:
+                _finish(self.done)
+                raise
 
     def request(self) -> None:
         """Submit what lies in ``inputs``."""
@@ -74,14 +80,25 @@ def _one_to_one(exchange: Exchange) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
     def call(array: NDArray[Any]) -> NDArray[Any]:
         with lock:
-            target[...] = array
-            clear()
-            submit()
-            looks = 0
-            while missing in copied():
-                looks += 1
-                if looks % LOOKS == 0 and done():
-                    break
-            return copy()
+            try:
+                target[...] = array
+                clear()
+                submit()
+                looks = 0
+                while missing in copied():
+                    looks += 1
+                    if looks % LOOKS == 0 and done():
+                        break
+                return copy()
+            except BaseException:
+                _finish(done)
+                raise
 
     return call
+
+
+def _finish(done: Callable[[], bool]) -> None:
+    """Wait for work that goes on after its request was given up (Ctrl-C): its answer is not that of the next one."""
+    with suppress(LenetTrtError):  # the first error says why
+        while not done():
+            pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,22 @@ def test_failed_work_ends_the_wait() -> None:
             ask(np.zeros(4, np.float32))
     worker.problem, worker.pause = None, 0.0
     np.testing.assert_array_equal(worker.exchange()(np.ones(4, np.float32))[0], 3), "the lock was given back"
+
+
+@pytest.mark.parametrize("call", [lambda e: e.one, lambda e: lambda x: e(x)[0]], ids=["one", "any number"])
+def test_the_answer_of_an_interrupted_request_is_not_that_of_the_next(call: Callable[..., Any]) -> None:
+    worker = Worker((4,), pause=0.02)
+    interrupted = iter([True])
+
+    def done() -> bool:
+        if next(interrupted, False):
+            raise KeyboardInterrupt
+        return worker.finished.is_set()
+
+    ask = call(Exchange([worker.x], [worker.y], worker.submit, done))
+    with pytest.raises(KeyboardInterrupt):
+        ask(np.zeros(4, np.float32))
+    np.testing.assert_array_equal(ask(np.ones(4, np.float32)), 3)
 
 
 def test_requests_of_several_threads_follow_one_another() -> None:
