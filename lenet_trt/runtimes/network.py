@@ -98,7 +98,7 @@ class Network:
 
         return open_path(*self._requests(example))
 
-    def resident(self, *example: Any, silent_ms: int = 100, life_ms: int = 1000, alone: bool = False) -> ResidentPath:
+    def resident(self, *example: Any, silent_ms: int = 100, life_ms: int = 200, alone: bool = False) -> ResidentPath:
         """Prepare a kernel that stays on the GPU and answers requests like this one; the first request starts it.
 
         It ends by itself when no request came for ``silent_ms``, and after ``life_ms`` in any case; the next request

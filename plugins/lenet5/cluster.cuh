@@ -44,6 +44,13 @@ __device__ __forceinline__ void push(unsigned remote, float value, unsigned remo
                : "memory");
 }
 
+__device__ __forceinline__ void push4(unsigned remote, float4 value, unsigned remote_barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(remote),
+               "r"(__float_as_uint(value.x)), "r"(__float_as_uint(value.y)), "r"(__float_as_uint(value.z)),
+               "r"(__float_as_uint(value.w)), "r"(remote_barrier)
+               : "memory");
+}
+
 // Relaxed: the fence in expect_bytes is all that it has to publish, and a release would wait for the loads in flight.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }

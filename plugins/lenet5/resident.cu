@@ -3,11 +3,11 @@
 //
 // requests [4][1, 28, 28] TX, ten weights T as torch stores them -> answers [4][16] TY, of which ten are logits; arithmetic is float.
 //
-// Mapping: cluster.cu's for one image, with eight blocks; but the weights are loaded once, into registers and shared memory, and a
-// block's first 128 threads look at the bus for their part of the image. Where a thread gives up, all blocks learn it with the
-// features and end together, so that no barrier waits for a block that has gone.
+// Mapping: cluster.cu's for one image, with eight blocks; but the weights are loaded once, into registers and shared memory. Of the
+// first block 196 threads look at the bus, each for four pixels, and push them to the blocks that need them. Where a thread gives
+// up, all blocks learn it with the features and end together, so that no barrier waits for a block that has gone.
 //
-// Bytes a request: 8 * 1280 from the host a look at the ring, 40 back.
+// Bytes: 3136 from the host a look at the ring, 40 back a request.
 
 #include "common.cuh"
 #include "lenet5/cluster.cuh"
@@ -41,15 +41,17 @@ constexpr int kRowChunks = kFeatures / (32 * kPack);
 constexpr int kPushCopies = 4;                        // warps that push the same features, each to kPushBlocks blocks
 constexpr int kPushBlocks = kBlocks / kPushCopies;
 constexpr int kPushThreads = S::kFeatures * kPushCopies;
-constexpr int kQuadLanes = 8;                         // threads a row of the image, of which kQuads take four pixels
-constexpr int kQuads = S::kImageCols / 4;
+constexpr int kRowQuads = kImageSide / 4;             // a taker's four pixels are one of these in a row of the image
+constexpr int kTakers = kImageSide * kRowQuads;
+constexpr int kQuads = S::kImageCols / 4;             // of them in a row of a block's part
 constexpr int kLogitsWarp = 4;
 constexpr int kTailWarps = (kClasses + kLogitsWarp - 1) / kLogitsWarp;
 constexpr int kTailFirst = kWarps - kTailWarps;
 constexpr int kTailLoads = (kFc2 + 31) / 32;
-constexpr unsigned kFeatureBytes = (kFeatures + kBlocks) * sizeof(float);  // and each block's word on whether it gave up
+constexpr unsigned kImageBytes = S::kImageRows * S::kImageCols * sizeof(float);
+constexpr unsigned kFeatureBytes = (kFeatures + 1) * sizeof(float);  // and the first block's word on whether it gave up
 constexpr unsigned kSumBytes = kBlocks * kFc2 * sizeof(float);
-static_assert(S::kImageRows * kQuadLanes == kConv1Threads, "a thread takes four pixels at most");
+static_assert(kTakers <= kConv2Threads, "threads that have nothing to do until conv1 is done take the image");
 static_assert(Conv2::kDepth == 1 && Conv2::kItems <= kConv2Threads, "a thread makes one item of conv2");
 static_assert(kPushThreads <= kConv2Threads && kRowsHere <= kWarps && kRowsHere * kBlocks == kFc1, "threads a block");
 static_assert(kFc2 <= kConv1Threads && kRowsHere <= kFilterTaps, "threads of conv1 hold fc2 in conv2's registers");
@@ -71,11 +73,10 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
   __shared__ alignas(16) float patch[kConv1Channels * S::kPatch];
   __shared__ alignas(16) float partial[kSplits * S::kConvRows * kConv2Channels * S::kConvCols];
   __shared__ alignas(16) float features[kBlocks * S::kShareStride];  // [rank][share]
-  __shared__ alignas(16) float gave_up[kBlocks];                     // [rank]
   __shared__ float hidden1[kRowsHere];
   __shared__ float sums2[kBlocks * kFc2];
-  __shared__ float gave_up_here;
-  __shared__ alignas(8) unsigned long long barriers[2];
+  __shared__ float gave_up, gave_up_here;
+  __shared__ alignas(8) unsigned long long barriers[3];
 
   const unsigned thread = threadIdx.x, lane = thread % 32, warp = thread / 32, rank = blockIdx.x;
   const bool does_conv1 = thread < kConv1Threads;
@@ -83,9 +84,11 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
   const bool pushes = thread >= kThreads - kPushThreads;
   const unsigned pusher = thread - (kThreads - kPushThreads);
   const unsigned features_barrier = shared_address(&barriers[0]), sums_barrier = shared_address(&barriers[1]);
+  const unsigned image_barrier = shared_address(&barriers[2]);
 
   // ---- once: barriers and weights ----
   if (thread == 0) {
+    expect_bytes(image_barrier, kImageBytes);
     expect_bytes(features_barrier, kFeatureBytes);
     if (rank == 0) expect_bytes(sums_barrier, kSumBytes);
     gave_up_here = 0.0f;
@@ -133,32 +136,39 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
     conv2.prepare(patch, filters2, partial, thread2);
   }
 
-  // This thread's pixels in a request, and their place in shared memory.
-  const unsigned image_row = thread / kQuadLanes, quad = thread % kQuadLanes;
-  const bool takes = does_conv1 && quad < kQuads;
-  const TX* const pixels = requests + (S::image_row(rank) + image_row) * kImageSide + S::image_col(rank) + 4 * quad;
-  float4* const place = reinterpret_cast<float4*>(image + image_row * S::kImageStride + 4 * quad);
+  // The four pixels that this thread takes of a request.
+  const bool takes = rank == 0 && !does_conv1 && thread2 < kTakers;
+  const unsigned image_row = thread2 / kRowQuads, quad = thread2 % kRowQuads;
   Watch watch;
   if (takes) watch.begin(control, silent_us, life_us);
   __syncwarp();
+  cluster_arrive();
+  cluster_wait();  // the barriers of all blocks are there
   cluster_arrive();
 
 #pragma unroll 1
   for (unsigned number = first;; ++number) {
     const unsigned slot = number % kSlots, parity = (number - first) & 1;
-    if (does_conv1) {
-      bool failed = false;
-      if (takes) {
-        constexpr int kWords = sizeof(TX);  // four pixels
-        unsigned word[kWords];
-        failed = !take(word, pixels + slot * kImagePixels, number, watch);
-        const TX* pixel = reinterpret_cast<const TX*>(word);
-        *place = make_float4(rounded<T>(to_float(pixel[0])), rounded<T>(to_float(pixel[1])), rounded<T>(to_float(pixel[2])),
-                             rounded<T>(to_float(pixel[3])));
+    if (takes) {
+      constexpr int kWords = sizeof(TX);  // four pixels
+      unsigned word[kWords];
+      if (!take(word, requests + slot * kImagePixels + 4 * thread2, number, watch)) gave_up_here = 1.0f;
+      const TX* pixel = reinterpret_cast<const TX*>(word);
+      const float4 value = make_float4(rounded<T>(to_float(pixel[0])), rounded<T>(to_float(pixel[1])),
+                                       rounded<T>(to_float(pixel[2])), rounded<T>(to_float(pixel[3])));
+#pragma unroll
+      for (unsigned block = 0; block < kBlocks; ++block) {
+        const unsigned row = image_row - S::image_row(block), column = quad - S::image_col(block) / 4;
+        if (row < S::kImageRows && column < kQuads) {
+          const unsigned target = shared_address(image + row * S::kImageStride + 4 * column);
+          push4(remote_address(target, block), value, remote_address(image_barrier, block));
+        }
       }
-      __syncwarp();
-      failed = block_any<1>(kConv1Threads, failed);
-      if (failed && thread == 0) gave_up_here = 1.0f;
+    }
+    __syncwarp();
+    if (does_conv1) {
+      wait_bytes(image_barrier, parity);
+      if (thread == 0) expect_more_bytes(image_barrier, kImageBytes);
       conv1_pool<kBlocks, 1, kConv1Threads, kConv1Lanes, kConv1Each>(image, filters1, patch, thread);
       __syncwarp();
     }
@@ -177,7 +187,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
       for (int to = 0; to < kPushBlocks; ++to) {
         const unsigned block = first_block + to, barrier = remote_address(features_barrier, block);
         push(remote_address(target, block), feature, barrier);
-        if (element == 0) push(remote_address(shared_address(gave_up + rank), block), gave_up_here, barrier);
+        if (rank == 0 && element == 0) push(remote_address(shared_address(&gave_up), block), gave_up_here, barrier);
       }
     }
 
@@ -204,8 +214,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
     }
     const float total1 = transposed_sum(sum1, lane);
     if (owns_row) hidden1[warp] = relu_nan(total1 + bias_fc1);
-    const float4 up = *reinterpret_cast<const float4*>(gave_up), up4 = *reinterpret_cast<const float4*>(gave_up + 4);
-    const bool over = up.x + up.y + up.z + up.w + up4.x + up4.y + up4.z + up4.w != 0.0f;  // the same in all blocks
+    const bool over = gave_up != 0.0f;  // the same in all blocks
     if (thread == 0) expect_more_bytes(features_barrier, kFeatureBytes);
     __syncthreads();
     if (over) break;

@@ -118,6 +118,7 @@ def test_other_work_goes_on_beside_it(what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=child_environment())
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
+    assert "ms" in found, done.stderr
     assert found["wrong"] == 0, found
     assert found["requests"] >= 2000, found
 

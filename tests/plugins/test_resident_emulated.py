@@ -28,6 +28,7 @@ SHARED = (
         r"__shared__ (?:alignas\(\d+\) )?([\w ]+?) (\w+)\[([^;]+)\];",
         r"using Shared_\2 = \1[\3]; auto& \2 = shared<Shared_\2>();",
     ),
+    (r"__shared__ (\w+) (\w+), (\w+);", r"\1 &\2 = shared<\1>(), &\3 = shared<\1>();"),
     (r"__shared__ (\w+) (\w+);", r"\1& \2 = shared<\1>();"),
 )
 LINEAR = (

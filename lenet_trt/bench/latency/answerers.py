@@ -168,7 +168,7 @@ def _path(fused: bool) -> Callable[[Setting], OpenAnswerer]:
 
 def _resident(alone: bool) -> Callable[[Setting], OpenAnswerer]:
     def opened(setting: Setting) -> OpenAnswerer:
-        fast = setting.fused.resident(setting.example, silent_ms=100, life_ms=1000, alone=alone)
+        fast = setting.fused.resident(setting.example, alone=alone)
         return OpenAnswerer(fast, fast.close, fast.end, details={"steps": fast.steps})
 
     return opened

@@ -63,7 +63,7 @@ def open_resident(
     array: NDArray[Any],
     *,
     silent_ms: int = 100,
-    life_ms: int = 1000,
+    life_ms: int = 200,
     alone: bool = False,
 ) -> ResidentPath:
     """Load the resident form of a network that is one kernel; the first request starts it.

@@ -166,6 +166,12 @@ inline void push(unsigned remote, float value, unsigned remote_barrier) {
   std::memcpy(to.memory + (remote & mask), &value, sizeof(value));
   count(to.counters.at(remote_barrier & mask), 0, -static_cast<int>(sizeof(value)));
 }
+inline void push4(unsigned remote, float4 value, unsigned remote_barrier) {
+  for (const float each : {value.x, value.y, value.z, value.w}) {
+    push(remote, each, remote_barrier);
+    remote += sizeof(float);
+  }
+}
 inline void cluster_arrive() {
   std::lock_guard lock(cluster->mutex);
   awaited = cluster->generation;
