@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.latency.requests import no_collection
+from lenet_trt.export.geometry import IMAGE_SHAPE
 from lenet_trt.kernel.declaration import Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.latency.exchange import Exchange
 from lenet_trt.runtimes.latency.path import LatencyPath, one_launch
+from lenet_trt.runtimes.latency.resident import open_resident
 from lenet_trt.runtimes.latency.single import SingleKernel
 
 (n,) = axes("n")
@@ -53,6 +55,22 @@ PROBES = tuple(
         ("signal", "numbers, at once", _signal),
         ("read", "the same after x was read", _read),
     )
+)
+
+# Takes requests as the resident kernel does, and answers at once.
+ECHO = Kernel(
+    name="latency_echo",
+    doc="no answer",
+    axes=(Axis("n", "images"),),
+    inputs=(Tensor("x", (n, *IMAGE_SHAPE), "float32", "images"),),
+    outputs=(Tensor("y", (n, _ANSWERS), "float32", "some of their pixels"),),
+    types=(Types("fp32", {}, tolerance=0.0),),
+    variants=(Variant("one", Launch((1, 1, 1), (256, 1, 1), (n,)), "not used", "probes.cu", "latency_signal"),),
+    resident=Variant("resident", Launch((1, 1, 1), (224, 1, 1), ()), "answers at once", "echo.cu", min_sm=90),
+    reference=_signal,
+    examples=({"n": 1},),
+    flops=0,
+    source_dir=Path(__file__).parent,
 )
 
 
@@ -106,3 +124,29 @@ def ledger(path: LatencyPath, images: Sequence[NDArray[Any]], whole_us: float) -
 def _probe(kernel: Kernel, example: NDArray[Any]) -> LatencyPath:
     bound = kernel.bind([example.shape], ["float32"])
     return one_launch([Port("x", "float32", example.shape)], SingleKernel(bound, {}), [example])
+
+
+def resident_ledger(images: Sequence[NDArray[Any]], whole_us: float) -> list[tuple[str, float]]:
+    """Return the terms of a request to the resident kernel, which add up to ``whole_us``, the median of requests."""
+    clock = time.perf_counter_ns
+    call = SingleKernel(ECHO.bind([images[0].shape], ["float32"]), {})
+    echoes, copies_in, copies_out = [], [], []
+    with open_resident([Port("x", "float32", images[0].shape)], call, images[0]) as path, no_collection():
+        place, answer = np.zeros_like(images[0]), np.zeros((1, _ANSWERS), np.float32)
+        for image in itertools.islice(itertools.cycle(images), _REQUESTS):
+            begin = clock()
+            path(image)
+            answered = clock()
+            place[...] = image
+            copied = clock()
+            answer.copy()
+            copies_out.append(clock() - copied)
+            copies_in.append(copied - answered)
+            echoes.append(answered - begin)
+    echo, copy_in, copy_out = (float(np.median(each)) / 1e3 for each in (echoes, copies_in, copies_out))
+    return [
+        ("the image is copied into the ring", copy_in),
+        ("the request is found, an answer is seen, and Python's part", echo - copy_in - copy_out),
+        ("the kernel computes", whole_us - echo),
+        ("the answer is copied out", copy_out),
+    ]

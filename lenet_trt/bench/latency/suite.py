@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.protocol import TOLERANCES, mnist
-from lenet_trt.bench.latency.answerers import ANSWERERS, PATH, Answerer, OpenAnswerer, Setting
+from lenet_trt.bench.latency.answerers import ANSWERERS, PATH, RESIDENT, Answerer, OpenAnswerer, Setting
 from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, other_work
 from lenet_trt.bench.latency.percentiles import described
 from lenet_trt.bench.latency.requests import QUICK, RequestPlan, no_collection, waits_of
@@ -123,22 +123,31 @@ class _Bench:
             self._found.add(Row(name, self._case(load), stats, None, extra))
 
     def account(self) -> None:
-        """Keep the ledger of the latency path."""
-        whole = next((r for r in self._found.rows if r.backend == PATH and r.case["load"] == IDLE and r.stats), None)
-        if whole is None or whole.stats is None:
+        """Keep the ledgers of the latency path and of the resident kernel, of one image."""
+        medians = {
+            row.backend: row.stats.median_us for row in self._found.rows if row.stats and row.case["load"] == IDLE
+        }
+        if self._setting.batch != 1 or not medians.keys() & {PATH, RESIDENT}:
             return
-        from lenet_trt.bench.latency.ledger import ledger
+        from lenet_trt.bench.latency.ledger import ledger, resident_ledger
 
         self._found.say("the ledger of one request")
-        path: Any = self._open[PATH][1].request
-        terms = ledger(path, self._images, whole.stats.median_us)
-        self._found.details["ledger"] = [{"term": term, "us": round(us, 3)} for term, us in terms]
+        kept: dict[str, Any] = self._found.details.setdefault("ledger", {})
+        if PATH in medians:
+            path: Any = self._open[PATH][1].request
+            kept[PATH] = _terms(ledger(path, self._images, medians[PATH]))
+        if RESIDENT in medians:
+            kept[RESIDENT] = _terms(resident_ledger(self._images, medians[RESIDENT]))
 
     def _case(self, load: str) -> RowCase:
         return {"load": load, "batch": self._setting.batch}
 
     def _cannot(self, answerer: Answerer, load: str, problem: BaseException) -> None:
         self._found.cannot(answerer.name, self._case(load), problem, **_about(answerer))
+
+
+def _terms(terms: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    return [{"term": term, "us": round(us, 3)} for term, us in terms]
 
 
 def _about(answerer: Answerer) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from lenet_trt.bench.latency.loads import IDLE
 from lenet_trt.bench.latency.percentiles import PERCENTILES
@@ -24,15 +26,16 @@ def columns(record: Record) -> list[Column]:
 
 
 def summaries(record: Record) -> list[Summary]:
-    """Return the ledger of one request, where it was measured."""
-    terms = record.details.get("ledger", [])
-    if not terms:
-        return []
+    """Return the ledger of one request of each path, where it was measured."""
+    return [_ledger(name, terms) for name, terms in record.details.get("ledger", {}).items()]
+
+
+def _ledger(name: str, terms: Sequence[Mapping[str, Any]]) -> Summary:
     whole = sum(term["us"] for term in terms)
     lines = [[term["term"], f"{term['us']:.2f} us", f"{term['us'] / whole:.0%}"] for term in terms]
     headings = ("part", "time", "share")
-    title = "One request of the latency path, from array to array"
-    return [Summary(title, headings, [*lines, ["all", f"{whole:.2f} us", "100%"]], headings[1:])]
+    title = f"One request, answered by the {name}, from array to array"
+    return Summary(title, headings, [*lines, ["all", f"{whole:.2f} us", "100%"]], headings[1:])
 
 
 def charts(record: Record) -> list[Chart]:

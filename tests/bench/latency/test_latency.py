@@ -12,7 +12,7 @@ import pytest
 
 from lenet_trt.bench.latency import loads
 from lenet_trt.bench.latency.answerers import ANSWERERS, Answerer, OpenAnswerer, Setting
-from lenet_trt.bench.latency.ledger import PROBES, parts_of
+from lenet_trt.bench.latency.ledger import ECHO, PROBES, parts_of
 from lenet_trt.bench.latency.percentiles import PERCENTILES, curve, described, percentile
 from lenet_trt.bench.latency.requests import RequestPlan, waits_of
 from lenet_trt.bench.latency.suite import measure_latency
@@ -167,6 +167,13 @@ def test_the_probes_compile(probe: Any) -> None:
         assert compile_variant(bound.specialized, probe.variants[0], f"sm_{sm}").image
 
 
+def test_the_echo_compiles_and_takes_what_the_resident_kernel_takes() -> None:
+    bound = ECHO.bind_axes({"n": 1}, ECHO.types[0])
+    assert ECHO.resident is not None
+    for sm in (90, 120):
+        assert compile_variant(bound.specialized, ECHO.resident, f"sm_{sm}").image
+
+
 def test_names_differ() -> None:
     assert len({each.name for each in ANSWERERS}) == len(ANSWERERS)
 
@@ -174,8 +181,9 @@ def test_names_differ() -> None:
 def test_the_ledger_is_a_table_that_adds_up() -> None:
     record = measure_latency(SuiteOptions(quick=True, only=("nobody",)), (), FEW)
     assert not summaries(record)
-    record.details["ledger"] = [{"term": "one", "us": 2.0}, {"term": "two", "us": 6.0}]  # type: ignore[index]
+    record.details["ledger"] = {"path": [{"term": "one", "us": 2.0}, {"term": "two", "us": 6.0}]}  # type: ignore[index]
     (found,) = summaries(record)
+    assert "the path" in found.title
     assert [line[1] for line in found.lines] == ["2.00 us", "6.00 us", "8.00 us"]
     assert [line[2] for line in found.lines] == ["25%", "75%", "100%"]
 
