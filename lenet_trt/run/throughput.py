@@ -22,7 +22,7 @@ from lenet_trt.images.batches import batches
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.runtimes.arrays import own_array
 from lenet_trt.runtimes.network import Network
-from lenet_trt.runtimes.pixels import scaled
+from lenet_trt.runtimes.pixels import scaled_pixels
 
 if TYPE_CHECKING:
     from lenet_trt.images.form import Form
@@ -129,7 +129,7 @@ def _on_cpu(network: Network, pixels: NDArray[np.uint8], batch: int) -> Measured
 
 
 def _on_gpu(runtime: DeviceRuntime, pixels: NDArray[np.uint8], batch: int) -> Measured:
-    data = pixels if runtime.scales_images else scaled(runtime.inputs[0], pixels)
+    data = pixels if runtime.scales_images else scaled_pixels(runtime.inputs[0], pixels)
     pipeline = _Pipeline(runtime, _chunks(data, batch, LANES))
     try:
         everything = partial(pipeline.run, copy=True, compute=True)

@@ -12,7 +12,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.libraries import Library, library_of
 from lenet_trt.runtimes.on_device import OnDevice, Prepared, single
-from lenet_trt.runtimes.pixels import scaled
+from lenet_trt.runtimes.pixels import scaled_pixels
 from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Network:
     def _on_host(self, batch: Sequence[Any]) -> list[NDArray[Any]]:
         arrays = self._host_arrays(batch)
         if self._device is None or not self._device.scales_images:
-            arrays = [scaled(port, array) for port, array in zip(self.inputs, arrays, strict=True)]
+            arrays = [scaled_pixels(port, array) for port, array in zip(self.inputs, arrays, strict=True)]
         if self._device is not None:
             return self._device.from_host(arrays)
         assert self._host is not None

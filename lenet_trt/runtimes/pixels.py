@@ -13,7 +13,7 @@ from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port
 _PIXEL_MAX = 255
 
 
-def scaled(port: Port, array: NDArray[Any]) -> NDArray[Any]:
+def scaled_pixels(port: Port, array: NDArray[Any]) -> NDArray[Any]:
     """Return pixels as the network takes them: uint8 images divided by 255."""
     if array.dtype.name != IMAGE_DTYPE or port.dtype == IMAGE_DTYPE:
         return array

@@ -67,7 +67,8 @@ class GraphRuntime:
         given = iter(inputs)
         facts = [next(given) if isinstance(each, str) else _facts(each) for each in arguments]
         bound = kernel.bind([shape for shape, _ in facts], [dtype for _, dtype in facts], attributes)
-        if bound.empty or not bound.variant(current_context().sm).stores_once:
+        variant = None if bound.empty else bound.variant(current_context().sm)
+        if variant is None or not (variant.stores_once and variant.is_one_launch):
             return None
         weights = {at: each.data_ptr() for at, each in enumerate(arguments) if not isinstance(each, str)}
         return SingleKernel(bound, weights, keep=arguments)

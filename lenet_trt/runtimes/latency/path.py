@@ -21,7 +21,7 @@ from lenet_trt.runtimes.latency.exchange import Exchange
 from lenet_trt.runtimes.latency.ring import Ring
 from lenet_trt.runtimes.latency.single import SingleKernel
 from lenet_trt.runtimes.on_device import single
-from lenet_trt.runtimes.pixels import scaled
+from lenet_trt.runtimes.pixels import scaled_pixels
 from lenet_trt.runtimes.protocol import DeviceRuntime, SharedMemoryRuntime
 
 
@@ -77,7 +77,7 @@ class LatencyPath:
             array = np.asarray(given)
             port.check(array.shape, array.dtype.name)
             if array.dtype != dtype:
-                array = scaled(port, array)
+                array = scaled_pixels(port, array)
             if array.shape != shape or array.dtype != dtype:
                 raise LenetTrtError(
                     f"{port.name} is {array.dtype} {list(array.shape)}, and this latency path is for {dtype} "
@@ -106,7 +106,7 @@ def open_path(runtime: DeviceRuntime, batch: Sequence[NDArray[Any]]) -> LatencyP
 
 def one_kernel(runtime: DeviceRuntime, batch: Sequence[NDArray[Any]]) -> tuple[SingleKernel | None, list[NDArray[Any]]]:
     """Return the network's call where it is one kernel whose answer can be watched, and the arrays that it takes."""
-    plain = [scaled(port, array) for port, array in zip(runtime.inputs, batch, strict=True)]
+    plain = [scaled_pixels(port, array) for port, array in zip(runtime.inputs, batch, strict=True)]
     if not isinstance(runtime, SharedMemoryRuntime):
         return None, plain
     return runtime.one_kernel([(array.shape, array.dtype.name) for array in plain]), plain
