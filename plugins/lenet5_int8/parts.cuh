@@ -98,6 +98,7 @@ constexpr int kImageBytes = kImagePixels;
 constexpr int kMapRow = 80;                                  // bytes; 72 and what keeps rows off each other's banks
 constexpr int kMapBytes = kPool1Side * kMapRow;
 constexpr int kConv1Tiles = 3;                               // of columns
+constexpr int kConv1Singles = 2 * kPool * kConv1Tiles;        // where the registers begin that are no pairs
 constexpr int kConv1Halves = 9, kConv1TilesAnImage = 5;      // eight windows each; a tile has two halves, the last tile one
 
 // Where a lane's first word of an image, its pair of channels and its single channel in the map lie in the first half.
@@ -137,8 +138,8 @@ __device__ __forceinline__ void multiply_conv1_tile(int (&sum)[kPool][kConv1Tile
   for (int dy = 0; dy < kPool; ++dy) {
 #pragma unroll
     for (int tile = 0; tile < kConv1Tiles; ++tile) {
-      const int w = (dy * kConv1Tiles + tile) * 3;
-      multiply(sum[dy][tile], start, x[dy][0], x[dy][1], x[dy + 1][0], x[dy + 1][1], weight[w + dy], weight[w + dy + 1]);
+      const int w = 2 * (dy * kConv1Tiles + tile);
+      multiply(sum[dy][tile], start, x[dy][0], x[dy][1], x[dy + 1][0], x[dy + 1][1], weight[w], weight[w + 1]);
     }
   }
 #pragma unroll
@@ -146,7 +147,7 @@ __device__ __forceinline__ void multiply_conv1_tile(int (&sum)[kPool][kConv1Tile
 #pragma unroll
     for (int tile = 0; tile < kConv1Tiles; ++tile) {
       const int part = dy == 0 ? 2 : 0;
-      multiply_add(sum[dy][tile], x[part][0], x[part][1], weight[(dy * kConv1Tiles + tile) * 3 + part]);
+      multiply_add(sum[dy][tile], x[part][0], x[part][1], weight[kConv1Singles + dy * kConv1Tiles + tile]);
     }
   }
 }
