@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # What a list has in every place where ONNX says no default because its length differs from node to node.
 _UNWRITTEN = {"pads": 0, "strides": 1, "dilations": 1}
+# The default of what the normal form has and ONNX's own operator has not.
+_OWN_DEFAULTS = {("MatMul", "alpha"): 1.0}
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def _seen(graph: WorkingGraph, capture: Capture, bound: Any) -> Any:
         return list(value) if isinstance(value, (list, tuple)) else value
     if capture.attribute in _UNWRITTEN and isinstance(capture.wanted, list):
         return [_UNWRITTEN[capture.attribute]] * len(capture.wanted)
+    if (capture.op_type, capture.attribute) in _OWN_DEFAULTS:
+        return _OWN_DEFAULTS[capture.op_type, capture.attribute]
     schema = onnx.defs.get_schema(capture.op_type, graph.opsets.get("", 1))
     declared = schema.attributes[capture.attribute].default_value
     value = helper.get_attribute_value(declared) if declared.name else None

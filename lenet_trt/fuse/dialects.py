@@ -15,7 +15,7 @@ from onnx import helper
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
 from lenet_trt.fuse.last_axis import constants_second, layer_normalization, mean_of_last_axis, softmax, top_k
-from lenet_trt.fuse.products import einsum_as_matmul, transposes_into_matmul
+from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
 
@@ -198,7 +198,7 @@ REORDERINGS: tuple[Rule, ...] = (
     activation_before_pooling,
     channels_last_flattening,
     einsum_as_matmul,
-    transposes_into_matmul,
+    products_of_matrices,
 )
 
 

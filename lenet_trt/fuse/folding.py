@@ -12,8 +12,11 @@ from lenet_trt.kernel.saturate import quantize
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
 _FOLD_LIMIT_BYTES = 1 << 30
-# What exporters compute sizes with.
-_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Mod", "Neg", "Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze")
+# What exporters compute sizes with, and factors such as 1 / sqrt(size).
+_ARITHMETIC = (
+    *("Add", "Sub", "Mul", "Div", "Mod", "Neg", "Pow", "Sqrt", "Reciprocal"),
+    *("Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze"),
+)
 _MOST_SIZES = 64
 
 
@@ -42,8 +45,8 @@ def known_sizes(graph: WorkingGraph, node: WorkingNode) -> None:
     """Turn sizes into constants, and what is computed from such sizes; exporters with an open batch write both."""
     if node.is_op("Shape") and not node.attributes:
         known = _all_known(graph.shape(node.inputs[0]))
-    elif node.is_op("Gather") and not node.attributes.get("axis", 0):
-        known = _gathered(graph, node)
+    elif node.is_op("Gather", "Slice"):
+        known = _taken(graph, node)
     else:
         known = None
     if known is None and node.is_op(*_ARITHMETIC):
@@ -78,14 +81,20 @@ def reshaped(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def _computed(graph: WorkingGraph, node: WorkingNode) -> Array | None:
-    """Return what arithmetic of a few whole numbers gives."""
+    """Return what arithmetic of a few whole numbers, or of single floats, gives."""
     found = [graph.constants.get(name) for name in node.inputs]
-    values = [value for value in found if value is not None and value.dtype.kind == "i" and value.size <= _MOST_SIZES]
+    values = [value for value in found if value is not None and value.size <= _most(value)]
     if not values or len(values) < len(found):
         return None
-    if node.is_op("Div", "Mod") and not (np.all(values[0] >= 0) and np.all(values[1] > 0)):
+    whole = all(value.dtype.kind == "i" for value in values)
+    if whole and node.is_op("Div", "Mod") and not (np.all(values[0] >= 0) and np.all(values[1] > 0)):
         return None  # ONNX rounds negative quotients towards zero, NumPy does not
-    return _evaluate(graph, node, found)
+    with np.errstate(all="ignore"):
+        return _evaluate(graph, node, found)
+
+
+def _most(value: Array) -> int:
+    return {"i": _MOST_SIZES, "f": 1}.get(value.dtype.kind, -1)
 
 
 def _all_known(shape: PartialShape | None) -> Array | None:
@@ -94,17 +103,19 @@ def _all_known(shape: PartialShape | None) -> Array | None:
     return np.array(shape, dtype=np.int64)
 
 
-def _gathered(graph: WorkingGraph, node: WorkingNode) -> Array | None:
-    """Return the sizes that a ``Gather`` takes from a ``Shape``, where these are known."""
+def _taken(graph: WorkingGraph, node: WorkingNode) -> Array | None:
+    """Return the sizes that a ``Gather`` or ``Slice`` takes from a ``Shape``, where these are known."""
     source = graph.producer(node.inputs[0])
-    indexes = graph.constants.get(node.inputs[1])
-    if source is None or not source.is_op("Shape") or source.attributes or indexes is None:
+    shape = graph.shape(source.inputs[0]) if source is not None and source.is_op("Shape") else None
+    rest = [graph.constants.get(name) for name in node.inputs[1:]]
+    if shape is None or source is None or source.attributes or any(value is None for value in rest):
         return None
-    shape = graph.shape(source.inputs[0])
-    if shape is None or np.any(indexes >= len(shape)) or np.any(indexes < -len(shape)):
-        return None
-    taken = _all_known(tuple(shape[int(index)] for index in indexes.flat))
-    return None if taken is None else taken.reshape(indexes.shape)
+    try:
+        positions = _evaluate(graph, node, [np.arange(len(shape)), *rest])
+    except (IndexError, ValueError):
+        return None  # it takes more than there is, and the file is wrong
+    taken = _all_known(tuple(shape[int(position)] for position in positions.flat))
+    return None if taken is None else taken.reshape(positions.shape)
 
 
 def _constant_value(node: WorkingNode) -> Array | None:

@@ -13,7 +13,7 @@ convolution         ``Conv(x, w, b, kernel_shape=...)``
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
-matrix products     ``MatMul(a, b)``; with ``transA=1``, ``transB=1`` where the last two axes change places before
+matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1`` where the last two axes change places
 softmax             ``Softmax(x, axis=-1)`` over the last axis; another axis is counted from the first one
 layer norm          ``LayerNormalization(x, scale, bias, epsilon=...)`` over the last axis
 top k               ``TopK(x, k)`` over the last axis, without the attribute

@@ -23,6 +23,7 @@ from lenet_trt.kernel.attributes import AnyAttribute, Number, chosen_values
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.types import numpy_dtype
 
 # The numbers of a node's attributes, in declared order.
 Numbers: TypeAlias = tuple[Number, ...]
@@ -126,15 +127,18 @@ def unpacked(
     return op.nodes, dict(values)
 
 
-def body_of(match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str], opset: int) -> list[onnx.NodeProto]:
+def body_of(
+    match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str], opset: int, dtype: str
+) -> list[onnx.NodeProto]:
     """Return the nodes that compute a match from the kernel's inputs; ``shapes`` are the plain weights' shapes.
 
-    ``narrowed`` are the outputs that the kernel gives as int32 where the nodes give int64.
+    ``narrowed`` are the outputs that the kernel gives as int32 where the nodes give int64, ``dtype`` is the type of the
+    first input.
     """
     kernel = match.kernel
     nodes, plain = unpacked(kernel, shapes, opset)
     if match.pattern.body is not None:
-        return [*nodes, *_declared_body(match, match.pattern.body, plain, opset)]
+        return [*nodes, *_declared_body(match, match.pattern.body, plain, opset, dtype)]
     constants = NodeBuilder("constant_", opset)
     names = {value: plain.get(name, name) for name, value in match.values.items()}
     for value, tensor in zip(match.outputs, kernel.outputs, strict=True):
@@ -160,13 +164,25 @@ def body_of(match: Match, shapes: Mapping[str, Sequence[int]], narrowed: Set[str
 
 
 def _declared_body(
-    match: Match, body: Callable[..., Any], plain: Mapping[str, str], opset: int
+    match: Match, body: Callable[..., Any], plain: Mapping[str, str], opset: int, dtype: str
 ) -> list[onnx.NodeProto]:
-    """Return the nodes that the pattern's ``body`` builds; ``plain`` names the values that hold the plain weights."""
+    """Return the nodes that the pattern's ``body`` builds; ``plain`` names the values that hold the plain weights.
+
+    A parameter that is named like an attribute is a constant: a float has the type ``dtype``.
+    """
     kernel = match.kernel
     op = NodeBuilder("value_", opset)
-    parameters = list(inspect.signature(body).parameters)[1:]
-    result = call_declared(kernel.name, "the pattern's body", body, op, *(plain.get(name, name) for name in parameters))
+    attributes = chosen_values(kernel, match.attributes)
+
+    def given(name: str) -> str:
+        value = attributes.get(name)
+        if value is None:
+            return plain.get(name, name)
+        return op.constant(np.array(value, numpy_dtype(dtype))) if isinstance(value, float) else op.ints(int(value))
+
+    result = call_declared(
+        kernel.name, "the pattern's body", body, op, *map(given, list(inspect.signature(body).parameters)[1:])
+    )
     results = list(result) if isinstance(result, tuple) else [result]
     names = {value: tensor.name for value, tensor in zip(results, kernel.outputs, strict=True)}
     for node in op.nodes:

@@ -104,7 +104,8 @@ def functions_for(
         bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
         for place in (place for place in places if place.kernel is kernel):
-            body = body_of(place.match, place.plain_shapes, place.narrowed, opset)
+            dtype = place.specialized.types.of(kernel.inputs)[0]
+            body = body_of(place.match, place.plain_shapes, place.narrowed, opset, dtype)
             if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
                 group.append(place)
             else:

@@ -39,7 +39,7 @@ class Pattern:
     ``views``, from the ONNX shapes of inputs and outputs by name (-1: unknown), says in which shapes the kernel has the
     tensors (outputs: which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the
     kernel's shapes. Where they do not, or where the normal form has what ONNX itself has not, ``body`` builds ONNX
-    nodes that do.
+    nodes that do: of the kernel's inputs, and of its attributes by name.
     """
 
     graph: Callable[..., Any]

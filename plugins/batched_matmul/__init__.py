@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import Condition, Dim, axes, ceil_div, maximum, minimum, product, size_of
-from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import LARGEST, PATTERNS
 
@@ -18,10 +18,10 @@ BLOCK_BYTES = 16 * 1024
 one_product = product((m * k + k * n + m * n, size_of("T")))
 
 
-def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def reference(a: np.ndarray, b: np.ndarray, *, alpha: float) -> np.ndarray:
     """Compute the products."""
     rows, columns = (x[:, 0] if x.shape[1] == 1 else x[..., 0].swapaxes(1, 2) for x in (a, b))
-    return rows @ columns.swapaxes(1, 2)
+    return alpha * (rows @ columns.swapaxes(1, 2))
 
 
 def direct(rows: int, prefer: Condition | None) -> Variant:
@@ -84,7 +84,7 @@ def group() -> Dim:
 
 KERNEL = Kernel(
     name="batched_matmul",
-    doc="y = MatMul(a, b) of many matrices of up to 64 rows and columns, a and b transposed or not",
+    doc="y = alpha MatMul(a, b) of many matrices of up to 64 rows and columns, a and b transposed or not",
     axes=(
         Axis("batch", "products"),
         Axis("m", "rows of a product", static=True),
@@ -104,6 +104,7 @@ KERNEL = Kernel(
         Types("fp16", {"T": "float16"}, tolerance=1e-3),
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
+    attributes=(FloatAttribute("alpha", (1.0, 0.125), "factor of the products"),),
     variants=(
         *tensor("fp16", 75, ""),
         *tensor("bf16", 80, "_bf16"),

@@ -1,4 +1,4 @@
-// batched_matmul: y = a b for many small matrices, by multiply-adds. For any sizes and layouts; tensor_core.cu has 16-bit types.
+// batched_matmul: y = alpha a b for many small matrices, by multiply-adds. For any sizes and layouts; tensor_core.cu has 16-bit types.
 //
 // a [batch, m, k] or, transposed, [batch, k, m]; b [batch, k, n] or [batch, n, k]; y [batch, m, n]; m, n and k are at most 64.
 //

@@ -7,6 +7,7 @@
 #include "instructions.cuh"
 
 using T = TYPE_T;
+constexpr float kAlpha = ATTR_ALPHA;
 constexpr int kM = AXIS_M, kN = AXIS_N, kK = AXIS_K_BEFORE_M * AXIS_K_AFTER_M;
 static_assert(kK == AXIS_K_BEFORE_N * AXIS_K_AFTER_N, "a and b have the same k");
 constexpr bool kAlongA = AXIS_K_BEFORE_M == 1, kAlongB = AXIS_K_BEFORE_N == 1;
@@ -16,6 +17,9 @@ __host__ __device__ constexpr int divide_up(int a, int b) { return (a + b - 1) /
 __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
 __host__ __device__ constexpr int odd(int a) { return a / 2 * 2 + 1; }  // 2 -> 3, 3 -> 3
+
+// What is written of a sum.
+__device__ __forceinline__ T result_of(float sum) { return from_float<T>(kAlpha == 1.0f ? sum : kAlpha * sum); }
 
 constexpr int kChunk = 16 / static_cast<int>(sizeof(T));  // elements in 16 bytes
 

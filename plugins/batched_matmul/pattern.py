@@ -1,4 +1,7 @@
-"""Define the nodes that ``batched_matmul`` replaces: a MatMul or Einsum of two matrices for each leading index."""
+"""Define the nodes that ``batched_matmul`` replaces: a MatMul or Einsum of two matrices for each leading index.
+
+In normal form, this is a MatMul with ``transA``, ``transB`` and ``alpha``: see ``fuse/products.py``.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ LARGEST = 64  # rows, columns and length of the sums
 _UNKNOWN = -1
 
 
-def in_kernel_shapes(op: Any, a: Any, b: Any) -> Any:
-    """Compute the products from a [batch, k or 1, m, 1 or k] and b [batch, k or 1, n, 1 or k]."""
+def in_kernel_shapes(op: Any, a: Any, b: Any, alpha: Any) -> Any:
+    """Compute alpha times the products from a [batch, k or 1, m, 1 or k] and b [batch, k or 1, n, 1 or k]."""
     rows, columns = (op.Reshape(op.Transpose(x, perm=[0, 2, 1, 3]), op.ints(0, 0, -1)) for x in (a, b))
-    return op.MatMul(rows, op.Transpose(columns, perm=[0, 2, 1]))
+    return op.Mul(op.MatMul(rows, op.Transpose(columns, perm=[0, 2, 1])), alpha)
 
 
 def _pattern(transposed_a: bool, transposed_b: bool) -> Pattern:
     attributes = {name: 1 for name, value in (("transA", transposed_a), ("transB", transposed_b)) if value}
 
-    def product(op: Any, a: Any, b: Any) -> Any:
-        return op.MatMul(a, b, **attributes)
+    def product(op: Any, a: Any, b: Any, alpha: Any) -> Any:
+        return op.MatMul(a, b, alpha=alpha, **attributes)
 
     return Pattern(product, views=_folding(transposed_a, transposed_b), body=in_kernel_shapes)
 

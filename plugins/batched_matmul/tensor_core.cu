@@ -76,10 +76,10 @@ __device__ __forceinline__ void write_pair(T* y, int row, int column, float firs
   if (row >= kM || column >= kN) return;
   T* to = y + row * Y::kRowStride + column;
   if constexpr (kN % 2 == 0) {
-    *reinterpret_cast<Vector<T, 2>*>(to) = {from_float<T>(first), from_float<T>(second)};
+    *reinterpret_cast<Vector<T, 2>*>(to) = {result_of(first), result_of(second)};
   } else {
-    to[0] = from_float<T>(first);
-    if (column + 1 < kN) to[1] = from_float<T>(second);
+    to[0] = result_of(first);
+    if (column + 1 < kN) to[1] = result_of(second);
   }
 }
 

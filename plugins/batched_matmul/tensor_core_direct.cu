@@ -130,8 +130,8 @@ __device__ __forceinline__ void multiply(const T* a, const T* b, T* y, long long
         Vector<T, kRunN> values;
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) {
-          values.value[2 * j] = from_float<T>(sums[i / 2][j][i % 2 * 2]);
-          values.value[2 * j + 1] = from_float<T>(sums[i / 2][j][i % 2 * 2 + 1]);
+          values.value[2 * j] = result_of(sums[i / 2][j][i % 2 * 2]);
+          values.value[2 * j + 1] = result_of(sums[i / 2][j][i % 2 * 2 + 1]);
         }
         store_vector(own_y + (first_row + 8 * i) * kN, values);
       }

@@ -89,7 +89,7 @@ struct Tile {
         if (column >= kN) continue;
         Vector<T, Columns::kVector> values;
 #pragma unroll
-        for (int v = 0; v < Columns::kVector; ++v) values.value[v] = from_float<T>(sums[i][j + v]);
+        for (int v = 0; v < Columns::kVector; ++v) values.value[v] = result_of(sums[i][j + v]);
         if constexpr (kGlobal) {
           store_vector(y + row * kN + column, values);
         } else {

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import Fused, fuse
@@ -258,6 +258,81 @@ def test_half_precision_is_found_in_its_type() -> None:
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
 
 
+def scaled(op_type: str, value: float, shape: tuple[int, ...], *names: str) -> list[onnx.NodeProto]:
+    """Write ``names[1] = names[0] * value``, or divided by it, with a constant of this shape."""
+    data = numpy_helper.from_array(np.full(shape, value, np.float32))
+    constant = helper.make_node("Constant", [], [f"{names[1]}_factor"], value=data)
+    return [constant, helper.make_node(op_type, [names[0], f"{names[1]}_factor"], [names[1]])]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    factors=st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b", "y"]), st.sampled_from(["Mul", "Div"]), st.sampled_from([0.25, -3.0, 1.0])
+        ),
+        max_size=4,
+    ),
+    shape=st.sampled_from([(), (1,), (1, 1, 1)]),
+    swap_first=st.booleans(),
+)
+def test_factors_are_taken_into_the_product(
+    factors: list[tuple[str, str, float]], shape: tuple[int, ...], swap_first: bool
+) -> None:
+    nodes: list[onnx.NodeProto] = []
+    last = {"a": "a", "b": "b"}
+    if swap_first:
+        nodes.append(swap("b", 3))
+        last["b"] = "b_swapped"
+    for index, (operand, op_type, value) in enumerate(factors):
+        if operand != "y":
+            nodes += scaled(op_type, value, shape, last[operand], f"{operand}{index}")
+            last[operand] = f"{operand}{index}"
+    if not swap_first:
+        nodes.append(helper.make_node("Transpose", [last["b"]], ["b_swapped"], perm=[0, 2, 1]))
+        last["b"] = "b_swapped"
+    after = [factor for factor in factors if factor[0] == "y"][:1]  # one after the product is taken in
+    nodes.append(helper.make_node("MatMul", [last["a"], last["b"]], ["p" if after else "y"]))
+    for _, op_type, value in after:
+        nodes += scaled(op_type, value, shape, "p", "y")
+    assert_found(model_of(nodes, {"a": (3, 4, 6), "b": (3, 5, 6)}, 3))
+
+
+@pytest.mark.parametrize("case", ["a vector", "read elsewhere", "an output", "not constant", "divided", "zero"])
+def test_factors_that_are_no_such_factor_stay(case: str) -> None:
+    nodes = scaled("Mul", 0.5, (6,) if case == "a vector" else (), "a", "scaled")
+    if case == "not constant":
+        nodes = [helper.make_node("ReduceMax", ["b"], ["most"], keepdims=0)]
+        nodes += [helper.make_node("Mul", ["a", "most"], ["scaled"])]
+    elif case == "divided":
+        nodes = [nodes[0], helper.make_node("Div", ["scaled_factor", "a"], ["scaled"])]
+    elif case == "zero":
+        nodes = scaled("Div", 0.0, (), "a", "scaled")
+    nodes += [helper.make_node("MatMul", ["scaled", "b"], ["p" if case == "read elsewhere" else "y"])]
+    if case == "read elsewhere":
+        nodes += [
+            helper.make_node("ReduceMax", ["scaled"], ["q"], keepdims=0),
+            helper.make_node("Add", ["p", "q"], ["y"]),
+        ]
+    model = model_of(nodes, {"a": (3, 4, 6), "b": (3, 6, 5)}, 3)
+    if case == "an output":
+        model.graph.output.append(helper.make_tensor_value_info("scaled", TensorProto.FLOAT, [3, 4, 6]))
+    fused = fuse(model).model
+    left = "Div" if case in ("divided", "zero") else "Mul"
+    assert left in {node.op_type for node in fused.graph.node}
+    if case != "zero":
+        assert_same(model, fused)
+
+
+def test_products_with_different_factors_in_one_file() -> None:
+    nodes = [*scaled("Mul", 0.5, (), "a", "s"), helper.make_node("MatMul", ["s", "b"], ["p"]), swap("b", 3)]
+    nodes += [helper.make_node("MatMul", ["p", "b_swapped"], ["y"])]
+    model = model_of(nodes, {"a": (3, 4, 6), "b": (3, 6, 5)}, 3)
+    fused = fuse(model)
+    assert used(fused) == [KERNEL, KERNEL]
+    assert_same(model, fused.model)
+
+
 class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Attention of small windows in the ways that people write it."""
 
@@ -266,6 +341,8 @@ class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.written = written
 
     def forward(self, q: Any, k: Any, v: Any) -> Any:
+        if self.written == "sdpa":
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
         if self.written == "einsum":
             scores = torch.einsum("bhid,bhjd->bhij", q, k)
             return torch.einsum("bhij,bhjd->bhid", scores.softmax(-1), v)
@@ -273,13 +350,15 @@ class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
         return scores.softmax(-1) @ v
 
 
-@pytest.mark.parametrize("written", ["@", "permute", "einsum"])
+@pytest.mark.parametrize("written", ["@", "permute", "einsum", "sdpa"])
 @pytest.mark.parametrize(
     ("dynamo", "opset"), [(False, 11), (False, 12), (False, 17), (False, 20), (True, 18), (True, 21), (True, 23)]
 )
 def test_attention_of_torch_exporters(written: str, dynamo: bool, opset: int) -> None:
-    if written == "einsum" and opset < 12:
-        pytest.skip("ONNX has Einsum from opset 12 on")
+    if (written == "einsum" and opset < 12) or (written == "sdpa" and opset < 14):
+        pytest.skip("the exporter cannot write that in so old an opset")
+    if written == "sdpa" and opset >= 23:
+        pytest.skip("ONNX has an operator for it from opset 23 on")
     inputs = tuple(torch.randn(2, 3, 49, 32) for _ in range(3))
     file = io.BytesIO()
     with warnings.catch_warnings():
@@ -290,7 +369,7 @@ def test_attention_of_torch_exporters(written: str, dynamo: bool, opset: int) ->
     model = done.model_proto if dynamo else onnx.load_from_string(file.getvalue())
     fused = fuse(model)
     assert used(fused) == [KERNEL, KERNEL]
-    assert "Transpose" not in {node.op_type for node in fused.model.graph.node}
+    assert not {"Transpose", "Mul"} & {node.op_type for node in fused.model.graph.node}
     values = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
     np.testing.assert_allclose(run(fused.model, values), run(model, values), rtol=0, atol=1e-5)
 
