@@ -1,10 +1,11 @@
 """Declare ``batched_matmul``: MatMul of many small matrices, either operand transposed or not."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import Condition, Dim, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.dims import Condition, DimLike, axes, ceil_div, maximum, minimum, product, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import LARGEST, PATTERNS
@@ -76,10 +77,11 @@ def example(count: int, rows: int, inner: int, columns: int, layout: str = "nn")
     }
 
 
-def group() -> Dim:
-    """Return the products of a block of ``staged``, which computes a whole product at once or several."""
-    tiles = ceil_div(m, 4 * minimum(ceil_div(m, 32), 2)) * ceil_div(n, 4)
-    return maximum(minimum(BLOCK_BYTES // one_product, THREADS // tiles), 1)
+def staged(name: str, note: str, threads: int, block_bytes: int, rows: DimLike, columns: int, **more: Any) -> Variant:
+    """Make a variant in which each thread has up to ``rows`` rows and ``columns`` columns, from shared memory."""
+    tiles = ceil_div(m, rows) * ceil_div(n, columns)
+    group = maximum(minimum(block_bytes // one_product, threads // tiles), 1)
+    return Variant(name, Launch((ceil_div(batch, group), 1, 1), (threads, 1, 1), extras=(batch,)), note, **more)
 
 
 KERNEL = Kernel(
@@ -111,10 +113,11 @@ KERNEL = Kernel(
         direct(1, m <= 1),
         direct(2, m < 0),
         direct(4, m < 0),
-        Variant(
+        staged("wide", "8 rows and 8 columns a thread, from shared memory", 64, 45 * 1024, 8, 8, prefer=m < 0),
+        staged(
             "staged",
-            Launch((ceil_div(batch, group()), 1, 1), (THREADS, 1, 1), extras=(batch,)),
-            "matrices through shared memory",
+            "4 or 8 rows and 4 columns a thread, from shared memory",
+            *(128, 24 * 1024, 4 * minimum(ceil_div(m, 32), 2), 4),
             entry="batched_matmul",
         ),
     ),

@@ -16,7 +16,7 @@ ASSERT_LAUNCH(batched_matmul_direct_rows4, kThreads, 0);
 
 template <int kRows>
 __device__ __forceinline__ void multiply_direct(const T* a, const T* b, int batch, T* y) {
-  using Own = Tile<kRows>;
+  using Own = Tile<kRows, 4>;
   const long long item = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x, product = item / Own::kTiles;
   if (product >= batch) return;
   Own tile(static_cast<int>(item % Own::kTiles));

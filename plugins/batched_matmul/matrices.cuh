@@ -41,54 +41,65 @@ struct Staged {
   // Elements between a multiple of 16 bytes and the matrix `first` in global memory.
   __device__ static __forceinline__ int lead(long long first) { return kWhole ? 0 : static_cast<int>(first * kElements % kChunk); }
 
-  // Where chunk `c` of several whole matrices lies.
+  // Where chunk `c` of `kMatrices` whole matrices lies.
+  template <int kMatrices>
   __device__ static __forceinline__ int place(int c) {
     if constexpr (kWholeRows) {
       constexpr int kRowChunks = kColumns / kChunk;
-      const int row = c / kRowChunks;
-      return row / kRows * kStride + row % kRows * kRowStride + c % kRowChunks * kChunk;
+      const int row = c / kRowChunks, matrix = kMatrices == 1 ? 0 : row / kRows;
+      return matrix * (kStride - kRows * kRowStride) + row * kRowStride + c % kRowChunks * kChunk;
     } else {
       constexpr int kChunks = larger(kElements / kChunk, 1);
-      return c / kChunks * kStride + c % kChunks * kChunk;
+      return kMatrices == 1 ? c * kChunk : c / kChunks * kStride + c % kChunks * kChunk;
     }
   }
 
-  // Begins to copy the matrices first ... first + count - 1 of `total`.
-  template <int kThreads>
+  // Calls `work(chunk)` for every chunk of `count` matrices and of `before` elements before them. Each thread of the block has some of
+  // the chunks. With all kMatrices, the loop has no end that is known late.
+  template <int kThreads, int kMatrices, typename Work>
+  __device__ static __forceinline__ void for_chunks(int count, int before, Work work) {
+    constexpr int kMost = divide_up(kMatrices * kElements + (kWhole ? 0 : kChunk - 1), kChunk);
+    const int chunks = divide_up(before + count * kElements, kChunk);
+#pragma unroll
+    for (int c = 0; c < kMost; c += kThreads) {
+      const int own = c + threadIdx.x;
+      if (own < (kWhole && kMatrices == 1 ? kMost : chunks)) work(own);
+    }
+  }
+
+  // Begins to copy the matrices first ... first + count - 1 of `total`; count <= kMatrices.
+  template <int kThreads, int kMatrices>
   __device__ static __forceinline__ void fetch(T* to, const T* from, long long first, int count, long long total) {
+    const int before = lead(first);
+    const long long begin = first * kElements - before;
+    from += begin;
     if constexpr (kWhole) {
-      const T* begin = from + first * kElements;
-      for (int c = threadIdx.x; c < count * (kElements / kChunk); c += kThreads) {
-        begin_copy16(to + place(c), begin + static_cast<size_t>(c) * kChunk, 16);
-      }
+      for_chunks<kThreads, kMatrices>(count, 0, [=](int c) { begin_copy16(to + place<kMatrices>(c), from + c * kChunk, 16); });
     } else {
-      const int before = lead(first), chunks = divide_up(before + count * kElements, kChunk);
-      const long long begin = first * kElements - before, rest = total * kElements - begin;
-      for (int c = threadIdx.x; c < chunks; c += kThreads) {
-        const long long left = rest - c * kChunk;
-        begin_copy16(to + c * kChunk, from + begin + c * kChunk, left < kChunk ? static_cast<int>(left * sizeof(T)) : 16);
-      }
+      const long long rest = total * kElements - begin;
+      const int end = rest < kMatrices * kElements + kChunk ? static_cast<int>(rest) : kMatrices * kElements + 2 * kChunk;
+      for_chunks<kThreads, kMatrices>(count, before, [=](int c) {
+        begin_copy16(to + c * kChunk, from + c * kChunk, smaller(end - c * kChunk, kChunk) * static_cast<int>(sizeof(T)));
+      });
     }
   }
 
   // Writes the matrices first ... first + count - 1.
-  template <int kThreads>
+  template <int kThreads, int kMatrices>
   __device__ static __forceinline__ void put(const T* from, T* to, long long first, int count) {
-    if constexpr (kWhole) {
-      T* begin = to + first * kElements;
-      for (int c = threadIdx.x; c < count * (kElements / kChunk); c += kThreads) {
-        store_vector(begin + static_cast<size_t>(c) * kChunk, load16(from + place(c)));
+    const int before = lead(first), end = before + count * kElements;
+    to += first * kElements - before;
+    for_chunks<kThreads, kMatrices>(count, before, [=](int c) {
+      if constexpr (kWhole) {
+        store_vector(to + c * kChunk, load16(from + place<kMatrices>(c)));
+      } else if ((c > 0 || before == 0) && (c + 1) * kChunk <= end) {
+        store_vector(to + c * kChunk, load16(from + c * kChunk));
       }
-    } else {
-      const int before = lead(first), end = before + count * kElements;
-      T* begin = to + first * kElements - before;
-      for (int c = threadIdx.x * kChunk; c < end; c += kThreads * kChunk) {
-        if (c >= before && c + kChunk <= end) {
-          store_vector(begin + c, load16(from + c));
-        } else {
-          for (int i = larger(c, before); i < smaller(c + kChunk, end); ++i) begin[i] = from[i];
-        }
-      }
+    });
+    if constexpr (!kWhole) {  // elements in chunks that other blocks write as well, a thread one at each end
+      const int own = threadIdx.x, last = end / kChunk * kChunk + own;
+      if (own < kChunk && before > 0 && own >= before && own < end) to[own] = from[own];
+      if (own < kChunk && last < end && (last >= kChunk || before == 0)) to[last] = from[last];
     }
   }
 };
@@ -99,5 +110,10 @@ template <bool kPadRows>
 using StagedB = Staged<kAlongB ? kN : kK, kAlongB ? kK : kN, kPadRows>;
 template <bool kPadRows>
 using StagedY = Staged<kM, kN, kPadRows>;
+
+// How many products fit in shared memory that has to be declared nowhere, with `elements` for each.
+__host__ __device__ constexpr int most_products(int elements) {
+  return (48 * 1024 - 3 * 16) / (elements * static_cast<int>(sizeof(T)));
+}
 
 constexpr int kBytes = (kM * kK + kK * kN + kM * kN) * static_cast<int>(sizeof(T));  // of one product

@@ -14,7 +14,6 @@
 constexpr int kThreads = 128;
 ASSERT_LAUNCH(batched_matmul_tensor, kThreads, 0);
 constexpr int kBlockBytes = 16 * 1024;  // of a, b and y; the declaration's grid is for as many, and any other is right
-constexpr int kGroup = larger(kBlockBytes / kBytes, 1);
 
 // An operand of a product in shared memory: rows of a or columns of b.
 template <int kExtent, bool kAlong>
@@ -40,10 +39,10 @@ struct Operand {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int first_k = k + 8 * (i / kAcross), own_k = first_k + 2 * t;
-      if constexpr (!kWide) {
-        part[i] = load_pair(matrix, smaller(row + 8 * (i % kAcross) + g, kExtent - 1), own_k);
-      } else if (first_k >= kK) {
+      if (first_k >= kK) {
         part[i] = 0;
+      } else if constexpr (!kWide) {
+        part[i] = load_pair(matrix, smaller(row + 8 * (i % kAcross) + g, kExtent - 1), own_k);
       } else if (kMasked && first_k + 8 > kK) {
         part[i] &= (own_k < kK ? 0xffffu : 0u) | (own_k + 1 < kK ? 0xffff0000u : 0u);
       }
@@ -69,6 +68,7 @@ using OperandB = Operand<kN, kAlongB>;
 using A = OperandA::Matrices;
 using B = OperandB::Matrices;
 using Y = StagedY<true>;
+constexpr int kGroup = larger(smaller(kBlockBytes / kBytes, most_products(A::kStride + B::kStride + Y::kStride)), 1);
 constexpr int kRowTiles = divide_up(kM, 16), kSteps = divide_up(kK, 16);
 
 // Writes two neighbouring elements of a row of y, where they are inside.
@@ -89,17 +89,21 @@ __device__ __forceinline__ void multiply_rows(const T* a, const T* b, T* y, int 
   unsigned left[kSteps][4];
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) OperandA::load<2>(left[s], a, row, 16 * s);
-#pragma unroll(kSteps > 2 ? 2 : 4)
+#pragma unroll
   for (int column = 0; column < kN; column += 8) {
     float sums[4] = {};
 #pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      unsigned right[2];
+    for (int s = 0; s < kSteps; s += 2) {
+      unsigned right[4];  // 32 of k
       OperandB::load<1>(right, b, column, 16 * s);
       mma_16x8x16<T>(sums, left[s][0], left[s][1], left[s][2], left[s][3], right[0], right[1]);
+      if (s + 1 < kSteps) {
+        const auto& next = left[smaller(s + 1, kSteps - 1)];
+        mma_16x8x16<T>(sums, next[0], next[1], next[2], next[3], right[2], right[3]);
+      }
     }
     write_pair(y, row + g, column + 2 * t, sums[0], sums[1]);
-    write_pair(y, row + g + 8, column + 2 * t, sums[2], sums[3]);
+    if (row + 8 < kM) write_pair(y, row + g + 8, column + 2 * t, sums[2], sums[3]);
   }
 }
 
@@ -111,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const long long stride = static_cast<long long>(gridDim.x) * kGroup;
   for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += stride) {
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);
-    A::fetch<kThreads>(staged_a, a, first, count, batch);
-    B::fetch<kThreads>(staged_b, b, first, count, batch);
+    A::fetch<kThreads, kGroup>(staged_a, a, first, count, batch);
+    B::fetch<kThreads, kGroup>(staged_b, b, first, count, batch);
     wait_for_copies();
     __syncthreads();
     const T *own_a = staged_a + A::lead(first), *own_b = staged_b + B::lead(first);
@@ -122,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       multiply_rows(own_a + product * A::kStride, own_b + product * B::kStride, own_y + product * Y::kStride, item % kRowTiles * 16);
     }
     __syncthreads();
-    Y::put<kThreads>(staged_y, y, first, count);
+    Y::put<kThreads, kGroup>(staged_y, y, first, count);
     // The next copies go to a and b, which nobody reads any more; the barrier above them keeps y.
   }
 }

@@ -3,7 +3,6 @@
 
 #include "matrices.cuh"
 
-constexpr int kTileColumns = 4;
 constexpr int kStep = kK % 4 == 0 ? 4 : 1;  // how much of k a thread loads at a time
 
 // How the rows of a (or the columns of b) are shared among threads: as few threads as kMost rows each allow, side by side, or four
@@ -46,11 +45,11 @@ struct Share {
   }
 };
 
-// The tile of one thread: kMostRows rows and four columns.
-template <int kMostRows>
+// The tile of one thread: up to kMostRows rows and kMostColumns columns.
+template <int kMostRows, int kMostColumns>
 struct Tile {
   using Rows = Share<kM, kMostRows, kAlongA>;
-  using Columns = Share<kN, kTileColumns, kAlongB>;
+  using Columns = Share<kN, kMostColumns, kAlongB>;
   static constexpr int kTiles = Rows::kGroups * Columns::kGroups;  // of one product
   float sums[Rows::kCount][Columns::kCount] = {};
   int rows, columns;  // which ones
@@ -59,7 +58,8 @@ struct Tile {
 
   template <int kRowStrideA, int kRowStrideB>
   __device__ __forceinline__ void multiply(const T* a, const T* b) {
-    constexpr int kUnroll = kK <= 4 * kStep ? kK / kStep : kStep == 4 ? 2 : 4;
+    constexpr int kAtOnce = kStep == 1 ? 4 : Rows::kCount * Columns::kCount < 49 ? 2 : 1;
+    constexpr int kUnroll = kK <= 4 * kStep ? kK / kStep : kAtOnce;
 #pragma unroll kUnroll
     for (int k = 0; k < kK; k += kStep) {
       float left[Rows::kCount][kStep], right[Columns::kCount][kStep];
