@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import Condition, DimLike, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.dims import DimLike, axes, ceil_div, maximum, minimum, product, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import LARGEST, PATTERNS
@@ -16,6 +16,7 @@ k = k_before_m * k_after_m
 THREADS = 128
 # A block has as many products as fit in this, and at least one; it goes on until all are done, so any grid is right.
 BLOCK_BYTES = 16 * 1024
+few_rows = m * k <= 64  # so few that a thread has one of them alone
 one_product = product((m * k + k * n + m * n, size_of("T")))
 
 
@@ -23,18 +24,6 @@ def reference(a: np.ndarray, b: np.ndarray, *, alpha: float) -> np.ndarray:
     """Compute the products."""
     rows, columns = (x[:, 0] if x.shape[1] == 1 else x[..., 0].swapaxes(1, 2) for x in (a, b))
     return alpha * (rows @ columns.swapaxes(1, 2))
-
-
-def direct(rows: int, prefer: Condition | None) -> Variant:
-    """Make the variant in which a thread loads and computes ``rows`` rows and 4 columns."""
-    threads = batch * ceil_div(m, rows) * ceil_div(n, 4)
-    return Variant(
-        f"direct_rows{rows}",
-        Launch((ceil_div(threads, THREADS), 1, 1), (THREADS, 1, 1), extras=(batch,)),
-        f"a thread {rows} rows and 4 columns, from L1",
-        source="direct.cu",
-        prefer=prefer,
-    )
 
 
 def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
@@ -110,9 +99,13 @@ KERNEL = Kernel(
     variants=(
         *tensor("fp16", 75, ""),
         *tensor("bf16", 80, "_bf16"),
-        direct(1, m <= 1),
-        direct(2, m < 0),
-        direct(4, m < 0),
+        Variant(
+            "direct",
+            Launch((ceil_div(batch * m * ceil_div(n, 4), THREADS), 1, 1), (THREADS, 1, 1), extras=(batch,)),
+            "a thread 4 columns of a row, from L1",
+            source="direct.cu",
+            prefer=few_rows & k_before_m.equals(1) & k_after_n.equals(1) & k.multiple_of(4) & n.multiple_of(4),
+        ),
         staged("wide", "8 rows and 8 columns a thread, from shared memory", 64, 45 * 1024, 8, 8, prefer=m < 0),
         staged(
             "staged",
@@ -141,7 +134,6 @@ KERNEL = Kernel(
         example(9, 64, 64, 64, "tn"),
         example(131, 16, 24, 40, "nt"),
         example(101, 1, 64, 64),
-        example(41, 12, 20, 28, "tt"),
         example(23, 33, 13, 6, "tn"),
     ),
     flops=2 * product((batch, m, n, k)),
