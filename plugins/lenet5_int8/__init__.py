@@ -66,13 +66,13 @@ def many_images(name: str, types: str, arrival_bytes: int) -> Variant:
 
 
 def block(images: int) -> Variant:
-    """Make the variant with ``images`` images a block, preferred while each multiprocessor has at most one block."""
+    """Make the variant with ``images`` images a block, preferred while the GPU has room for all."""
     return Variant(
         f"block{images}",
-        Launch((ceil_div(n, images), 1, 1), (512, 1, 1), extras=(n,)),
+        Launch((ceil_div(n, images), 1, 1), (256, 1, 1), extras=(n,)),
         f"a block {images} image{'s' if images > 1 else ''}, for few images",
         source="block.cu",
-        prefer=n <= images * 132 if images < 8 else None,
+        prefer=n <= images * 264 if images < 4 else None,
     )
 
 
@@ -121,7 +121,6 @@ KERNEL = Kernel(
         block(1),
         block(2),
         block(4),
-        block(8),
     ),
     packing=Packing(plain=PLAIN, pack=pack, unpack=unpack),
     patterns=PATTERNS,

@@ -1,4 +1,4 @@
-// LeNet-5 with Q/DQ in one launch, for few images: a block computes 1, 2, 4 or 8 images layer by layer, see parts.cuh.
+// LeNet-5 with Q/DQ in one launch, for few images: a block computes 1, 2 or 4 images layer by layer, see parts.cuh.
 //
 // x [n, 1, 28, 28] TX (int8: quantized pixels, or float), weights and numbers as fragments.py arranges them -> y [n, 10] float.
 //
@@ -14,7 +14,7 @@ using TX = TYPE_TX;
 
 namespace lenet5_int8 {
 
-constexpr int kThreads = 512, kWarps = kThreads / kLanes;
+constexpr int kThreads = 256, kWarps = kThreads / kLanes;
 constexpr int kColumns = 8;  // images that a product has room for
 constexpr int kFeatureStride = kFeatures + kUnitBytes;  // odd numbers of units, so that eight rows share no bank
 constexpr int kHidden1Stride = kFc1Tiles * kTileOutputs + kUnitBytes;
@@ -30,43 +30,57 @@ __device__ __forceinline__ uint4 load_pixels(const float* x, int piece, float sc
   return make_uint4(quantized(a, scale, inverse), quantized(b, scale, inverse), quantized(c, scale, inverse), quantized(d, scale, inverse));
 }
 
-// 16 outputs x 8 images: sum[i] is output lane / 4 + 8 * (i / 2) of image lane % 4 * 2 + i % 2.
-template <int kSteps, int kStride>
-__device__ __forceinline__ void linear(int (&sum)[4], unsigned rows, int images, const unsigned (&weight)[4 * kSteps], const int4& start,
-                                       int lane) {
-  // Four matrices of eight rows of 16 bytes: two steps. Images that are not there repeat the last one.
-  const unsigned source = rows + min(lane & 7, images - 1) * kStride + (lane >> 3) * kUnitBytes;
-  int odd[4] = {};
-#pragma unroll
-  for (int step = 0; step < kSteps; step += 2) {
-    unsigned b[4];
-    if (step + 1 < kSteps) {
-      load_matrices(b, source + step * kStepInputs);
-    } else {
-      unsigned last[2];
-      load_matrices(last, source + step * kStepInputs);
-      b[0] = last[0];
-      b[1] = last[1];
-    }
-    const unsigned* w = weight + 4 * step;
-    if (step == 0) {
-      multiply(sum, start, w[0], w[1], w[2], w[3], b[0], b[1]);
-    } else {
-      multiply_add(sum, w[0], w[1], w[2], w[3], b[0], b[1]);
-    }
-    if (step + 1 < kSteps) multiply_add(odd, w[4], w[5], w[6], w[7], b[2], b[3]);
+// A warp's 16 outputs of a linear layer.
+template <int kSteps>
+struct Dense {
+  unsigned weight[4 * kSteps] = {};
+  float2 pair[2] = {};  // of outputs lane / 4 and lane / 4 + 8
+
+  __device__ __forceinline__ void load(const signed char* weights, const float* numbers, int first, int pairs, int tile, int lane) {
+    load_quads<kSteps>(weight, weights, first + tile * kSteps, lane);
+    const float2* source = reinterpret_cast<const float2*>(numbers + pairs) + tile * kTileOutputs + lane / 4;
+    pair[0] = __ldg(source);
+    pair[1] = __ldg(source + 8);
   }
+
+  // sum[i] is output lane / 4 + 8 * (i / 2) of image lane % 4 * 2 + i % 2. Images that are not there repeat the last one.
+  template <int kStride>
+  __device__ __forceinline__ void multiply(int (&sum)[4], unsigned rows, int images, const int4& start, int lane) const {
+    // Four matrices of eight rows of 16 bytes: two steps.
+    const unsigned source = rows + min(lane & 7, images - 1) * kStride + (lane >> 3) * kUnitBytes;
+    int odd[4] = {};
 #pragma unroll
-  for (int i = 0; i < 4; ++i) sum[i] += odd[i];
-}
+    for (int step = 0; step < kSteps; step += 2) {
+      unsigned b[4];
+      if (step + 1 < kSteps) {
+        load_matrices(b, source + step * kStepInputs);
+      } else {
+        unsigned last[2];
+        load_matrices(last, source + step * kStepInputs);
+        b[0] = last[0];
+        b[1] = last[1];
+      }
+      const unsigned* w = weight + 4 * step;
+      if (step == 0) {
+        int8::multiply(sum, start, w[0], w[1], w[2], w[3], b[0], b[1]);
+      } else {
+        multiply_add(sum, w[0], w[1], w[2], w[3], b[0], b[1]);
+      }
+      if (step + 1 < kSteps) multiply_add(odd, w[4], w[5], w[6], w[7], b[2], b[3]);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] += odd[i];
+  }
+};
 
 // The next layer's inputs: rows of images.
 template <int kStride>
-__device__ __forceinline__ void store_hidden(unsigned rows, const int (&sum)[4], const Scale (&scale)[2], int images, int tile, int lane) {
+__device__ __forceinline__ void store_hidden(unsigned rows, const int (&sum)[4], const float2 (&pair)[2], int images, int tile, int lane) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int image = lane % 4 * 2 + i % 2;
-    if (image < images) store_byte(rows + image * kStride + tile * kTileOutputs + lane / 4 + i / 2 * 8, requantized(sum[i], scale[i / 2]));
+    const int value = requantized(sum[i], scale_of(pair[i / 2]));
+    if (image < images) store_byte(rows + image * kStride + tile * kTileOutputs + lane / 4 + i / 2 * 8, value);
   }
 }
 
@@ -75,7 +89,8 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
                                               const float* __restrict__ numbers, int n, float* __restrict__ y) {
   constexpr int kConv1Tasks = kImages * kConv1TilesAnImage, kConv2Tasks = kImages * kConv2Groups;
   constexpr int kPieces = kImages * kImagePixels / 16;
-  static_assert(kConv2Tasks <= kWarps && kImages <= kColumns, "a warp a task");
+  constexpr bool kApart = kConv1Tasks + kConv2Tasks <= kWarps;
+  static_assert(kConv2Tasks <= kWarps && kFc1Tiles <= kWarps && kImages <= kColumns, "a warp a task");
   __shared__ __align__(16) unsigned char pixels[kImages * kImageBytes];
   __shared__ __align__(16) unsigned char maps[kImages * kMapBytes];
   __shared__ __align__(16) unsigned char features[kImages * kFeatureStride];
@@ -100,7 +115,9 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
       *reinterpret_cast<uint4*>(pixels + piece * 16) = load_pixels(x, piece, x_scale, x_inverse);
     }
   }
-  unsigned weight1[4 * kConv1Quads] = {}, weight2[4 * kConv2Quads] = {};
+  // Registers for the weights of both convolutions, or, where no warp does both, for those of either.
+  unsigned weight2[4 * kConv2Quads] = {}, only1[kApart ? 1 : 4 * kConv1Quads] = {};
+  unsigned* const weight1 = kApart ? weight2 : only1;
   Scale scale1[kConv1Tiles] = {}, scale2[2] = {};
   if (has1) {
     load_quads<kConv1Quads>(weight1, weights, 0, lane);
@@ -110,6 +127,14 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
     load_quads<kConv2Quads>(weight2, weights, kConv2First, lane);
     scale2[0] = scale_of(numbers, kConv2Pairs + 2 * (lane / 4));
     scale2[1] = scale_of(numbers, kConv2Pairs + 2 * (lane / 4 + 8));
+  }
+  Dense<kFc1Steps> fc1;
+  Dense<kFc2Steps> fc2;
+  Dense<kFc3Steps> fc3;
+  if constexpr (kApart) {  // there are registers for everything
+    fc1.load(weights, numbers, kFc1First, kFc1Pairs, warp, lane);
+    if (warp < kFc2Tiles) fc2.load(weights, numbers, kFc2First, kFc2Pairs, warp, lane);
+    if (warp == 0) fc3.load(weights, numbers, kFc3First, kFc3Pairs, 0, lane);
   }
   __syncthreads();
 
@@ -126,13 +151,7 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
     multiply_conv1_tile(sum, window, weight1, start);
     store_conv1_tile<true>(map + at1.pair, map + at1.one, low, high, sum, scale1);  // the last half is stored twice
   }
-  unsigned weight_fc1[4 * kFc1Steps] = {};
-  Scale scale_fc1[2] = {};
-  if (warp < kFc1Tiles) {
-    load_quads<kFc1Steps>(weight_fc1, weights, kFc1First + warp * kFc1Steps, lane);
-    scale_fc1[0] = scale_of(numbers, kFc1Pairs + 2 * (warp * kTileOutputs + lane / 4));
-    scale_fc1[1] = scale_of(numbers, kFc1Pairs + 2 * (warp * kTileOutputs + lane / 4 + 8));
-  }
+  if constexpr (!kApart) fc1.load(weights, numbers, kFc1First, kFc1Pairs, warp, lane);
   __syncthreads();
 
   if (has2) {
@@ -151,52 +170,41 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
                 bytes(conv2_pooled(sum, 2 * half, scale2[half]), conv2_pooled(sum, 2 * half + 1, scale2[half])));
     }
   }
-  unsigned weight_fc2[4 * kFc2Steps] = {}, weight_fc3[4 * kFc3Steps] = {};
-  Scale scale_fc2[2] = {};
-  float2 pair3[2] = {};
-  if (warp < kFc2Tiles) {
-    load_quads<kFc2Steps>(weight_fc2, weights, kFc2First + warp * kFc2Steps, lane);
-    scale_fc2[0] = scale_of(numbers, kFc2Pairs + 2 * (warp * kTileOutputs + lane / 4));
-    scale_fc2[1] = scale_of(numbers, kFc2Pairs + 2 * (warp * kTileOutputs + lane / 4 + 8));
-  }
-  if (warp == 0) {
-    load_quads<kFc3Steps>(weight_fc3, weights, kFc3First, lane);
-    pair3[0] = __ldg(reinterpret_cast<const float2*>(numbers + kFc3Pairs) + lane / 4);
-    pair3[1] = __ldg(reinterpret_cast<const float2*>(numbers + kFc3Pairs) + lane / 4 + 8);
+  if constexpr (!kApart) {
+    if (warp < kFc2Tiles) fc2.load(weights, numbers, kFc2First, kFc2Pairs, warp, lane);
+    if (warp == 0) fc3.load(weights, numbers, kFc3First, kFc3Pairs, 0, lane);
   }
   __syncthreads();
 
   int sum[4];
-  if (warp < kFc1Tiles) {
-    linear<kFc1Steps, kFeatureStride>(sum, shared_address(features), images, weight_fc1, start, lane);
-    store_hidden<kHidden1Stride>(shared_address(hidden1), sum, scale_fc1, images, warp, lane);
-  }
+  fc1.multiply<kFeatureStride>(sum, shared_address(features), images, start, lane);
+  store_hidden<kHidden1Stride>(shared_address(hidden1), sum, fc1.pair, images, warp, lane);
   __syncthreads();
   if (warp < kFc2Tiles) {
-    linear<kFc2Steps, kHidden1Stride>(sum, shared_address(hidden1), images, weight_fc2, start, lane);
-    store_hidden<kHidden2Stride>(shared_address(hidden2), sum, scale_fc2, images, warp, lane);
+    fc2.multiply<kHidden1Stride>(sum, shared_address(hidden1), images, start, lane);
+    store_hidden<kHidden2Stride>(shared_address(hidden2), sum, fc2.pair, images, warp, lane);
   }
   __syncthreads();
   if (warp != 0) return;
-  linear<kFc3Steps, kHidden2Stride>(sum, shared_address(hidden2), images, weight_fc3, start, lane);
+  fc3.multiply<kHidden2Stride>(sum, shared_address(hidden2), images, start, lane);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int image = lane % 4 * 2 + i % 2, logit = lane / 4 + i / 2 * 8;
-    if (image < images && logit < kClasses) y[image * kClasses + logit] = fmaf(sum_of(sum[i]), pair3[i / 2].x, pair3[i / 2].y);
+    if (image < images && logit < kClasses) y[image * kClasses + logit] = fmaf(sum_of(sum[i]), fc3.pair[i / 2].x, fc3.pair[i / 2].y);
   }
 }
 
 }  // namespace lenet5_int8
 
-#define LENET5_INT8_BLOCK(NAME, IMAGES)                                                                                          \
+#define LENET5_INT8_BLOCK(NAME, IMAGES, BLOCKS)                                                                                          \
   ASSERT_LAUNCH(NAME, lenet5_int8::kThreads, 0);                                                                                 \
-  extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)                                                         \
+  extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, BLOCKS)                                                         \
       NAME(const TX* __restrict__ x, const signed char* __restrict__ weights, const float* __restrict__ numbers, int n,          \
            float* __restrict__ y) {                                                                                              \
     lenet5_int8::block_forward<IMAGES>(x, weights, numbers, n, y);                                                               \
   }
 
-LENET5_INT8_BLOCK(lenet5_int8_block1, 1)
-LENET5_INT8_BLOCK(lenet5_int8_block2, 2)
-LENET5_INT8_BLOCK(lenet5_int8_block4, 4)
-LENET5_INT8_BLOCK(lenet5_int8_block8, 8)
+// Images a block, blocks a multiprocessor.
+LENET5_INT8_BLOCK(lenet5_int8_block1, 1, 1)
+LENET5_INT8_BLOCK(lenet5_int8_block2, 2, 2)
+LENET5_INT8_BLOCK(lenet5_int8_block4, 4, 2)

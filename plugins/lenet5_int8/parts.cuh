@@ -39,7 +39,7 @@ constexpr int kFc3Pairs = kFc2Pairs + 2 * kFc2Tiles * kTileOutputs;
 static_assert(kFc1Tiles * kTileOutputs >= kFc1 && kFc2Tiles * kTileOutputs >= kFc2, "a place for each output");
 
 template <int kCount>
-__device__ __forceinline__ void load_quads(unsigned (&w)[4 * kCount], const signed char* weights, int first, int lane) {
+__device__ __forceinline__ void load_quads(unsigned* w, const signed char* weights, int first, int lane) {
   const uint4* source = reinterpret_cast<const uint4*>(weights + first * kQuadBytes) + lane;
 #pragma unroll
   for (int quad = 0; quad < kCount; ++quad) {
@@ -57,9 +57,9 @@ __device__ __forceinline__ void load_quads(unsigned (&w)[4 * kCount], const sign
 struct Scale {
   float factor, addend;
 };
+__device__ __forceinline__ Scale scale_of(float2 pair) { return {pair.x * 0.0078125f, pair.y * 0.0078125f}; }
 __device__ __forceinline__ Scale scale_of(const float* numbers, int pair) {
-  const float2 v = __ldg(reinterpret_cast<const float2*>(numbers + pair));
-  return {v.x * 0.0078125f, v.y * 0.0078125f};
+  return scale_of(__ldg(reinterpret_cast<const float2*>(numbers + pair)));
 }
 
 // The next layer's integer in the low byte: sum * factor + addend in one rounding, ReLU, round half to even, at most 127. Saturation
@@ -133,7 +133,7 @@ __device__ __forceinline__ void load_conv1_tile(unsigned (&x)[3][2], unsigned pi
 }
 
 __device__ __forceinline__ void multiply_conv1_tile(int (&sum)[kPool][kConv1Tiles][4], const unsigned (&x)[3][2],
-                                                    const unsigned (&weight)[4 * kConv1Quads], const int4& start) {
+                                                    const unsigned* weight, const int4& start) {
 #pragma unroll
   for (int dy = 0; dy < kPool; ++dy) {
 #pragma unroll
@@ -189,7 +189,7 @@ __device__ __forceinline__ Conv2Lane conv2_lane(int lane) {
 
 // sum[dy][dx] of a group's eight pooled outputs x 16 channels: what row `row` of their inputs adds.
 __device__ __forceinline__ void conv2_row(int (&sum)[kPool][kPool][4], int row, unsigned first, unsigned last,
-                                          const unsigned (&weight)[4 * kConv2Quads], const int4& start) {
+                                          const unsigned* weight, const int4& start) {
   const unsigned c0 = load_word(first), c1 = load_word(first + 4 * kWord), c2 = load_word(last);
 #pragma unroll
   for (int dy = 0; dy < kPool; ++dy) {

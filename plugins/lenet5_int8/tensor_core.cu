@@ -56,7 +56,7 @@ __device__ __forceinline__ void quantize_image(unsigned pixels, const Pixel* ima
   }
 }
 
-__device__ __forceinline__ void conv1_image(unsigned map, unsigned pixels, const Conv1Lane& at, const unsigned (&weight)[4 * kConv1Quads],
+__device__ __forceinline__ void conv1_image(unsigned map, unsigned pixels, const Conv1Lane& at, const unsigned* weight,
                                             const Scale (&scale)[kConv1Tiles], const int4& start) {
   const unsigned pair = map + at.pair, one = map + at.one;
 #pragma unroll
@@ -75,7 +75,7 @@ __device__ __forceinline__ void conv1_image(unsigned map, unsigned pixels, const
   }
 }
 
-__device__ __forceinline__ void conv2_image(unsigned features, unsigned map, const Conv2Lane& at, const unsigned (&weight)[4 * kConv2Quads],
+__device__ __forceinline__ void conv2_image(unsigned features, unsigned map, const Conv2Lane& at, const unsigned* weight,
                                             const Scale (&scale)[2], const int4& start, int lane) {
   int sum[kConv2Groups][kPool][kPool][4];
 #pragma unroll
@@ -99,7 +99,7 @@ __device__ __forceinline__ void conv2_image(unsigned features, unsigned map, con
 
 // 16 images (rows from `rows` on) x 16 outputs: sum[i / 2][...], columns 8 * (i / 2) + lane % 4 * 2 and the next.
 template <int kSteps, int kStride>
-__device__ __forceinline__ void linear(int (&sum)[2][4], unsigned rows, const unsigned (&weight)[4 * kSteps], const int4& start, int lane) {
+__device__ __forceinline__ void linear(int (&sum)[2][4], unsigned rows, const unsigned* weight, const int4& start, int lane) {
   const unsigned source = rows + (lane & 15) * kStride + (lane >> 4) * kUnitBytes;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {

@@ -30,7 +30,7 @@ CASES = [
     ("block1", "int8", 2),
     ("block2", "int8_io_fp32", 3),
     ("block4", "int8", 7),
-    ("block8", "int8_io_fp32", 19),
+    ("block4", "int8_io_fp32", 6),
     ("tensor_core", "int8", 177),
     ("tensor_core_io_fp32", "int8_io_fp32", 21),
 ]
