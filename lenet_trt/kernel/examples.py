@@ -101,7 +101,7 @@ def kernel_inputs(bound: Bound, plain: Sequence[np.ndarray]) -> list[np.ndarray]
         if array is None or array.shape != shape or array.dtype != numpy_dtype(dtype):
             seen = "nothing" if array is None else f"{list(array.shape)} {array.dtype}"
             raise LenetTrtError(f"{kernel.name}: pack gives {seen} for {tensor.name}, not {list(shape)} {dtype}")
-        arrays.append(np.ascontiguousarray(array))
+        arrays.append(np.asarray(array, order="C"))  # ascontiguousarray would give a scalar an axis
     return arrays
 
 
