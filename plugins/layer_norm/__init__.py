@@ -12,7 +12,7 @@ from .pattern import PATTERNS
 
 rows, k = axes("rows k")
 PACK = 16 // size_of("T")  # elements
-LANES_THREADS = 256
+LANES_GROUPS = 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
 BLOCK_THREADS = 512
 
@@ -24,13 +24,14 @@ def reference(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: float
     return distances / np.sqrt(variance + epsilon) * scale + bias
 
 
-def lanes(count: int, each: int, prefer: Condition | None = None) -> Variant:
-    """Declare the variant in which ``count`` lanes share a row, and a thread has a part of ``each`` rows."""
+def lanes(count: int, prefer: Condition | None = None) -> Variant:
+    """Declare the variant in which ``count`` lanes share a row, and a thread has a part of two rows."""
     return Variant(
         f"lanes{count}",
-        Launch((ceil_div(rows, LANES_THREADS // count * each), 1, 1), (LANES_THREADS, 1, 1), (rows,)),
+        Launch((ceil_div(rows, 2 * LANES_GROUPS), 1, 1), (count * LANES_GROUPS, 1, 1), (rows,)),
         f"{count} lanes a row",
         source="lanes.cu",
+        entry="layer_norm_lanes",
         when=k <= MOST_VALUES * count,
         prefer=prefer,
     )
@@ -43,6 +44,7 @@ def row(threads: int, prefer: Condition | None = None) -> Variant:
         Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
         f"a block of {threads} threads a row",
         source="row.cu",
+        entry="layer_norm_row",
         when=k + 2 * PACK <= MOST_VALUES * threads,
         prefer=prefer,
     )
@@ -65,9 +67,9 @@ KERNEL = Kernel(
     ),
     attributes=(FloatAttribute("epsilon", (1e-5, 1e-6, 1e-12), "is added to the variance", least=0.0),),
     variants=(
-        lanes(8, each=1, prefer=k <= 128),
-        lanes(16, each=2),
-        lanes(32, each=2),
+        lanes(8, prefer=k <= 128),
+        lanes(16),
+        lanes(32),
         row(128, prefer=k <= 2048),
         row(256),
         row(1024),

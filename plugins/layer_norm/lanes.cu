@@ -2,20 +2,20 @@
 //
 // x [rows, K], scale [K], bias [K] -> y [rows, K].
 //
-// Mapping: 8, 16 or 32 neighbouring lanes share a row and hold it in registers; a thread has the same columns in kRows rows,
-// loads all of them first, and loads scale and bias once for them.
+// Mapping: 16 rows a block. 8, 16 or 32 neighbouring lanes, as the variant declares its threads, share a row and hold it in
+// registers; a thread has the same columns in two rows, loads both first, and loads scale and bias once for them.
 // Bytes: x and y once; scale and bias from L1.
 #include "layer_norm/layer_norm.cuh"
 
 namespace layer_norm {
 
-constexpr int kThreads = 256;
+constexpr int kGroups = 8;
+constexpr int kLanes = LAUNCH_THREADS / kGroups;
+constexpr int kRows = 2;  // of a thread
 constexpr int kWidth = row_width<T>(kLength);
 
-template <int kLanes, int kRows>
 __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, const T* __restrict__ scale,
                                               const T* __restrict__ bias, unsigned rows, T* __restrict__ y) {
-  constexpr int kGroups = kThreads / kLanes;
   constexpr int kEach = ceil_divide(kLength, kLanes * kWidth);
   using Part = Vector<T, kWidth>;
   const int lane = threadIdx.x % kLanes;
@@ -70,14 +70,11 @@ __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, const T* 
 
 }  // namespace layer_norm
 
-#define LAYER_NORM_LANES(NAME, LANES, ROWS)                                                                     \
-  ASSERT_LAUNCH(NAME, layer_norm::kThreads, 0);                                                                 \
-  extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)                                            \
-      NAME(const layer_norm::T* __restrict__ x, const layer_norm::T* __restrict__ scale,                        \
-           const layer_norm::T* __restrict__ bias, int rows, layer_norm::T* __restrict__ y) {                   \
-    if constexpr (is_launched(#NAME)) layer_norm::rows_of_lanes<LANES, ROWS>(x, scale, bias, rows, y);          \
-  }
+using layer_norm::T;
+ASSERT_LAUNCH(layer_norm_lanes, LAUNCH_THREADS, 0);
 
-LAYER_NORM_LANES(layer_norm_lanes8, 8, 1)
-LAYER_NORM_LANES(layer_norm_lanes16, 16, 2)
-LAYER_NORM_LANES(layer_norm_lanes32, 32, 2)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
+                     T* __restrict__ y) {
+  layer_norm::rows_of_lanes(x, scale, bias, rows, y);
+}

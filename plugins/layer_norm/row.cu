@@ -2,8 +2,8 @@
 //
 // x [rows, K], scale [K], bias [K] -> y [rows, K].
 //
-// Mapping: one block of 128, 256 or 1024 threads a row; the threads hold the row in registers. Two sums over the block: the
-// mean, then the squared distances from it.
+// Mapping: one block a row, of as many threads as the variant declares; they hold the row in registers. Two sums over the
+// block: the mean, then the squared distances from it.
 // Bytes: x and y once; scale and bias from L2.
 #include "layer_norm/layer_norm.cuh"
 
@@ -61,14 +61,11 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, const 
 
 }  // namespace layer_norm
 
-#define LAYER_NORM_ROW(NAME, THREADS)                                                                           \
-  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                              \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                         \
-      NAME(const layer_norm::T* __restrict__ x, const layer_norm::T* __restrict__ scale,                        \
-           const layer_norm::T* __restrict__ bias, int rows, layer_norm::T* __restrict__ y) {                   \
-    if constexpr (is_launched(#NAME)) layer_norm::row_in_registers<THREADS>(x, scale, bias, y);                 \
-  }
+using layer_norm::T;
+ASSERT_LAUNCH(layer_norm_row, LAUNCH_THREADS, 0);
 
-LAYER_NORM_ROW(layer_norm_row128, 128)
-LAYER_NORM_ROW(layer_norm_row256, 256)
-LAYER_NORM_ROW(layer_norm_row1024, 1024)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    layer_norm_row(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
+                   T* __restrict__ y) {
+  layer_norm::row_in_registers<LAUNCH_THREADS>(x, scale, bias, y);
+}

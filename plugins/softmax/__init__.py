@@ -12,10 +12,11 @@ from .pattern import PATTERNS
 
 rows, k = axes("rows k")
 PACK = 16 // size_of("T")  # elements
-LANES_THREADS = 256
+LANES_ROWS = 8
 MOST_ROWS = INT32_MAX // 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
-BLOCK_THREADS = CLUSTER_THREADS = 512
+BLOCK_THREADS = 512
+CLUSTER_THREADS = 4096
 TILE_THREADS, TILE_LANES = 128, 8
 
 
@@ -29,9 +30,10 @@ def lanes(count: int, prefer: Condition) -> Variant:
     """Declare the variant in which ``count`` lanes share a row."""
     return Variant(
         f"lanes{count}",
-        Launch((ceil_div(rows, LANES_THREADS // count), 1, 1), (LANES_THREADS, 1, 1), (rows,)),
+        Launch((ceil_div(rows, LANES_ROWS), 1, 1), (count * LANES_ROWS, 1, 1), (rows,)),
         f"{count} lanes a row",
         source="lanes.cu",
+        entry="softmax_lanes",
         when=k <= MOST_VALUES * count,
         prefer=prefer,
     )
@@ -44,6 +46,7 @@ def row(threads: int, prefer: Condition | None = None) -> Variant:
         Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
         f"a block of {threads} threads a row",
         source="row.cu",
+        entry="softmax_row",
         when=k + 2 * PACK <= MOST_VALUES * threads,
         prefer=prefer,
     )
@@ -53,11 +56,12 @@ def cluster(blocks: int, prefer: Condition | None = None) -> Variant:
     """Declare the variant in which a cluster has a row in registers."""
     return Variant(
         f"cluster{blocks}",
-        Launch((blocks * rows, 1, 1), (CLUSTER_THREADS, 1, 1), (rows,)),
+        Launch((blocks * rows, 1, 1), (CLUSTER_THREADS // blocks, 1, 1), (rows,)),
         f"a cluster of {blocks} blocks a row",
         source="cluster.cu",
+        entry="softmax_cluster",
         min_sm=90,
-        when=k + 2 * PACK <= MOST_VALUES * blocks * CLUSTER_THREADS,
+        when=k + 2 * PACK <= MOST_VALUES * CLUSTER_THREADS,
         prefer=prefer,
     )
 

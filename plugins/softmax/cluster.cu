@@ -2,17 +2,16 @@
 //
 // x [rows, K] -> y [rows, K].
 //
-// Mapping: row.cuh, 4 or 8 blocks a row; the threads hold the row in registers,
+// Mapping: row.cuh, 4096 threads a row, in blocks of as many as the variant declares. The threads hold the row in registers,
 // and one barrier of the cluster joins the parts.
 // Bytes: x and y once.
 #include "softmax/row.cuh"
 
-#define SOFTMAX_CLUSTER(NAME, BLOCKS, THREADS)                                                                 \
-  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                             \
-  extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS)                         \
-      NAME(const softmax::T* __restrict__ x, int rows, softmax::T* __restrict__ y) {                           \
-    if constexpr (is_launched(#NAME)) softmax::row_in_registers<BLOCKS, THREADS>(x, y);                        \
-  }
+using softmax::T;
+constexpr int kBlocks = 4096 / LAUNCH_THREADS;
+ASSERT_LAUNCH(softmax_cluster, LAUNCH_THREADS, 0);
 
-SOFTMAX_CLUSTER(softmax_cluster4, 4, 512)
-SOFTMAX_CLUSTER(softmax_cluster8, 8, 512)
+extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(LAUNCH_THREADS)
+    softmax_cluster(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  softmax::row_in_registers<kBlocks, LAUNCH_THREADS>(x, y);
+}

@@ -2,17 +2,13 @@
 //
 // x [rows, K] -> y [rows, K].
 //
-// Mapping: row.cuh, one block of 128, 256 or 1024 threads a row; the threads hold the row in registers.
+// Mapping: row.cuh, one block a row, of as many threads as the variant declares; they hold the row in registers.
 // Bytes: x and y once.
 #include "softmax/row.cuh"
 
-#define SOFTMAX_ROW(NAME, THREADS)                                                                             \
-  ASSERT_LAUNCH(NAME, THREADS, 0);                                                                             \
-  extern "C" __global__ void __launch_bounds__(THREADS)                                                        \
-      NAME(const softmax::T* __restrict__ x, int rows, softmax::T* __restrict__ y) {                           \
-    if constexpr (is_launched(#NAME)) softmax::row_in_registers<1, THREADS>(x, y);                             \
-  }
+using softmax::T;
+ASSERT_LAUNCH(softmax_row, LAUNCH_THREADS, 0);
 
-SOFTMAX_ROW(softmax_row128, 128)
-SOFTMAX_ROW(softmax_row256, 256)
-SOFTMAX_ROW(softmax_row1024, 1024)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS) softmax_row(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  softmax::row_in_registers<1, LAUNCH_THREADS>(x, y);
+}

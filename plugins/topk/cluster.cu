@@ -2,8 +2,8 @@
 //
 // x [rows, N] -> values [rows, K], indices [rows, K] int32.
 //
-// Mapping: each of 8 blocks picks the K largest keys of its part of the row, and writes them into the shared memory of
-// the first block, which picks again and ranks.
+// Mapping: 8 blocks share a row. Together they find a bound that the K largest keys reach; each picks the keys of its part
+// that reach it, and writes them into the shared memory of the first block, which picks again and ranks.
 // Bytes: x once.
 #include "topk/pool.cuh"
 
@@ -13,29 +13,27 @@ constexpr int kBlocks = 8;
 
 __device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restrict__ values, int* __restrict__ indices) {
   __shared__ Pool pool;
+  __shared__ Key bounds[kBlocks];
   __shared__ Key gathered[kBlocks * kSlots];
   const unsigned rank = blockIdx.x % kBlocks;
   const size_t row = blockIdx.x / kBlocks;
   cluster_begin();
-  pick<kBlocks * kThreads>(pool, x, row, rank * kThreads + threadIdx.x);
-  cluster_wait();
-  if (threadIdx.x < kSlots) {
-    const int slot = threadIdx.x;
-    write_remote(&gathered[rank * kSlots + slot], 0, slot < pool.count ? pool.key[slot] : 0);
-  }
+  pick<kBlocks * kThreads, ceil_divide(kTop, kBlocks)>(pool, x, row, rank * kThreads + threadIdx.x, [&](Key bound) {
+    cluster_wait();
+    if (threadIdx.x < kBlocks) write_remote(&bounds[rank], threadIdx.x, bound);
+    cluster_arrive();
+    cluster_wait();
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) bound = min(bound, bounds[i]);
+    return bound;
+  });
+  const int slot = threadIdx.x;
+  if (slot < kSlots) write_remote(&gathered[rank * kSlots + slot], 0, slot < pool.count ? pool.key[slot] : 0);
   cluster_arrive();
   cluster_wait();
   if (rank != 0) return;
 
-  const Key least = pool.threshold(gathered, kBlocks * kSlots, kTop, kSlots);
-  pool.clear();
-#pragma unroll
-  for (int i = 0; i < ceil_divide(kBlocks * kSlots, kThreads); ++i) {
-    const int slot = threadIdx.x + i * kThreads;
-    const Key each = slot < kBlocks * kSlots ? gathered[slot] : 0;
-    pool.append(each >= least, each);
-  }
-  __syncthreads();
+  pool.keep<kBlocks * kSlots>(gathered, kBlocks * kSlots, pool.threshold(gathered, kBlocks * kSlots, kTop, kSlots));
   pool.write(values + row * kTop, indices + row * kTop);
 }
 

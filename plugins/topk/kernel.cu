@@ -16,7 +16,7 @@ extern "C" __global__ void __launch_bounds__(topk::kThreads)
     topk_block(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
   using namespace topk;
   __shared__ Pool pool;
-  pick<kThreads>(pool, x, blockIdx.x, threadIdx.x);
+  pick<kThreads, kTop>(pool, x, blockIdx.x, threadIdx.x, [](Key bound) { return bound; });
   const size_t start = static_cast<size_t>(blockIdx.x) * kTop;
   pool.write(values + start, indices + start);
 }

@@ -17,7 +17,8 @@ constexpr int kBinsEach = kBins / kThreads;
 constexpr int kCapacity = 4 * kThreads;
 // A pool is not cut down further when it has this many keys: the last of them are left to the ranking.
 constexpr int kSlots = kTop + 32;
-static_assert(kSlots < kThreads && kBinsEach == 4, "a thread reads four bins and ranks one key");
+constexpr int kRankLanes = 2;  // that rank one key
+static_assert(kSlots * kRankLanes <= kThreads && kBinsEach == 4, "a thread reads four bins, and helps to rank one key");
 
 struct Pool {
   alignas(16) unsigned bins[kBins];
@@ -35,8 +36,7 @@ struct Pool {
     int end = 64;
     while (true) {
       const int shift = end > kBits ? end - kBits : 0;
-#pragma unroll
-      for (int i = 0; i < kBinsEach; ++i) bins[threadIdx.x + i * kThreads] = 0;
+      *reinterpret_cast<uint4*>(bins + threadIdx.x * kBinsEach) = make_uint4(0, 0, 0, 0);
       __syncthreads();
       for (int i = threadIdx.x; i < size; i += kThreads) {
         const Key each = keys[i];
@@ -49,12 +49,7 @@ struct Pool {
       const int first = (kThreads - 1 - static_cast<int>(threadIdx.x)) * kBinsEach;
       const uint4 own = *reinterpret_cast<const uint4*>(bins + first);
       const unsigned mine = own.x + own.y + own.z + own.w;
-      unsigned reached = mine;
-#pragma unroll
-      for (int offset = 1; offset < 32; offset *= 2) {
-        const unsigned before = __shfl_up_sync(kAllLanes, reached, offset);
-        if (lane >= offset) reached += before;
-      }
+      unsigned reached = sum_before(mine) + mine;
       if (lane == 31) sums[warp] = reached;
       __syncthreads();
       for (int i = 0; i < warp; ++i) reached += sums[i];
@@ -82,48 +77,70 @@ struct Pool {
     }
   }
 
+  // The sum over the lanes before this one.
+  static __device__ __forceinline__ unsigned sum_before(unsigned mine) {
+    unsigned sum = mine;
+#pragma unroll
+    for (int offset = 1; offset < 32; offset *= 2) {
+      const unsigned before = __shfl_up_sync(kAllLanes, sum, offset);
+      if (threadIdx.x % 32 >= offset) sum += before;
+    }
+    return sum - mine;
+  }
+
+  // Makes room for `mine` keys of each lane, and returns where they begin; all 32 lanes must call.
+  __device__ __forceinline__ int reserve(unsigned mine) {
+    const unsigned before = sum_before(mine);
+    int start = 0;
+    if (threadIdx.x % 32 == 31 && before + mine > 0) start = atomicAdd(&count, static_cast<int>(before + mine));
+    return __shfl_sync(kAllLanes, start, 31) + static_cast<int>(before);
+  }
+
   __device__ __forceinline__ void clear() {
     if (threadIdx.x == 0) count = 0;
     __syncthreads();
   }
 
-  // Adds keys of some lanes; all 32 lanes must call.
-  __device__ __forceinline__ void append(bool taken, Key each) {
-    const unsigned lanes = __ballot_sync(kAllLanes, taken);
-    if (lanes == 0) return;
-    const int lane = threadIdx.x % 32;
-    int start = 0;
-    if (lane == 0) start = atomicAdd(&count, __popc(lanes));
-    start = __shfl_sync(kAllLanes, start, 0);
-    if (taken) key[start + __popc(lanes & ((1u << lane) - 1u))] = each;
+  // Keeps of the keys at `from` those that reach `least`. All threads must call.
+  template <int kSize>
+  __device__ __forceinline__ void keep(const Key* from, int size, Key least) {
+    constexpr int kEach = ceil_divide(kSize, kThreads);
+    Key own[kEach];
+    unsigned kept = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int index = threadIdx.x + i * kThreads;
+      own[i] = index < size ? from[index] : 0;
+      kept += own[i] >= least;
+    }
+    __syncthreads();
+    clear();
+    int place = reserve(kept);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (own[i] >= least) key[place++] = own[i];
+    }
+    __syncthreads();
   }
 
   // Keeps at least kTop keys, and at most kSlots. Returns the smallest key that was to be kept.
   __device__ __noinline__ Key shrink() {
     const int size = count;
     const Key least = threshold(key, size, kTop, kSlots);
-    Key own[kCapacity / kThreads];
-#pragma unroll
-    for (int i = 0; i < kCapacity / kThreads; ++i) {
-      const int index = threadIdx.x + i * kThreads;
-      own[i] = index < size ? key[index] : 0;
-    }
-    __syncthreads();
-    clear();
-#pragma unroll
-    for (int i = 0; i < kCapacity / kThreads; ++i) append(own[i] >= least, own[i]);
-    __syncthreads();
+    keep<kCapacity>(key, size, least);
     return least;
   }
 
   // Writes the kTop largest of at most kSlots keys in their order: a key's rank is how many are larger.
   __device__ __forceinline__ void write(T* __restrict__ values, int* __restrict__ indices) const {
-    if (static_cast<int>(threadIdx.x) >= count) return;
-    const Key mine = key[threadIdx.x];
+    const int lane = threadIdx.x % kRankLanes, size = count;
+    const Key mine = key[threadIdx.x / kRankLanes];
     int rank = 0;
 #pragma unroll 8
-    for (int i = 0; i < count; ++i) rank += key[i] > mine;
-    if (rank < kTop) {
+    for (int i = lane; i < size; i += kRankLanes) rank += key[i] > mine;
+#pragma unroll
+    for (int offset = kRankLanes / 2; offset > 0; offset /= 2) rank += __shfl_xor_sync(kAllLanes, rank, offset);
+    if (lane == 0 && static_cast<int>(threadIdx.x) / kRankLanes < size && rank < kTop) {
       values[rank] = value_of(mine);
       indices[rank] = index_of(mine);
     }
@@ -131,56 +148,64 @@ struct Pool {
 };
 
 // Puts the kTop largest keys of a part of the row into the pool, and at most kSlots: the part of thread `thread` of `kAll`.
-template <int kAll>
-__device__ __forceinline__ void pick(Pool& pool, const T* __restrict__ x, size_t row, int thread) {
-  constexpr int kMostPacks = 8;  // that a thread loads at once
+// `agree` makes of the block's bound the one of all blocks: kWanted keys of each block reach the lowest.
+template <int kAll, int kWanted, typename Agree>
+__device__ __forceinline__ void pick(Pool& pool, const T* __restrict__ x, size_t row, int thread, Agree agree) {
+  constexpr int kMostValues = 32;  // that a thread holds
+  constexpr int kWide = RowLayout<T, kLength>::kWide;
   constexpr int kNeeded = ceil_divide(RowLayout<T, kLength>::kPacks, kAll);
-  constexpr int kEach = kNeeded < kMostPacks ? kNeeded : kMostPacks;
-  using Packs = RowPacks<T, kLength, kAll, kEach>;
-  constexpr int kWide = Packs::kWide;
+  constexpr int kEach = kNeeded < kMostValues / kWide ? kNeeded : kMostValues / kWide;
+  constexpr int kRounds = ceil_divide(kNeeded, kEach);
   Key least = 0;  // no smaller key is among the kTop largest
   pool.clear();
 #pragma unroll 1
-  for (int round = 0; round < ceil_divide(kNeeded, kEach); ++round) {
-    const Packs packs(x, row, thread + round * kEach * kAll, 0.0f);
-    const auto key = [&](int i, int j) {
-      return packs.holds(i, j) ? key_of(ordered(packs.pack[i].value[j]), packs.first_of(i) + j) : Key(0);
-    };
-    if (round == 0) {
-      // At least kTop keys are as large as the kTop-th of the threads' largest keys.
-      Key largest = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const RowPacks<T, kLength, kAll, kEach> packs(x, row, thread + round * kEach * kAll, 0.0f);
+    unsigned order[kEach][kWide];  // 0: no element
+    unsigned largest = 0;
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
+    for (int i = 0; i < kEach; ++i) {
+      const bool whole = packs.whole(i);
 #pragma unroll
-        for (int j = 0; j < kWide; ++j) largest = max(largest, key(i, j));
+      for (int j = 0; j < kWide; ++j) {
+        order[i][j] = whole || packs.inside(i, j) ? ordered(packs.pack[i].value[j]) : 0;
+        largest = max(largest, order[i][j]);
       }
-      pool.key[threadIdx.x] = largest;
-      const int filled = __syncthreads_count(largest != 0);
-      if (filled >= kTop) least = pool.threshold(pool.key, kThreads, kTop, kThreads);
     }
-    int passing = 0;
+    if (round == 0) {
+      // At least kWanted keys are as large as the kWanted-th of the threads' largest.
+      pool.key[threadIdx.x] = static_cast<Key>(largest) << 32;
+      Key bound = 0;
+      if (__syncthreads_count(largest != 0) >= kWanted) bound = pool.threshold(pool.key, kThreads, kWanted, kThreads);
+      least = agree(bound);
+    }
+    const unsigned enough = max(static_cast<unsigned>(least >> 32), 1u);
+    unsigned passing = 0;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-      for (int j = 0; j < kWide; ++j) {
-        const Key each = key(i, j);
-        passing += each != 0 && each >= least;
-      }
+      for (int j = 0; j < kWide; ++j) passing += order[i][j] >= enough;
     }
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) passing += __shfl_xor_sync(kAllLanes, passing, offset);
-    if (threadIdx.x % 32 == 0) pool.sums[threadIdx.x / 32] = passing;
+    const unsigned before = Pool::sum_before(passing);
+    if (threadIdx.x % 32 == 31) pool.sums[threadIdx.x / 32] = before + passing;
     __syncthreads();
-    int all = pool.count;
-    for (int i = 0; i < kWarps; ++i) all += pool.sums[i];
+    int place = pool.count, all = pool.count;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      all += pool.sums[i];
+      if (i < static_cast<int>(threadIdx.x) / 32) place += pool.sums[i];
+    }
+    place += before;
     __syncthreads();
     if (all <= kCapacity) {
+      if (threadIdx.x == 0) pool.count = all;
+      if (passing != 0) {
 #pragma unroll
-      for (int i = 0; i < kEach; ++i) {
+        for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-        for (int j = 0; j < kWide; ++j) {
-          const Key each = key(i, j);
-          pool.append(each != 0 && each >= least, each);
+          for (int j = 0; j < kWide; ++j) {
+            if (order[i][j] >= enough) pool.key[place++] = key_of(order[i][j], packs.first_of(i) + j);
+          }
         }
       }
       __syncthreads();
@@ -193,11 +218,13 @@ __device__ __forceinline__ void pick(Pool& pool, const T* __restrict__ x, size_t
         const int index = packs.first_of(i / kWide) + i % kWide;
         const bool inside = index >= 0 && index < kLength;
         const Key each = inside ? key_of(ordered(x[packs.start + index]), index) : Key(0);
-        pool.append(each != 0 && each >= least, each);
+        const bool taken = each != 0 && each >= least;
+        const int slot = pool.reserve(taken);
+        if (taken) pool.key[slot] = each;
         __syncthreads();
       }
     }
-    if (pool.count > kSlots) least = max(least, pool.shrink());
+    if (pool.count > (round == kRounds - 1 ? kSlots : kCapacity / 2)) least = max(least, pool.shrink());
     __syncthreads();
   }
 }

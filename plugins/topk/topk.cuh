@@ -18,7 +18,7 @@ static_assert(kTop <= kLength, "a row has fewer elements than are asked for");
 __device__ __forceinline__ unsigned ordered(T element) {
   const float value = to_float(element) + 0.0f;  // -0 becomes 0, to which it is equal
   const unsigned bits = value == value ? __float_as_uint(value) : 0x7fffffffu;
-  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  return bits ^ (static_cast<unsigned>(static_cast<int>(bits) >> 31) | 0x80000000u);
 }
 
 __device__ __forceinline__ Key key_of(unsigned order, int index) {
