@@ -1,9 +1,10 @@
-"""Make workloads of a kernel over rows: an input of two axes, and weights, beside the torch function."""
+"""Make workloads of a kernel over rows: inputs of two axes, and weights, beside the torch function."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -27,14 +28,18 @@ class Rows:
 
 
 def row_workloads(
-    kernel: Kernel, sizes: Sequence[Rows], function: peers.TorchFunction, extent: Extent
+    kernel: Kernel, sizes: Sequence[Rows], function: Callable[..., Any], extent: Extent
 ) -> Iterator[Workload]:
-    """Yield each size in every precision; ``function`` takes the rows, the weights and the attributes by name."""
+    """Yield each size in every precision; ``function`` takes the rows, the weights and the attributes by name.
+
+    Where it gives several tensors, as the kernel does, the first one is compared.
+    """
     names = [axis.name for axis in kernel.axes]
+    count = sum(not tensor.weight for tensor in kernel.inputs)
     for size in sizes:
         axes = dict(zip(names, size.shape, strict=True))
 
-        def computed(*tensors: torch.Tensor, given: Mapping[str, AttributeValue] = size.attributes) -> torch.Tensor:
+        def computed(*tensors: torch.Tensor, given: Mapping[str, AttributeValue] = size.attributes) -> Any:
             return function(*tensors, **given)
 
         for precision in PRECISIONS:
@@ -45,10 +50,10 @@ def row_workloads(
             rounded = [tensor.to(dtype) for tensor in weights.values()]
 
             def draw(dtype: torch.dtype = dtype, shape: Sequence[int] = size.shape) -> Inputs:
-                return (torch.randn(tuple(shape), device="cuda").to(dtype),)
+                return tuple(torch.randn(tuple(shape), device="cuda").to(dtype) for _ in range(count))
 
             def reference(inputs: Inputs, constants: Sequence[torch.Tensor] = rounded) -> torch.Tensor:
-                return computed(inputs[0].double(), *(each.double() for each in constants))
+                return _first(computed(*(each.double() for each in (*inputs, *constants))))
 
             torch.compiler.reset()  # sizes of other rows must not become variables of these
             others = [peers.direct("torch, CUDA graph", computed, MODES)]
@@ -76,6 +81,11 @@ def row_workloads(
 
 def _with(contender: Contender, weights: Sequence[torch.Tensor]) -> Contender:
     def prepare(inputs: Inputs) -> TorchCall:
-        return contender.prepare((*inputs, *weights))
+        call = contender.prepare((*inputs, *weights))
+        return lambda: _first(call())
 
     return Contender(contender.name, contender.ours, prepare, contender.modes, contender.details)
+
+
+def _first(result: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return result[0] if isinstance(result, tuple) else result

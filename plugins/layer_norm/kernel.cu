@@ -2,41 +2,10 @@
 //
 // x [rows, K], scale [K], bias [K] -> y [rows, K].
 //
-// Mapping: a block a row. Threads read 16-byte packs three times: for the mean, for the variance around it, and to write the
-// result; the second and third time from L2, as the rows in work are few. The other variants keep the row in registers.
-//
+// Mapping: block.cuh, a block a row. The other variants keep the row in registers.
 // Bytes: x and y once from DRAM, x twice more from L2.
 // What was measured: docs/kernels/layer_norm.md.
-#include "layer_norm/layer_norm.cuh"
-
-namespace layer_norm {
-
-constexpr int kThreads = 512;
-constexpr int kWarps = kThreads / 32;
-constexpr int kAhead = 4;  // packs on the way for each thread
-using Packs = RowPacks<T, kLength, kThreads, kAhead>;
-
-// Adds add(value) over all elements of the row; every thread gets the sum. `sums` is used by one call alone.
-template <typename Add>
-__device__ __forceinline__ float sum_of_row(const T* __restrict__ x, float* sums, Add add) {
-  float sum = 0.0f;
-  for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
-    const Packs packs(x, blockIdx.x, begin, 0.0f);
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-#pragma unroll
-      for (int j = 0; j < Packs::kWide; ++j) {
-        if (packs.holds(i, j)) sum += add(packs.value(i, j));
-      }
-    }
-  }
-  sum = lanes_sum<32>(sum);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-  __syncthreads();
-  return lanes_sum<kWarps>(sums[threadIdx.x % kWarps]);
-}
-
-}  // namespace layer_norm
+#include "layer_norm/block.cuh"
 
 using layer_norm::T;
 ASSERT_LAUNCH(layer_norm_block, layer_norm::kThreads, 0);
@@ -44,15 +13,5 @@ ASSERT_LAUNCH(layer_norm_block, layer_norm::kThreads, 0);
 extern "C" __global__ void __launch_bounds__(layer_norm::kThreads)
     layer_norm_block(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
                      T* __restrict__ y) {
-  using namespace layer_norm;
-  __shared__ float sums[2][kWarps];
-  const float mean = sum_of_row(x, sums[0], [](float value) { return value; }) * (1.0f / kLength);
-  const float inverse = inverse_deviation(sum_of_row(x, sums[1], [&](float value) { return square(value - mean); }));
-  for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
-    const Packs packs(x, blockIdx.x, begin, 0.0f);
-    packs.store(y, [&](int i, int j) {
-      const int column = packs.column(i, j);
-      return normalized(packs.value(i, j), mean, inverse, scale[column], bias[column]);
-    });
-  }
+  layer_norm::block_of_row(x, layer_norm::NoResidual{}, scale, bias, y);
 }

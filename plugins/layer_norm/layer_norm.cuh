@@ -18,4 +18,17 @@ __device__ __forceinline__ float normalized(float value, float mean, float inver
   return fmaf((value - mean) * inverse, to_float(scale), to_float(bias));
 }
 
+// What is added to x before: nothing, or rows of which the sum is written as well, in the type of the tensors.
+struct NoResidual {
+  static constexpr bool kAdds = false;
+};
+
+struct Residual {
+  static constexpr bool kAdds = true;
+  const T* __restrict__ other;
+  T* __restrict__ sum;
+};
+
+__device__ __forceinline__ T added(T a, T b) { return from_float<T>(to_float(a) + to_float(b)); }
+
 }  // namespace layer_norm

@@ -48,7 +48,5 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     return rows if isinstance(rows, str) else Views(inputs={"x": rows}, outputs={"y": shapes["x"]})
 
 
-PATTERNS = tuple(
-    Pattern(graph, views=folded)
-    for graph in (one_node, by_power, by_product, by_power_of_opset_18, by_product_of_opset_18)
-)
+WAYS = (one_node, by_power, by_product, by_power_of_opset_18, by_product_of_opset_18)
+PATTERNS = tuple(Pattern(way, views=folded) for way in WAYS)

@@ -20,7 +20,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 
 SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 OPSETS = range(11, 24)
-KERNELS = ["softmax", "layer_norm"]
+KERNELS = ["softmax", "layer_norm", "add_layer_norm"]
 BATCH = 3
 
 
@@ -233,6 +233,38 @@ def test_two_layer_norms_of_different_epsilons_are_two_nodes_of_one_function() -
     assert fused_and_compared(model, random_array((BATCH, 6))) == ["layer_norm", "layer_norm"]
 
 
+@pytest.mark.parametrize("opset", [11, 17, 18])
+@pytest.mark.parametrize("read_again", [False, True])
+@pytest.mark.parametrize(
+    ("other", "gated", "kernels"),
+    [((6,), True, ["add_layer_norm"]), ((6,), False, ["layer_norm"]), ((4, 1), False, ["layer_norm"])],
+)
+def test_a_sum_before_a_layer_norm(
+    opset: int, read_again: bool, other: tuple[int, ...], gated: bool, kernels: list[str]
+) -> None:
+    """The sum belongs to the kernel where both operands have one shape, whether something else reads it or not."""
+    shape = (BATCH, 4, 6)
+    tensors = {"other": random_array(other), "scale": random_array((6,)), "bias": random_array((6,))}
+    nodes = [helper.make_node("Sigmoid", ["other"], ["branch"])]
+    if gated:
+        nodes = [helper.make_node("Sigmoid", ["x"], ["gate"]), helper.make_node("Mul", ["gate", "other"], ["branch"])]
+    nodes.append(helper.make_node("Add", ["x", "branch"], ["sum"]))
+    normal = "normal" if read_again else "y"
+    if opset < 17:
+        norm = Norm(opset, shape)
+        norm.model()
+        for node in norm.nodes:
+            node.input[:] = ["sum" if name == "x" else name for name in node.input]
+        norm.nodes[-1].output[0] = normal
+        nodes += norm.nodes
+        tensors = {"other": tensors["other"], **norm.tensors}
+    else:
+        nodes.append(helper.make_node("LayerNormalization", ["sum", "scale", "bias"], [normal]))
+    if read_again:
+        nodes.append(helper.make_node("Add", ["normal", "sum"], ["y"]))
+    assert fused_and_compared(model_of(nodes, shape, tensors, opset), random_array(shape)) == kernels
+
+
 @pytest.mark.parametrize(
     ("opset", "dynamo"), [*((opset, False) for opset in range(11, 21)), *((opset, True) for opset in range(18, 24))]
 )
@@ -271,4 +303,4 @@ def test_what_torchs_exporters_write(opset: int, dynamo: bool) -> None:
         finally:
             logging.disable(logging.NOTSET)
     found = fused_and_compared(model, example.numpy())
-    assert [name for name in found if name in KERNELS] == ["layer_norm", "softmax", "layer_norm"]
+    assert [name for name in found if name in KERNELS] == ["layer_norm", "softmax", "add_layer_norm"]

@@ -1,0 +1,36 @@
+"""Declare ``add_layer_norm``: a residual connection and the LayerNormalization of the sum, over the last axis."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.kernel import INT32_MAX, Kernel, Tensor
+
+from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, TYPES, WEIGHTS, k, normalized, rows, variants
+from .pattern import PATTERNS
+
+
+def reference(
+    x: np.ndarray, other: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the normalised sum, and the sum."""
+    return normalized(x + other, scale, bias, epsilon), x + other
+
+
+KERNEL = Kernel(
+    name="add_layer_norm",
+    doc="sum = x + other; y = LayerNormalization(sum, scale, bias) over the last axis",
+    axes=AXES,
+    inputs=(Tensor("x", (rows, k), "T", "rows"), Tensor("other", (rows, k), "T", "rows that are added"), *WEIGHTS),
+    outputs=(Tensor("y", (rows, k), "T", "normalised rows"), Tensor("sum", (rows, k), "T", "sums")),
+    types=TYPES,
+    attributes=(EPSILON,),
+    variants=variants("add_layer_norm"),
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    requires=rows <= INT32_MAX,
+    examples=EXAMPLES,
+    flops=9 * rows * k,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,16 @@
+// add_layer_norm (see kernel.cu) with one or several rows a warp: for rows of up to a thousand elements.
+//
+// x [rows, K], other [rows, K], scale [K], bias [K] -> y [rows, K], sum [rows, K].
+//
+// Mapping: layer_norm/lanes.cuh.
+// Bytes: x, other, sum and y once; scale and bias from L1.
+#include "layer_norm/lanes.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH(add_layer_norm_lanes, LAUNCH_THREADS, 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    add_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale,
+                          const T* __restrict__ bias, int rows, T* __restrict__ y, T* __restrict__ sum) {
+  layer_norm::rows_of_lanes(x, layer_norm::Residual{other, sum}, scale, bias, rows, y);
+}

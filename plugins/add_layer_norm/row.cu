@@ -1,0 +1,16 @@
+// add_layer_norm (see kernel.cu) with a block a row: for rows of more than a thousand elements.
+//
+// x [rows, K], other [rows, K], scale [K], bias [K] -> y [rows, K], sum [rows, K].
+//
+// Mapping: layer_norm/row.cuh, one block a row, of as many threads as the variant declares.
+// Bytes: x, other, sum and y once; scale and bias from L2.
+#include "layer_norm/row.cuh"
+
+using layer_norm::T;
+ASSERT_LAUNCH(add_layer_norm_row, LAUNCH_THREADS, 0);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    add_layer_norm_row(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale,
+                          const T* __restrict__ bias, int rows, T* __restrict__ y, T* __restrict__ sum) {
+  layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::Residual{other, sum}, scale, bias, y);
+}

@@ -1,0 +1,86 @@
+"""Declare what the layer norms have in common: their axes, weights, types and variants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.dims import axes, ceil_div, size_of
+from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.dims import Condition
+
+rows, k = axes("rows k")
+PACK = 16 // size_of("T")  # elements
+LANES_GROUPS = 8
+MOST_VALUES = 32  # of a row, that a thread holds in registers
+BLOCK_THREADS = 512
+
+AXES = (Axis("rows", "rows"), Axis("k", "length of a row", static=True))
+WEIGHTS = (
+    Tensor("scale", (k,), "T", "factors of the columns", weight=True),
+    Tensor("bias", (k,), "T", "summands of the columns", weight=True),
+)
+TYPES = (
+    Types("fp32", {"T": "float32"}, tolerance=1e-6),
+    Types("fp16", {"T": "float16"}, tolerance=1e-3),
+    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+)
+EPSILON = FloatAttribute("epsilon", (1e-5, 1e-6, 1e-12), "is added to the variance", least=0.0)
+EXAMPLES = (
+    {"rows": 1, "k": 1},
+    {"rows": 3, "k": 7},
+    {"rows": 333, "k": 96},
+    {"rows": 257, "k": 250},
+    {"rows": 197, "k": 768},
+    {"rows": 33, "k": 1024},
+    {"rows": 33, "k": 1536},
+    {"rows": 9, "k": 4099},
+    {"rows": 7, "k": 10000},
+    {"rows": 3, "k": 50257},
+)
+
+
+def normalized(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: float) -> np.ndarray:
+    """Compute the distances from each row's mean over the row's standard deviation, scaled and shifted."""
+    distances = x - x.mean(axis=-1, keepdims=True)
+    variance = np.square(distances).mean(axis=-1, keepdims=True)
+    return distances / np.sqrt(variance + epsilon) * scale + bias
+
+
+def variants(kernel: str) -> tuple[Variant, ...]:
+    """Declare the variants of a kernel, whose sources have the names of those of ``layer_norm``."""
+
+    def lanes(count: int, prefer: Condition | None = None) -> Variant:
+        return Variant(
+            f"lanes{count}",
+            Launch((ceil_div(rows, 2 * LANES_GROUPS), 1, 1), (count * LANES_GROUPS, 1, 1), (rows,)),
+            f"{count} lanes a row, two rows a thread",
+            source="lanes.cu",
+            entry=f"{kernel}_lanes",
+            when=k <= MOST_VALUES * count,
+            prefer=prefer,
+        )
+
+    def row(threads: int, prefer: Condition | None = None) -> Variant:
+        return Variant(
+            f"row{threads}",
+            Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
+            f"a block of {threads} threads a row",
+            source="row.cu",
+            entry=f"{kernel}_row",
+            when=k + 2 * PACK <= MOST_VALUES * threads,
+            prefer=prefer,
+        )
+
+    return (
+        lanes(8, prefer=k <= 128),
+        lanes(16),
+        lanes(32),
+        row(128, prefer=k <= 2048),
+        row(256),
+        row(1024),
+        Variant(
+            "block",
+            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), (rows,)),
+            "a block a row of any length, which it reads three times",
+        ),
+    )

@@ -1,0 +1,69 @@
+// layer_norm of a row in the registers of a block: two sums over the block, the mean, then the squared distances from it.
+#pragma once
+
+#include "layer_norm/layer_norm.cuh"
+
+namespace layer_norm {
+
+template <int kThreads, typename Residual>
+__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, Residual residual, const T* __restrict__ scale,
+                                                 const T* __restrict__ bias, T* __restrict__ y) {
+  constexpr int kWarps = kThreads / 32;
+  __shared__ float sums[2][kWarps];
+  using Packs = RowPacks<T, kLength, kThreads>;
+  Packs packs(x, blockIdx.x, threadIdx.x, 0.0f);
+  if constexpr (Residual::kAdds) {
+    const Packs other(residual.other, blockIdx.x, threadIdx.x, 0.0f);
+#pragma unroll
+    for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+      for (int j = 0; j < Packs::kWide; ++j) {
+        packs.pack[i].value[j] = added(packs.pack[i].value[j], other.pack[i].value[j]);
+      }
+    }
+    packs.store(residual.sum, [&](int i, int j) { return packs.value(i, j); });
+  }
+
+  const auto block_sum = [&](float* warps, float sum) {
+    sum = lanes_sum<32>(sum);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = sum;
+    __syncthreads();
+    return lanes_sum<kWarps>(warps[threadIdx.x % kWarps]);
+  };
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) sum += packs.value(i, j);
+  }
+  const float mean = block_sum(sums[0], sum) * (1.0f / kLength);
+  float squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) squares += packs.holds(i, j) ? square(packs.value(i, j) - mean) : 0.0f;
+  }
+  const float inverse = inverse_deviation(block_sum(sums[1], squares));
+
+  if constexpr (Packs::kWhole) {
+#pragma unroll
+    for (int i = 0; i < Packs::kEach; ++i) {
+      if (packs.whole(i)) {
+        const Pack16<T> scales = load16(scale + packs.first_of(i)), biases = load16(bias + packs.first_of(i));
+        Pack16<T> out;
+#pragma unroll
+        for (int j = 0; j < Packs::kWide; ++j) {
+          out.value[j] = from_float<T>(normalized(packs.value(i, j), mean, inverse, scales.value[j], biases.value[j]));
+        }
+        store_vector(y + packs.start + packs.first_of(i), out);
+      }
+    }
+  } else {
+    packs.store(y, [&](int i, int j) {
+      const int column = packs.column(i, j);
+      return normalized(packs.value(i, j), mean, inverse, scale[column], bias[column]);
+    });
+  }
+}
+
+}  // namespace layer_norm
