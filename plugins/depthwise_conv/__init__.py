@@ -73,7 +73,8 @@ def bands(name: str, types: str, min_sm: int, tiles: int = BAND_TILES, warps: in
     """Make a variant on tensor cores. Source: ``BandPlan`` in tensor_core.cuh."""
     row_tiles, column_tiles = ceil_div(out_h, 16), ceil_div(out_w, 8)
     band_tiles = minimum(row_tiles, tiles)
-    blocks = maximum(stride * column_tiles + 2, 1 + ceil_div(w, 8))
+    chunks = ceil_div(column_tiles, 8)
+    blocks = maximum(stride * chunks * ceil_div(column_tiles, chunks) + 2, 1 + ceil_div(w, 8))
     pitch = 8 * (blocks // 2 * 2 + 1)
     shared = warps * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
     units = n * group * ceil_div(row_tiles, band_tiles)

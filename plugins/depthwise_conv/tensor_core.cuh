@@ -10,8 +10,6 @@
 #include "mma.cuh"
 #include "planes.cuh"
 
-constexpr bool kExchange = true;  // before the stores
-constexpr float kLargestFloat = 3.402823466e38f;
 
 template <int kWarps_>
 struct BandPlan {
@@ -19,16 +17,16 @@ struct BandPlan {
   static constexpr int kRowTiles = (Layer::kOutHeight + 15) / 16, kColumnTiles = (Layer::kOutWidth + 7) / 8;
   static constexpr int kBandTiles = kRowTiles < 4 ? kRowTiles : 4;
   static constexpr int kBands = (kRowTiles + kBandTiles - 1) / kBandTiles;
+  // Sums of this many column tiles are in registers at once; the last chunk may end outside the plane.
+  static constexpr int kChunks = (kColumnTiles + 7) / 8, kChunk = (kColumnTiles + kChunks - 1) / kChunks;
   // Columns of x are in blocks of 8; block 0 is left of the plane. Outputs 8 j ... 8 j + 7 need kBlocks of them from kStride * j on.
   static constexpr int kBlocks = Layer::kStride + 2;
-  static constexpr int kRead = Layer::kStride * kColumnTiles + 2, kCopied = 1 + (Layer::kWidth + 7) / 8;
+  static constexpr int kRead = Layer::kStride * kChunks * kChunk + 2, kCopied = 1 + (Layer::kWidth + 7) / 8;
   static constexpr int kPitchBlocks = (kRead > kCopied ? kRead : kCopied) / 2 * 2 + 1;  // odd: rows begin in different banks
   static constexpr int kPitch = 8 * kPitchBlocks;
   static constexpr int kRows = (kBandTiles * 16 - 1) * Layer::kStride + Layer::kSize;
   static constexpr int kSharedBytes = kWarps * kRows * kPitch * static_cast<int>(sizeof(T));
-  // Sums of this many column tiles are in registers at once.
-  static constexpr int kChunks = (kColumnTiles + 7) / 8, kChunk = (kColumnTiles + kChunks - 1) / kChunks;
-  static constexpr int kStored = kExchange && Layer::kOutWidth % 4 == 0 ? 2 : 1;  // tiles that are stored together
+  static constexpr int kStored = Layer::kOutWidth % 4 == 0 ? 2 : 1;  // tiles that are stored together
   static constexpr int kChunkBlocks = Layer::kStride * (kChunk - 1) + kBlocks;
 };
 
@@ -56,9 +54,23 @@ __device__ __forceinline__ void mma_16x8x8(float (&d)[4], const unsigned (&a)[2]
       : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-// The 16 x 8 elements at `address`, which is that of this lane's row; as operand A.
-__device__ __forceinline__ void load_block(unsigned (&a)[2], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(address) : "memory");
+// Loads kBlocks neighbouring blocks of 16 rows and 8 columns as operands A. `row` is the address of row lane % 16 of the first one.
+template <int kBlocks>
+__device__ __forceinline__ void load_blocks(unsigned (&a)[kBlocks][2], unsigned row, int lane) {
+  const unsigned of_pair = row + lane / 16 * 16;
+#pragma unroll
+  for (int block = 0; block + 1 < kBlocks; block += 2) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[block][0]), "=r"(a[block][1]), "=r"(a[block + 1][0]), "=r"(a[block + 1][1])
+                 : "r"(of_pair + 16 * block)
+                 : "memory");
+  }
+  if constexpr (kBlocks % 2 == 1) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(a[kBlocks - 1][0]), "=r"(a[kBlocks - 1][1])
+                 : "r"(row + 16 * (kBlocks - 1))
+                 : "memory");
+  }
 }
 
 // The band matrices of a channel as operand B: output n of a tile takes column k of its blocks times tap k - 8 + kPad - kStride n.
@@ -127,11 +139,8 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
 #pragma unroll
     for (int i = 0; i < Layer::kSize; ++i) {
       unsigned a[Plan::kChunkBlocks][2];
-#pragma unroll
-      for (int block = 0; block < Plan::kChunkBlocks; ++block) {
-        const int column = min(8 * (Layer::kStride * chunk + block), Plan::kPitch - 8);  // the last chunk may end early
-        load_block(a[block], own_row + ((row * Layer::kStride + i) * Plan::kPitch + column) * static_cast<int>(sizeof(T)));
-      }
+      const int from = (row * Layer::kStride + i) * Plan::kPitch + 8 * Layer::kStride * chunk;
+      load_blocks(a, own_row + from * static_cast<int>(sizeof(T)), lane);
 #pragma unroll
       for (int j = 0; j < Plan::kChunk; ++j) {
         const int first = Layer::kStride * j;
@@ -145,19 +154,23 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
         }
       }
     }
-    // Two neighbouring outputs of tile j, in a row that may lie below the plane.
+    float probe = 0.0f;  // NaN after a sum that is not finite
+#pragma unroll
+    for (int e = 0; e < Plan::kChunk * 4; ++e) probe = fmaf(sums[e / 4][e % 4], 0.0f, probe);
+    if (probe != probe) {
+#pragma unroll
+      for (int e = 0; e < Plan::kChunk * 4; ++e) {
+        const int out_row = row + g + e % 4 / 2 * 8, column = 8 * (chunk + e / 4) + 2 * t + e % 2;
+        if (first_row + out_row >= Layer::kOutHeight || column >= Layer::kOutWidth) continue;
+        const T* window = rows + out_row * Layer::kStride * Plan::kPitch + kPack + column * Layer::kStride - Layer::kPad;
+        sums[e / 4][e % 4] = exact_sum<Plan>(window, taps, bias);
+      }
+    }
+    // Two neighbouring outputs of tile j.
     const auto finished = [&](int j, int half) {
-      const int out_row = row + g + 8 * half, column = 8 * (chunk + j) + 2 * t;
       Vector<T, 2> pair;
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float sum = sums[j][2 * half + e];
-        if (!(fabsf(sum) <= kLargestFloat) && first_row + out_row < Layer::kOutHeight && column + e < Layer::kOutWidth) {
-          const T* window = rows + out_row * Layer::kStride * Plan::kPitch + kPack + (column + e) * Layer::kStride - Layer::kPad;
-          sum = exact_sum<Plan>(window, taps, bias);
-        }
-        pair.value[e] = from_float<T>(activate<kActivation>(sum));
-      }
+      for (int e = 0; e < 2; ++e) pair.value[e] = from_float<T>(activate<kActivation>(sums[j][2 * half + e]));
       return pair;
     };
 #pragma unroll
