@@ -3,7 +3,7 @@
 // x [planes, H, W], y [planes, OH, OW], planes = n * channels. Elements outside the plane do not count.
 //
 // Mapping: windows/direct.cuh; one or two rows of up to four outputs a thread. Bytes: x and y once from device memory.
-// What was measured: docs/kernels/max_pool.md.
+// What was measured: docs/kernels/average_pool.md.
 #include "windows/direct.cuh"
 
 using T = TYPE_T;
