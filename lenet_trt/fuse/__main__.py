@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 NVRTC_MAJORS = ("12", "13")
 
 
+# A network of many layers can be full of places that are like a pattern.
+_SHOWN_REFUSALS = 12
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command line of the stage."""
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
@@ -90,8 +94,12 @@ def command(arguments: argparse.Namespace) -> int:
         }
         print(json.dumps(answer, indent=2))
         return 0
-    for entry in fused.refusals:
+    replaced = {name for done in fused.replacements for name in done.replaced}
+    left = [entry for entry in fused.refusals if not replaced.issuperset(entry.replaced)]
+    for entry in left[:_SHOWN_REFUSALS]:
         print(f"left as it is: {', '.join(entry.replaced)}: {entry.reason}", file=sys.stderr)
+    if len(left) > _SHOWN_REFUSALS:
+        print(f"and {len(left) - _SHOWN_REFUSALS} more (--json lists them)", file=sys.stderr)
     for done in fused.replacements:
         print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")
     if not fused.replacements:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 
+from lenet_trt.cli import main
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 
@@ -208,3 +210,18 @@ def test_several_layers_of_one_kernel_have_one_function_that_chooses() -> None:
     model = exported(nn.Sequential(*layers).eval(), 17)
     assert fused_alike(model, 4) == ["depthwise_conv"] * 3
     assert [function.name for function in fuse(model, "auto").model.functions] == ["depthwise_conv"]
+
+
+def test_few_refusals_are_printed_and_none_for_what_was_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = [layer for _ in range(9) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())]
+    model = exported(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, groups=4), *layers).eval(), 17)
+    onnx.save(model, tmp_path / "network.onnx")
+    assert main(["fuse", str(tmp_path / "network.onnx")]) == 0
+    printed = capsys.readouterr()
+    depthwise = next(line for line in printed.out.splitlines() if " replaces " in line).split(" replaces ")[1]
+    assert not any(depthwise in line for line in printed.err.splitlines())
+    lines = [line for line in printed.err.splitlines() if line.startswith(("left as it is", "and "))]
+    assert len(lines) == 13
+    assert lines[-1].endswith("more (--json lists them)")
