@@ -19,7 +19,7 @@ _SEED = 1
 
 
 @dataclass(frozen=True)
-class EngineLayer:
+class SingleLayer:
     """Describe a layer as ONNX text: ``nodes`` compute ``y`` from ``inputs``, whose first axis is the batch.
 
     ``weights``: shapes of the constants. ``checked``: the batch at which results are compared; TensorRT's program
@@ -65,9 +65,9 @@ def expected(model: onnx.ModelProto, inputs: Arrays) -> NDArray[np.float64]:
 
 _MAPS = {"x": (64, 56, 56)}
 LAYERS = (
-    EngineLayer("Softmax 32x50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 32, 2),
-    EngineLayer("Softmax 32x6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 32, 1),
-    EngineLayer(
+    SingleLayer("Softmax 32x50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 32, 2),
+    SingleLayer("Softmax 32x6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 32, 1),
+    SingleLayer(
         "LayerNormalization 6272x768",
         "y = LayerNormalization<axis = -1, epsilon = 1e-6>(x, scale, shift)",
         {"x": (768,)},
@@ -75,7 +75,7 @@ LAYERS = (
         32,
         {"scale": (768,), "shift": (768,)},
     ),
-    EngineLayer(
+    SingleLayer(
         "TopK 100 of 32x50257",
         "k = Constant<value_ints = [100]>() y, where = TopK<axis = -1>(x, k)",
         {"x": (50257,)},
@@ -83,9 +83,9 @@ LAYERS = (
         32,
         precisions=("fp32",),
     ),
-    EngineLayer("MatMul 20000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 20_000, 100, slow=True),
-    EngineLayer("MatMul 6144x49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 6144, 64, slow=True),
-    EngineLayer(
+    SingleLayer("MatMul 20000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 20_000, 100, slow=True),
+    SingleLayer("MatMul 6144x49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 6144, 64, slow=True),
+    SingleLayer(
         "depthwise Conv 7x7, 32x64x56x56",
         "y = Conv<group = 64, pads = [3, 3, 3, 3]>(x, w, b)",
         _MAPS,
@@ -93,7 +93,7 @@ LAYERS = (
         1,
         {"w": (64, 1, 7, 7), "b": (64,)},
     ),
-    EngineLayer(
+    SingleLayer(
         "depthwise Conv 3x3, 32x64x56x56",
         "y = Conv<group = 64, pads = [1, 1, 1, 1]>(x, w, b)",
         _MAPS,
@@ -101,7 +101,7 @@ LAYERS = (
         1,
         {"w": (64, 1, 3, 3), "b": (64,)},
     ),
-    EngineLayer(
+    SingleLayer(
         "grouped Conv 3x3, 8 groups, 32x64x56x56",
         "y = Conv<group = 8, pads = [1, 1, 1, 1]>(x, w, b)",
         _MAPS,
@@ -109,15 +109,15 @@ LAYERS = (
         1,
         {"w": (64, 8, 3, 3), "b": (64,)},
     ),
-    EngineLayer(
+    SingleLayer(
         "AveragePool 3x3, 32x64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 32, 1
     ),
-    EngineLayer(
+    SingleLayer(
         "MaxPool 3x3 stride 2, 32x64x112x112",
         "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x)",
         {"x": (64, 112, 112)},
         32,
         1,
     ),
-    EngineLayer("GlobalAveragePool 32x64x56x56", "y = GlobalAveragePool(x)", _MAPS, 32, 32),
+    SingleLayer("GlobalAveragePool 32x64x56x56", "y = GlobalAveragePool(x)", _MAPS, 32, 32),
 )

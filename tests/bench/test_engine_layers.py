@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lenet_trt.bench.engine_layers import LAYERS, EngineLayer, expected
+from lenet_trt.bench.engine_layers import LAYERS, SingleLayer, expected
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -24,7 +24,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.title)
-def test_one_kernel_replaces_a_layer_and_computes_the_same(layer: EngineLayer) -> None:
+def test_one_kernel_replaces_a_layer_and_computes_the_same(layer: SingleLayer) -> None:
     model = layer.model()
     fused = fuse(model).model
     (name,) = plugin_nodes(fused).values()
@@ -37,7 +37,7 @@ def test_one_kernel_replaces_a_layer_and_computes_the_same(layer: EngineLayer) -
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.title)
-def test_what_is_compared_can_be_written_as_text(layer: EngineLayer) -> None:
+def test_what_is_compared_can_be_written_as_text(layer: SingleLayer) -> None:
     inputs = layer.drawn(layer.checked)
     assert expected(layer.model(), inputs).size <= 250_000
     assert all(len(array) == layer.checked <= layer.batch for array in inputs.values())
