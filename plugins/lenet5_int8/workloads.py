@@ -20,7 +20,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
     from lenet_trt.export.mnist import test_set
     from lenet_trt.export.model import lenet5_from_weights
 
-    weights = {name: torch.from_numpy(array) for name, array in trained().items()}
+    weights = {name: torch.tensor(array) for name, array in trained().items()}
     scale = float(weights["x_scale"])
     pixels, labels = test_set()
     real = (torch.from_numpy(pixels).cuda().float() / 255).reshape(-1, 1, 28, 28)

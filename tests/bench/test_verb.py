@@ -16,6 +16,7 @@ import bench_data
 from documents import ROOT, commands, fenced
 from lenet_trt.bench import __main__ as bench
 from lenet_trt.bench.record import as_json, load_record
+from lenet_trt.bench.suite import Recording
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
 
@@ -233,3 +234,11 @@ def test_a_folder_that_cannot_be_one_is_told_before_anything_is_measured(
     said = capsys.readouterr().err
     assert "wanted a folder" in said
     assert "opening" not in said
+
+
+def test_a_text_that_is_in_no_name_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from lenet_trt.bench import engines
+
+    monkeypatch.setattr(engines, "measure", lambda options: Recording("engines", options).finish())
+    assert main(["bench", "engines", "--only", "conv9"]) == 2
+    assert "no workload of the suite engines has 'conv9' in its name" in capsys.readouterr().err
