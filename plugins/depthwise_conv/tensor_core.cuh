@@ -7,9 +7,8 @@
 // The zeros of a band matrix times an infinity or NaN are NaN: outputs that are not finite are computed again by multiply-adds.
 #pragma once
 
-#include "layer.cuh"
 #include "mma.cuh"
-#include "windows/planes.cuh"
+#include "planes.cuh"
 
 
 template <int kWarps_>
@@ -116,8 +115,8 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
   const unsigned planes = static_cast<unsigned>(n) * kChannels, plane = unit / Plan::kBands;
   if (plane >= planes) return;
   const int first_row = unit % Plan::kBands * Plan::kBandTiles * 16;
-  copy_planes<Layer, 1, Plan::kRows, Plan::kPitch, 32>(rows, x, plane, planes, first_row * Layer::kStride - Layer::kPad, lane);
-  zero_borders<Layer, Plan::kRows, Plan::kPitch, 32>(rows, lane);
+  copy_planes<1, Plan::kRows, Plan::kPitch, 32>(rows, x, plane, planes, first_row * Layer::kStride - Layer::kPad, lane);
+  zero_borders<Plan::kRows, Plan::kPitch, 32>(rows, lane);
   const T* taps = w + plane % kChannels * kTaps;
   const float bias = to_float(all_bias[plane % kChannels]);
   const Bands<Plan> bands(taps, lane);

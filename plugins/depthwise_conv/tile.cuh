@@ -2,8 +2,7 @@
 // border of zeros, then each thread computes kRows rows of kRun outputs without a test.
 #pragma once
 
-#include "layer.cuh"
-#include "windows/planes.cuh"
+#include "planes.cuh"
 
 template <int kRows_, int kThreads_>
 struct Tiling {
@@ -59,8 +58,8 @@ __device__ __forceinline__ void depthwise_tile(const T* __restrict__ x, const T*
   const unsigned planes = static_cast<unsigned>(n) * kChannels;
   const unsigned first_plane = blockIdx.x / Plan::kBands * Plan::kPlanes;
   const int top = blockIdx.x % Plan::kBands * (Plan::kBandTiles * Plan::kRows * Layer::kStride) - Layer::kPad;
-  copy_planes<Layer, Plan::kPlanes, Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, x, first_plane, planes, top, threadIdx.x);
-  zero_borders<Layer, Plan::kPlanes * Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, threadIdx.x);
+  copy_planes<Plan::kPlanes, Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, x, first_plane, planes, top, threadIdx.x);
+  zero_borders<Plan::kPlanes * Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, threadIdx.x);
   wait_for_copies();
   __syncthreads();
   compute_unit<Plan>(rows, w, bias, blockIdx.x, planes, y);

@@ -4,24 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import axes, ceil_div, minimum
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
-from ..windows.declaration import PAD, STRIDE, h, n, out_h, out_w, pad, run, size, stride, strips, w, windows_of
+from ..windows.declaration import PAD, STRIDE, h, n, out_h, out_w, pad, run, size, strips, w, windows_of
 
 group, cg, k = axes("group cg k")
 THREADS = 128
 # Channels of y that a thread computes, and outputs of each.
 OUT = 8
 OUTPUTS = 8
-BAND_ROWS = 17
-BAND_THREADS = 64
-# What every architecture has.
-BAND_SHARED_LIMIT = 64 * 1024
-# With more products an output, the filters would not fit in registers.
-MOST_PRODUCTS = 20
-PACK = 16 // size_of("T")  # elements
 # The filters of a block are in 48 KiB of shared memory, which every architecture has.
 FILTER_LIMIT = 48 * 1024
 
@@ -50,27 +43,6 @@ def direct(rows: int | None = None, threads: int = THREADS) -> Variant:
     blocks = ceil_div(n * ceil_div(out_h, tile) * strips, threads)
     launch = Launch((blocks, group * parts, 1), (threads, 1, 1), extras=(n,))
     return Variant("direct", launch, "from global memory, a thread 8 outputs of up to 8 channels")
-
-
-def tensor_core(name: str, types: str, min_sm: int) -> Variant:
-    """Make a variant on tensor cores. Source: ``GroupPlan`` in tensor_core.cuh."""
-    aligned = ceil_div(pad, 2) * 2
-    words = (aligned - pad + size + 2) // 2
-    band_rows = minimum(ceil_div(out_h - 1, 4) * 4 + 1, BAND_ROWS)
-    read = PACK + 16 * ceil_div(out_w, 16) - aligned + 2 * words
-    pitch = ceil_div(maximum(read, PACK + w + pad), 16) // 2 * 32 + 16
-    shared = cg * (band_rows + size - 1) * pitch * size_of("T")
-    return Variant(
-        name,
-        Launch((n * group * ceil_div(out_h, band_rows), 1, 1), (BAND_THREADS, 1, 1), (n,), shared),
-        "on tensor cores, a block a band of rows of a group",
-        source="tensor_core.cu",
-        entry="grouped_conv_tensor",
-        min_sm=min_sm,
-        types=(types,),
-        when=stride.equals(1) & (words * ceil_div(cg * size, 8) <= MOST_PRODUCTS) & (shared <= BAND_SHARED_LIMIT),
-        prefer=(cg >= 8) & w.multiple_of(4) & (n * k * out_h * out_w >= 1 << 19),
-    )
 
 
 KERNEL = Kernel(
@@ -109,7 +81,7 @@ KERNEL = Kernel(
     & (k >= 2 * group)
     & (k <= 32 * group)
     & (cg * size * size * 4 * ceil_div(minimum(k // group, OUT), 4) * 4 <= FILTER_LIMIT),
-    variants=(tensor_core("tensor_core", "fp16", 75), tensor_core("tensor_core_bf16", "bf16", 80), direct()),
+    variants=(direct(),),
     patterns=convolution_patterns(),
     reference=reference,
     examples=(

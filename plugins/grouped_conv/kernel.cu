@@ -7,10 +7,15 @@
 //
 // Bytes: x, w and y once from device memory. 2 KG CG R R operations an output pixel: with 8 channels and 3x3 about as long.
 // What was measured: docs/kernels/grouped_conv.md.
-#include "layer.cuh"
+#include "windows/activation.cuh"
+#include "windows/windows.cuh"
 
+using T = TYPE_T;
+using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
+constexpr int kGroups = ATTR_GROUP, kChannels = AXIS_CG, kFilters = AXIS_K / kGroups;  // of a group
 constexpr int kOut = kFilters < 8 ? kFilters : 8, kParts = (kFilters + kOut - 1) / kOut;
-constexpr int kRows = 8 / Layer::kRun, kThreads = 128;
+constexpr int kRows = 8 / Layer::kRun, kThreads = 128, kSize = Layer::kSize;
+constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 ASSERT_LAUNCH(grouped_conv_direct, kThreads, 0);
 
 constexpr int kPitch = round_up(kOut, 4);  // floats of one tap of all outputs
@@ -19,12 +24,12 @@ using In = Reads<Layer, Layer::kVector>;
 extern "C" __global__ void __launch_bounds__(kThreads)
     grouped_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                         T* __restrict__ y) {
-  __shared__ __align__(16) float taps[kTaps * kPitch];
+  __shared__ __align__(16) float taps[kChannels * kSize * kSize * kPitch];
   const int group = blockIdx.y / kParts, first_out = blockIdx.y % kParts * kOut;
-  for (int i = threadIdx.x; i < kTaps * kOut; i += kThreads) {
+  for (int i = threadIdx.x; i < kChannels * kSize * kSize * kOut; i += kThreads) {
     const int out = i % kOut, tap = i / kOut;
     const bool inside = kFilters % kOut == 0 || first_out + out < kFilters;
-    const T* filter = w + static_cast<size_t>(group * kFilters + first_out + out) * kTaps;
+    const T* filter = w + static_cast<size_t>(group * kFilters + first_out + out) * (kChannels * kSize * kSize);
     taps[tap * kPitch + out] = inside ? to_float(filter[tap]) : 0.0f;
   }
   __syncthreads();

@@ -3,10 +3,9 @@
 // A row begins after a pack (16 bytes) that ends with the left border, so that packs of x stay packs.
 #pragma once
 
-#include "windows/windows.cuh"
+#include "layer.cuh"
 
-using T = TYPE_T;
-constexpr int kPack = Pack16<T>::kCount;
+constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 // One copy of kBytes from global to shared memory, or zeros. Before sm_80, and for 2 bytes, the thread waits for it.
 template <int kBytes>
@@ -34,7 +33,7 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 
 // Writes the zeros left and right of kRows rows. kThreads threads call it, each with its number.
-template <typename Layer, int kRows, int kPitch, int kThreads>
+template <int kRows, int kPitch, int kThreads>
 __device__ __forceinline__ void zero_borders(T* rows, int thread) {
   constexpr int kBorder = kPitch - Layer::kWidth;
   for (int i = thread; i < kRows * kBorder; i += kThreads) {
@@ -44,7 +43,7 @@ __device__ __forceinline__ void zero_borders(T* rows, int thread) {
 }
 
 // Starts copying kRows rows, from row `top` on, of each of kPlanes planes; what lies outside becomes zeros.
-template <typename Layer, int kPlanes, int kRows, int kPitch, int kThreads>
+template <int kPlanes, int kRows, int kPitch, int kThreads>
 __device__ __forceinline__ void copy_planes(T* to, const T* __restrict__ x, unsigned first_plane, unsigned planes, int top,
                                             int thread) {
   constexpr int kVector = greatest_divisor(Layer::kWidth, kPack), kVectors = Layer::kWidth / kVector;
