@@ -11,6 +11,7 @@ tensorrt_rtx 1.7.1; what TensorRT calls at run time was not (it needs a GPU that
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -255,7 +256,11 @@ def _classes(trt: Any) -> tuple[type, type]:
         def create_plugin(self, name: str, fields: Any, phase: Any) -> Any:
             given = {field.name: np.asarray(field.data).ravel() for field in fields}
             numbers = {name: data[0].item() for name, data in given.items() if data.size}
-            return KernelPlugin(self.kernel, stored_values(self.kernel, numbers))
+            plugin = KernelPlugin(self.kernel, stored_values(self.kernel, numbers))
+            # TensorRT-RTX 1.7.1 deletes the plugin when its network goes. Python would delete it again, which damages the
+            # heap, so Python keeps it for ever: it is small. To be left out when that is mended there.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(plugin))
+            return plugin
 
     return KernelCreator, KernelPlugin
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,6 +211,12 @@ def test_the_same_plugin_is_one_of_full_tensorrt() -> None:
     answer = json.loads(tensorrt_stubs.run_with_bindings(script).splitlines()[-1])
     assert int(answer["version"].split(".")[0]) >= 10
     assert answer["kernels"] == [*registry.kernels(), *DECLARED]
+
+
+def test_plugins_of_a_network_that_is_gone_are_deleted_once() -> None:
+    script = Path(__file__).with_name("plugin_lifetimes.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_registering_again_changes_nothing(rtx) -> None:
