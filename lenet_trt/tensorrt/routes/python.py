@@ -257,8 +257,8 @@ def _classes(trt: Any) -> tuple[type, type]:
             given = {field.name: np.asarray(field.data).ravel() for field in fields}
             numbers = {name: data[0].item() for name, data in given.items() if data.size}
             plugin = KernelPlugin(self.kernel, stored_values(self.kernel, numbers))
-            # TensorRT-RTX 1.7.1 deletes the plugin when its network goes. Python would delete it again, which damages the
-            # heap, so Python keeps it for ever: it is small. To be left out when that is mended there.
+            # TensorRT-RTX 1.7.1 deletes the plugin when its network goes. Python would delete it again, which damages
+            # the heap, so Python keeps it for ever: it is small. To be left out when that is mended there.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(plugin))
             return plugin
 
