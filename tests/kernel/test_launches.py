@@ -72,6 +72,11 @@ def test_the_check_compiles_each_launch() -> None:
     assert (outcome.status, outcome.detail) == ("passed", "6 of 6 modules for sm_75")
 
 
+def test_the_kernel_passes_what_needs_no_gpu() -> None:
+    outcomes = check_kernel(KERNEL, only=("examples", "patterns", "serialize"))
+    assert [outcome.failures for outcome in outcomes] == [(), (), ()]
+
+
 def test_the_workspace_is_that_of_the_sizes() -> None:
     assert KERNEL.bind([(3, 2500)], ["float32"]).workspace_bytes(SPLIT) == 3 * 3 * 8
     assert KERNEL.bind([(3, 2500)], ["float32"]).workspace_bytes(ROW) == 0
