@@ -16,7 +16,10 @@ k = k_before_m * k_after_m
 THREADS = 128
 # A block has as many products as fit in this, and at least one; it goes on until all are done, so any grid is right.
 BLOCK_BYTES = 16 * 1024
-few_rows = m * k <= 64  # so few that a thread has one of them alone
+# Conditions under which variants were the fastest on an H200: see docs/kernels/batched_matmul.md.
+few_rows = (m * k <= 64) & (k_after_n <= 8) & k.multiple_of(4) & n.multiple_of(4)
+window = (m > 32) & (m < 64) & (n >= 32)
+fills_tensor_cores = minimum(minimum(m, n), k) >= 8
 one_product = product((m * k + k * n + m * n, size_of("T")))
 
 
@@ -49,6 +52,7 @@ def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
             entry="batched_matmul_tensor",
             min_sm=min_sm,
             types=(types,),
+            prefer=fills_tensor_cores,
         ),
     )
 
@@ -104,9 +108,9 @@ KERNEL = Kernel(
             Launch((ceil_div(batch * m * ceil_div(n, 4), THREADS), 1, 1), (THREADS, 1, 1), extras=(batch,)),
             "a thread 4 columns of a row, from L1",
             source="direct.cu",
-            prefer=few_rows & k_before_m.equals(1) & k_after_n.equals(1) & k.multiple_of(4) & n.multiple_of(4),
+            prefer=few_rows,
         ),
-        staged("wide", "8 rows and 8 columns a thread, from shared memory", 64, 45 * 1024, 8, 8, prefer=m < 0),
+        staged("wide", "8 rows and 8 columns a thread, from shared memory", 64, 45 * 1024, 8, 8, prefer=window),
         staged(
             "staged",
             "4 or 8 rows and 4 columns a thread, from shared memory",
