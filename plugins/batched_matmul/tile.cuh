@@ -18,7 +18,7 @@ struct Share {
     return i / kVector * (kGroups * kVector) + group * kVector + i % kVector;
   }
 
-  // Loads rows of this thread at k ... k + kStep - 1. Rows beyond the last replace no others: the last one is read instead.
+  // Loads rows of this thread at k ... k + kStep - 1. Instead of a row beyond the last one, the last one is read; it is not written.
   template <int kRowStride>
   __device__ static __forceinline__ void load(float (&part)[kCount][kStep], const T* matrix, int group, int k) {
     if constexpr (kAlong) {
