@@ -14,16 +14,10 @@ using TX = TYPE_TX;
 
 namespace lenet5_int8 {
 
-#ifndef LENET5_INT8_ENTRY
-#define LENET5_INT8_ENTRY lenet5_int8_tensor_core
-#define LENET5_INT8_WARPS 16
-#define LENET5_INT8_TILES 5
-#define LENET5_INT8_BLOCKS 1
-#endif
-constexpr int kWarps = LENET5_INT8_WARPS;
+constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
-constexpr int kRound = LENET5_INT8_TILES * kRowsATile;  // images whose features wait in shared memory for the linear layers
+constexpr int kRound = 5 * kRowsATile;  // images whose features wait in shared memory for the linear layers
 constexpr bool kFloat = sizeof(TX) != 1;
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
@@ -42,7 +36,7 @@ constexpr int kHidden1Offset = kFeatureOffset + kRound * kFeatureStride;
 constexpr int kHidden2Offset = kHidden1Offset + kRound * kHidden1Stride;
 constexpr int kSharedBytes = kHidden2Offset + kRound * kHidden2Stride;
 static_assert(kWarps % 2 == 0, "everything is 16-byte aligned");
-ASSERT_LAUNCH(LENET5_INT8_ENTRY, kThreads, kSharedBytes);
+ASSERT_LAUNCH(lenet5_int8_tensor_core, kThreads, kSharedBytes);
 
 // ---- convolutions, a warp an image -------------------------------------------------------------------------------------
 
@@ -141,8 +135,8 @@ static_assert(kRowWarps1 >= 1, "a warp owns a tile of outputs");
 
 }  // namespace lenet5_int8
 
-extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, LENET5_INT8_BLOCKS)
-    LENET5_INT8_ENTRY(const TX* __restrict__ x, const signed char* __restrict__ weights, const float* __restrict__ numbers, int n,
+extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
+    lenet5_int8_tensor_core(const TX* __restrict__ x, const signed char* __restrict__ weights, const float* __restrict__ numbers, int n,
                       float* __restrict__ y) {
   using namespace lenet5_int8;
   extern __shared__ __align__(16) unsigned char shared[];

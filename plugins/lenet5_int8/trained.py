@@ -16,11 +16,11 @@ _INPUTS = ("images", "pool1_output", "flatten_output", "relu3_output", "relu4_ou
 
 
 def trained() -> dict[str, Array]:
-    """Return the plain inputs of the kernel, except the images, in its order."""
+    """Return the plain inputs of the kernel, except the images, in its order; as arrays of their own, for torch."""
     tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in lenet5_int8().graph.initializer}
     found = {ours: tensors[f"{name}_scale"] for ours, name in zip(SCALES, _INPUTS, strict=True)}
     for layer in LAYERS:
         scale = tensors[f"{layer}.weight_scale"]
         found[f"{layer}_weight"] = quantize(tensors[f"{layer}.weight"], scale, "int8", axis=0)
         found |= {f"{layer}_scale": scale, f"{layer}_bias": tensors[f"{layer}.bias"]}
-    return {tensor.name: np.asarray(found[tensor.name]) for tensor in PLAIN}
+    return {tensor.name: np.array(found[tensor.name]) for tensor in PLAIN}
