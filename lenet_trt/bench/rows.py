@@ -1,4 +1,4 @@
-"""Make workloads of a kernel over rows: inputs of two axes, and weights, beside the torch function."""
+"""Make workloads of a kernel over rows, beside the torch function."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lenet_trt.bench.layers import DTYPES, PRECISIONS, types_for
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.declaration import Kernel
 
 MODES: tuple[Mode, ...] = ("graph",)
@@ -20,10 +21,10 @@ MODES: tuple[Mode, ...] = ("graph",)
 
 @dataclass(frozen=True)
 class Rows:
-    """Describe one size: the network's layer that has it, the shape of the input, and the kernel's attributes."""
+    """Describe one size: the network's layer that has it, the axes in declared order, and the kernel's attributes."""
 
     label: str
-    shape: tuple[int, int]
+    axes: tuple[int, ...]
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
 
@@ -35,9 +36,8 @@ def row_workloads(
     Where it gives several tensors, as the kernel does, the first one is compared.
     """
     names = [axis.name for axis in kernel.axes]
-    count = sum(not tensor.weight for tensor in kernel.inputs)
     for size in sizes:
-        axes = dict(zip(names, size.shape, strict=True))
+        axes = dict(zip(names, size.axes, strict=True))
 
         def computed(*tensors: torch.Tensor, given: Mapping[str, AttributeValue] = size.attributes) -> Any:
             return function(*tensors, **given)
@@ -49,8 +49,10 @@ def row_workloads(
             weights = {t.name: torch.randn(shapes[t.name], device="cuda") for t in kernel.inputs if t.weight}
             rounded = [tensor.to(dtype) for tensor in weights.values()]
 
-            def draw(dtype: torch.dtype = dtype, shape: Sequence[int] = size.shape) -> Inputs:
-                return tuple(torch.randn(tuple(shape), device="cuda").to(dtype) for _ in range(count))
+            drawn = [shapes[tensor.name] for tensor in kernel.inputs if not tensor.weight]
+
+            def draw(dtype: torch.dtype = dtype, drawn: Sequence[Shape] = tuple(drawn)) -> Inputs:
+                return tuple(torch.randn(shape, device="cuda").to(dtype) for shape in drawn)
 
             def reference(inputs: Inputs, constants: Sequence[torch.Tensor] = rounded) -> torch.Tensor:
                 return _first(computed(*(each.double() for each in (*inputs, *constants))))
@@ -62,7 +64,7 @@ def row_workloads(
             yield Workload(
                 section="rows",
                 name=f"{kernel.name} {size.label} {precision}",
-                title=f"{kernel.name} of {list(size.shape)} ({size.label}), {precision}",
+                title=f"{kernel.name} of {list(size.axes)} ({size.label}), {precision}",
                 axes=axes,
                 precision=precision,
                 work=ours.call_work(bound),

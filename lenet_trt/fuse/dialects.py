@@ -14,7 +14,14 @@ from onnx import helper
 
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
-from lenet_trt.fuse.last_axis import constants_second, layer_normalization, mean_of_last_axis, softmax, top_k
+from lenet_trt.fuse.last_axis import (
+    constants_second,
+    division_by_power_of_two,
+    layer_normalization,
+    mean_of_last_axis,
+    softmax,
+    top_k,
+)
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
@@ -191,6 +198,7 @@ LAYERS: tuple[Rule, ...] = (
     layer_normalization,
     top_k,
     mean_of_last_axis,
+    division_by_power_of_two,
     constants_second,
 )
 # These change what lies between layers, so a kernel for a part of them is looked for without these as well.

@@ -1,6 +1,8 @@
-"""Define the rules that write operators over the last axis in one way (see ``normal_form.py``)."""
+"""Define the rules that write softmax, norms and what is around them in one way (see ``normal_form.py``)."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -8,6 +10,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 # From this opset on, a Softmax is over one axis; before it, over its axis and all that follow, as one.
 _SOFTMAX_OF_ONE_AXIS = 13
+_FP16_EXPONENTS = 13
 
 
 def softmax(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -67,6 +70,19 @@ def constants_second(graph: WorkingGraph, node: WorkingNode) -> None:
     """Put the constant of an ``Add`` or a ``Mul`` behind the computed operand."""
     if node.is_op("Add", "Mul") and node.inputs[0] in graph.constants and node.inputs[1] not in graph.constants:
         node.inputs = node.inputs[::-1]
+
+
+def division_by_power_of_two(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace ``Div`` by a constant power of two, as by the root of 64, by the ``Mul`` that gives the same."""
+    divisor = graph.constants.get(node.inputs[1]) if node.is_op("Div") else None
+    if divisor is None or divisor.size != 1 or divisor.dtype.kind != "f":
+        return
+    mantissa, exponent = math.frexp(float(divisor.item()))
+    # Within these exponents the reciprocal is a normal number of every type.
+    if mantissa == 0.5 and abs(exponent) <= _FP16_EXPONENTS:
+        reciprocal = graph.add_constant(f"{node.inputs[1]}.reciprocal", np.asarray(1 / divisor, divisor.dtype))
+        new = WorkingNode("Mul", [node.inputs[0], reciprocal], list(node.outputs), {}, node.origins)
+        graph.replace([node], [(node.slot, new)])
 
 
 def _axis(axis: int, rank: int) -> int:

@@ -18,6 +18,7 @@ softmax             ``Softmax(x, axis=-1)`` over the last axis; another axis is 
 layer norm          ``LayerNormalization(x, scale, bias, epsilon=...)`` over the last axis
 top k               ``TopK(x, k)`` over the last axis, without the attribute
 mean                of the last axis: -1, in the attribute or the constant ``axes``
+scaling             by a constant power of two: ``Mul``, not ``Div``
 operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros

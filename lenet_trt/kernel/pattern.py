@@ -60,3 +60,24 @@ def rows_of(shape: Shape) -> Shape | str:
     if lead.count(UNKNOWN) > 1:
         return f"more than one size of {list(lead)}, before the last axis, is not known"
     return (UNKNOWN if UNKNOWN in lead else prod(lead), *last)
+
+
+def repeated(many: Shape, few: Shape) -> tuple[int, int, int] | str:
+    """Fold ``many`` into [outer, repeat, inner], where ``few``, of another tensor, lacks the dimensions of ``repeat``.
+
+    ``few`` has 1 in their place, or begins after them. Returns why it cannot be done where it cannot.
+    """
+    if len(few) > len(many):
+        return f"leading dimensions {list(many)} would be repeated over {list(few)}"
+    padded = (1,) * (len(many) - len(few)) + few
+    if any(one not in (size, 1) for one, size in zip(padded, many, strict=True)):
+        return f"leading dimensions {list(many)} and {list(few)}: both would be repeated"
+    spread = [one == 1 and size != 1 for one, size in zip(padded, many, strict=True)]
+    first = spread.index(True) if True in spread else len(spread)
+    last = len(spread) - spread[::-1].index(True) if True in spread else len(spread)
+    if not all(spread[first:last]):
+        return f"the dimensions of {list(many)} over which {list(few)} is repeated are not side by side"
+    parts = [UNKNOWN if UNKNOWN in part else prod(part) for part in (many[:first], many[first:last], many[last:])]
+    if parts.count(UNKNOWN) > 1:
+        return f"more than one size of {list(many)} is not known"
+    return parts[0], parts[1], parts[2]

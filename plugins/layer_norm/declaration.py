@@ -74,7 +74,7 @@ def variants(kernel: str) -> tuple[Variant, ...]:
     return (
         lanes(8, prefer=k <= 128),
         lanes(16),
-        lanes(32),
+        lanes(32, prefer=rows >= 256),
         row(128, prefer=k <= 2048),
         row(256),
         row(1024),

@@ -12,11 +12,11 @@ from .pattern import PATTERNS
 
 rows, k = axes("rows k")
 PACK = 16 // size_of("T")  # elements
-LANES_ROWS = 8
+LANES_ROWS, LANES8_ROWS = 8, 16
 MOST_ROWS = INT32_MAX // 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
 BLOCK_THREADS = 512
-CLUSTER_THREADS = 4096
+CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 256
 TILE_THREADS, TILE_LANES = 128, 8
 
 
@@ -52,20 +52,6 @@ def row(threads: int, prefer: Condition | None = None) -> Variant:
     )
 
 
-def cluster(blocks: int, prefer: Condition | None = None) -> Variant:
-    """Declare the variant in which a cluster has a row in registers."""
-    return Variant(
-        f"cluster{blocks}",
-        Launch((blocks * rows, 1, 1), (CLUSTER_THREADS // blocks, 1, 1), (rows,)),
-        f"a cluster of {blocks} blocks a row",
-        source="cluster.cu",
-        entry="softmax_cluster",
-        min_sm=90,
-        when=k + 2 * PACK <= MOST_VALUES * CLUSTER_THREADS,
-        prefer=prefer,
-    )
-
-
 TILE_ROWS = TILE_THREADS // TILE_LANES * maximum(1, 64 * TILE_LANES // (k * size_of("T")))
 
 KERNEL = Kernel(
@@ -80,6 +66,14 @@ KERNEL = Kernel(
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
     variants=(
+        Variant(
+            "lanes8",
+            Launch((ceil_div(rows, LANES8_ROWS), 1, 1), (8 * LANES8_ROWS, 1, 1), (rows,)),
+            "8 lanes a row",
+            source="lanes8.cu",
+            when=k <= 8 * MOST_VALUES,
+            prefer=k.multiple_of(4) & (k <= 128),
+        ),
         lanes(16, prefer=k.multiple_of(4)),
         Variant(
             "tile",
@@ -89,13 +83,20 @@ KERNEL = Kernel(
             when=k <= MOST_VALUES * TILE_LANES,
             prefer=k <= 128,
         ),
-        lanes(32, prefer=k <= MOST_VALUES * 32),
-        # Few rows, or rows that are too long for the other variants.
-        cluster(8, prefer=(k >= 8192) & (rows <= 64 + k // 65536 * MOST_ROWS)),
+        lanes(32, prefer=k * size_of("T") <= 2048),
+        Variant(
+            "cluster",
+            Launch((CLUSTER_BLOCKS * rows, 1, 1), (CLUSTER_THREADS, 1, 1), (rows,)),
+            f"a cluster of {CLUSTER_BLOCKS} blocks a row",
+            source="cluster.cu",
+            min_sm=90,
+            when=k + 2 * PACK <= 2 * MOST_VALUES * CLUSTER_BLOCKS * CLUSTER_THREADS,
+            # Few rows; in fp32 also many, where they are too long for a block.
+            prefer=(k >= 8192) & (rows <= 64 + k // 32768 * (size_of("T") // 4) * MOST_ROWS),
+        ),
         row(128, prefer=k <= 2048),
         row(256),
-        row(1024),
-        cluster(4),
+        row(1024, prefer=size_of("T").equals(4)),
         Variant(
             "block",
             Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), (rows,)),
@@ -110,6 +111,7 @@ KERNEL = Kernel(
         {"rows": 1, "k": 1},
         {"rows": 3, "k": 7},
         {"rows": 333, "k": 49},
+        {"rows": 333, "k": 64},
         {"rows": 1177, "k": 196},
         {"rows": 77, "k": 197},
         {"rows": 33, "k": 1000},

@@ -8,16 +8,8 @@
 
 using softmax::T;
 constexpr int kRows = 8;
-constexpr int kLanes = LAUNCH_THREADS / kRows;
-ASSERT_LAUNCH(softmax_lanes, kRows * kLanes, 0);
+ASSERT_LAUNCH(softmax_lanes, LAUNCH_THREADS, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS) softmax_lanes(const T* __restrict__ x, int rows, T* __restrict__ y) {
-  using namespace softmax;
-  const int lane = threadIdx.x % kLanes, row = blockIdx.x * kRows + threadIdx.x / kLanes;
-  LaneRow<kLanes> values;
-  values.load(x + static_cast<size_t>(min(row, rows - 1)) * kLength, lane);
-  T* const out = y + static_cast<size_t>(row) * kLength;
-  values.compute(lane, [&](int element, const Vector<T, kWidth>& vector) {
-    if (row < rows) store_vector(out + element, vector);
-  });
+  softmax::rows_of_lanes<kRows, LAUNCH_THREADS / kRows>(x, rows, y);
 }

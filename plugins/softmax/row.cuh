@@ -8,8 +8,14 @@
 
 namespace softmax {
 
-template <int kBlocks, int kThreads>
-__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __restrict__ y) {
+template <int kThreads>
+using Row = RowPacks<T, kLength, kThreads>;
+template <int kThreads>
+using Values = float[Row<kThreads>::kEach][Row<kThreads>::kWide];
+
+// before(packs, value) may change the values, which are those of the packs: value[i][j] is element j of pack i.
+template <int kBlocks, int kThreads, typename Before>
+__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __restrict__ y, Before before) {
   constexpr int kWarps = kThreads / 32;
   constexpr int kParts = kBlocks * kWarps;
   static_assert(kParts % 32 == 0 || 32 % kParts == 0, "parts are shared out to 32 lanes");
@@ -20,13 +26,20 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   if constexpr (kBlocks > 1) cluster_begin();
 #endif
 
-  using Packs = RowPacks<T, kLength, kBlocks * kThreads>;
-  Packs packs(x, blockIdx.x / kBlocks, rank * kThreads + threadIdx.x, nothing());
+  using Packs = Row<kBlocks * kThreads>;
+  const Packs packs(x, blockIdx.x / kBlocks, rank * kThreads + threadIdx.x, nothing());
+  Values<kBlocks * kThreads> value;
+#pragma unroll
+  for (int i = 0; i < Packs::kEach; ++i) {
+#pragma unroll
+    for (int j = 0; j < Packs::kWide; ++j) value[i][j] = packs.value(i, j);
+  }
+  before(packs, value);
   float largest = nothing();
 #pragma unroll
   for (int i = 0; i < Packs::kEach; ++i) {
 #pragma unroll
-    for (int j = 0; j < Packs::kWide; ++j) largest = max_nan(largest, packs.value(i, j));
+    for (int j = 0; j < Packs::kWide; ++j) largest = max_nan(largest, value[i][j]);
   }
   largest = lanes_max<32>(largest);
   const float reference = reference_of(largest);
@@ -34,11 +47,7 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
 #pragma unroll
   for (int i = 0; i < Packs::kEach; ++i) {
 #pragma unroll
-    for (int j = 0; j < Packs::kWide; ++j) {
-      const float exponential = exp_below(packs.value(i, j) - reference);
-      if constexpr (sizeof(T) == sizeof(float)) packs.pack[i].value[j] = exponential;
-      sum += exponential;
-    }
+    for (int j = 0; j < Packs::kWide; ++j) sum += value[i][j] = exp_below(value[i][j] - reference);
   }
   const float2 own = make_float2(largest, lanes_sum<32>(sum));
 
@@ -69,10 +78,12 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   all = join<(kParts < 32 ? kParts : 32)>(all);
 
   const float factor = factor_of(largest, all);
-  packs.store(y, [&](int i, int j) {
-    if constexpr (sizeof(T) == sizeof(float)) return packs.value(i, j) * factor;
-    return exp_below(packs.value(i, j) - reference) * factor;
-  });
+  packs.store(y, [&](int i, int j) { return value[i][j] * factor; });
+}
+
+template <int kBlocks, int kThreads>
+__device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __restrict__ y) {
+  row_in_registers<kBlocks, kThreads>(x, y, [](const Row<kBlocks * kThreads>&, Values<kBlocks * kThreads>&) {});
 }
 
 }  // namespace softmax

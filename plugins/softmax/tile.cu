@@ -85,8 +85,7 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
 #pragma unroll 1
   for (int round = 0; round < kRounds; ++round) {
     T* const row = tile + (round * kGroups + group) * kLength;  // past the last row there is memory, and nobody's data
-    LaneRow<kLanes> values;
-    values.load(row, lane);
+    LaneRow<kLanes> values(row, lane);
     values.compute(lane, [&](int element, const Vector<T, kWidth>& vector) {
       *reinterpret_cast<Vector<T, kWidth>*>(row + element) = vector;
     });

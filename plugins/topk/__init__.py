@@ -47,7 +47,7 @@ KERNEL = Kernel(
             "a warp a row",
             source="lanes.cu",
             when=(n <= LANES_LONGEST) & (k <= LANES_MOST),
-            prefer=k <= 16,
+            prefer=(k <= 16) & (rows >= n // 4),
         ),
         Variant(
             "cluster",
@@ -55,7 +55,7 @@ KERNEL = Kernel(
             f"a cluster of {BLOCKS} blocks a row",
             source="cluster.cu",
             min_sm=90,
-            prefer=(n >= 4096) & (rows <= 64),
+            prefer=(n >= 16384) & (rows <= 32),
         ),
         Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
     ),

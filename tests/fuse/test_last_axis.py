@@ -20,7 +20,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 
 SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 OPSETS = range(11, 24)
-KERNELS = ["softmax", "layer_norm", "add_layer_norm"]
+KERNELS = ["softmax", "layer_norm", "add_layer_norm", "scale_add_softmax"]
 BATCH = 3
 
 
@@ -103,6 +103,63 @@ def test_a_softmax_over_a_length_that_is_not_known_is_left() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     assert used(fuse(model).model) == []
+
+
+MASKS = {
+    "a length each": ("n", 1, 1, 8),
+    "causal": (5, 8),
+    "causal, as in torch": (1, 1, 5, 8),
+    "each head": ("n", 2, 5, 8),
+    "one column": ("n", 1, 5, 1),
+    "heads and lengths": (1, 2, 1, 8),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 23])
+@pytest.mark.parametrize("scaling", ["", "Mul", "Mul first", "Div 8", "Div 7", "scales"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_attention_with_a_mask(opset: int, scaling: str, mask: str) -> None:
+    shape = MASKS[mask]
+    nodes, scores = [], "x"
+    tensors = {"factor": np.array({"Div 8": 8.0, "Div 7": 7.0}.get(scaling, 0.3), np.float32)}
+    if scaling == "scales":
+        tensors["factor"] = random_array((8,))
+    if scaling:
+        operands = ["factor", "x"] if scaling == "Mul first" else ["x", "factor"]
+        nodes, scores = [helper.make_node("Div" if "Div" in scaling else "Mul", operands, ["scaled"])], "scaled"
+    else:
+        tensors = {}
+    nodes += [
+        helper.make_node("Add", [scores, "mask"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["y"], axis=3),
+    ]
+    make = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "attention",
+        [make("x", TensorProto.FLOAT, ["n", 2, 5, 8]), make("mask", TensorProto.FLOAT, shape)],
+        [make("y", TensorProto.FLOAT, ["n", 2, 5, 8])],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    fused = fuse(model).model
+    onnx.checker.check_model(fused, full_check=True)
+    values = {
+        "x": random_array((BATCH, 2, 5, 8)),
+        "mask": random_array(tuple(BATCH if size == "n" else size for size in shape)),
+    }
+    wanted, got = (
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)[0]
+        for each in (model, fused)
+    )
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
+    together = mask not in ("one column", "heads and lengths")
+    assert used(fused) == (["scale_add_softmax"] if together else ["softmax"])
+    if together:
+        (node,) = (node for node in fused.graph.node if node.domain == DOMAIN)
+        scale = next(entry.f for entry in node.attribute if entry.name == "scale")
+        scales = {"Mul": 0.3, "Mul first": 0.3, "Div 8": 0.125}
+        assert scale == pytest.approx(scales.get(scaling, 1.0), rel=1e-6)
 
 
 class Norm:
