@@ -51,36 +51,39 @@ def reference(
     return ACTIVATIONS[activation](sums + bias[:, None, None])
 
 
-def tiling(name: str, rows: int = TILE_ROWS, threads: int = TILE_THREADS, prefer: Condition | None = None) -> Variant:
+outputs = n * group * out_h * out_w
+
+
+def tiling(prefer: Condition) -> Variant:
     """Make the variant of tile.cuh. Source: ``Tiling`` there."""
-    tiles = ceil_div(out_h, rows)
-    band_tiles = minimum(tiles, maximum(threads // strips, 1))
-    planes = maximum(threads // (strips * band_tiles), 1)
+    tiles = ceil_div(out_h, TILE_ROWS)
+    band_tiles = minimum(tiles, maximum(TILE_THREADS // strips, 1))
+    planes = maximum(TILE_THREADS // (strips * band_tiles), 1)
     units = ceil_div(n * group, planes) * ceil_div(tiles, band_tiles)
     pitch = ceil_div(PACK + w + pad, PACK) * PACK
-    shared = planes * ((band_tiles * rows - 1) * stride + size) * pitch * size_of("T")
+    shared = planes * ((band_tiles * TILE_ROWS - 1) * stride + size) * pitch * size_of("T")
     return Variant(
-        name,
-        Launch((units, 1, 1), (threads, 1, 1), extras=(n,), shared_bytes=shared),
+        "tile",
+        Launch((units, 1, 1), (TILE_THREADS, 1, 1), extras=(n,), shared_bytes=shared),
         "from shared memory",
         source="tile.cu",
-        when=(strips <= threads) & (shared <= TILE_SHARED_LIMIT),
+        when=(strips <= TILE_THREADS) & (shared <= TILE_SHARED_LIMIT),
         prefer=prefer,
     )
 
 
-def bands(name: str, types: str, min_sm: int, tiles: int = BAND_TILES, warps: int = BAND_WARPS) -> Variant:
+def bands(name: str, types: str, min_sm: int) -> Variant:
     """Make a variant on tensor cores. Source: ``BandPlan`` in tensor_core.cuh."""
     row_tiles, column_tiles = ceil_div(out_h, 16), ceil_div(out_w, 8)
-    band_tiles = minimum(row_tiles, tiles)
+    band_tiles = minimum(row_tiles, BAND_TILES)
     chunks = ceil_div(column_tiles, 8)
     blocks = maximum(stride * chunks * ceil_div(column_tiles, chunks) + 2, 1 + ceil_div(w, 8))
     pitch = 8 * (blocks // 2 * 2 + 1)
-    shared = warps * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
+    shared = BAND_WARPS * ((band_tiles * 16 - 1) * stride + size) * pitch * size_of("T")
     units = n * group * ceil_div(row_tiles, band_tiles)
     return Variant(
         name,
-        Launch((ceil_div(units, warps), 1, 1), (32 * warps, 1, 1), extras=(n,), shared_bytes=shared),
+        Launch((ceil_div(units, BAND_WARPS), 1, 1), (32 * BAND_WARPS, 1, 1), extras=(n,), shared_bytes=shared),
         "on tensor cores, a warp a band of rows",
         source="tensor_core.cu",
         entry="depthwise_conv_tensor",
@@ -91,15 +94,11 @@ def bands(name: str, types: str, min_sm: int, tiles: int = BAND_TILES, warps: in
     )
 
 
-def direct(name: str, source: str, rows: int, most_run: int = 4, prefer: Condition | None = None) -> Variant:
+def direct(name: str, source: str, rows: int, prefer: Condition | None = None) -> Variant:
     """Make a variant of direct.cuh."""
-    launch = direct_launch(n * group, rows, n, most_run=most_run)
-    return Variant(
-        name, launch, f"from global memory, {rows} rows of up to {most_run} outputs a thread", source, prefer=prefer
-    )
+    launch = direct_launch(n * group, rows, n)
+    return Variant(name, launch, f"from global memory, {rows} rows a thread", source, prefer=prefer)
 
-
-outputs = n * group * out_h * out_w
 
 KERNEL = Kernel(
     name="depthwise_conv",
@@ -131,10 +130,8 @@ KERNEL = Kernel(
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),
-        tiling("tile", prefer=size.equals(7) & out_w.multiple_of(2) & (outputs <= 1 << 21)),
-        direct("low", "low.cu", rows=2, prefer=outputs <= 1 << 19),
-        direct("tall", "tall.cu", rows=7, prefer=out_h <= 7),
-        direct("wide", "wide.cu", rows=4, most_run=8, prefer=size.equals(7) & out_w.multiple_of(8)),
+        tiling(prefer=size.equals(7) & out_w.multiple_of(2) & (outputs <= 1 << 21)),
+        direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (out_h <= 14) & (outputs >= 1 << 18)),
         direct("direct", "kernel.cu", rows=4),
     ),
     patterns=convolution_patterns(),
@@ -144,7 +141,8 @@ KERNEL = Kernel(
         {"n": 3, "h": 7, "w": 9, "group": 5, "size": 3, "stride": 2, "pad": 1, "activation": "hardswish"},
         {"n": 5, "h": 14, "w": 14, "group": 9, "size": 7, "stride": 1, "pad": 3, "activation": "silu"},
         {"n": 2, "h": 31, "w": 33, "group": 3, "size": 7, "stride": 2, "pad": 3, "activation": "none"},
-        {"n": 33, "h": 60, "w": 120, "group": 3, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 129, "h": 7, "w": 7, "group": 48, "size": 5, "stride": 1, "pad": 2, "activation": "relu6"},
+        {"n": 2, "h": 60, "w": 120, "group": 2, "size": 5, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 17, "h": 48, "w": 56, "group": 64, "size": 7, "stride": 1, "pad": 3, "activation": "none"},
         {"n": 7, "h": 9, "w": 1030, "group": 2, "size": 3, "stride": 2, "pad": 0, "activation": "relu6"},
     ),

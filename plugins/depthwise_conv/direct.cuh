@@ -4,7 +4,7 @@
 #include "layer.cuh"
 #include "windows/direct.cuh"
 
-template <int kRows, int kThreads, typename Layer = ::Layer>
+template <int kRows, int kThreads>
 __device__ __forceinline__ void depthwise_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias,
                                                  int n, T* __restrict__ y) {
   const DirectItem<Layer, kRows, kThreads> item;

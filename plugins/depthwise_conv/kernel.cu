@@ -7,9 +7,11 @@
 #include "direct.cuh"
 
 constexpr int kThreads = 128, kRows = 4;
+// More warps are worth fewer registers, except for 7x7 filters.
+constexpr int kBlocks = kSize < 7 ? 8 : 1;
 ASSERT_LAUNCH(depthwise_conv_direct, kThreads, 0);
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     depthwise_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                           T* __restrict__ y) {
   depthwise_direct<kRows, kThreads>(x, w, bias, n, y);

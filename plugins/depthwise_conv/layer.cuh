@@ -8,9 +8,7 @@ using T = TYPE_T;
 constexpr int kChannels = ATTR_GROUP;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 constexpr int kSize = ATTR_SIZE, kTaps = kSize * kSize;
-template <int kMostRun>
-using LayerOf = Windows<T, AXIS_H, AXIS_W, kSize, ATTR_STRIDE, ATTR_PAD, kMostRun>;
-using Layer = LayerOf<4>;
+using Layer = Windows<T, AXIS_H, AXIS_W, kSize, ATTR_STRIDE, ATTR_PAD>;
 
 struct Convolution {
   static constexpr bool kOutsideIsZero = true;

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, minimum
+from lenet_trt.dims import axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
@@ -12,9 +12,9 @@ from ..windows.declaration import PAD, STRIDE, h, n, out_h, out_w, pad, run, siz
 
 group, cg, k = axes("group cg k")
 THREADS = 128
-# Channels of y that a thread computes, and outputs of each.
+# Channels of y that a thread computes, and pixels of each: 4 of float, 8 of 16 bits.
 OUT = 8
-OUTPUTS = 8
+PIXELS = 16 // size_of("T")
 # The filters of a block are in 48 KiB of shared memory, which every architecture has.
 FILTER_LIMIT = 48 * 1024
 
@@ -36,18 +36,16 @@ def reference(
     return ACTIVATIONS[activation](np.concatenate(sums, axis=1) + bias[:, None, None])
 
 
-def direct(rows: int | None = None, threads: int = THREADS) -> Variant:
+def direct() -> Variant:
     """Make the variant of kernel.cu."""
-    tile = OUTPUTS // run if rows is None else rows
-    parts = ceil_div(k // group, OUT)
-    blocks = ceil_div(n * ceil_div(out_h, tile) * strips, threads)
-    launch = Launch((blocks, group * parts, 1), (threads, 1, 1), extras=(n,))
-    return Variant("direct", launch, "from global memory, a thread 8 outputs of up to 8 channels")
+    blocks = ceil_div(n * ceil_div(out_h, PIXELS // run) * strips, THREADS)
+    launch = Launch((blocks, group * ceil_div(k // group, OUT), 1), (THREADS, 1, 1), extras=(n,))
+    return Variant("direct", launch, "from global memory, a thread a few pixels of up to 8 channels")
 
 
 KERNEL = Kernel(
     name="grouped_conv",
-    doc="y = act(Conv(x, w, bias)), 3x3 or 5x5 filters, groups of 2 to 32 channels",
+    doc="y = act(Conv(x, w, bias)), 3x3 or 5x5 filters, groups of 2 to 16 channels",
     axes=(
         Axis("n", "images"),
         Axis("h", "height of an image", static=True),
@@ -76,7 +74,7 @@ KERNEL = Kernel(
     requires=(h + 2 * pad >= size)
     & (w + 2 * pad >= size)
     & (cg >= 2)
-    & (cg <= 32)
+    & (cg <= 16)
     & k.multiple_of(group)
     & (k >= 2 * group)
     & (k <= 32 * group)

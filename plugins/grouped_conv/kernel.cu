@@ -2,8 +2,8 @@
 //
 // x [n, G * CG, H, W], w [G * KG, CG, R, R], bias [G * KG], y [n, G * KG, OH, OW]; stride and padding alike on all sides.
 //
-// Mapping: a block has the filters of up to 8 outputs of one group in shared memory; a thread computes kRows rows of up to four
-// outputs of each of these channels, reading its windows from global memory, where L1 serves the threads around it.
+// Mapping: a block has the filters of up to 8 outputs of one group in shared memory; a thread computes four pixels of each of these
+// channels (eight in 16 bits), reading its windows from global memory, where L1 serves the threads around it.
 //
 // Bytes: x, w and y once from device memory. 2 KG CG R R operations an output pixel: with 8 channels and 3x3 about as long.
 // What was measured: docs/kernels/grouped_conv.md.
@@ -14,7 +14,9 @@ using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kGroups = ATTR_GROUP, kChannels = AXIS_CG, kFilters = AXIS_K / kGroups;  // of a group
 constexpr int kOut = kFilters < 8 ? kFilters : 8, kParts = (kFilters + kOut - 1) / kOut;
-constexpr int kRows = 8 / Layer::kRun, kThreads = 128, kSize = Layer::kSize;
+// Pixels of a thread, and channels of x whose loads may overlap.
+constexpr int kPixels = sizeof(T) == 4 ? 4 : 8, kUnroll = kPixels == 8 && Layer::kRun == 4 ? 2 : 1;
+constexpr int kRows = kPixels / Layer::kRun, kThreads = 128, kSize = Layer::kSize;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 ASSERT_LAUNCH(grouped_conv_direct, kThreads, 0);
 
@@ -51,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
 
   const T* plane = x + (static_cast<size_t>(image) * kGroups + group) * kChannels * Layer::kPlane;
-#pragma unroll 1
+#pragma unroll kUnroll
   for (int channel = 0; channel < kChannels; ++channel, plane += Layer::kPlane) {
     constexpr int kRowsOfX = (kRows - 1) * Layer::kStride + kSize;
     float columns[kRowsOfX][In::kColumns];

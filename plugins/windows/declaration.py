@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import Dim, as_dim, axes, ceil_div, minimum
+from lenet_trt.dims import Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Attribute, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
@@ -20,15 +20,10 @@ STRIDE = Attribute("stride", (1, 2), "from window to window")
 PAD = IntegerAttribute("pad", 0, 3, (1, 0), "rows and columns on each side of the image")
 
 
-def divisor_of(extent: Dim, most: int = 4) -> Dim:
-    """Return the greatest power of two up to ``most`` that divides a size."""
-    divisor: Dim = as_dim(1)
-    power = 2
-    while power <= most:
-        divides = 1 - minimum(extent - extent // power * power, 1)
-        divisor = divisor + power // 2 * divides
-        power *= 2
-    return divisor
+def divisor_of(extent: Dim) -> Dim:
+    """Return the greatest of 4, 2 and 1 that divides a size."""
+    odd, no_four = (minimum(extent - extent // number * number, 1) for number in (2, 4))
+    return 1 + (1 - odd) + 2 * (1 - no_four)
 
 
 # The outputs of a thread in a row, and the threads of a row.
@@ -36,10 +31,10 @@ run = divisor_of(out_w)
 strips = out_w // run
 
 
-def direct_launch(planes: Dim, rows: int, extra: Dim, threads: int = DIRECT_THREADS, most_run: int = 4) -> Launch:
+def direct_launch(planes: Dim, rows: int, extra: Dim) -> Launch:
     """Return the launch of direct.cuh, where a thread computes so many rows; ``extra`` is the kernel's integer."""
-    blocks = ceil_div(planes * ceil_div(out_h, rows) * (out_w // divisor_of(out_w, most_run)), threads)
-    return Launch((blocks, 1, 1), (threads, 1, 1), extras=(extra,))
+    blocks = ceil_div(planes * ceil_div(out_h, rows) * strips, DIRECT_THREADS)
+    return Launch((blocks, 1, 1), (DIRECT_THREADS, 1, 1), extras=(extra,))
 
 
 def windows_of(x: np.ndarray, size: int, stride: int, pad: int, outside: float) -> np.ndarray:

@@ -12,21 +12,18 @@
 __host__ __device__ constexpr int greatest_divisor(int a, int b) { return b == 0 ? a : greatest_divisor(b, a % b); }
 __host__ __device__ constexpr int round_up(int a, int b) { return (a + b - 1) / b * b; }
 
-// kMostRun is a power of two.
-template <typename T_, int kHeight_, int kWidth_, int kSize_, int kStride_, int kPad_, int kMostRun = 4>
+template <typename T_, int kHeight_, int kWidth_, int kSize_, int kStride_, int kPad_>
 struct Windows {
   using T = T_;
   static constexpr int kHeight = kHeight_, kWidth = kWidth_, kSize = kSize_, kStride = kStride_, kPad = kPad_;
   static constexpr int kOutHeight = (kHeight + 2 * kPad - kSize) / kStride + 1;
   static constexpr int kOutWidth = (kWidth + 2 * kPad - kSize) / kStride + 1;
   static constexpr int kPlane = kHeight * kWidth, kOutPlane = kOutHeight * kOutWidth;
-  // Outputs of a thread in a row. They divide the row, so that each thread stores whole vectors.
-  static constexpr int kRun = greatest_divisor(kOutWidth, kMostRun);
+  // Outputs of a thread in a row. They divide the row, so that each thread stores one vector a row.
+  static constexpr int kRun = greatest_divisor(kOutWidth, 4);
   static constexpr int kStrips = kOutWidth / kRun;
-  // Elements of a vector, of those in which the rows of x and the runs are whole vectors, and of which a thread stores its run.
-  static constexpr int kMostVector = kMostRun < Pack16<T>::kCount ? kMostRun : Pack16<T>::kCount;
-  static constexpr int kVector = greatest_divisor(kWidth, greatest_divisor(kRun * kStride, kMostVector));
-  static constexpr int kStored = greatest_divisor(kRun, kMostVector);
+  // Elements of the vectors of which rows of x and the windows of a run consist.
+  static constexpr int kVector = greatest_divisor(kWidth, greatest_divisor(kRun * kStride, 4));
 };
 
 // A thread reads vectors of kVector elements that are aligned to their size in a row; kSkip elements of the first one are
@@ -94,16 +91,12 @@ struct Results {
 #pragma unroll
     for (int row = 0; row < kRows; ++row) {
       if (first_row + row >= Layer::kOutHeight) return;
+      Vector<typename Layer::T, Layer::kRun> run;
 #pragma unroll
-      for (int from = 0; from < Layer::kRun; from += Layer::kStored) {
-        Vector<typename Layer::T, Layer::kStored> stored;
-#pragma unroll
-        for (int i = 0; i < Layer::kStored; ++i) {
-          const float result = operation.last(of[row][from + i], first_row + row, first_column + from + i);
-          stored.value[i] = from_float<typename Layer::T>(result);
-        }
-        store_vector(plane + (first_row + row) * Layer::kOutWidth + first_column + from, stored);
+      for (int i = 0; i < Layer::kRun; ++i) {
+        run.value[i] = from_float<typename Layer::T>(operation.last(of[row][i], first_row + row, first_column + i));
       }
+      store_vector(plane + (first_row + row) * Layer::kOutWidth + first_column, run);
     }
   }
 };
