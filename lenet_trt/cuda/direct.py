@@ -48,9 +48,9 @@ def kernel_launch(
     return _call("cuLaunchKernelEx", arguments, what, keep)
 
 
-def graph_launch(executable: int, stream: int, what: str) -> Callable[[], None]:
-    """Return a function that launches an executable CUDA graph."""
-    return _call("cuGraphLaunch", (ctypes.c_void_p(executable), ctypes.c_void_p(stream)), what)
+def graph_launch(executable: int, stream: int, what: str, keep: object = None) -> Callable[[], None]:
+    """Return a function that launches an executable CUDA graph, and keeps ``keep`` alive."""
+    return _call("cuGraphLaunch", (ctypes.c_void_p(executable), ctypes.c_void_p(stream)), what, keep)
 
 
 def stream_done(stream: int, what: str) -> Callable[[], bool]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from lenet_trt.cuda import direct
 from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
 from lenet_trt.errors import LenetTrtError
@@ -57,8 +56,9 @@ class Launcher:
         self._values = (ctypes.c_uint64 * (tensors + 1 + len(extras)))()
         for index, extra in enumerate(extras):
             struct.pack_into("<i", self._values, (tensors + 1 + index) * _SLOT, extra)
-        self._orders = [order for _, order in launches]
-        self._tables = [_table(self._values, order) for order in self._orders]
+        base = ctypes.addressof(self._values)
+        # Each table has the addresses of a launch's arguments, in the kernel's order.
+        self._tables = [(ctypes.c_void_p * len(order))(*(base + i * _SLOT for i in order)) for _, order in launches]
         self._pack = struct.Struct(f"<{self._count}Q").pack_into
         self._lock = threading.Lock()
         # Pass the table's address: the bindings would lay out (values, types) anew for each launch.
@@ -73,37 +73,6 @@ class Launcher:
         Raises:
             LenetTrtError: a pointer is null or misaligned, or the driver refuses the launch.
         """
-        self._check(pointers)
-        with self._lock:
-            self._pack(self._values, 0, *pointers)
-            for before, after in self._launches:
-                (status,) = self._launch(*before, stream, *after)
-                if status != _SUCCESS:
-                    break
-        if status != _SUCCESS:
-            ask((status,), self._cannot())
-
-    def fixed(self, pointers: Sequence[int], stream: int) -> Callable[[], None]:
-        """Return a launch that always has these pointers and this stream, and is called with the least overhead.
-
-        Raises:
-            LenetTrtError: a pointer is null or misaligned, or the call has several launches.
-        """
-        self._check(pointers)
-        if len(self._launches) > 1:
-            raise LenetTrtError(f"{self.bound.kernel.name} {self.variant.name} has several launches; wanted one")
-        values = type(self._values).from_buffer_copy(self._values)
-        self._pack(values, 0, *pointers)
-        function, *grid, x, y, z, shared_bytes = self._launches[0][0]
-        table = _table(values, self._orders[0])
-        return direct.kernel_launch(
-            int(function), grid, (x, y, z), shared_bytes, table, stream, self._cannot(), keep=values
-        )
-
-    def _cannot(self) -> str:
-        return f"cannot launch {self.bound.kernel.name} {self.variant.name} on {list(self.bound.input_shapes)}"
-
-    def _check(self, pointers: Sequence[int]) -> None:
         if len(pointers) != self._count or not (self._null_allowed or all(pointers)):
             self._refuse(pointers)
         together = 0
@@ -111,6 +80,15 @@ class Launcher:
             together |= pointer
         if together & self._mask:
             self._refuse(pointers)
+        with self._lock:
+            self._pack(self._values, 0, *pointers)
+            for before, after in self._launches:
+                (status,) = self._launch(*before, stream, *after)
+                if status != _SUCCESS:
+                    break
+        if status != _SUCCESS:
+            name = f"{self.bound.kernel.name} {self.variant.name}"
+            ask((status,), f"cannot launch {name} on {list(self.bound.input_shapes)}")
 
     def _check_geometry(self, grid: Sequence[int], extras: Sequence[int]) -> None:
         name = f"{self.bound.kernel.name} {self.variant.name}"
@@ -133,12 +111,6 @@ class Launcher:
                     f"{name} is at address {pointer:#x}; {kernel.name} wants a multiple of "
                     f"{kernel.alignment} bytes: copy it to memory of its own"
                 )
-
-
-def _table(values: Any, order: Sequence[int]) -> Any:
-    """Return the addresses of a launch's arguments among these values, in the kernel's order."""
-    base = ctypes.addressof(values)
-    return (ctypes.c_void_p * len(order))(*(base + index * _SLOT for index in order))
 
 
 class EmptyLauncher:

@@ -13,24 +13,36 @@ from numpy.typing import NDArray
 from lenet_trt.cuda.driver import ask, current_context, driver, freed_with
 
 
+class _Pinned:
+    """Hold an allocation of the driver, which is freed with the object."""
+
+    def __init__(self, size: int) -> None:
+        cuda = driver()
+        answer = cuda.cuMemHostAlloc(size, cuda.CU_MEMHOSTALLOC_DEVICEMAP)
+        self.address = int(ask(answer, f"cannot pin {size} bytes of host memory"))
+        freed_with(self, cuda.cuMemFreeHost, self.address)
+
+
 class Mapped:
     """Hold pinned host memory of a shape, filled with zeros: ``array`` for the host, ``pointer`` for the GPU.
 
-    ``write_combined``: the host's writes bypass its cache, which the GPU then need not look into; the host reads such
-    memory very slowly. The memory is freed with the object, which the user of ``array`` must keep.
+    The memory lives as long as the object, or an array that is a view of it.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any], write_combined: bool = False) -> None:
+    def __init__(self, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
         current_context()
-        cuda = driver()
         self.shape, self.dtype = tuple(shape), dtype
         self.size_bytes = math.prod(shape) * dtype.itemsize
-        flags = cuda.CU_MEMHOSTALLOC_DEVICEMAP | (cuda.CU_MEMHOSTALLOC_WRITECOMBINED if write_combined else 0)
-        size = max(self.size_bytes, 1)
-        self._host = int(ask(cuda.cuMemHostAlloc(size, flags), f"cannot pin {size} bytes of host memory"))
-        freed_with(self, cuda.cuMemFreeHost, self._host)
-        # The address is another one than the host's where the memory is write-combined.
-        self.pointer = int(ask(cuda.cuMemHostGetDevicePointer(self._host, 0), "the GPU cannot see the host's memory"))
-        memory = (ctypes.c_uint8 * self.size_bytes).from_address(self._host)
-        self.array: NDArray[Any] = np.ctypeslib.as_array(memory).view(dtype).reshape(self.shape)
-        self.array[...] = np.zeros((), dtype)
+        pinned = _Pinned(max(self.size_bytes, 1))
+        address = driver().cuMemHostGetDevicePointer(pinned.address, 0)
+        self.pointer = int(ask(address, "the GPU cannot see the host's memory"))
+        self.array = owned_array(pinned, pinned.address, self.shape, dtype)
+
+
+def owned_array(owner: object, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return zeros in the memory at an address, which its owner frees: the array and all views keep the owner."""
+    memory: Any = (ctypes.c_uint8 * (math.prod(shape) * dtype.itemsize)).from_address(address)
+    memory.owner = owner
+    array: NDArray[Any] = np.ctypeslib.as_array(memory).view(dtype).reshape(tuple(shape))
+    array[...] = np.zeros((), dtype)
+    return array

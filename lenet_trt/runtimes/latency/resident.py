@@ -34,8 +34,8 @@ class ResidentPath(LatencyPath):
     ``with`` block.
     """
 
-    def __init__(self, ports: Sequence[Port], ring: Ring, steps: str, keep: object) -> None:
-        super().__init__(ports, ring, steps, keep)
+    def __init__(self, ports: Sequence[Port], ring: Ring, steps: str) -> None:
+        super().__init__(ports, ring, steps)
         self.ring = ring
 
     def beat(self) -> None:
@@ -100,7 +100,6 @@ def open_resident(
     count = int(np.prod(shape))
     if count > _ANSWER_ELEMENTS:
         raise LenetTrtError(f"an answer of {count} elements does not fit the ring: at most {_ANSWER_ELEMENTS}")
-    # Not write-combined: the host's writes must become visible without a fence, and in their order.
     requests = Mapped((SLOTS, *array.shape), array.dtype)
     answers = Mapped((SLOTS, _ANSWER_ELEMENTS), numpy_dtype(dtype))
     control = Mapped((CONTROL_WORDS,), np.dtype(np.uint32))
@@ -116,8 +115,9 @@ def open_resident(
     table = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
     grid = [dim.evaluate({}) for dim in variant.launch.dims[:3]]
     what = f"cannot start {call.bound.kernel.name} as a resident kernel"
+    keep = (values, control, ended, stream, call)
     launch = direct.kernel_launch(
-        int(function), grid, variant.launch.block, shared_bytes, table, stream.handle, what, keep=values
+        int(function), grid, variant.launch.block, shared_bytes, table, stream.handle, what, keep
     )
 
     def start(number_of_run: int, first_request: int) -> None:
@@ -128,7 +128,7 @@ def open_resident(
     done = direct.stream_done(stream.handle, "the resident kernel failed")
     ring = Ring(requests.array, shown, control.array, ended.array, start, done)
     steps = f"a request in the ring of resident {call.bound.kernel.name}"
-    return ResidentPath(ports, ring, steps, (requests, answers, control, ended, stream, call))
+    return ResidentPath(ports, ring, steps)
 
 
 def _all_shared_memory(device: int, function: Any) -> int:

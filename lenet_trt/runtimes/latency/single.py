@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lenet_trt.cuda.launch import EmptyLauncher, prepare
+from lenet_trt.cuda.launch import prepare
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Variant
 
 
 class SingleKernel:
@@ -23,14 +22,11 @@ class SingleKernel:
         """Return shape and element type of each output."""
         return list(zip(self.bound.output_shapes, self.bound.output_dtypes, strict=True))
 
-    def launch(
-        self, inputs: Sequence[int], outputs: Sequence[int], stream: int, variant: Variant | None = None
-    ) -> Callable[[], None]:
-        """Return a launch with these addresses of the network's inputs and outputs; None: the variant of the call."""
-        launcher = prepare(self.bound, variant)
-        if isinstance(launcher, EmptyLauncher):
-            return lambda: None
-        return launcher.fixed([*self.pointers(inputs), *outputs], stream)
+    def placed(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[int], None]:
+        """Return a launch into a stream, with these addresses of the network's inputs and outputs."""
+        launcher = prepare(self.bound)
+        pointers = [*self.pointers(inputs), *outputs]
+        return lambda stream: launcher(pointers, stream)
 
     def pointers(self, inputs: Sequence[int]) -> list[int]:
         """Return the addresses of all inputs of the kernel in order, with these for the network's own."""

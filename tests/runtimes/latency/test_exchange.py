@@ -120,7 +120,7 @@ def test_the_answer_of_an_interrupted_request_is_not_that_of_the_next(call: Call
 
 def test_requests_of_several_threads_follow_one_another() -> None:
     worker = Worker((1, 10))
-    path = LatencyPath([Port("x", "float32", ("n", 10))], worker.exchange(), "a test", object())
+    path = LatencyPath([Port("x", "float32", ("n", 10))], worker.exchange(), "a test")
     wrong: list[int] = []
 
     def ask(seed: int) -> None:
@@ -138,7 +138,7 @@ def test_requests_of_several_threads_follow_one_another() -> None:
 
 def images_path() -> tuple[LatencyPath, Worker]:
     worker = Worker((1, 1, 4, 4))
-    return LatencyPath([Port("images", "float32", ("n", 1, 4, 4))], worker.exchange(), "a test", object()), worker
+    return LatencyPath([Port("images", "float32", ("n", 1, 4, 4))], worker.exchange(), "a test"), worker
 
 
 def test_pixels_are_divided_by_255_and_lists_are_taken() -> None:
