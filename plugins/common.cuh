@@ -11,11 +11,16 @@
 // ---- what the declaration says of a launch ------------------------------------------------------------------------------
 
 // Compares the geometry of a `__global__` function with the declaration's: threads a block and bytes of dynamic shared memory. The
-// step that compiles a variant defines LAUNCH_ENTRY (a string), LAUNCH_THREADS and, where static axes and types decide it,
-// LAUNCH_SHARED_BYTES. Functions of other variants in the same file are not compared.
+// step that compiles a variant defines LAUNCH_ENTRY (a string), LAUNCH_THREADS, LAUNCH_BLOCK_X (the threads along x) and, where
+// static axes and types decide it, LAUNCH_SHARED_BYTES. Functions of other variants in the same file are not compared.
 #define ASSERT_LAUNCH(entry, threads, shared_bytes) ASSERT_LAUNCH_OF(entry, threads, shared_bytes)  // expands macros in `entry`
 #define ASSERT_LAUNCH_OF(entry, threads, shared_bytes)                                                                 \
   static_assert(!is_launched(#entry) || LAUNCH_THREADS == (threads), #entry " is declared with another number of threads"); \
+  static_assert(!is_launched(#entry) || LAUNCH_SHARED_BYTES == (shared_bytes), #entry " is declared with other shared memory")
+
+// The same for a function that takes its number of threads from the declaration: `fits` says for which it is written.
+#define ASSERT_LAUNCH_WHERE(entry, fits, shared_bytes)                                                                           \
+  static_assert(!is_launched(#entry) || (LAUNCH_THREADS == LAUNCH_BLOCK_X && (fits)), #entry " is declared with other threads"); \
   static_assert(!is_launched(#entry) || LAUNCH_SHARED_BYTES == (shared_bytes), #entry " is declared with other shared memory")
 
 __host__ __device__ constexpr bool is_launched(const char* name, const char* entry = LAUNCH_ENTRY) {

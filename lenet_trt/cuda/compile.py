@@ -209,6 +209,7 @@ def _launch_macros(specialized: Specialized, variant: Variant) -> Iterator[str]:
     launch = specialized.launch(variant)
     yield f'LAUNCH_ENTRY="{specialized.kernel.entry(variant)}"'
     yield f"LAUNCH_THREADS={math.prod(launch.block)}"
+    yield f"LAUNCH_BLOCK_X={launch.block[0]}"
     if isinstance(launch.shared_bytes, Constant):
         yield f"LAUNCH_SHARED_BYTES={launch.shared_bytes.value}"
 

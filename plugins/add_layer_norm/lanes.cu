@@ -7,7 +7,7 @@
 #include "layer_norm/lanes.cuh"
 
 using layer_norm::T;
-ASSERT_LAUNCH(add_layer_norm_lanes, LAUNCH_THREADS, 0);
+ASSERT_LAUNCH_WHERE(add_layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS), 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     add_layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale,

@@ -7,7 +7,7 @@
 #include "layer_norm/row.cuh"
 
 using layer_norm::T;
-ASSERT_LAUNCH(add_layer_norm_row, LAUNCH_THREADS, 0);
+ASSERT_LAUNCH_WHERE(add_layer_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     add_layer_norm_row(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ scale,

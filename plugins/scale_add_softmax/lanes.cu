@@ -10,7 +10,7 @@
 using softmax::T;
 constexpr int kRows = 8;
 constexpr int kLanes = LAUNCH_THREADS / kRows;
-ASSERT_LAUNCH(scale_add_softmax_lanes, kRows * kLanes, 0);
+ASSERT_LAUNCH_WHERE(scale_add_softmax_lanes, LAUNCH_THREADS == 16 * kRows || LAUNCH_THREADS == 32 * kRows, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     scale_add_softmax_lanes(const T* __restrict__ x, const T* __restrict__ mask, int rows, int repeat, int inner,

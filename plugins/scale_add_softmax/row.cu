@@ -8,7 +8,7 @@
 #include "softmax/row.cuh"
 
 using softmax::T;
-ASSERT_LAUNCH(scale_add_softmax_row, LAUNCH_THREADS, 0);
+ASSERT_LAUNCH_WHERE(scale_add_softmax_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     scale_add_softmax_row(const T* __restrict__ x, const T* __restrict__ mask, int rows, int repeat, int inner,

@@ -7,7 +7,7 @@
 #include "softmax/row.cuh"
 
 using softmax::T;
-ASSERT_LAUNCH(softmax_row, LAUNCH_THREADS, 0);
+ASSERT_LAUNCH_WHERE(softmax_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS) softmax_row(const T* __restrict__ x, int rows, T* __restrict__ y) {
   softmax::row_in_registers<1, LAUNCH_THREADS>(x, y);

@@ -23,6 +23,7 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ thread_local  // one block at a time
 #define ASSERT_LAUNCH(...)
+#define ASSERT_LAUNCH_WHERE(...)
 
 using std::max;
 using std::min;

@@ -22,6 +22,7 @@
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define ASSERT_LAUNCH(...) static_assert(true)
+#define ASSERT_LAUNCH_WHERE(...) static_assert(true)
 
 struct alignas(8) float2 {
   float x, y;
