@@ -59,7 +59,11 @@ def test_the_path_answers_as_the_network(precision: str, kernels: tuple[str, ...
     with ours.latency_path(images(1, batch)[0]) as path:
         assert path.steps == steps
         for given in images(200, batch):
-            np.testing.assert_array_equal(path(given), ours(given))
+            found, wanted = path(given), ours(given)
+            if kernels == ("lenet5",):
+                np.testing.assert_array_equal(found, wanted)
+            else:  # another capture may choose other algorithms
+                assert relative_error(found, wanted) <= 1e-5
         pixels = (255 * images(1, batch)[0]).astype(np.uint8)
         np.testing.assert_allclose(path(pixels), ours(pixels), rtol=1e-5, atol=1e-5)
         undefined = np.full_like(images(1, batch)[0], np.nan)
