@@ -9,7 +9,7 @@ namespace layer_norm {
 
 constexpr int kGroups = 8;
 constexpr int kLanes = LAUNCH_THREADS / kGroups;
-constexpr bool is_written_for(int threads) {
+__host__ __device__ constexpr bool is_written_for(int threads) {
   return threads == 8 * kGroups || threads == 16 * kGroups || threads == 32 * kGroups;
 }
 constexpr int kRows = 2;  // of a thread

@@ -37,14 +37,21 @@ def every_variant() -> list[object]:
 def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
     """The first size that fits in all types and with every attribute for every generation; others for two of them."""
     found: dict[tuple[Specialized, str], None] = {}
-    fitting = [bound for bound in bounds(kernel) if bound.fits(variant)]
+    fitting = [
+        bound
+        for bound in bounds(kernel)
+        if bound.fits(variant) and (variant.types is None or bound.types.name in variant.types)
+    ]
     first = fitting[0].axes
     defaults = {attribute.name: attribute.examples[0] for attribute in kernel.attributes}
+    changes = {}
     for bound in fitting:
         changed = sum(bound.attributes[name] != value for name, value in defaults.items())
         changed += bound.types is not kernel.types[0]
-        resized = any(bound.axes[name] != first[name] for name in kernel.static_axes)
-        for target in (TARGETS if not resized else FEW_TARGETS) if changed + resized <= 1 else ():
+        changes[bound] = changed, any(bound.axes[name] != first[name] for name in kernel.static_axes)
+    most = max(1, min(changed + resized for changed, resized in changes.values()))
+    for bound, (changed, resized) in changes.items():
+        for target in (TARGETS if not resized else FEW_TARGETS) if changed + resized <= most else ():
             if variant.supports(compiling.sm_of(target), bound.types):
                 found[bound.specialized, target] = None
     return list(found)
