@@ -71,7 +71,7 @@ KERNEL = Kernel(
         Types("fp16", {"T": "float16"}, tolerance=1e-3),
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
-    attributes=(FloatAttribute("scale", (0.125, 1.0), "multiplies the scores"),),
+    attributes=(FloatAttribute("scale", (0.125,), "multiplies the scores"),),
     variants=(
         lanes(16, prefer=k.multiple_of(4)),
         lanes(32, prefer=k * size_of("T") <= 2048),
@@ -91,6 +91,7 @@ KERNEL = Kernel(
     examples=(
         {"outer": 1, "repeat": 1, "inner": 1, "k": 1},
         {"outer": 3, "repeat": 5, "inner": 7, "k": 7},
+        {"outer": 3, "repeat": 5, "inner": 7, "k": 7, "scale": 1.0},
         {"outer": 1, "repeat": 6, "inner": 49, "k": 49},
         {"outer": 3, "repeat": 100, "inner": 1, "k": 196},
         {"outer": 1, "repeat": 33, "inner": 5, "k": 1000},
