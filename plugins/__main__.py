@@ -60,6 +60,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
             }
             for variant in kernel.variants
         ],
+        "by_name": kernel.by_name,
         "folder": str(kernel.source_dir),
         "measured": None if records is None else measurements(kernel.name, records),
     }
@@ -184,6 +185,8 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
         f"  replaces  {entry['replaces']}",
         f"  runs in   {', '.join(entry['types'])}, on sm_{oldest} and newer",
     ]
+    if entry["by_name"]:
+        lines.append(f"  chosen    only by name, --plugins {entry['name']}: no GPU has run it in this form")
     if variants:
         lines += [f"  requires  {entry['requires']}"] if entry["requires"] else []
         lines += [f"  variant   {_variant_text(variant)}" for variant in entry["variants"]]

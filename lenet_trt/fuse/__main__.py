@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plugins",
         default="auto",
-        metavar="auto|none|NAME,...",
+        metavar="auto|all|none|NAME,...",
         help="kernels to use: all that fit, none, or these (lenet-trt plugins lists them)",
     )
     parser.add_argument(

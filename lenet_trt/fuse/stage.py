@@ -34,9 +34,9 @@ class Fused:
 def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 
-    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "none", or kernels (names or
-    declarations): then only those are used, each must find a place, and of two that replace equally many nodes the
-    one named first is taken, unless a pattern says what it prefers.
+    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "all" (also those that are used
+    ``by_name``), "none", or kernels (names or declarations): then only those are used, each must find a place, and of
+    two that replace equally many nodes the one named first is taken, unless a pattern says what it prefers.
 
     Raises:
         UsageError: a name that is no kernel's.
@@ -53,7 +53,7 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result, tuple(replacements), (*refusals, *left))
-    if plugins != "auto":
+    if plugins not in ("auto", "all"):
         _demand(fused, kernels, places, taken)
     return fused
 
@@ -64,8 +64,10 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
 
     if plugins == "none":
         return []
-    if plugins == "auto":
+    if plugins == "all":
         return list(registry.kernels().values())
+    if plugins == "auto":
+        return [kernel for kernel in registry.kernels().values() if not kernel.by_name]
     chosen: dict[str, Kernel] = {}
     for entry in [plugins] if isinstance(plugins, str) else plugins:
         if not isinstance(entry, str):
@@ -79,7 +81,7 @@ def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:
                     raise  # it is there, and cannot be loaded
                 raise UsageError(f"--plugins: {error}") from error
     if not chosen:
-        raise UsageError("--plugins names no kernel: give auto, none, or names joined by commas")
+        raise UsageError("--plugins names no kernel: give auto, all, none, or names joined by commas")
     return list(chosen.values())
 
 

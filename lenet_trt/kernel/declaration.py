@@ -198,7 +198,8 @@ class Kernel:
     of the others. Tensors of more than ``max_elements`` elements are refused. An integer
     attribute is a size too: shapes, launches and conditions name it like an axis. ``resident``: a
     form of the kernel that stays on the GPU and takes one request after the other from the host's
-    memory; no ordinary call uses it.
+    memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no GPU
+    has run it in this form.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -223,6 +224,7 @@ class Kernel:
     alignment: int = 16
     max_elements: int = INT32_MAX
     version: str = "1"
+    by_name: bool = False
 
     def __post_init__(self) -> None:
         problems = list(_problems(self))

@@ -27,6 +27,7 @@ KERNEL = Kernel(
     attributes=(EPSILON,),
     variants=variants("add_layer_norm"),
     patterns=PATTERNS,
+    by_name=True,
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

@@ -85,6 +85,7 @@ KERNEL = Kernel(
         ),
     ),
     patterns=PATTERNS,
+    by_name=True,
     reference=reference,
     max_elements=2**40,
     requires=(rows <= INT32_MAX) & (repeat * inner <= INT32_MAX),

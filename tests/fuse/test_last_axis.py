@@ -39,7 +39,7 @@ def used(model: onnx.ModelProto) -> list[str]:
 
 def fused_and_compared(model: onnx.ModelProto, x: np.ndarray) -> list[str]:
     """The kernels that are used; the fused file is valid and computes the same."""
-    fused = fuse(model).model
+    fused = fuse(model, "all").model
     onnx.checker.check_model(fused, full_check=True)
     for got, wanted in zip(run(fused, x), run(model, x), strict=True):
         assert got.shape == wanted.shape
@@ -142,7 +142,7 @@ def test_attention_with_a_mask(opset: int, scaling: str, mask: str) -> None:
         [numpy_helper.from_array(array, name) for name, array in tensors.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    fused = fuse(model).model
+    fused = fuse(model, "all").model
     onnx.checker.check_model(fused, full_check=True)
     values = {
         "x": random_array((BATCH, 2, 5, 8)),
@@ -361,3 +361,15 @@ def test_what_torchs_exporters_write(opset: int, dynamo: bool) -> None:
             logging.disable(logging.NOTSET)
     found = fused_and_compared(model, example.numpy())
     assert [name for name in found if name in KERNELS] == ["layer_norm", "softmax", "add_layer_norm"]
+
+
+def test_kernels_that_no_gpu_has_run_are_taken_by_name_alone() -> None:
+    tensors = {"scale": random_array((6,)), "bias": random_array((6,))}
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["gate"]),
+        helper.make_node("Add", ["x", "gate"], ["sum"]),
+        helper.make_node("LayerNormalization", ["sum", "scale", "bias"], ["y"]),
+    ]
+    model = model_of(nodes, (BATCH, 6), tensors, 17)
+    assert used(fuse(model).model) == ["layer_norm"]
+    assert used(fuse(model, "add_layer_norm").model) == used(fuse(model, "all").model) == ["add_layer_norm"]
