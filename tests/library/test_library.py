@@ -91,7 +91,14 @@ def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, r
     assert "it was cut" in done.stderr
 
 
-@pytest.mark.parametrize("name", [*registry.kernels(), *DECLARED])
+# Kernels that use different parts of a declaration; the slow tests build all.
+USUAL = {"lenet5", "maxpool2", "topk", "batched_matmul", "depthwise_conv", *DECLARED}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in USUAL else pytest.mark.slow) for n in (*registry.kernels(), *DECLARED)],
+)
 def test_tensorrt_rtx_builds_an_engine_of_every_kernel_through_it(
     library, tmp_path: Path, monkeypatch, name: str
 ) -> None:

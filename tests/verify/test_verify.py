@@ -28,7 +28,7 @@ def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder.parent)
 
 
-@pytest.mark.parametrize("route", ["library", "python"])
+@pytest.mark.parametrize("route", [pytest.param("library", marks=pytest.mark.slow), "python"])
 def test_every_kernel_and_network_is_really_built_without_a_gpu(tmp_path: Path, route: str) -> None:
     library: list[object] = []
     if route == "library":
@@ -46,7 +46,11 @@ def test_every_kernel_and_network_is_really_built_without_a_gpu(tmp_path: Path, 
     workloads = {str(workload) for workload, _ in built}
     assert built == {(workload, backend) for workload in workloads for backend in (THEIRS, OURS)}
     names = {found[1] for workload in workloads if (found := re.match(r"kernel (\w+) fp", workload))}
-    assert names == (set(kernels()) if route == "library" else {"maxpool2", "dense_bias_relu"})
+    # A call of a kernel alone has one output, in fp32 or fp16.
+    alone = {
+        k.name for k in kernels().values() if len(k.outputs) == 1 and any(t.name in ("fp32", "fp16") for t in k.types)
+    }
+    assert names == (alone if route == "library" else {"maxpool2", "dense_bias_relu"})
     text = (tmp_path / "out" / "verify.md").read_text()
     assert f"plugins by the route {route} on no GPU" in text
     assert f"{len(workloads)} of {len(workloads)} engines with our kernels were built; nothing was run." in text

@@ -19,6 +19,7 @@ from lenet_trt.tensorrt.routes import ptx
 n, c = axes("n c")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(tensorrt_stubs.missing() is not None, reason=str(tensorrt_stubs.missing()))
 def test_types_ptx_and_symbolic_launch_are_what_tensorrt_takes() -> None:
     script = Path(__file__).with_name("ptx_contract.py")
