@@ -82,7 +82,10 @@ def test_every_kernel_compiles(kernel: Kernel, variant: Variant) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "variant"), every_variant())
 def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
+    """The first variant in every way that ``builds`` says, the others in one way for each generation."""
     wanted = builds(kernel, variant)
+    if variant is not kernel.variants[0]:
+        wanted = list({target: (specialized, target) for specialized, target in reversed(wanted)}.values())
     with ThreadPoolExecutor() as pool:
         modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
     assert modules
