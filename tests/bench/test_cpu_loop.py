@@ -50,6 +50,7 @@ def test_it_computes_what_the_kernel_does(name: str, level: str, images: int) ->
     assert np.isnan(room[images:]).all(), "it writes beyond its end"
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_row_of_the_ladder() -> None:
     found = row(KERNEL, step_of(400, 40), CASE, TimingPlan(rounds=4))

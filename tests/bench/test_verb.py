@@ -211,6 +211,7 @@ def test_every_suite_is_a_module_with_measure_and_charts() -> None:
         assert callable(module.charts)
 
 
+@pytest.mark.slow
 def test_the_commands_and_the_program_of_the_page_work(tmp_path: Path) -> None:
     page = ROOT / "docs" / "bench.md"
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

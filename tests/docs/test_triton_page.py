@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from documents import ROOT, commands
 
 
+@pytest.mark.slow
 def test_its_commands_work(tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for line in commands(ROOT / "docs" / "triton.md"):

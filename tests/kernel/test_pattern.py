@@ -24,7 +24,9 @@ from networks import LENET5, Network, images_for, model_of
 NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))
 
 
-@pytest.mark.parametrize("name", sorted(registry.kernels()))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "lenet5" else []) for n in sorted(registry.kernels())]
+)
 def test_every_pattern_is_found_and_computes_the_reference(name: str) -> None:
     calls = small_bounds(bounds(registry.kernel(name)))
     assert calls

@@ -21,7 +21,7 @@ needs_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"the
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 
 
-@pytest.fixture(scope="module", params=["8.5", "11.1"])  # JetPack 5 has 8.5
+@pytest.fixture(scope="module", params=["8.5", pytest.param("11.1", marks=pytest.mark.slow)])  # JetPack 5 has 8.5
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The library, and the headers that it was made with."""
     headers = headers_of(request.param)

@@ -100,6 +100,7 @@ breaks.calls = 0  # type: ignore[attr-defined]
 FEW = RequestPlan(rounds=2, seconds=5.0, most=20, warmups=1)
 
 
+@pytest.mark.slow
 def test_contenders_that_fail_or_are_wrong_keep_their_reason_and_others_go_on(tmp_path: Path) -> None:
     answerers = (
         Answerer("right", "", opens(right), gpu=False, ours=True),
