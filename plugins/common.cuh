@@ -85,6 +85,24 @@ struct alignas(kCount_ * sizeof(T)) Vector {
 template <typename T>
 using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
 
+// One load; the bytes are a power of two, at most 16.
+template <int kCount, typename T>
+__device__ __forceinline__ Vector<T, kCount> load_vector(const T* address) {
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  Vector<T, kCount> vector;
+  if constexpr (kBytes == 16) {
+    *reinterpret_cast<uint4*>(&vector) = *reinterpret_cast<const uint4*>(address);
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(&vector) = *reinterpret_cast<const uint2*>(address);
+  } else if constexpr (kBytes == 4) {
+    *reinterpret_cast<unsigned*>(&vector) = *reinterpret_cast<const unsigned*>(address);
+  } else {
+    static_assert(kCount == 1, "no load of this width");
+    vector.value[0] = *address;
+  }
+  return vector;
+}
+
 // One store to global memory: NVVM 13.0 splits an assignment of a whole Vector into its elements, hence the assembly.
 template <typename T, int kCount>
 __device__ __forceinline__ void store_vector(T* address, const Vector<T, kCount>& vector) {

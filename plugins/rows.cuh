@@ -16,24 +16,6 @@ __host__ __device__ constexpr int row_width(int length) {
   return width;
 }
 
-// One load; the bytes are a power of two, at most 16.
-template <typename T, int kCount>
-__device__ __forceinline__ Vector<T, kCount> load_vector(const T* address) {
-  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  Vector<T, kCount> vector;
-  if constexpr (kBytes == 16) {
-    *reinterpret_cast<uint4*>(&vector) = *reinterpret_cast<const uint4*>(address);
-  } else if constexpr (kBytes == 8) {
-    *reinterpret_cast<uint2*>(&vector) = *reinterpret_cast<const uint2*>(address);
-  } else if constexpr (kBytes == 4) {
-    *reinterpret_cast<unsigned*>(&vector) = *reinterpret_cast<const unsigned*>(address);
-  } else {
-    static_assert(kCount == 1, "no load of this width");
-    vector.value[0] = *address;
-  }
-  return vector;
-}
-
 // ---- over kLanes neighbouring lanes; all 32 lanes must call ---------------------------------------------------------------
 
 template <int kLanes>

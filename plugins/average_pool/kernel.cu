@@ -31,20 +31,12 @@ struct Mean {
   }
 };
 
-template <int kRows>
-__device__ __forceinline__ void average_pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  const DirectItem<Layer, kRows, kThreads> item;
-  if (item.plane >= static_cast<unsigned>(planes)) return;
-  const size_t plane = item.plane;
-  compute_direct(item, x + plane * Layer::kPlane, Mean(), y + plane * Layer::kOutPlane);
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)
     average_pool_pair(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  average_pool<2>(x, planes, y);
+  pool_planes<Layer, 2, kThreads>(x, planes, Mean(), y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     average_pool_single(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  average_pool<1>(x, planes, y);
+  pool_planes<Layer, 1, kThreads>(x, planes, Mean(), y);
 }

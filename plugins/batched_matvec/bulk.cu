@@ -9,7 +9,7 @@
 //
 // Bytes: a, x and y once; a is marked as the first to leave L2.
 // What was tried and measured: docs/kernels/batched_matvec.md.
-#include "common.cuh"
+#include "bulk.cuh"
 
 using T = TYPE_T;
 constexpr int kLength = AXIS_K;
@@ -23,10 +23,7 @@ ASSERT_LAUNCH(batched_matvec_bulk, kThreads, 0);
 
 // Begins to copy `bytes` bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. One thread calls it.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine must see the barrier initialised
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  expect_bytes(barrier, bytes);
   asm volatile(
       "{\n\t"
       ".reg .b64 policy;\n\t"
@@ -34,17 +31,6 @@ __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned 
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], policy;\n\t"
       "}" ::"r"(shared_address(to)),
       "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-
-__device__ __forceinline__ void wait_for_copy(unsigned barrier) {
-  asm volatile(
-      "{\n\t"
-      ".reg .pred done;\n\t"
-      "AGAIN:\n\t"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n\t"
-      "@!done bra AGAIN;\n\t"
-      "}" ::"r"(barrier)
       : "memory");
 }
 

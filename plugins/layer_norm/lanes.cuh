@@ -30,7 +30,7 @@ __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual 
     const T* const row = x + static_cast<size_t>(min(first + r * kGroups, rows - 1)) * kLength;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (column(i) < kLength) part[r][i] = load_vector<T, kWidth>(row + column(i));
+      if (column(i) < kLength) part[r][i] = load_vector<kWidth>(row + column(i));
     }
   }
   if constexpr (Residual::kAdds) {
@@ -40,7 +40,7 @@ __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual 
       const size_t start = static_cast<size_t>(min(first + r * kGroups, rows - 1)) * kLength;
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        if (column(i) < kLength) other[r][i] = load_vector<T, kWidth>(residual.other + start + column(i));
+        if (column(i) < kLength) other[r][i] = load_vector<kWidth>(residual.other + start + column(i));
       }
     }
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual 
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (column(i) >= kLength) break;
-    const Part scales = load_vector<T, kWidth>(scale + column(i)), biases = load_vector<T, kWidth>(bias + column(i));
+    const Part scales = load_vector<kWidth>(scale + column(i)), biases = load_vector<kWidth>(bias + column(i));
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const unsigned index = first + r * kGroups;

@@ -20,20 +20,12 @@ struct Largest {
   __device__ __forceinline__ float last(float largest, int, int) const { return largest; }
 };
 
-template <int kRows>
-__device__ __forceinline__ void max_pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  const DirectItem<Layer, kRows, kThreads> item;
-  if (item.plane >= static_cast<unsigned>(planes)) return;
-  const size_t plane = item.plane;
-  compute_direct(item, x + plane * Layer::kPlane, Largest(), y + plane * Layer::kOutPlane);
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads)
     max_pool_pair(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  max_pool<2>(x, planes, y);
+  pool_planes<Layer, 2, kThreads>(x, planes, Largest(), y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     max_pool_single(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  max_pool<1>(x, planes, y);
+  pool_planes<Layer, 1, kThreads>(x, planes, Largest(), y);
 }

@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
   LaneRow<kLanes> values(x + static_cast<size_t>(inside) * kLength, lane);
   const T* const own = mask + mask_row(inside, repeat, inner) * kLength;
   values.for_each(lane, [&](int i, int first) {
-    const Vector<T, kWidth> vector = load_vector<T, kWidth>(own + first);
+    const Vector<T, kWidth> vector = load_vector<kWidth>(own + first);
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) values.value[i][j] = masked(values.value[i][j], vector.value[j]);
   });

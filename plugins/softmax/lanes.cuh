@@ -15,7 +15,7 @@ struct LaneRow {
   // Elements after the row's last one become -infinity.
   __device__ __forceinline__ LaneRow(const T* row, int lane) {
     for_each(lane, [&](int i, int first) {
-      const Vector<T, kWidth> vector = load_vector<T, kWidth>(row + first);
+      const Vector<T, kWidth> vector = load_vector<kWidth>(row + first);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) value[i][j] = to_float(vector.value[j]);
     });

@@ -6,6 +6,7 @@
 // by the bulk copy engine on sm_90 and newer, by its threads elsewhere. Lanes share a row as in lanes.cuh and write the result
 // over it, and the run goes back in the same way. kRows is a multiple of 8, so each run begins at a multiple of 16 bytes.
 // Bytes: x and y once.
+#include "bulk.cuh"
 #include "softmax/lanes.cuh"
 
 namespace softmax {
@@ -14,25 +15,11 @@ namespace softmax {
 
 // Begins to copy `bytes` bytes, a multiple of 16, into shared memory; phase 0 of the barrier ends with the copy.
 __device__ __forceinline__ void begin_read(void* to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine must see the barrier initialised
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  expect_bytes(barrier, bytes);
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                    shared_address(to)),
                "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
                : "memory");
-}
-
-__device__ __forceinline__ void wait_for_read(unsigned barrier) {
-  asm volatile(
-      "{\n\t"
-      ".reg .pred done;\n\t"
-      "AGAIN:\n\t"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n\t"
-      "@!done bra AGAIN;\n\t"
-      "}" ::"r"(barrier)
-      : "memory");
 }
 
 // Copies `bytes` bytes, a multiple of 16, from shared memory, and waits until they have been read there.
@@ -71,7 +58,7 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
   }
   if (rest < elements) tile[rest] = from[rest];
   __syncthreads();  // the barrier is initialised
-  if (packed > 0) wait_for_read(shared_address(&barrier));
+  if (packed > 0) wait_for_copy(shared_address(&barrier));
 #else
 #pragma unroll 4
   for (int i = threadIdx.x * kPack; i < packed; i += kThreads * kPack) {

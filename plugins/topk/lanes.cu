@@ -21,7 +21,7 @@ __device__ __forceinline__ void row_of_warp(const T* __restrict__ row, T* __rest
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (index(i, 0) < kLength) {
-      const Vector<T, kWidth> vector = load_vector<T, kWidth>(row + index(i, 0));
+      const Vector<T, kWidth> vector = load_vector<kWidth>(row + index(i, 0));
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) order[i][j] = ordered(vector.value[j]);
     } else {

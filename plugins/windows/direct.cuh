@@ -52,3 +52,13 @@ __device__ __forceinline__ void compute_direct(const DirectItem<Layer, kRows, kT
   }
   results.store(y, item.first_row, item.first_column, operation);
 }
+
+// A pool of all planes: kRows rows of outputs a thread.
+template <typename Layer, int kRows, int kThreads, typename Operation>
+__device__ __forceinline__ void pool_planes(const typename Layer::T* __restrict__ x, int planes, const Operation& operation,
+                                            typename Layer::T* __restrict__ y) {
+  const DirectItem<Layer, kRows, kThreads> item;
+  if (item.plane >= static_cast<unsigned>(planes)) return;
+  const size_t plane = item.plane;
+  compute_direct(item, x + plane * Layer::kPlane, operation, y + plane * Layer::kOutPlane);
+}

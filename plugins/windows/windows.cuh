@@ -38,23 +38,6 @@ struct Reads {
   static constexpr int kColumns = kVectors * kVector;
 };
 
-template <int kCount, typename T>
-__device__ __forceinline__ Vector<T, kCount> load_vector(const T* address) {
-  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
-  Vector<T, kCount> vector;
-  if constexpr (kBytes == 16) {
-    *reinterpret_cast<uint4*>(&vector) = *reinterpret_cast<const uint4*>(address);
-  } else if constexpr (kBytes == 8) {
-    *reinterpret_cast<uint2*>(&vector) = *reinterpret_cast<const uint2*>(address);
-  } else if constexpr (kBytes == 4) {
-    *reinterpret_cast<unsigned*>(&vector) = *reinterpret_cast<const unsigned*>(address);
-  } else {
-    static_assert(kCount == 1, "no load of this width");
-    vector.value[0] = *address;
-  }
-  return vector;
-}
-
 // The results of kRows rows of kRun outputs: rows of x are added from the top down, each to the outputs that it reaches.
 template <typename Layer, typename Operation, int kRows>
 struct Results {
