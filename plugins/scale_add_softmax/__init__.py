@@ -4,53 +4,22 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, product, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
-from lenet_trt.kernel.dims import Condition
+from lenet_trt.dims import axes, product, size_of
+from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor
 
+from ..softmax.declaration import TYPES, RowVariants, k, softmax_of
 from .pattern import PATTERNS
 
-outer, repeat, inner, k = axes("outer repeat inner k")
+outer, repeat, inner = axes("outer repeat inner")
 rows = product((outer, repeat, inner))
-EXTRAS = (rows, repeat, inner)
-PACK = 16 // size_of("T")  # elements
-LANES_ROWS = 8
-MOST_VALUES = 32  # of a row, that a thread holds in registers
-BLOCK_THREADS = 512
 
 
 def reference(x: np.ndarray, mask: np.ndarray, scale: float) -> np.ndarray:
     """Compute exp(x * scale + mask) over its sum in each row."""
-    scores = x * scale + mask
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return softmax_of(x * scale + mask)
 
 
-def lanes(count: int, prefer: Condition | None = None) -> Variant:
-    """Declare the variant in which ``count`` lanes share a row."""
-    return Variant(
-        f"lanes{count}",
-        Launch((ceil_div(rows, LANES_ROWS), 1, 1), (count * LANES_ROWS, 1, 1), EXTRAS),
-        f"{count} lanes a row",
-        source="lanes.cu",
-        entry="scale_add_softmax_lanes",
-        when=k <= MOST_VALUES * count,
-        prefer=prefer,
-    )
-
-
-def row(threads: int, prefer: Condition | None = None) -> Variant:
-    """Declare the variant in which a block has a row in registers."""
-    return Variant(
-        f"row{threads}",
-        Launch((rows, 1, 1), (threads, 1, 1), EXTRAS),
-        f"a block of {threads} threads a row",
-        source="row.cu",
-        entry="scale_add_softmax_row",
-        when=k + 2 * PACK <= MOST_VALUES * threads,
-        prefer=prefer,
-    )
-
+VARIANTS = RowVariants("scale_add_softmax", rows, (rows, repeat, inner))
 
 KERNEL = Kernel(
     name="scale_add_softmax",
@@ -66,23 +35,15 @@ KERNEL = Kernel(
         Tensor("mask", (outer, 1, inner, k), "T", "what is added to them"),
     ),
     outputs=(Tensor("y", (outer, repeat, inner, k), "T", "exponentials that add up to 1 in each row"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=TYPES,
     attributes=(FloatAttribute("scale", (0.125,), "multiplies the scores"),),
     variants=(
-        lanes(16, prefer=k.multiple_of(4)),
-        lanes(32, prefer=k * size_of("T") <= 2048),
-        row(128, prefer=k <= 2048),
-        row(256),
-        row(1024),
-        Variant(
-            "block",
-            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), EXTRAS),
-            "a block a row of any length, which it reads twice",
-        ),
+        VARIANTS.lanes(16, prefer=k.multiple_of(4)),
+        VARIANTS.lanes(32, prefer=k * size_of("T") <= 2048),
+        VARIANTS.row(128, prefer=k <= 2048),
+        VARIANTS.row(256),
+        VARIANTS.row(1024),
+        VARIANTS.block(),
     ),
     patterns=PATTERNS,
     by_name=True,

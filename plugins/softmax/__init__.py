@@ -2,56 +2,20 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from lenet_trt.dims import axes, ceil_div, maximum, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
-from lenet_trt.kernel.dims import Condition
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant
 
+from .declaration import MOST_VALUES, PACK, TYPES, RowVariants, k, softmax_of
 from .pattern import PATTERNS
 
-rows, k = axes("rows k")
-PACK = 16 // size_of("T")  # elements
-LANES_ROWS, LANES8_ROWS = 8, 16
+(rows,) = axes("rows")
+LANES8_ROWS = 16
 MOST_ROWS = INT32_MAX // 8
-MOST_VALUES = 32  # of a row, that a thread holds in registers
-BLOCK_THREADS = 512
 CLUSTER_BLOCKS, CLUSTER_THREADS = 8, 256
 TILE_THREADS, TILE_LANES = 128, 8
 
 
-def reference(x: np.ndarray) -> np.ndarray:
-    """Compute exp(x) over its sum in each row."""
-    exponentials = np.exp(x - x.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
-
-
-def lanes(count: int, prefer: Condition) -> Variant:
-    """Declare the variant in which ``count`` lanes share a row."""
-    return Variant(
-        f"lanes{count}",
-        Launch((ceil_div(rows, LANES_ROWS), 1, 1), (count * LANES_ROWS, 1, 1), (rows,)),
-        f"{count} lanes a row",
-        source="lanes.cu",
-        entry="softmax_lanes",
-        when=k <= MOST_VALUES * count,
-        prefer=prefer,
-    )
-
-
-def row(threads: int, prefer: Condition | None = None) -> Variant:
-    """Declare the variant in which a block has a row in registers."""
-    return Variant(
-        f"row{threads}",
-        Launch((rows, 1, 1), (threads, 1, 1), (rows,)),
-        f"a block of {threads} threads a row",
-        source="row.cu",
-        entry="softmax_row",
-        when=k + 2 * PACK <= MOST_VALUES * threads,
-        prefer=prefer,
-    )
-
-
+VARIANTS = RowVariants("softmax", rows, (rows,))
 TILE_ROWS = TILE_THREADS // TILE_LANES * maximum(1, 64 * TILE_LANES // (k * size_of("T")))
 
 KERNEL = Kernel(
@@ -60,11 +24,7 @@ KERNEL = Kernel(
     axes=(Axis("rows", "rows"), Axis("k", "length of a row", static=True)),
     inputs=(Tensor("x", (rows, k), "T", "rows"),),
     outputs=(Tensor("y", (rows, k), "T", "exponentials that add up to 1 in each row"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=TYPES,
     variants=(
         Variant(
             "lanes8",
@@ -74,7 +34,7 @@ KERNEL = Kernel(
             when=k <= 8 * MOST_VALUES,
             prefer=k.multiple_of(4) & (k <= 128),
         ),
-        lanes(16, prefer=k.multiple_of(4)),
+        VARIANTS.lanes(16, prefer=k.multiple_of(4)),
         Variant(
             "tile",
             Launch((ceil_div(rows, TILE_ROWS), 1, 1), (TILE_THREADS, 1, 1), (rows,), TILE_ROWS * k * size_of("T")),
@@ -83,7 +43,7 @@ KERNEL = Kernel(
             when=k <= MOST_VALUES * TILE_LANES,
             prefer=k <= 128,
         ),
-        lanes(32, prefer=k * size_of("T") <= 2048),
+        VARIANTS.lanes(32, prefer=k * size_of("T") <= 2048),
         Variant(
             "cluster",
             Launch((CLUSTER_BLOCKS * rows, 1, 1), (CLUSTER_THREADS, 1, 1), (rows,)),
@@ -94,17 +54,13 @@ KERNEL = Kernel(
             # Few rows; in fp32 also many, where they are too long for a block.
             prefer=(k >= 8192) & (rows <= 64 + k // 32768 * (size_of("T") // 4) * MOST_ROWS),
         ),
-        row(128, prefer=k <= 2048),
-        row(256),
-        row(1024, prefer=size_of("T").equals(4)),
-        Variant(
-            "block",
-            Launch((rows, 1, 1), (BLOCK_THREADS, 1, 1), (rows,)),
-            "a block a row of any length, which it reads twice",
-        ),
+        VARIANTS.row(128, prefer=k <= 2048),
+        VARIANTS.row(256),
+        VARIANTS.row(1024, prefer=size_of("T").equals(4)),
+        VARIANTS.block(),
     ),
     patterns=PATTERNS,
-    reference=reference,
+    reference=softmax_of,
     max_elements=2**40,
     requires=rows <= MOST_ROWS,
     examples=(
