@@ -33,7 +33,6 @@ from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA
 
@@ -188,13 +187,13 @@ def start_obstacle(backend: str, given: Given) -> str | None:
 def _no_engine(backend: str, given: Given) -> str | None:
     """Build the engine; where it cannot be built here, return why."""
     from lenet_trt.bench.backends.with_tensorrt import engines_here
-    from lenet_trt.bench.engine_workloads import lenet5_model
+    from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
     from lenet_trt.tensorrt.engine import BuildOptions
 
     path, plugins = given.model(backend), backend == "tensorrt-plugins"
     if path.is_file():
         return None
-    shapes: list[dict[str, Shape]] = [{"images": (given.batch, 1, 28, 28)}] * 3
+    shapes = lenet5_shapes(given.batch, given.batch, given.batch)
     try:
         here = engines_here(given.folder)
         here.tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins)

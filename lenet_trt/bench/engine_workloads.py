@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lenet_trt.bench.engine_layers import LAYERS, expected
 from lenet_trt.bench.engine_tool import Arrays, EngineModel
 from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -89,7 +90,7 @@ def _with_plugins(model: onnx.ModelProto) -> Callable[[], onnx.ModelProto]:
 
 
 def _images(batch: int) -> Arrays:
-    return {"images": np.random.default_rng(batch).random((batch, 1, 28, 28), np.float32)}
+    return {INPUT: np.random.default_rng(batch).random((batch, *IMAGE_SHAPE), np.float32)}
 
 
 def lenet5_model(precision: str) -> EngineModel:
@@ -102,6 +103,11 @@ def lenet5_model(precision: str) -> EngineModel:
         return EngineModel(network, _with_plugins(network))
     half = convert(copy.deepcopy(network), precision)
     return EngineModel(half, _with_plugins(half), half=True, weak=network)
+
+
+def lenet5_shapes(smallest: int, usual: int, largest: int) -> list[dict[str, Shape]]:
+    """Return the shapes of LeNet-5's input at three batch sizes, as an engine is built for them."""
+    return [{INPUT: (batch, *IMAGE_SHAPE)} for batch in (smallest, usual, largest)]
 
 
 def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
@@ -136,7 +142,7 @@ def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
         return np.asarray(reference(inputs["images"], *plain.values()))
 
     def pixels(batch: int) -> Arrays:
-        return {"images": np.random.default_rng(batch).integers(0, 128, (batch, 1, 28, 28), np.int8)}
+        return {INPUT: np.random.default_rng(batch).integers(0, 128, (batch, *IMAGE_SHAPE), np.int8)}
 
     backends = dict.fromkeys((THEIRS, OURS), _batches(options))
     in_floats = EngineModel(network, _with_plugins(network), int8=True)

@@ -7,10 +7,11 @@ module needs neither torch nor TensorRT.
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -216,3 +217,14 @@ def _wait(stream: int, name: str) -> None:
 
 def _elapsed_us(begin: Any, end: Any) -> float:
     return float(ask(driver().cuEventElapsedTime(begin, end), "cannot read a CUDA event")) * 1e3
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Switch off the garbage collector: freed GPU memory breaks the capture of a graph, and a pause spoils a timing."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

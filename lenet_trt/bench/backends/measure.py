@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from lenet_trt.bench.record import Row, RowCase, Stats
 from lenet_trt.bench.suite import Recording
 from lenet_trt.bench.tables import duration
 from lenet_trt.cuda.gpus import gpus
-from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns, time_on_host_in_turns
+from lenet_trt.cuda.timing import Timed, TimingPlan, no_collection, time_in_turns, time_on_host_in_turns
 from lenet_trt.kernel.examples import relative_error
 
 HOST = "host memory"
@@ -98,7 +97,7 @@ def measure_batch(
     longer than ``limit_s`` is left out with a reason; the time of the batch before foretells it where that batch was
     not much smaller, otherwise a trial shows it.
     """
-    with _no_collection():
+    with no_collection():
         prepared = [_prepare(each, images, limit_s, found) for each in backends]
         found.say(f"timing {_text(case)}")
         times = _times(prepared, plan, where)
@@ -249,14 +248,3 @@ def _alone(timed: dict[str, Timed], plan: TimingPlan) -> dict[str, Stats]:
 
 def _text(case: RowCase) -> str:
     return ", ".join(f"{name} {value}" for name, value in case.items()) or "all"
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Switch off the garbage collector: freed GPU memory breaks the capture of a graph, and a pause spoils a timing."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -11,13 +11,12 @@ from typing import Any
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
 from lenet_trt.bench.engine_tool import Engine, EngineTool
-from lenet_trt.bench.engine_workloads import lenet5_model
+from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.cuda.driver import Stream
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel.bind import Shape
 from lenet_trt.profile.trtexec import find_trtexec
 from lenet_trt.runtimes.tensorrt import TensorRt
 from lenet_trt.tensorrt.c_bindings import flavor_by_library
@@ -62,9 +61,8 @@ class TensorRtSession:
         """Delete the engines' files."""
         self._folder.cleanup()
 
-    def _built(self, *batches: int) -> Engine:
-        shapes: list[dict[str, Shape]] = [{"images": (batch, 1, 28, 28)} for batch in batches]
-        path = Path(self._folder.name) / f"{batches[-1]}.engine"
+    def _built(self, smallest: int, usual: int, largest: int) -> Engine:
+        path, shapes = Path(self._folder.name) / f"{largest}.engine", lenet5_shapes(smallest, usual, largest)
         return self._here.tool.built(self._model, path, BuildOptions(), shapes, with_plugins=self._plugins)
 
 

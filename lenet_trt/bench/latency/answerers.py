@@ -80,17 +80,16 @@ class Setting:
         Raises:
             LenetTrtError: trtexec, the plugin library or TensorRT's library is not here, or the engine cannot be built.
         """
-        from lenet_trt.bench.engine_workloads import engine_workloads
+        from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
         from lenet_trt.bench.engines import trtexec_engines
         from lenet_trt.runtimes.tensorrt import TensorRt
         from lenet_trt.tensorrt.c_bindings import flavor_by_library
         from lenet_trt.tensorrt.engine import BuildOptions
 
         tool = trtexec_engines(self.options, self.folder)
-        workload = next(iter(engine_workloads(self.options)))
-        shapes = [workload.shapes(self.batch)] * 3
+        shapes = lenet5_shapes(self.batch, self.batch, self.batch)
         path = self.folder / f"{'plugins' if plugins else 'plain'}.engine"
-        built = tool.built(workload.model, path, BuildOptions(tf32=False), shapes, with_plugins=plugins)
+        built = tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins)
         library = self.options.library.resolve()
         return TensorRt(built.path, None, library, flavor_by_library(library))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.latency.requests import no_collection
+from lenet_trt.cuda.timing import no_collection
 from lenet_trt.export.geometry import IMAGE_SHAPE
 from lenet_trt.kernel.declaration import Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import axes

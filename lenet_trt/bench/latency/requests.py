@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import time
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -62,14 +60,3 @@ def waits_of(
         if end > deadline:
             break
     return np.frombuffer(times, np.int64) / 1e3
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Switch off the garbage collector, whose pauses would be waits."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

@@ -16,7 +16,7 @@ from lenet_trt.bench.backends.protocol import TOLERANCES, mnist
 from lenet_trt.bench.latency.answerers import ANSWERERS, PATH, RESIDENT, Answerer, OpenAnswerer, Setting
 from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, other_work
 from lenet_trt.bench.latency.percentiles import described
-from lenet_trt.bench.latency.requests import QUICK, RequestPlan, no_collection, waits_of
+from lenet_trt.bench.latency.requests import QUICK, RequestPlan, waits_of
 from lenet_trt.bench.latency.tables import charts as charts
 from lenet_trt.bench.latency.tables import columns as columns
 from lenet_trt.bench.latency.tables import summaries as summaries
@@ -24,6 +24,7 @@ from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.statistics import summarize
+from lenet_trt.cuda.timing import no_collection
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.examples import relative_error
 
