@@ -12,7 +12,7 @@ from pathlib import Path
 
 import onnx
 
-from lenet_trt.bench.engine_tool import NOT_RUN, EngineModel
+from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
@@ -23,6 +23,7 @@ from lenet_trt.bench.zoo.kinds import node_kinds
 from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, model_folder
 from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZooNetwork, networks
 from lenet_trt.bench.zoo.right import checked_results
+from lenet_trt.bench.zoo.tables import PLUGINS, TENSORRT
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart
@@ -31,6 +32,8 @@ from lenet_trt.files import write_atomic
 from lenet_trt.floors.ceilings import datasheet, measured_ceilings
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
@@ -44,6 +47,8 @@ columns, summaries = tables.columns, tables.summaries
 BATCHES, QUICK_BATCHES = (1, 32), (1,)
 PRECISIONS = ("fp32", "fp16")
 ITERATIONS, QUICK_ITERATIONS = 200, 20
+TURNS, QUICK_TURNS = 2, 1
+GRAPH = "graph runtime"
 # The GPUs of the floors by calculation: a data-centre card and one of a desktop.
 DATASHEETS = ("H200", "RTX 4090")
 TRACES = "traces"
@@ -93,11 +98,10 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     found.details["flags"] = list(options.trtexec_flags)
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
     for network in chosen:
-        bench = _Bench(network, models, options, found, ceilings, tool)
+        bench = _Bench(network, models, options, found, ceilings, tool, gpu)
         for batch in bench.batches:
             for precision in PRECISIONS:
-                bench.add("TensorRT", batch, precision)
-                bench.add("graph runtime", batch, precision)
+                bench.add(batch, precision)
         found.sample_clocks()
 
 
@@ -111,74 +115,99 @@ class _Bench:
     found: Recording
     ceilings: Ceilings
     tool: Trtexec | LenetTrtError
+    gpu: Gpu
 
     @property
     def batches(self) -> tuple[int, ...]:
         """Return the batch sizes to measure."""
         return self.options.batches or (QUICK_BATCHES if self.options.quick else BATCHES)
 
-    def add(self, backend: str, batch: int, precision: str) -> None:
-        """Add the row of a backend: kept from the record that is resumed, measured, or with the reason why not."""
+    def add(self, batch: int, precision: str) -> None:
+        """Add the rows of every backend: kept from the record that is resumed, measured, or with the reason why not."""
         case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
-        if (old := kept(self.options.resume, backend, case)) is not None:
-            self.found.add(old)
-            return
-        self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backend}")
-        try:
-            with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-engine-") as folder:
-                run = self._tensorrt if backend == "TensorRT" else self._graph
-                self.found.add(run(case, batch, precision, Path(folder)))
-        except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
-            self.found.cannot(backend, case, problem)
+        # Both engines are timed in turns, so the times of one run belong together.
+        for backends, measured in (((TENSORRT, PLUGINS), self._tensorrt), ((GRAPH,), self._graph)):
+            old = [row for name in backends if (row := kept(self.options.resume, name, case)) is not None]
+            if old:
+                for row in old:
+                    self.found.add(row)
+                continue
+            self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backends[0]}")
+            try:
+                with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-engine-") as folder:
+                    measured(case, batch, precision, Path(folder))
+            except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
+                self.found.cannot(backends[0], case, problem)
 
     @cached_property
     def _exported(self) -> ExportedNetwork:
         return exported_network(self.network, self.models, self.found)
 
-    def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
+    def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> None:
+        """Build the network with TensorRT's own layers and with our plugins, and time both engines in turns."""
         if isinstance(self.tool, LenetTrtError):
             raise self.tool
         exported = self._exported
         plain, half = exported.at(batch), precision == "fp16"
         typed = convert(plain, precision)
-        model = EngineModel(typed, lambda: typed, half=half, weak=plain if half else None)
-        builder = TrtexecEngines(self.tool, self.options.library, "", folder, self.options.trtexec_flags)
-        engine = builder.built(model, folder / "network.engine", BuildOptions(), [], with_plugins=False)
+        fused = fuse(typed).model
+        model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
+        library = self.options.library.resolve()
+        builder = TrtexecEngines(self.tool, library, f"sm_{self.gpu.sm}", folder, self.options.trtexec_flags)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
         for name, array in drawn.items():
             array.tofile(inputs.setdefault(name, folder / f"{name}.bin"))
-        iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
-        run = Run(engine.path, {}, iterations, transfers=False, trust=True, exports=folder, inputs=inputs)
-        timeline = traced_engine(run, self.tool)
-        self._keep(timeline, exported, batch, precision)
-        file = export_paths(folder)["exportTimes"]
-        exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
-        assert exports is not None
         # Weakly typed releases keep the file's names and types; their layers say what they compute in.
-        ran = plain if "fp16" in self.tool.options else typed
-        nodes = network_of(ran, {BATCH_AXIS: batch}).nodes
-        account = accounted(timeline, nodes, node_kinds(ran), self.ceilings)
-        extra = {
-            **exported.facts,
-            "build_seconds": engine.build_seconds,
-            "engine_bytes": engine.path.stat().st_size,
-            **account,
-        }
-        if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
-            extra |= checked_results(builder, engine, plain, drawn, precision)
-        return Row("TensorRT", case, summarize([time.compute_ms * 1e3 for time in exports[1].times]), None, extra)
+        ran = {TENSORRT: plain if "fp16" in self.tool.options else typed}
+        plugins = Counter(plugin_nodes(fused).values())
+        if plugins:
+            ran[PLUGINS] = fused
+        engines: dict[str, _Traced | LenetTrtError] = {}
+        for backend in ran:
+            ours, path = backend == PLUGINS, folder / f"{len(engines)}.engine"
+            try:
+                built = builder.built(model, path, BuildOptions(), [], with_plugins=ours)
+            except LenetTrtError as problem:
+                engines[backend] = problem
+                continue
+            (exports := path.with_suffix("")).mkdir()
+            iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
+            run = Run(path, {}, iterations, transfers=False, trust=True, exports=exports, inputs=inputs)
+            engines[backend] = _Traced(built, replace(run, library=library if ours else None), self.tool)
+        for _ in range(QUICK_TURNS if self.options.quick else TURNS):
+            for traced in engines.values():
+                if isinstance(traced, _Traced):
+                    traced.run()
+        for backend, traced in engines.items():
+            if isinstance(traced, LenetTrtError):
+                self.found.cannot(backend, case, traced)
+                continue
+            name = f"n{batch}-{precision}" + "-plugins" * (backend == PLUGINS)
+            self._keep(traced.timeline, exported, name, batch)
+            nodes = network_of(ran[backend], {BATCH_AXIS: batch}).nodes
+            extra = {
+                **exported.facts,
+                "build_seconds": traced.engine.build_seconds,
+                "engine_bytes": traced.engine.path.stat().st_size,
+                **accounted(traced.timeline, nodes, node_kinds(ran[backend]), self.ceilings),
+            }
+            if backend == PLUGINS:
+                extra["plugins"] = dict(plugins)
+            if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
+                extra |= checked_results(builder, traced.engine, plain, drawn, precision)
+            self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
 
-    def _keep(self, timeline: Timeline, exported: ExportedNetwork, batch: int, precision: str) -> None:
+    def _keep(self, timeline: Timeline, exported: ExportedNetwork, name: str, batch: int) -> None:
         """Keep the trace for lenet-trt report, where the user named a folder for the networks."""
         if self.options.models is None:
             return
         folder = self.models / TRACES
         folder.mkdir(exist_ok=True)
         sized = replace(of_model(timeline, exported.path, folder), sizes={BATCH_AXIS: batch})
-        save(sized, folder / f"{self.network.name}-n{batch}-{precision}.json")
+        save(sized, folder / f"{self.network.name}-{name}.json")
 
-    def _graph(self, case: RowCase, batch: int, precision: str, folder: Path) -> Row:
+    def _graph(self, case: RowCase, batch: int, precision: str, folder: Path) -> None:
         from lenet_trt.optimize.timed import in_turns
         from lenet_trt.runtimes.load import load
 
@@ -189,14 +218,34 @@ class _Bench:
         with closing(load(path, "graph")) as loaded:
             (stats,) = in_turns([loaded], [drawn[port.name] for port in loaded.inputs], self.options.plan)
         floor = roofline(network_of(model, {BATCH_AXIS: batch}), self.ceilings)
-        return Row("graph runtime", case, stats, None, {"needed_us": round(floor.needed_us, 3)})
+        self.found.add(Row(GRAPH, case, stats, None, {"needed_us": round(floor.needed_us, 3)}))
+
+
+class _Traced:
+    """Hold an engine, the times of all its runs in microseconds, and the trace of the last run."""
+
+    timeline: Timeline
+
+    def __init__(self, engine: Engine, how: Run, tool: Trtexec) -> None:
+        self.engine, self.times_us = engine, list[float]()
+        self._how, self._tool = how, tool
+
+    def run(self) -> None:
+        """Run the engine once more.
+
+        Raises:
+            LenetTrtError: trtexec did not run it.
+        """
+        self.timeline = traced_engine(self._how, self._tool)
+        file = export_paths(self._how.exports)["exportTimes"]
+        exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
+        assert exports is not None
+        self.times_us += [time.compute_ms * 1e3 for time in exports[1].times]
 
 
 def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording) -> None:
     """Build each network by TensorRT-RTX for GPUs that are not here, and calculate its floors from data sheets."""
     from lenet_trt.bench.zoo.builds import build_facts
-    from lenet_trt.fuse.stage import fuse
-    from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
     from lenet_trt.tensorrt.flavors import select
 
     flavor = select("rtx")

@@ -8,8 +8,9 @@ from typing import Any
 
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.tables import Column, Summary, duration
+from lenet_trt.cuda.statistics import Stats
 
-TENSORRT = "TensorRT"
+TENSORRT, PLUGINS = "TensorRT", "TensorRT, our plugins"
 _LARGEST = 20
 _LONGEST_NAME = 60
 
@@ -49,9 +50,11 @@ def columns(record: Record) -> list[Column]:
 
 def summaries(record: Record) -> Iterator[Summary]:
     """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
-    wrong = {_engine(row) for row in record.rows if row.extra.get("right") is False}
+    wrong = {_engine(row) for row in record.rows if row.backend == TENSORRT and row.extra.get("right") is False}
     # The time of an engine that computes something else says nothing of the network.
-    traced = [row for row in record.timed if "kinds" in row.extra and _engine(row) not in wrong]
+    traced = [row for row in record.timed if row.backend == TENSORRT and _engine(row) not in wrong]
+    if fused := [row for row in record.timed if row.backend == PLUGINS]:
+        yield _gains(record, fused)
     if traced:
         yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
         yield _sums(traced, "causes", "Causes over all networks", "cause")
@@ -65,6 +68,35 @@ def summaries(record: Record) -> Iterator[Summary]:
 
 def _engine(row: Row) -> tuple[int | str, int | str]:
     return row.case["network"], row.case["precision"]
+
+
+def _gains(record: Record, fused: Sequence[Row]) -> Summary:
+    """Compare the engines with our plugins with those of TensorRT's own layers, the largest gain first."""
+    pairs = [(record.find(TENSORRT, **row.case), row) for row in fused]
+    timed = [(plain.stats, row.stats, row) for plain, row in pairs if plain and plain.stats and row.stats]
+    lines = [
+        [
+            ours.where,
+            duration(before.median_us),
+            duration(after.median_us),
+            f"{before.median_us / after.median_us:.2f}",
+            "yes"
+            if after.high_us < before.low_us
+            else "slower"
+            if after.low_us > before.high_us
+            else "within the noise",
+            ", ".join(f"{count} {kernel}" for kernel, count in ours.extra["plugins"].items()),
+        ]
+        for before, after, ours in sorted(timed, key=lambda one: one[1].median_us / one[0].median_us)
+    ]
+    headings = ("engine", TENSORRT, "our plugins", "times", "faster", "plugins")
+    return Summary("With every plugin that fits", headings, lines, headings[1:4])
+
+
+def _verdict(before: Stats, after: Stats) -> str:
+    if after.high_us < before.low_us:
+        return "yes"
+    return "no: slower" if after.low_us > before.high_us else "no: within the noise"
 
 
 def _sums(rows: Sequence[Row], key: str, title: str, heading: str) -> Summary:

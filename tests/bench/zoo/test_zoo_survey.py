@@ -31,7 +31,7 @@ options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
     print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly --fp16 "
-          "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity")
+          "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity --staticPlugins")
     sys.exit()
 with open(__file__ + ".calls", "a") as calls:
     calls.write(json.dumps(options) + "\\n")
@@ -65,7 +65,8 @@ ms = {"Reformat": 0.005, "CaskGemm": 0.030, "Myelin": 0.010}
 profile = [{"name": l["Name"], "averageMs": ms[l["LayerType"]], "medianMs": ms[l["LayerType"]]} for l in layers]
 pathlib.Path(options["exportProfile"]).write_text(json.dumps([{"count": 5}, *profile]))
 keys = "startEnqMs endEnqMs startH2dMs endH2dMs startComputeMs endComputeMs startD2hMs endD2hMs h2dMs d2hMs".split()
-times = [{**dict.fromkeys(keys, 0.0), "computeMs": 0.040, "latencyMs": 0.040}] * int(options["iterations"])
+ms = 0.020 if "staticPlugins" in options else 0.040
+times = [{**dict.fromkeys(keys, 0.0), "computeMs": ms, "latencyMs": ms}] * int(options["iterations"])
 pathlib.Path(options["exportTimes"]).write_text(json.dumps(times))
 """
 WIDTH = 8
@@ -93,6 +94,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "trtexec"
     program.write_text(_TRTEXEC.replace("PYTHON", sys.executable))
     program.chmod(0o755)
+    (tmp_path / "liblenet_trt_plugins.so").write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT 8.6\0")
     (tmp_path / "zoo").mkdir()
     onnx.save(small_model(), tmp_path / "zoo" / "small.onnx")
     monkeypatch.setattr(survey, "networks", lambda only: [NETWORK])
@@ -102,7 +104,8 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def options(program: Path, **changes: object) -> SuiteOptions:
-    values: dict[str, object] = {"quick": True, "trtexec": str(program), "models": program.with_name("zoo")}
+    names = {"models": program.with_name("zoo"), "library": program.with_name("liblenet_trt_plugins.so")}
+    values: dict[str, object] = {"quick": True, "trtexec": str(program), **names}
     return SuiteOptions(**{**values, **changes})  # type: ignore[arg-type]
 
 
@@ -133,16 +136,41 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
     assert floors[32, "fp32"] == pytest.approx(size / 1e6, abs=1e-3)
     assert floors[32, "fp16"] == pytest.approx(size / 2e6, abs=1e-3), "of the type that the layer uses"
 
-    built = [call for call in calls(trtexec) if "saveEngine" in call]
+    built = [call for call in calls(trtexec) if "saveEngine" in call and "staticPlugins" not in call]
     assert ["fp16" in call for call in built] == [False, True, False, True]
     assert all("noTF32" in call and "buildOnly" in call and "minShapes" not in call for call in built)
     ran = [call for call in calls(trtexec) if "exportTimes" in call]
     assert all({"useCudaGraph", "separateProfileRun", "noDataTransfers", "exportProfile"} <= set(call) for call in ran)
 
 
+def test_an_engine_with_our_plugins_is_timed_in_turns_with_the_other(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, quick=False, batches=(32,)))
+    ours = [row for row in found.timed if row.backend == survey.PLUGINS]
+    assert [row.case["precision"] for row in ours] == ["fp32", "fp16"]
+    assert all(row.extra["plugins"] == {"dense_bias_relu": 1, "softmax": 1} for row in ours)
+    ran = ["staticPlugins" in call for call in calls(trtexec) if "exportTimes" in call]
+    assert ran == [False, True] * survey.TURNS * len(ours)
+    gains, *_ = survey.summaries(found)
+    assert gains.lines[0] == [
+        "small, batch 32, fp32",
+        "40.00 us",
+        "20.00 us",
+        "2.00",
+        "yes",
+        "1 dense_bias_relu, 1 softmax",
+    ]
+
+
+def test_without_the_plugin_library_tensorrts_own_layers_are_measured(trtexec: Path, tmp_path: Path) -> None:
+    found = survey.measure(options(trtexec, library=tmp_path / "nowhere.so"))
+    assert len(engines_of(found)) == len(survey.PRECISIONS)
+    (why,) = {row.why for row in found.rows if row.backend == survey.PLUGINS}
+    assert "make it with lenet-trt library" in str(why)
+
+
 def test_the_tables_add_up_over_all_engines(trtexec: Path) -> None:
     found = survey.measure(options(trtexec, batches=(1, 32)))
-    kinds, causes, largest = survey.summaries(found)
+    _, kinds, causes, largest = survey.summaries(found)
     assert [line[:4] for line in kinds.lines] == [
         ["matrix product", "4", "4", "120.0 us"],
         ["Myelin region without products", "4", "4", "40.00 us"],
@@ -168,13 +196,14 @@ def test_results_of_the_smallest_batch_are_compared(trtexec: Path) -> None:
     assert not any(row.extra["right"] for row in engines_of(found))
     (error,) = (column for column in survey.columns(found) if column.heading == "error")
     assert all("wrong" in error.text(row) for row in engines_of(found))
-    assert not list(survey.summaries(found)), "what computes something else is not in the sums"
+    assert len(list(survey.summaries(found))) == 1, "what computes something else is not in the sums"
 
 
 def test_traces_are_kept_for_the_report(trtexec: Path, tmp_path: Path) -> None:
     survey.measure(options(trtexec, batches=(32,)))
     folder = tmp_path / "zoo" / survey.TRACES
-    assert {path.name for path in folder.iterdir()} == {"small-n32-fp32.json", "small-n32-fp16.json"}
+    names = {f"small-n32-{precision}{plugins}.json" for precision in survey.PRECISIONS for plugins in ("", "-plugins")}
+    assert {path.name for path in folder.iterdir()} == names
     page = tmp_path / "report.html"
     assert main(["report", str(folder / "small-n32-fp16.json"), "--datasheet", "H200", "-o", str(page)]) == 0
     assert "dense + relu" in page.read_text(encoding="utf-8")
@@ -196,8 +225,8 @@ def test_a_resumed_run_measures_only_what_is_missing(trtexec: Path, tmp_path: Pa
     before = len(calls(trtexec))
     resumed = survey.measure(options(trtexec, resume=load_record(tmp_path / "zoo.json")))
     assert [row.key for row in resumed.rows] == [row.key for row in first.rows]
-    assert len(calls(trtexec)) == before + 3, "one build, one run, one check"
-    assert "fp16" in calls(trtexec)[-3]
+    assert len(calls(trtexec)) == before + 6, "two builds, two runs, two checks"
+    assert all("fp16" in call for call in calls(trtexec)[before : before + 2])
 
 
 @pytest.mark.parametrize("change", ["gpu", "trtexec", "suite"])
