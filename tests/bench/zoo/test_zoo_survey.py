@@ -31,7 +31,8 @@ options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
     print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly --fp16 "
-          "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity --staticPlugins")
+          "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity "
+          "--staticPlugins")
     sys.exit()
 with open(__file__ + ".calls", "a") as calls:
     calls.write(json.dumps(options) + "\\n")
