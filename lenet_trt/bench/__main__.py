@@ -52,21 +52,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print what changed beyond the noise since this record (SUITE.json, or a folder of them)",
     )
     parser.add_argument(
-        "--trtexec-path", metavar="FILE", help="for engines, latency and zoo: the program (default: found on the PATH)"
+        "--trtexec-path",
+        metavar="FILE",
+        help="the program that builds engines (default: found on the PATH); 10k, sweep, cold and latency take it only "
+        "where it is named, or where TensorRT's Python package does not run here",
     )
     parser.add_argument(
         "--trtexec-flags",
         nargs="+",
         default=[],
         metavar="FLAG",
-        help="for engines, latency and zoo: further flags of each build, without --",
+        help="further flags of each build by that program, without --",
     )
     parser.add_argument(
         "--library",
         type=Path,
         metavar="FILE",
-        default=Path("liblenet_trt_plugins.so"),
-        help="for engines and latency: the plugin library, made by lenet-trt library",
+        help="the plugin library of engines, made by lenet-trt library (default: ./liblenet_trt_plugins.so)",
     )
     parser.add_argument(
         "--models",

@@ -129,7 +129,7 @@ def measure(options: SuiteOptions) -> Record:
     starts = [start for start in STARTS if start.quick or not options.quick]
     with recording("cold", options) as found, tempfile.TemporaryDirectory(prefix="lenet-trt-cold-") as folder:
         given = write_given(Path(folder), batch)
-        why = {start: start_obstacle(start.backend, given) for start in starts}
+        why = {start: start_obstacle(start.backend, given, options) for start in starts}
         samples: dict[Start, list[Mapping[str, Any]]] = {start: [] for start in starts if why[start] is None}
         try:
             take_turns(samples, why, given, min(options.plan.rounds, PROCESSES), found)
@@ -168,7 +168,7 @@ def write_given(folder: Path, batch: int) -> Given:
     return given
 
 
-def start_obstacle(backend: str, given: Given) -> str | None:
+def start_obstacle(backend: str, given: Given, options: SuiteOptions) -> str | None:
     """Say why the backend cannot run here, as far as that is known before a process starts."""
     if backend == "ort-cpu":
         return None
@@ -181,10 +181,10 @@ def start_obstacle(backend: str, given: Given) -> str | None:
         from lenet_trt.runtimes.ort import has_cuda
 
         return None if has_cuda() else f"ONNX Runtime here has no CUDA provider: {INSTALL_CUDA}"
-    return _no_engine(backend, given) if backend.startswith("tensorrt") else None
+    return _no_engine(backend, given, options) if backend.startswith("tensorrt") else None
 
 
-def _no_engine(backend: str, given: Given) -> str | None:
+def _no_engine(backend: str, given: Given, options: SuiteOptions) -> str | None:
     """Build the engine; where it cannot be built here, return why."""
     from lenet_trt.bench.backends.with_tensorrt import engines_here
     from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
@@ -195,7 +195,7 @@ def _no_engine(backend: str, given: Given) -> str | None:
         return None
     shapes = lenet5_shapes(given.batch, given.batch, given.batch)
     try:
-        here = engines_here(given.folder)
+        here = engines_here(options, given.folder)
         here.tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins)
         words = ["--library", str(here.library)] if here.library is not None and plugins else []
         words += ["--by-library", str(here.library)] if here.by_library else []

@@ -18,14 +18,13 @@ from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.tables import Column, duration
-from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.trtexec_engines import trtexec_here
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart, Series
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_file
 from lenet_trt.kernel.examples import relative_error
-from lenet_trt.profile.trtexec import find_trtexec
 
 TAKES_ONLY = True
 ROUNDS, QUICK_ROUNDS = 3, 1
@@ -38,13 +37,14 @@ def measure(options: SuiteOptions) -> Record:
     with tempfile.TemporaryDirectory(prefix="lenet-trt-engines-") as folder:
         with recording("engines", options) as found:
             try:
-                tool = trtexec_engines(options, Path(folder))
-                found.details |= {"library_sha256": sha256_file(options.library), "trtexec": str(tool)}
+                gpu = _gpu()
+                tool, library = trtexec_here(options, gpu, Path(folder))
+                found.details |= {"library_sha256": sha256_file(library), "trtexec": str(tool)}
             except LenetTrtError as problem:
                 for backend in BACKENDS:
                     found.cannot(backend, {"workload": "any"}, problem)
                 return found.finish()
-            check_resumed(options.resume, found, "engines", _gpu().name)
+            check_resumed(options.resume, found, "engines", gpu.name)
             measure_engines(tool, options, Path(folder), found)
         return found.finish()
 
@@ -60,21 +60,6 @@ def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found
     for workload in engine_workloads(options):
         if not options.only or any(text in workload.name for text in options.only):
             _Bench(tool, folder, options, found).run(workload)
-
-
-def trtexec_engines(options: SuiteOptions, folder: Path) -> TrtexecEngines:
-    """Return trtexec and the plugin library, for the GPU here.
-
-    Raises:
-        LenetTrtError: one of them is missing.
-    """
-    tool = find_trtexec(options.trtexec)
-    if not options.library.is_file():
-        raise LenetTrtError(
-            f"the plugin library {options.library} is not there: compile it with lenet-trt library, or name it with "
-            "--library"
-        )
-    return TrtexecEngines(tool, options.library.resolve(), f"sm_{_gpu().sm}", folder, options.trtexec_flags)
 
 
 def _gpu() -> Gpu:

@@ -33,9 +33,10 @@ class SuiteOptions:
 
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
     ``command``: what to type for the same run again. ``commit``: the measured commit, where git cannot tell it.
-    ``trtexec`` and ``trtexec_flags`` are for the suites ``engines`` and ``zoo``: the program, and further flags for
-    building; ``resume`` is a record whose timings they keep. ``library`` is the plugin library of ``engines``.
-    ``models`` and ``build_only`` are for ``zoo``: the folder of the exported networks, and whether to build alone.
+    ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with engines: the program that builds them, its
+    further flags, and the plugin library; None: the ones found here. ``resume`` is a record whose timings the suites
+    ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for ``zoo``: the folder of the exported networks,
+    and whether to build alone.
     """
 
     quick: bool = False
@@ -45,7 +46,7 @@ class SuiteOptions:
     commit: str | None = None
     trtexec: str | None = None
     trtexec_flags: tuple[str, ...] = ()
-    library: Path = Path("liblenet_trt_plugins.so")
+    library: Path | None = None
     models: Path | None = None
     resume: Record | None = None
     build_only: bool = False

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lenet_trt.bench import leads
-from lenet_trt.bench.backends.listed import BACKENDS, NAIVE
+from lenet_trt.bench.backends.listed import NAIVE, backends
 from lenet_trt.bench.backends.measure import about, measure_batch, not_quick, opened
 from lenet_trt.bench.backends.protocol import Backend, mnist
 from lenet_trt.bench.crossovers import crossovers
@@ -35,17 +35,17 @@ _EMPHASIZED = "lenet5 kernel"
 
 def measure(options: SuiteOptions) -> Record:
     """Time every backend at each batch, small ones first."""
-    return measure_sweep(options, BACKENDS)
+    return measure_sweep(options, backends(options))
 
 
-def measure_sweep(options: SuiteOptions, backends: Sequence[Backend]) -> Record:
+def measure_sweep(options: SuiteOptions, chosen: Sequence[Backend]) -> Record:
     """Time these backends at each batch, small batches first."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     batches = sorted(set(options.batches or (QUICK_BATCHES if options.quick else BATCHES)))
     # Batches that the user named are measured, however long they take.
     limit_s = math.inf if options.batches else QUICK_LIMIT_S if options.quick else LIMIT_S
-    left_out = not_quick(backends) if options.quick else {}
-    with recording("sweep", options) as found, opened(backends, found, left_out) as ready:
+    left_out = not_quick(chosen) if options.quick else {}
+    with recording("sweep", options) as found, opened(chosen, found, left_out) as ready:
         running = [each for each in ready if each.session is not None]
         try:
             for each in ready:

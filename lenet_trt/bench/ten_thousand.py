@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from lenet_trt.bench.backends.listed import BACKENDS, COMPILED, NAIVE, OURS
+from lenet_trt.bench.backends.listed import COMPILED, NAIVE, OURS, backends
 from lenet_trt.bench.backends.measure import HOST, Opened, measure_batch, not_quick, opened
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.protocol import Backend, mnist
@@ -26,15 +26,15 @@ _BUDGET_S = 2.0
 
 def measure(options: SuiteOptions) -> Record:
     """Time every backend on the same 10,000 images."""
-    return measure_10k(options, BACKENDS, COUNT)
+    return measure_10k(options, backends(options), COUNT)
 
 
-def measure_10k(options: SuiteOptions, backends: Sequence[Backend], count: int) -> Record:
+def measure_10k(options: SuiteOptions, chosen: Sequence[Backend], count: int) -> Record:
     """Time these backends on the first ``count`` images."""
     plan = replace(options.plan, budget_s=min(options.plan.budget_s, _BUDGET_S))
     tuned = "left out: tuned for 10,000 images it is faster, and that is measured"
-    left_out = not_quick(backends) if options.quick else dict.fromkeys(COMPILED, tuned)
-    with recording("10k", options) as found, opened(backends, found, left_out) as ready:
+    left_out = not_quick(chosen) if options.quick else dict.fromkeys(COMPILED, tuned)
+    with recording("10k", options) as found, opened(chosen, found, left_out) as ready:
         images = mnist(count)
         measure_batch(found, ready, images, {}, plan, where=True)
         for each in ready:

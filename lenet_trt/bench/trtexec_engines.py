@@ -13,11 +13,14 @@ import onnx
 from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel
+from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.profile.trtexec import Trtexec, loading, network_alone, shapes_option
+from lenet_trt.profile.trtexec import Trtexec, find_trtexec, loading, network_alone, shapes_option
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.engine import BuildOptions
+from lenet_trt.tensorrt.find_library import library_for_build
 from lenet_trt.tensorrt.layers import layer_text
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.readable import readable
@@ -147,6 +150,16 @@ class TrtexecEngines:
         except (OSError, subprocess.SubprocessError) as error:
             raise LenetTrtError(f"{self._tool.path} does not run: {error}") from error
         return done.stdout
+
+
+def trtexec_here(options: SuiteOptions, gpu: Gpu, folder: Path) -> tuple[TrtexecEngines, Path]:
+    """Return trtexec for the GPU, and the plugin library that it loads: those of the options, or the ones found here.
+
+    Raises:
+        LenetTrtError: one of them is missing.
+    """
+    tool, library = find_trtexec(options.trtexec), library_for_build(options.library).resolve()
+    return TrtexecEngines(tool, library, f"sm_{gpu.sm}", folder, options.trtexec_flags), library
 
 
 def _layer_file(engine: Engine) -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from lenet_trt.bench import ten_thousand
 from lenet_trt.bench.backends import measure
-from lenet_trt.bench.backends.listed import BACKENDS, backend
+from lenet_trt.bench.backends.listed import backend, backends
 from lenet_trt.bench.backends.protocol import Backend, LabelledBatch, mnist
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.record import Record, as_json, parse
@@ -22,7 +22,8 @@ from lenet_trt.cuda.gpus import Gpus
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 
-CPU = [each for each in BACKENDS if each.place == "CPU"]
+EVERY = backends()
+CPU = [each for each in EVERY if each.place == "CPU"]
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +56,9 @@ def test_it_survives_the_file_and_is_drawn(record: Record) -> None:
 
 
 def test_a_backend_that_cannot_run_is_a_row() -> None:
-    found = ten_thousand.measure_10k(SuiteOptions(quick=True), [each for each in BACKENDS if each not in CPU], 100)
+    found = ten_thousand.measure_10k(SuiteOptions(quick=True), [each for each in EVERY if each not in CPU], 100)
     assert not found.timed
-    assert [row.backend for row in found.rows] == [each.name for each in BACKENDS if each not in CPU]
+    assert [row.backend for row in found.rows] == [each.name for each in EVERY if each not in CPU]
     assert {row.why for row in found.rows} == {"needs a CUDA GPU: there is none for this test"}
 
 
@@ -126,7 +127,7 @@ def test_wrong_answers_and_failures_are_not_timed() -> None:
 
 
 def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ten_thousand, "BACKENDS", (backend("ONNX Runtime CPU"), backend("lenet5 kernel")))
+    monkeypatch.setattr(ten_thousand, "backends", lambda _: (backend("ONNX Runtime CPU"), backend("lenet5 kernel")))
     assert main(["bench", "10k", "--quick", "-o", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "9934/10000" in out

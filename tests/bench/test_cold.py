@@ -99,7 +99,7 @@ def test_an_interruption_leaves_what_was_measured(monkeypatch: pytest.MonkeyPatc
 def test_a_configuration_that_fails_is_left_out_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     failing, good = Start("ours", quick=True), Start("ort-cpu", "", "", quick=True)
     monkeypatch.setattr(cold, "STARTS", (failing, good))
-    monkeypatch.setattr(cold, "start_obstacle", lambda backend, given: None)
+    monkeypatch.setattr(cold, "start_obstacle", lambda backend, given, options: None)
 
     def maybe(start: Start, given: cold.Given) -> Mapping[str, Any]:
         if start is failing:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lenet_trt.bench import sweep
 from lenet_trt.bench.__main__ import record_text
 from lenet_trt.bench.backends import measure
-from lenet_trt.bench.backends.listed import BACKENDS, backend
+from lenet_trt.bench.backends.listed import backend, backends
 from lenet_trt.bench.backends.protocol import Backend
 from lenet_trt.bench.backends.with_onnx import OrtCpuSession
 from lenet_trt.bench.crossovers import crossovers, of_pair
@@ -149,10 +149,10 @@ def record() -> Record:
 
 
 def test_every_backend_has_a_row(record: Record) -> None:
-    cpu = [each.name for each in BACKENDS if each.place == "CPU"]
+    cpu = [each.name for each in backends() if each.place == "CPU"]
     assert [row.case["batch"] for row in record.rows if row.backend == "ONNX Runtime CPU"] == [1, 2, 64]
     without = [row for row in record.rows if row.stats is None and row.backend not in cpu]
-    assert [row.backend for row in without] == [each.name for each in BACKENDS if each.place == "GPU"]
+    assert [row.backend for row in without] == [each.name for each in backends() if each.place == "GPU"]
     assert {row.why for row in without} == {"needs a CUDA GPU: there is none for this test"}
     for row in record.timed:
         assert row.extra["error"] < 1e-6

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lenet_trt.bench import sweep, ten_thousand
-from lenet_trt.bench.backends.listed import BACKENDS, NAIVE, backend
+from lenet_trt.bench.backends.listed import NAIVE, backend, backends
 from lenet_trt.bench.backends.naive import Naive
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import TOLERANCES, Backend, Session, mnist
@@ -16,7 +16,7 @@ from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.examples import relative_error
 
-ON_GPU = [each for each in BACKENDS if each.place == "GPU"]
+ON_GPU = [each for each in backends() if each.place == "GPU"]
 # Of these, a machine may have none; the others need what this toolkit needs on a GPU.
 OPTIONAL = ("TensorRT", "ONNX Runtime", f"{NAIVE}, PyCUDA")
 
@@ -79,7 +79,7 @@ def test_the_naive_program_waits_most_of_its_time(name: str) -> None:
 
 
 def test_the_suites_have_a_row_for_every_backend() -> None:
-    chosen = [each for each in BACKENDS if "compile" not in each.name]
+    chosen = [each for each in backends() if "compile" not in each.name]
     record = ten_thousand.measure_10k(SuiteOptions(quick=True), chosen, 200)
     assert {row.backend for row in record.rows} >= {each.name for each in chosen}
     lying, copied = (record.find("lenet5 kernel", images=place) for place in ("GPU memory", "host memory"))

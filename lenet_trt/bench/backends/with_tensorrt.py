@@ -13,11 +13,11 @@ from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
 from lenet_trt.bench.engine_tool import Engine, EngineTool
 from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
 from lenet_trt.bench.python_engines import PythonEngines
-from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.bench.trtexec_engines import trtexec_here
 from lenet_trt.cuda.driver import Stream
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.profile.trtexec import find_trtexec
 from lenet_trt.runtimes.tensorrt import TensorRt
 from lenet_trt.tensorrt.c_bindings import flavor_by_library
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -31,16 +31,13 @@ _LARGEST = 16_384
 class TensorRtSession:
     """Build engines of LeNet-5 for the GPU here, with our kernels as plugins or without, and run them.
 
-    TensorRT's Python package builds and runs where it takes the GPU. Otherwise trtexec builds, and the plugin library
-    (./liblenet_trt_plugins.so), which is of the same release, runs.
-
     Raises:
-        LenetTrtError: neither TensorRT's Python package nor trtexec with the plugin library is here.
+        LenetTrtError: nothing here builds and runs engines; see ``engines_here``.
     """
 
-    def __init__(self, precision: Precision, plugins: bool) -> None:
+    def __init__(self, options: SuiteOptions, precision: Precision, plugins: bool) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lenet-trt-bench-")
-        self._here = engines_here(Path(self._folder.name))
+        self._here = engines_here(options, Path(self._folder.name))
         self._model, self._plugins = lenet5_model(precision), plugins
         self._for_all = self._built(1, 1024, _LARGEST) if plugins else None
 
@@ -48,7 +45,7 @@ class TensorRtSession:
         """Build or load an engine for the batch, and capture its inference in a CUDA graph."""
         batch = len(images)
         engine = self._for_all or self._built(batch, batch, batch)
-        runtime = TensorRt(engine.path, None, self._here.library if self._plugins else None, self._here.flavor)
+        runtime = self._here.loaded(engine)
         call = runtime.prepare([images.device])
         with stream().capture() as graph:
             call(stream().handle)
@@ -74,8 +71,8 @@ def _replay(replay: Any, on: Stream, *_: object) -> None:
 class EnginesHere:
     """Hold what builds engines for the GPU here, and what runs them.
 
-    ``library``: the plugin library, where one is here. ``by_library``: the library runs the engines, since TensorRT's
-    Python package does not.
+    ``library``: the plugin library, where one is here. ``by_library``: the library runs the engines, not TensorRT's
+    Python package.
     """
 
     tool: EngineTool
@@ -83,9 +80,16 @@ class EnginesHere:
     library: Path | None
     by_library: bool
 
+    def loaded(self, engine: Engine) -> TensorRt:
+        """Load an engine that the tool built."""
+        return TensorRt(engine.path, None, self.library if engine.with_plugins else None, self.flavor)
 
-def engines_here(folder: Path) -> EnginesHere:
+
+def engines_here(options: SuiteOptions, folder: Path) -> EnginesHere:
     """Find what builds and runs engines on the GPU here; files are written into the folder.
+
+    TensorRT's Python package builds and runs where it takes the GPU. Otherwise, and where the options name trtexec or
+    flags of it, trtexec builds, and the plugin library, which is of the same release, runs.
 
     Raises:
         LenetTrtError: no TensorRT that takes the GPU is here; the message says what was tried.
@@ -93,23 +97,31 @@ def engines_here(folder: Path) -> EnginesHere:
     gpu = first_gpu()
     if gpu is None:
         raise LenetTrtError(f"engines run on a GPU, and there is none here: {gpus().problem}")
+    if options.trtexec is not None or options.trtexec_flags:
+        return _by_trtexec(options, gpu, folder)
     try:
-        return _by_package(gpu)
+        return _by_package(options, gpu)
     except LenetTrtError as problem:
         reason = problem
     try:
-        tool, library = find_trtexec(), library_for_build(None).resolve()
-        made = TrtexecEngines(tool, library, f"sm_{gpu.sm}", folder)
-        return EnginesHere(made, flavor_by_library(library), library, by_library=True)
+        return _by_trtexec(options, gpu, folder)
     except LenetTrtError as problem:
         raise LenetTrtError(f"{reason}; trtexec with the plugin library would do: {problem}") from problem
 
 
-def _by_package(gpu: Gpu) -> EnginesHere:
+def _by_trtexec(options: SuiteOptions, gpu: Gpu, folder: Path) -> EnginesHere:
+    tool, library = trtexec_here(options, gpu, folder)
+    return EnginesHere(tool, flavor_by_library(library), library, by_library=True)
+
+
+def _by_package(options: SuiteOptions, gpu: Gpu) -> EnginesHere:
     flavor = select()
     if not flavor.supports(gpu):
         raise LenetTrtError(f"{flavor.product} does not take {gpu.name} ({gpu.capability}): {INSTALL['tensorrt']}")
     ahead = flavor.can.builds_without_gpu
-    library = DEFAULT_LIBRARY.resolve() if DEFAULT_LIBRARY.is_file() and not ahead else None
+    if options.library is not None:
+        library: Path | None = library_for_build(options.library).resolve()
+    else:
+        library = DEFAULT_LIBRARY.resolve() if DEFAULT_LIBRARY.is_file() and not ahead else None
     tool = PythonEngines(flavor, library, (gpu.sm,) if ahead else ())
     return EnginesHere(tool, flavor, library, by_library=False)

@@ -75,23 +75,19 @@ class Setting:
         return Network(GraphRuntime(fuse(model, ["lenet5"]).model if fused else model), "asked for")
 
     def engine(self, plugins: bool) -> DeviceRuntime:
-        """Build an engine by trtexec, and load it by the plugin library's interface to TensorRT, without its package.
+        """Build an engine by what builds and runs engines here, and load it.
 
         Raises:
-            LenetTrtError: trtexec, the plugin library or TensorRT's library is not here, or the engine cannot be built.
+            LenetTrtError: nothing here builds and runs engines, or the engine cannot be built.
         """
+        from lenet_trt.bench.backends.with_tensorrt import engines_here
         from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
-        from lenet_trt.bench.engines import trtexec_engines
-        from lenet_trt.runtimes.tensorrt import TensorRt
-        from lenet_trt.tensorrt.c_bindings import flavor_by_library
         from lenet_trt.tensorrt.engine import BuildOptions
 
-        tool = trtexec_engines(self.options, self.folder)
+        here = engines_here(self.options, self.folder)
         shapes = lenet5_shapes(self.batch, self.batch, self.batch)
         path = self.folder / f"{'plugins' if plugins else 'plain'}.engine"
-        built = tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins)
-        library = self.options.library.resolve()
-        return TensorRt(built.path, None, library, flavor_by_library(library))
+        return here.loaded(here.tool.built(lenet5_model("fp32"), path, BuildOptions(), shapes, with_plugins=plugins))
 
 
 @dataclass(frozen=True)
@@ -124,7 +120,7 @@ def _copies(name: str) -> Callable[[Setting], OpenAnswerer]:
     """Return a answerer of a backend: copy into pinned memory, copy to the GPU, run, copy back, wait."""
 
     def opened(setting: Setting) -> OpenAnswerer:
-        session = backend(name).open()
+        session = backend(name, setting.options).open()
         try:
             ready = session.prepare(mnist(setting.batch))
             if not isinstance(ready, OnGpu):

@@ -38,6 +38,7 @@ from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.engine import BuildOptions
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, save
 from lenet_trt.trace.traced_model import of_model
@@ -152,7 +153,7 @@ class _Bench:
         typed = convert(plain, precision)
         fused = fuse(typed).model
         model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
-        library = self.options.library.resolve()
+        library = (self.options.library or DEFAULT_LIBRARY).resolve()
         builder = TrtexecEngines(self.tool, library, f"sm_{self.gpu.sm}", folder, self.options.trtexec_flags)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
