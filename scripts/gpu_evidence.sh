@@ -10,7 +10,7 @@
 # A piece writes into FOLDER/PIECE and FOLDER/PIECE.log; of the log, the end is shown. The status is 0 when every command
 # of it ended well. One that ran out of time ends with 124: `optimize-...` goes on where it was when it is run again.
 # Needs the plugin library (./liblenet_trt_plugins.so, or LIBRARY), made by `lenet-trt library`, and for the engines-... pieces
-# trtexec on the PATH. FLAVOR=rtx takes TensorRT-RTX. Run it from the root of a clone; the checks of `service` are tests.
+# trtexec on the PATH, and cuBLAS and cuDNN of its TensorRT for rows with their kernels. FLAVOR=rtx takes TensorRT-RTX. Run it from the root of a clone; the checks of `service` are tests.
 set -uo pipefail
 
 SECONDS_A_PIECE=530
@@ -40,7 +40,7 @@ lenet() { step "${LENET_TRT:-lenet-trt}" "$@"; }
 engines() { # TEXT [BATCH...]
     local only=$1
     shift
-    lenet bench engines --only "$only" ${1:+--batch "$@"} --library "$library" -o "$out" --overwrite
+    lenet bench engines --best-peers --only "$only" ${1:+--batch "$@"} --library "$library" -o "$out" --overwrite
 }
 
 builds() {

@@ -87,6 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--build-only", action="store_true", help="for zoo: build by TensorRT-RTX, which needs no GPU, and run nothing"
     )
+    parser.add_argument(
+        "--best-peers",
+        action="store_true",
+        help="for engines: time TensorRT also with kernels of cuBLAS and cuDNN, where the real libraries are found "
+        "(TensorRT 8 and 9), and at optimization level 5 in every workload; this takes longer",
+    )
     parser.add_argument("--commit", metavar="ID", help="the measured commit, where git cannot name it")
 
 
@@ -127,6 +133,7 @@ def command(arguments: argparse.Namespace) -> int:
         models=arguments.models,
         resume=joined([load_record(path) for path in arguments.resume]),
         build_only=arguments.build_only,
+        best_peers=arguments.best_peers,
     )
     record = _measure(name, options)
     _show(name, record, arguments, old.get(name))
@@ -155,7 +162,9 @@ def _guard(arguments: argparse.Namespace, names: Sequence[str]) -> None:
 
 def _asked_for(arguments: argparse.Namespace) -> list[str]:
     """Return the options that decide what is measured, without those on the output."""
-    words = [f"--{flag}" for flag in ("quick", "build-only") if getattr(arguments, flag.replace("-", "_"))]
+    words = [
+        f"--{flag}" for flag in ("quick", "build-only", "best-peers") if getattr(arguments, flag.replace("-", "_"))
+    ]
     for option, values in (
         ("--batch", arguments.batch),
         ("--only", arguments.only),

@@ -70,8 +70,12 @@ class EngineTool(Protocol):
         shapes: Sequence[Mapping[str, Shape]],
         *,
         with_plugins: bool,
+        external_tactics: bool = False,
     ) -> Engine:
-        """Build an engine; ``shapes`` are the smallest, the usual and the largest of each input, or none."""
+        """Build an engine; ``shapes`` are the smallest, the usual and the largest of each input, or none.
+
+        ``external_tactics``: TensorRT's own layers may use kernels of cuBLAS and cuDNN.
+        """
 
     def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
         """Run an engine on these inputs and return its one output."""

@@ -28,12 +28,13 @@ ITERATIONS = 200
 SLOW_ITERATIONS = 5
 CHECKED_CONV = 64
 OURS, THEIRS = "lenet_trt in TensorRT", "TensorRT"
-TF32, LEVEL_5 = f"{THEIRS}, TF32", f"{THEIRS}, level 5"
-# The options of each backend's build: TensorRT at its most exact, and with more freedom.
+TF32, LEVEL_5, EXTERNAL = f"{THEIRS}, TF32", f"{THEIRS}, level 5", f"{THEIRS}, cuBLAS and cuDNN"
+# The options of each backend's build: TensorRT at its most exact, and with more freedom. EXTERNAL has further kernels.
 BACKENDS: Mapping[str, BuildOptions] = {
     THEIRS: BuildOptions(),
     TF32: BuildOptions(tf32=True),
     LEVEL_5: BuildOptions(optimization_level=5),
+    EXTERNAL: BuildOptions(),
     OURS: BuildOptions(),
 }
 KERNEL_PREFIX = "kernel "
@@ -77,8 +78,8 @@ def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     """Make the workloads one after the other."""
     yield from _lenet5(options)
     yield from _quantized_lenet5(options)
-    yield from _matmul()
-    yield from _convolutions()
+    yield from _matmul(options)
+    yield from _convolutions(options)
     yield from _single_layers()
     yield from _kernels()
 
@@ -122,9 +123,15 @@ def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
 
     every = _batches(options)
     some = tuple(batch for batch in every if batch in (1, 1024))
-    backends = {THEIRS: every, TF32: every, LEVEL_5: some, OURS: every}
+    backends = {THEIRS: every, TF32: every, LEVEL_5: some, **_best(options, every), OURS: every}
     yield EngineWorkload("LeNet-5 fp32", exact, backends, _images, logits)
-    yield EngineWorkload("LeNet-5 fp16", lenet5_model("fp16"), {THEIRS: every, OURS: every}, _images, logits)
+    backends = {THEIRS: every, **_best(options, every), OURS: every}
+    yield EngineWorkload("LeNet-5 fp16", lenet5_model("fp16"), backends, _images, logits)
+
+
+def _best(options: SuiteOptions, batches: Sequence[int]) -> dict[str, Sequence[int]]:
+    """Return TensorRT's other ways to choose kernels, with their batches, where ``--best-peers`` asks for them."""
+    return dict.fromkeys((LEVEL_5, EXTERNAL), batches) if options.best_peers else {}
 
 
 def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
@@ -161,11 +168,13 @@ def _batches(options: SuiteOptions) -> tuple[int, ...]:
     return tuple(batch for batch in batches if batch <= LARGEST)
 
 
-def _matmul() -> Iterator[EngineWorkload]:
+def _matmul(options: SuiteOptions) -> Iterator[EngineWorkload]:
     from lenet_trt.export.cases import MatMulCase, matmul_model
 
     product = matmul_model(MatMulCase())
     shapes = {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in product.graph.input}
+    # The search of level 5 would take longer than a build may.
+    backends = (THEIRS, EXTERNAL, OURS) if options.best_peers else (THEIRS, OURS)
     for precision, dtype in (("fp32", np.float32), ("fp16", np.float16)):
 
         def operands(_: int, dtype: type[np.generic] = dtype) -> Arrays:
@@ -175,7 +184,7 @@ def _matmul() -> Iterator[EngineWorkload]:
         yield EngineWorkload(
             f"MatMul {precision}",
             _in_precision(product, precision, quick_search=True),
-            dict.fromkeys((THEIRS, OURS), (1,)),
+            dict.fromkeys(backends, (1,)),
             operands,
             lambda inputs: np.matmul(*(array.astype(np.float64) for array in inputs.values())),
             SLOW_ITERATIONS,
@@ -183,7 +192,7 @@ def _matmul() -> Iterator[EngineWorkload]:
         )
 
 
-def _convolutions() -> Iterator[EngineWorkload]:
+def _convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
     from lenet_trt.export.cases import ConvCase, conv_model
 
     for title, case in (
@@ -193,7 +202,7 @@ def _convolutions() -> Iterator[EngineWorkload]:
         layer = conv_model(case)
         for precision, dtype in (("fp32", np.float32), ("fp16", np.float16)):
             model = _in_precision(layer, precision)
-            backends = (THEIRS, TF32, OURS) if precision == "fp32" else (THEIRS, OURS)
+            backends = (THEIRS, *[TF32] * (precision == "fp32"), *_best(options, ()), OURS)
 
             def drawn(batch: int, dtype: type[np.generic] = dtype) -> Arrays:
                 return {"images": _images(batch)["images"].astype(dtype)}

@@ -12,12 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lenet_trt.bench.best_peers import summary
 from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
-from lenet_trt.bench.engine_workloads import BACKENDS, ITERATIONS, OURS, EngineWorkload, engine_workloads
+from lenet_trt.bench.engine_workloads import (
+    BACKENDS,
+    EXTERNAL,
+    ITERATIONS,
+    OURS,
+    TF32,
+    THEIRS,
+    EngineWorkload,
+    engine_workloads,
+)
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
-from lenet_trt.bench.tables import Column, duration
+from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.bench.trtexec_engines import trtexec_here
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
@@ -30,6 +40,8 @@ TAKES_ONLY = True
 ROUNDS, QUICK_ROUNDS = 3, 1
 # The largest relative error against float64, in norm, of a right result.
 LIMITS = {"fp32": 1e-4, "tf32": 5e-3, "fp16": 1e-2, "int8": 3e-2}
+# TensorRT's other ways differ little from these; the table has them.
+_DRAWN = (THEIRS, TF32, OURS)
 
 
 def measure(options: SuiteOptions) -> Record:
@@ -41,7 +53,7 @@ def measure(options: SuiteOptions) -> Record:
                 tool, library = trtexec_here(options, gpu, Path(folder))
                 found.details |= {"library_sha256": sha256_file(library), "trtexec": str(tool)}
             except LenetTrtError as problem:
-                for backend in BACKENDS:
+                for backend in (THEIRS, OURS):
                     found.cannot(backend, {"workload": "any"}, problem)
                 return found.finish()
             check_resumed(options.resume, found, "engines", gpu.name)
@@ -53,7 +65,12 @@ def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found
     """Build, check and time all workloads with a tool, and add their rows; engines are written into the folder."""
     found.details["trtexec"] = str(tool)
     found.details["backends"] = {
-        name: {"tf32": each.tf32, "optimization_level": each.optimization_level} for name, each in BACKENDS.items()
+        name: {
+            "tf32": each.tf32,
+            "optimization_level": each.optimization_level,
+            "external_tactics": name == EXTERNAL,
+        }
+        for name, each in BACKENDS.items()
     }
     found.details["flags"] = list(options.trtexec_flags)
     found.notes = _notes(tool)
@@ -149,6 +166,7 @@ class _Bench:
             BACKENDS[backend],
             shapes,
             with_plugins=backend == OURS,
+            external_tactics=backend == EXTERNAL,
         )
         self.found.say(f"{workload.name}, {backend}, batch {batch}: built in {engine.build_seconds:.0f} s")
         return engine
@@ -200,12 +218,18 @@ def columns(record: Record) -> list[Column]:
     ]
 
 
+def summaries(record: Record) -> list[Summary]:
+    """Return TensorRT at its best beside ours."""
+    found = summary(record)
+    return [] if found is None else [found]
+
+
 def charts(record: Record) -> list[Chart]:
     """Draw microseconds per image over the batch for LeNet-5, in each precision."""
     found = []
     for workload in ("LeNet-5 fp32", "LeNet-5 fp16", "LeNet-5 int8"):
         rows = [row for row in record.timed if row.case["workload"] == workload]
-        names = list(dict.fromkeys(row.backend for row in rows if "level" not in row.backend))
+        names = list(dict.fromkeys(row.backend for row in rows if row.backend in _DRAWN))
         series = [_series([row for row in rows if row.backend == name], name) for name in names]
         if any(len(each.x) > 1 for each in series):
             where = f"{record.gpu}, {record.details.get('trtexec')}, CUDA graph, no copies"

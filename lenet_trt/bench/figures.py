@@ -7,9 +7,10 @@ arguments. The first one is the name of a record, such as "h200/kernels". Where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lenet_trt.bench.best_peers import HEADINGS, contests
 from lenet_trt.bench.gains import MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
@@ -105,57 +106,27 @@ def _compared(workload: MeasuredWorkload) -> list[str]:
 
 
 def contest_figure(sources: Sources, name: str, *words: str) -> str:
-    """Return a table of workloads with a column for each backend, and how many times faster the last one is.
+    """Return a table of engines with our plugins beside TensorRT at its best.
 
-    The words are ``contest h200/engines "workload=LeNet-5 fp32" batch=1 "backend=TensorRT 8.6.0" backend=...``, each
-    as often as needed; without ``batch``, all batches are shown.
+    The words are ``contest h200/engines "workload=LeNet-5 fp32" batch=1``, each as often as needed; without ``batch``,
+    all batches are shown.
     """
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
-    chosen: dict[str, list[int | str]] = {"workload": [], "batch": [], "backend": []}
+    chosen: dict[str, list[int | str]] = {"workload": [], "batch": []}
     for word in words:
         key, value = _pair(word)
         if key not in chosen:
-            raise LenetTrtError(f"{word!r} is not workload=..., batch=... or backend=...")
+            raise LenetTrtError(f"{word!r} is not workload=... or batch=...")
         chosen[key].append(value)
-    for key, known in (("workload", _cases(record, "workload")), ("backend", [row.backend for row in record.rows])):
-        if unknown := [value for value in chosen[key] if value not in known]:
-            raise LenetTrtError(
-                f"{name} has no {key} {unknown[0]!r}; it has {', '.join(map(str, dict.fromkeys(known)))}"
-            )
-    backends = [str(backend) for backend in chosen["backend"]]
-    if len(backends) < 2:
-        raise LenetTrtError(f"contest compares backends: wanted backend=... at least twice, seen {len(backends)}")
-    lines = []
-    for workload in chosen["workload"]:
-        cases = dict.fromkeys(row.case.get("batch", "-") for row in record.rows if row.case.get("workload") == workload)
-        for batch in [each for each in cases if not chosen["batch"] or each in (*chosen["batch"], "-")]:
-            case = {"workload": workload} if batch == "-" else {"workload": workload, "batch": batch}
-            found = [record.find(backend, **case) for backend in backends]
-            lines.append([str(workload), _number(batch), *map(_median, found), *_factors(found)])
-    faster = [f"{backends[-1]} is faster than {peer}" for peer in backends[:-1]]
-    return markdown_text(("workload", "batch", *backends, *faster), lines, left=(0,))
-
-
-def _cases(record: Record, key: str) -> list[int | str]:
-    return [row.case[key] for row in record.rows if key in row.case]
-
-
-def _number(value: int | str) -> str:
-    return f"{value:,}" if isinstance(value, int) else value
-
-
-def _factors(rows: Sequence[Row | None]) -> Iterator[str]:
-    """Yield how many times faster the last row is than each of the others."""
-    *peers, last = (row.stats if row else None for row in rows)
-    for peer in peers:
-        yield times_text(peer.median_us / last.median_us) if peer and last else NOT_MEASURED
-
-
-def times_text(factor: float) -> str:
-    """Write how many times faster: "3.18x", "5,150x"."""
-    return f"{float(f'{factor:.3g}'):,.0f}x" if factor >= 100 else f"{factor:.3g}x"
+    known = list(dict.fromkeys(row.case["workload"] for row in record.rows if "workload" in row.case))
+    if unknown := [value for value in chosen["workload"] if value not in known]:
+        raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(map(str, known))}")
+    batches = {*chosen["batch"], None} if chosen["batch"] else None
+    found = [each for each in contests(record) if batches is None or each.case.get("batch") in batches]
+    lines = [each.cells() for name in chosen["workload"] for each in found if each.case["workload"] == name]
+    return markdown_text(HEADINGS, lines, left=(0, 2))
 
 
 def steps_figure(sources: Sources, name: str, *chosen: str) -> str:

@@ -54,8 +54,11 @@ class PythonEngines:
         shapes: Sequence[Mapping[str, Shape]],
         *,
         with_plugins: bool,
+        external_tactics: bool = False,
     ) -> Engine:
         """Build an engine: see ``EngineTool``."""
+        if external_tactics:
+            raise LenetTrtError("kernels of cuBLAS and cuDNN are measured by trtexec alone")
         if options.optimization_level is not None and not self._flavor.can.optimization_level:
             raise LenetTrtError(f"{self._flavor.product} has no optimization level")
         given = model.fused() if with_plugins else model.typed

@@ -36,7 +36,7 @@ class SuiteOptions:
     ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with engines: the program that builds them, its
     further flags, and the plugin library; None: the ones found here. ``resume`` is a record whose timings the suites
     ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for ``zoo``: the folder of the exported networks,
-    and whether to build alone.
+    and whether to build alone. ``best_peers`` is for ``engines``: time all the ways in which TensorRT chooses kernels.
     """
 
     quick: bool = False
@@ -50,6 +50,7 @@ class SuiteOptions:
     models: Path | None = None
     resume: Record | None = None
     build_only: bool = False
+    best_peers: bool = False
 
     @property
     def plan(self) -> TimingPlan:

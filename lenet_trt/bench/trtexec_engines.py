@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ import onnx
 from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel
+from lenet_trt.bench.external_tactics import check_libraries, external_flags, logged
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.errors import LenetTrtError
@@ -54,6 +57,7 @@ class TrtexecEngines:
         shapes: Sequence[Mapping[str, Shape]],
         *,
         with_plugins: bool,
+        external_tactics: bool = False,
     ) -> Engine:
         """Build an engine: see ``EngineTool``."""
         flavor = "rtx" if self._tool.rtx else "tensorrt"
@@ -68,10 +72,15 @@ class TrtexecEngines:
         words += self._build_flags(model, options, weak)
         for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
             words.append(f"--{option}={shapes_option(chosen)}")
+        if external_tactics:
+            words += external_flags(can, str(self._tool))
         begin = time.monotonic()
         engine.unlink(missing_ok=True)
-        # The exit status is not used: trtexec 8.6 may crash at its end, after it has saved the engine.
-        said = self._said(words, with_plugins)
+        with tempfile.TemporaryDirectory(dir=self._folder) as logs:
+            # The exit status is not used: trtexec 8.6 may crash at its end, after it has saved the engine.
+            said = self._said(words, with_plugins, logged(Path(logs)) if external_tactics else {})
+            if external_tactics:
+                check_libraries(Path(logs))
         if not engine.is_file() or not engine.stat().st_size:
             raise LenetTrtError(f"{self._tool} built no engine: {_errors(said)}")
         return Engine(engine, round(time.monotonic() - begin, 1), with_plugins)
@@ -136,7 +145,7 @@ class TrtexecEngines:
             raise LenetTrtError(f"{self._tool} did not run the engine: {_errors(said)}")
         return path.read_text(encoding="utf-8")
 
-    def _said(self, words: Sequence[str], with_plugins: bool) -> str:
+    def _said(self, words: Sequence[str], with_plugins: bool, environment: Mapping[str, str] | None = None) -> str:
         plugins = [f"--{flag}" for flag in loading(self._tool, self._library)] if with_plugins else []
         try:
             done = subprocess.run(
@@ -146,6 +155,7 @@ class TrtexecEngines:
                 text=True,
                 errors="replace",
                 timeout=_LIMIT_S,
+                env={**os.environ, **(environment or {})},
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise LenetTrtError(f"{self._tool.path} does not run: {error}") from error
