@@ -57,7 +57,7 @@ def contests(record: Record) -> Iterator[Contest]:
         yield Contest(case, found.get(OURS), min(exact, key=_median, default=None), found.get(TF32))
 
 
-def summary(record: Record) -> Summary | None:
+def best_peers_summary(record: Record) -> Summary | None:
     """Return the table of all contests that ours takes part in; None where there is none."""
     lines = [each.cells() for each in contests(record) if each.ours and each.best]
     return Summary("TensorRT at its best beside our plugins", HEADINGS, lines, NUMBERS) if lines else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.bench.best_peers import summary
+from lenet_trt.bench.best_peers import best_peers_summary
 from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
 from lenet_trt.bench.engine_workloads import (
     BACKENDS,
@@ -220,7 +220,7 @@ def columns(record: Record) -> list[Column]:
 
 def summaries(record: Record) -> list[Summary]:
     """Return TensorRT at its best beside ours."""
-    found = summary(record)
+    found = best_peers_summary(record)
     return [] if found is None else [found]
 
 
