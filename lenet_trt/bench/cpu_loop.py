@@ -23,9 +23,10 @@ from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Kernel, Types
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.steps import CpuStep
+from lenet_trt.kernel.tensors import Types
 
 LEVEL = "-O2"
 OTHER_LEVEL = "-O3"

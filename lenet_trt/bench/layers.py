@@ -12,8 +12,9 @@ from lenet_trt.bench.backends.protocol import Precision
 from lenet_trt.bench.workload import Contender, Inputs, Mode, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.declaration import Kernel, Types
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.tensors import Types
 
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16}

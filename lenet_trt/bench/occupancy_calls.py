@@ -17,8 +17,8 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.export.weights import load_weights
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Variant
 from lenet_trt.kernel.registry import kernel
+from lenet_trt.kernel.variants import Variant
 
 if TYPE_CHECKING:
     import torch

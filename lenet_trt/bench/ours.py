@@ -14,9 +14,11 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
 from lenet_trt.kernel.bind import Bound, Shape
-from lenet_trt.kernel.declaration import Kernel, Types, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
+from lenet_trt.kernel.tensors import Types
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.kernel.variants import Variant
 
 
 def types_of(kernel: Kernel, **variables: str) -> Types:

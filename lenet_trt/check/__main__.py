@@ -21,9 +21,10 @@ from lenet_trt.cuda.compile import architectures, compile_variant, sm_of
 from lenet_trt.cuda.driver import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Bound, Specialized
-from lenet_trt.kernel.declaration import OLDEST_SM, Kernel, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import SEED, bounds, cases, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.variants import OLDEST_SM, Variant
 
 SANITIZER_TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 ALWAYS = ("examples", "patterns", "compile", "serialize")

@@ -22,9 +22,10 @@ from lenet_trt.cuda.nvrtc import INSTALL, Compiler, ask_nvrtc, bindings, check, 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import cache_dir, keep, sealed, unsealed
 from lenet_trt.kernel.bind import Specialized
-from lenet_trt.kernel.declaration import Kernel, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Constant
 from lenet_trt.kernel.registry import plugins_dir
+from lenet_trt.kernel.variants import Variant
 
 
 @dataclass(frozen=True)

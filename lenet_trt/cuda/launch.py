@@ -13,7 +13,8 @@ from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import INT32_MAX, Variant
+from lenet_trt.kernel.declaration import INT32_MAX
+from lenet_trt.kernel.variants import Variant
 
 _GRID_LIMITS = (INT32_MAX, 65535, 65535)
 _DEFAULT_SHARED_LIMIT = 48 * 1024

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from lenet_trt.cuda.compile import compiler_log
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Variant
 from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.variants import Variant
 
 _WARP = 32
 _REGISTERS = 65_536  # of a multiprocessor, 32 bits each

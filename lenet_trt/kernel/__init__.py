@@ -1,16 +1,9 @@
 """Declare a kernel: its axes, tensors, types, variants and launches; every route is derived from the declaration."""
 
 from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
-from lenet_trt.kernel.declaration import (
-    INT32_MAX,
-    Axis,
-    Kernel,
-    Launch,
-    Packing,
-    Tensor,
-    Types,
-    Variant,
-)
+from lenet_trt.kernel.declaration import INT32_MAX, Kernel
+from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types
+from lenet_trt.kernel.variants import Launch, Variant
 
 __all__ = [
     "INT32_MAX",

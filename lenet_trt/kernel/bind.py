@@ -19,7 +19,9 @@ from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
-    from lenet_trt.kernel.declaration import Kernel, Launch, Tensor, Types, Variant
+    from lenet_trt.kernel.declaration import Kernel
+    from lenet_trt.kernel.tensors import Tensor, Types
+    from lenet_trt.kernel.variants import Launch, Variant
 
 Shape: TypeAlias = tuple[int, ...]
 UNKNOWN = -1

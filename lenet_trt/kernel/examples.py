@@ -11,10 +11,12 @@ import numpy as np
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.saturate import is_quantized
+from lenet_trt.kernel.tensors import Tensor
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.kernel.variants import Variant
 
 SEED = 20
 _DRAWS = 20

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lenet_trt.kernel.declaration import Launch, Variant
 from lenet_trt.kernel.dims import DimLike
 from lenet_trt.kernel.registry import part
+from lenet_trt.kernel.variants import Launch, Variant
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from lenet_trt.cuda.compile import Module, architectures, compile_variant, sourc
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Specialized
-from lenet_trt.kernel.declaration import Kernel, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
+from lenet_trt.kernel.variants import Variant
 
 # One of each generation (`lenet-trt check NAME` compiles for all), and the PTX that later ones take.
 FEW_TARGETS = ("sm_75", "sm_90")

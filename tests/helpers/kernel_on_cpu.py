@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Variant
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
+from lenet_trt.kernel.variants import Variant
 
 HEADERS = Path(__file__).parent / "cuda_on_cpu"
 MULTIPROCESSORS = 2

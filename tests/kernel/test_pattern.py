@@ -16,9 +16,10 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import chosen, find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.declaration import Kernel, Packing
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from lenet_trt.kernel.tensors import Packing
 from networks import LENET5, Network, images_for, model_of
 
 NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))

@@ -18,8 +18,9 @@ from expressions import EXPRESSIONS, SIZES
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import AttributeValue, IntegerAttribute, registry
 from lenet_trt.kernel.bind import Bound, largest_workspace
-from lenet_trt.kernel.declaration import Kernel, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
+from lenet_trt.kernel.variants import Variant
 from lenet_trt.tensorrt.library.encode import code_of, condition_code_of
 from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
 

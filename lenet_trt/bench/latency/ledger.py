@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from lenet_trt.cuda.timing import no_collection
 from lenet_trt.export.geometry import IMAGE_SHAPE
-from lenet_trt.kernel.declaration import Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import axes
+from lenet_trt.kernel.tensors import Axis, Tensor, Types
+from lenet_trt.kernel.variants import Launch, Variant
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.runtimes.latency.exchange import Exchange
 from lenet_trt.runtimes.latency.path import LatencyPath, one_launch

@@ -33,9 +33,11 @@ import lenet_trt
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Specialized
-from lenet_trt.kernel.declaration import Kernel, Tensor, Variant
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.tensors import Tensor
+from lenet_trt.kernel.variants import Variant
 from lenet_trt.tensorrt.library.sizes import KnownSizes
 
 MAGIC = b"LENETTRT"

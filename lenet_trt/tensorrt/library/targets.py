@@ -9,7 +9,7 @@ from lenet_trt.cuda.compile import architectures, nvrtc_version
 from lenet_trt.cuda.gpus import first_gpu, gpus, sm_number, sm_text
 from lenet_trt.cuda.nvrtc import compiling_by
 from lenet_trt.errors import UsageError
-from lenet_trt.kernel.declaration import OLDEST_SM
+from lenet_trt.kernel.variants import OLDEST_SM
 
 # What it compiles, drivers from 525 on load; what CUDA 13's compiles needs 580.
 OLDER_NVRTC = "12"

@@ -8,8 +8,9 @@ from typing import Any
 
 from declared_kernels import DECLARED, declared
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.declaration import Kernel, Types
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.layouts import LAYOUTS
+from lenet_trt.kernel.tensors import Types
 from lenet_trt.tensorrt.data_types import data_types
 from lenet_trt.tensorrt.routes import python
 from tensorrt_stubs import load_bindings

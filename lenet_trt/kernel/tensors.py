@@ -1,0 +1,74 @@
+"""Declare what a kernel reads and writes: its axes, tensors, combinations of types, and how weights are packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lenet_trt.kernel.dims import DimLike
+from lenet_trt.kernel.layouts import LINEAR
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Declare a named size; a static one is compiled in (macro ``AXIS_<NAME>``), others may differ in each call."""
+
+    name: str
+    doc: str
+    static: bool = False
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Declare an input or output: dense, last axis fastest, unless ``layout`` says another order (``kernel.layouts``).
+
+    ``dtype`` is an element type ("float32") or a type variable ("T", macro ``TYPE_T``). A weight
+    is constant in a network; the fuse step may rearrange it once. ``positive``: the smallest and largest number that
+    checks draw for it, as for the scales of quantized tensors (True: 0.05 and 0.2).
+    """
+
+    name: str
+    shape: tuple[DimLike, ...]
+    dtype: str
+    doc: str
+    weight: bool = False
+    positive: bool | tuple[float, float] = False
+    layout: str = LINEAR
+
+
+@dataclass(frozen=True, eq=False)
+class Types:
+    """Declare one combination of element types, and the error that the kernel may have with it.
+
+    ``tolerance`` is the upper bound of norm(output - reference) / norm(reference), the reference in float64.
+    """
+
+    name: str
+    variables: Mapping[str, str]
+    tolerance: float
+
+    def resolve(self, dtype: str) -> str:
+        """Return the element type for a tensor's ``dtype``."""
+        return self.variables.get(dtype, dtype)
+
+    def of(self, tensors: Iterable[Tensor]) -> tuple[str, ...]:
+        """Return the element types of several tensors."""
+        return tuple(self.resolve(tensor.dtype) for tensor in tensors)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Declare how weights are rearranged, once, when a plugin replaces ONNX nodes.
+
+    ``plain`` are the weights as ONNX has them, in the order in which ``Kernel.reference`` takes
+    them after the other inputs. ``pack`` maps plain arrays by name to the kernel's weights by
+    name. ``unpack`` writes the ONNX nodes that undo it (see ``lenet_trt.pattern``).
+    """
+
+    plain: tuple[Tensor, ...]
+    pack: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+    unpack: Callable[..., Any]
