@@ -321,8 +321,10 @@ def _evaluate_shape(kernel: Kernel, tensor: Tensor, axes: Mapping[str, int]) -> 
 
 
 def _require(kernel: Kernel, sizes: Mapping[str, int]) -> None:
-    if kernel.requires is None or not kernel.requires.axes <= sizes.keys():
+    """Check each comparison whose sizes are known; a call, where all of them are, is checked completely."""
+    if kernel.requires is None:
         return
-    if not kernel.requires.evaluate(sizes):
-        seen = ", ".join(f"{name} = {sizes[name]}" for name in sorted(kernel.requires.axes))
-        raise LenetTrtError(f"{kernel.name} wants {kernel.requires}, and {seen}")
+    for comparison in kernel.requires.comparisons:
+        if comparison.axes <= sizes.keys() and not comparison.evaluate(sizes):
+            seen = ", ".join(f"{name} = {sizes[name]}" for name in sorted(comparison.axes))
+            raise LenetTrtError(f"{kernel.name} wants {comparison}, and {seen}")

@@ -8,7 +8,7 @@ So a route to TensorRT supplies the seven operations and repeats no arithmetic.
 from __future__ import annotations
 
 import operator as py
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -203,6 +203,14 @@ class Condition:
         """Return the names of the axes that decide it."""
         own = self.left.axes | self.right.axes
         return own if self.also is None else own | self.also.axes
+
+    @property
+    def comparisons(self) -> Iterator[Condition]:
+        """Yield each comparison as a condition of its own, in order."""
+        part: Condition | None = self
+        while part is not None:
+            yield replace(part, also=None)
+            part = part.also
 
     def evaluate(self, values: Mapping[str, int]) -> bool:
         """Return whether it holds for these axis values."""

@@ -279,6 +279,18 @@ def test_what_is_not_known_yet_is_not_wrong(core: Core, tmp_path: Path) -> None:
     assert core.ask("shapes", text_of([(-1, 1, 28, 28), *weights])) == "shapes -1,10"
 
 
+def test_what_a_kernel_requires_is_checked_as_far_as_sizes_are_known(core: Core, tmp_path: Path) -> None:
+    kernel = declared("average_pool3")
+    bound = kernel.bind_axes({"n": 3, "c": 6, "h": 5, "w": 9}, kernel.types[0], {"pad": 0})
+    (tmp_path / "data").write_bytes(data_of(bound, ["sm_90"]))
+    core.ask("load", tmp_path / "data")
+    refused = "error average_pool3 wants 3 <= h + 2 * pad & 3 <= w + 2 * pad"
+    for h, w, answer in ((-1, -1, "fits"), (-1, 9, "fits"), (-1, 2, refused), (2, -1, refused), (2, 9, refused)):
+        assert core.ask("check", text_of([(3, 6, h, w)])) == answer
+    for h, w in ((2, 9), (5, 2)):
+        assert core.ask("plan", *gpu(90), -1, text_of([(3, 6, h, w)]), "/", text_of([(3, 6, 1, 1)])) == refused
+
+
 def test_an_empty_batch_launches_nothing(core: Core, tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(data_of(lenet5(), ["sm_90"]))
     core.ask("load", tmp_path / "data")

@@ -204,6 +204,22 @@ def test_what_is_wrong_fails_the_enqueue_and_nothing_is_launched(probe, step, wa
     assert sum(line.startswith(LAUNCHED) for line in lines) == 1
 
 
+@pytest.mark.parametrize("step", ["run", "unprepared"])
+def test_sizes_that_the_kernel_is_not_for_are_refused_as_soon_as_they_are_known(probe, step, tmp_path: Path) -> None:
+    """At the latest in the enqueue, where TensorRT gave no notice of them."""
+    kernel = declared("average_pool3")
+    call = kernel.bind_axes({"n": 3, "c": 6, "h": 5, "w": 9}, kernel.types[0], {"pad": 0})
+    (tmp_path / "data").write_bytes(data_of(call, ["sm_90"]))
+    arguments = {"data": tmp_path / "data", "RECORD_ARGUMENTS": "piiiiip"}
+    lines, errors = probe("attach", step, "3,6,2,9", "3,6,1,7", "run", "3,6,5,9", "3,6,3,7", **arguments)
+    where = "enqueue" if step == "unprepared" else "onShapeChange" if "onShapeChange" in errors else "configurePlugin"
+    assert f"plugin node node (average_pool3 (fp32), {where}): average_pool3 wants 3 <= h + 2 * pad" in errors
+    failed, worked = (line for line in lines if line.startswith((f"{step}:", "run:")))
+    assert "enqueued 1" in failed
+    assert "enqueued 0" in worked
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 1
+
+
 def test_an_empty_batch_is_done_without_a_launch(probe) -> None:
     lines, _ = probe("attach", "run", *shapes(0))
     assert "run: prepared 0 enqueued 0 allocations 0" in lines

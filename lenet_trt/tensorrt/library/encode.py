@@ -136,12 +136,10 @@ def code_of(dim: Dim, axes: Sequence[str]) -> bytes:
 
 def condition_code_of(condition: Condition | None, axes: Sequence[str]) -> bytes:
     """The code of a condition: its comparisons with a guard between them; empty for none."""
-    parts = []
-    while condition is not None:
-        relation = bytes([RELATIONS[condition.relation]])
-        parts.append(code_of(condition.left, axes) + code_of(condition.right, axes) + relation)
-        condition = condition.also
-    return bytes([GUARD]).join(parts)
+    parts = condition.comparisons if condition is not None else ()
+    return bytes([GUARD]).join(
+        code_of(part.left, axes) + code_of(part.right, axes) + bytes([RELATIONS[part.relation]]) for part in parts
+    )
 
 
 class _Expressions:

@@ -42,10 +42,8 @@ class KnownSizes:
         return result
 
     def _parts(self, condition: Condition | None) -> Iterator[Condition]:
-        while condition is not None:
-            left, right = self.substituted(condition.left), self.substituted(condition.right)
-            yield replace(condition, left=left, right=right, also=None)
-            condition = condition.also
+        for part in condition.comparisons if condition is not None else ():
+            yield replace(part, left=self.substituted(part.left), right=self.substituted(part.right))
 
 
 def sizes_of(specialized: Specialized, input_shapes: Sequence[Shape]) -> KnownSizes:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,6 +193,11 @@ class _Described:
                 for bound in ("min", "max")
             ]
         axes = [self._axis_values(bound, specialized) for bound in bounds]
+        if not _fits(self.kernel.requires, axes, specialized):
+            raise LenetTrtError(
+                f"{self.kernel.name} wants {self.kernel.requires}, and the optimization profile allows other sizes, "
+                "which a plugin as PTX cannot refuse while it runs: allow fewer sizes, or use --plugin-route library"
+            )
         tactics = [
             index
             for index, variant in enumerate(self.kernel.variants, 1)
@@ -281,15 +287,16 @@ def _fits(when: Condition | None, bounds: Sequence[Mapping[str, int]], specializ
     """Return whether a condition holds for every size between the bounds."""
     if when is None:
         return True
-    fixed = {**specialized.known_sizes}
-    part: Condition | None = when
-    while part is not None:
-        # Between two bounds only an inequality can be told from its ends: sizes are monotone in the axes.
-        open_axes = (part.left.axes | part.right.axes) - fixed.keys()
-        if open_axes and len(bounds) > 1 and part.relation not in ("<=", "<"):
+    least, most = ({**axes, **specialized.known_sizes} for axes in (bounds[0], bounds[-1]))
+    for part in when.comparisons:
+        # Sizes are monotone in the axes, so an inequality between sizes of different axes can be told from the ends.
+        open_axes = sorted(name for name in part.axes if least[name] != most[name])
+        if open_axes and (part.relation not in ("<=", "<") or part.left.axes & part.right.axes & {*open_axes}):
             return False
-        part = part.also
-    return all(when.evaluate({**fixed, **axes}) for axes in bounds)
+        for ends in itertools.product(*({least[name], most[name]} for name in open_axes)):
+            if not part.evaluate({**least, **dict(zip(open_axes, ends, strict=True))}):
+                return False
+    return True
 
 
 def _ptx_target(sm: int) -> str:

@@ -214,6 +214,7 @@ def _classes(trt: Any) -> tuple[type, type]:
 
         @remembered
         def on_shape_change(self, inputs: Any, outputs: Any) -> None:
+            self._launcher = None  # that of other shapes must not run where these are refused
             shapes = tuple(tuple(int(size) for size in entry.dims) for entry in inputs)
             if min((size for shape in shapes for size in shape), default=0) < 0:
                 return  # a size is not known yet; TensorRT calls again when it is

@@ -145,9 +145,14 @@ def check(kernel: Kernel, bound: Bound) -> int:
     return len(typed.tactics)
 
 
-def tactics_for_range(kernel: Kernel, example: Mapping[str, int], axis: str, least: int, most: int) -> set[str]:
-    """The variants that the route offers when one axis is open between two sizes, as a profile has it."""
-    definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
+def tactics_for_range(
+    kernel: Kernel, example: Mapping[str, int], axis: str, least: int, most: int, name: str | None = None
+) -> set[str]:
+    """The variants that the route offers when one axis is open between two sizes, as a profile has it.
+
+    ``name``: that of a kernel with the same tensors.
+    """
+    definition = QDP_REGISTRY[f"lenet_trt::{name or kernel.name}"]
     ends = [kernel.bind_axes({**example, axis: size}, kernel.types[0]) for size in (least, most)]
     SymIntExpr._exprBuilder = Recorder()
     inputs, _ = described(kernel, ends[0])
@@ -194,6 +199,15 @@ def main() -> None:
             if last and kernel.takes(kernel.examples[-1], last):
                 check(kernel, kernel.bind_axes(kernel.examples[-1], types, last))
         tactics[kernel.name] = offered
+    pool = declared("average_pool3")
+    images = {"n": 3, "c": 6, "h": 5, "w": 9, "pad": 0}
+    assert tactics_for_range(pool, images, "w", 3, 9) == {"plain"}
+    # Nothing checks the sizes of such a plugin while it runs.
+    narrow = replace(pool, name="narrow_pool", requires=pool.inputs[0].shape[3] <= 9, examples=(images,))
+    ptx.register_ptx(trt, [narrow], H200, lazy=True)
+    assert tactics_for_range(pool, images, "w", 3, 9, narrow.name) == {"plain"}
+    with pytest.raises(LenetTrtError, match="narrow_pool wants w <= 9, and the optimization profile allows other siz"):
+        tactics_for_range(pool, images, "w", 3, 10, narrow.name)
     lenet5 = registry.kernel("lenet5")
     ranges = {
         f"{least}-{most}": sorted(tactics_for_range(lenet5, lenet5.examples[0], "n", least, most))

@@ -16,7 +16,7 @@ from lenet_trt.kernel.dims import axes
 from lenet_trt.tensorrt import flavors as flavor
 from lenet_trt.tensorrt.routes import ptx
 
-n, c = axes("n c")
+n, c, m = axes("n c m")
 
 
 @pytest.mark.slow
@@ -53,6 +53,9 @@ def specialized(**sizes: int) -> SimpleNamespace:
         (n.multiple_of(4), [{"n": 8}], True),
         (c.multiple_of(4), [{"n": 1}, {"n": 9}], True),
         (c.multiple_of(4) & (n <= 8), [{"n": 1}, {"n": 9}], False),
+        (n <= 2 * m, [{"n": 1, "m": 1}, {"n": 9, "m": 9}], False),  # 9 and 1 lie between
+        (n <= 9 * m, [{"n": 1, "m": 1}, {"n": 9, "m": 9}], True),
+        (n * 2 <= n + 10, [{"n": 1}, {"n": 9}], False),  # not told from the ends
     ],
 )
 def test_a_variant_is_a_tactic_only_if_it_fits_every_size_of_the_profile(condition, bounds, fits) -> None:

@@ -271,6 +271,33 @@ def test_shapes_prepare_a_launch_once_and_enqueue_only_launches(rtx, launches) -
     ]
 
 
+def test_sizes_that_the_kernel_is_not_for_are_refused_and_no_older_launch_runs(rtx, launches) -> None:
+    kernel = declared("average_pool3")
+    plugin = python._classes(rtx.trt)[1](kernel, {"pad": 0})
+    plugin = plugin.attach_to_context(None)
+    good, bad, output = (described(rtx, shape) for shape in ((3, 6, 5, 9), (3, 6, 5, 2), (3, 6, 3, 7)))
+    plugin.on_shape_change(good, output)
+    plugin.enqueue(good, output, [16], [32], 0, 7)
+    with pytest.raises(LenetTrtError, match=r"average_pool3 wants 3 <= w \+ 2 \* pad, and pad = 0, w = 2"):
+        plugin.on_shape_change(bad, output)
+    with pytest.raises(LenetTrtError, match="shapes"):
+        plugin.enqueue(bad, output, [16], [32], 0, 7)
+    assert [entry[0] for entry in launches] == ["prepared", "launched"]
+
+
+def test_sizes_that_are_known_while_an_engine_is_built_are_checked_there(rtx) -> None:
+    kernel = declared("average_pool3")
+    plugin = python._classes(rtx.trt)[1](kernel, {"pad": 0})
+    for shape, fits in (((-1, 6, -1, 9), True), ((-1, 6, -1, 2), False), ((-1, 6, 2, -1), False)):
+        entry = rtx.trt.DynamicPluginTensorDesc()
+        (entry.desc,) = described(rtx, shape)
+        if fits:
+            plugin.configure_plugin([entry], [])
+        else:
+            with pytest.raises(LenetTrtError, match="average_pool3 wants 3 <= "):
+                plugin.configure_plugin([entry], [])
+
+
 def test_enqueue_before_the_shapes_are_known_is_an_error(rtx) -> None:
     plugin = creator_of(rtx, "maxpool2").create_plugin(
         "p", rtx.trt.PluginFieldCollection([]), rtx.trt.TensorRTPhase.RUNTIME

@@ -98,13 +98,13 @@ bool check_call(KernelData const& data, Shape const* inputs, Shape const* output
     check_known(data.inputs[i], inputs[i]);
     check_tensor(data, data.inputs[i], inputs[i], axes);
   }
+  check_requirement(data, axes);
   bool empty = true;
   for (size_t i = 0; i < data.outputs.size(); ++i) {
     check_known(data.outputs[i], outputs[i]);
     check_tensor(data, data.outputs[i], outputs[i], axes);
     empty = empty && is_empty(outputs[i]);
   }
-  check_requirement(data, axes);
   if (empty) return false;
   for (size_t i = 0; i < data.inputs.size(); ++i) check_elements(data, data.inputs[i], inputs[i]);
   for (size_t i = 0; i < data.outputs.size(); ++i) check_elements(data, data.outputs[i], outputs[i]);
@@ -157,10 +157,10 @@ bool Shape::operator==(Shape const& other) const {
 void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outputs) {
   Sizes const axes = axes_of(data, inputs);
   for (size_t i = 0; i < data.inputs.size(); ++i) check_tensor(data, data.inputs[i], inputs[i], axes.values);
+  check_requirement(data, axes.values);
   for (size_t i = 0; outputs != nullptr && i < data.outputs.size(); ++i) {
     check_tensor(data, data.outputs[i], outputs[i], axes.values);
   }
-  check_requirement(data, axes.values);
 }
 
 Shape output_shape(KernelData const& data, size_t output, Shape const* inputs) {

@@ -14,10 +14,14 @@ struct Integers {
   using Value = Size;
   Size const* axes;
   char const* problem = nullptr;
+  bool is_open = false;  // a comparison depends on a size that is not known
 
   Size constant(int64_t value) const { return {value, true}; }
   Size axis(size_t index) const { return axes[index]; }
-  bool ends(Size value) const { return !value.known || value.value == 0; }
+  bool ends(Size value) {
+    is_open = is_open || !value.known;
+    return value.known && value.value == 0;
+  }
 
   bool apply(Op op, Size left, Size right, Size& result) {
     result.known = left.known && right.known;
@@ -146,6 +150,7 @@ Size Expression::evaluate(Size const* axes) const {
   Integers algebra{axes};
   Size result;
   if (!fold(algebra, result)) fail(algebra.problem);
+  if (algebra.is_open && result.value != 0) result.known = false;  // a comparison that is false decides alone
   return result;
 }
 
