@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import Attribute, Kernel, Types
+from lenet_trt.kernel import Attribute, Kernel
 
-from ..windows.declaration import windows_of
+from ..windows.declaration import TYPES, windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
 from .pattern import PATTERNS
 
@@ -24,11 +24,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=OUTPUTS,
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=TYPES,
     attributes=(*ATTRIBUTES, Attribute("count_include_pad", (0, 1), "whether padding counts as zeros")),
     requires=REQUIRES,
     variants=VARIANTS,

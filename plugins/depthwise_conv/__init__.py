@@ -5,12 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
 
-from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
+from ..windows.activation import ACTIVATIONS, convolution_patterns
+from ..windows.convolutions import convolution_attributes
 from ..windows.declaration import (
-    PAD,
-    STRIDE,
+    FITS,
+    IMAGE,
+    TYPES,
     direct_launch,
     h,
     n,
@@ -103,30 +105,16 @@ def direct(name: str, source: str, rows: int, prefer: Condition | None = None) -
 KERNEL = Kernel(
     name="depthwise_conv",
     doc="y = act(Conv(x, w, bias)), one filter of 3x3, 5x5 or 7x7 for each channel",
-    axes=(
-        Axis("n", "images"),
-        Axis("h", "height of an image", static=True),
-        Axis("w", "width of an image", static=True),
-    ),
+    axes=(Axis("n", "images"), *IMAGE),
     inputs=(
         Tensor("x", (n, group, h, w), "T", "images"),
         Tensor("w", (group, 1, size, size), "T", "the filter of each channel", weight=True),
         Tensor("bias", (group,), "T", "bias of each channel", weight=True),
     ),
     outputs=(Tensor("y", (n, group, out_h, out_w), "T", "feature maps"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
-    attributes=(
-        ACTIVATION,
-        IntegerAttribute("group", 1, 1 << 20, (3,), "channels"),
-        Attribute("size", (3, 5, 7), "rows and columns of a filter"),
-        STRIDE,
-        PAD,
-    ),
-    requires=(h + 2 * pad >= size) & (w + 2 * pad >= size),
+    types=TYPES,
+    attributes=convolution_attributes(IntegerAttribute("group", 1, 1 << 20, (3,), "channels"), (3, 5, 7)),
+    requires=FITS,
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),

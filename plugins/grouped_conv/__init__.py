@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
 
-from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
-from ..windows.declaration import PAD, STRIDE, h, n, out_h, out_w, pad, run, size, strips, w, windows_of
+from ..windows.activation import ACTIVATIONS, convolution_patterns
+from ..windows.convolutions import convolution_attributes
+from ..windows.declaration import FITS, IMAGE, TYPES, h, n, out_h, out_w, run, size, strips, w, windows_of
 
 group, cg, k = axes("group cg k")
 THREADS = 128
@@ -48,8 +49,7 @@ KERNEL = Kernel(
     doc="y = act(Conv(x, w, bias)), 3x3 or 5x5 filters, groups of 2 to 16 channels",
     axes=(
         Axis("n", "images"),
-        Axis("h", "height of an image", static=True),
-        Axis("w", "width of an image", static=True),
+        *IMAGE,
         Axis("cg", "channels of a group", static=True),
         Axis("k", "filters of all groups", static=True),
     ),
@@ -59,20 +59,9 @@ KERNEL = Kernel(
         Tensor("bias", (k,), "T", "bias of each filter", weight=True),
     ),
     outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
-    attributes=(
-        ACTIVATION,
-        IntegerAttribute("group", 2, 8191, (2,), "groups"),
-        Attribute("size", (3, 5), "rows and columns of a filter"),
-        STRIDE,
-        PAD,
-    ),
-    requires=(h + 2 * pad >= size)
-    & (w + 2 * pad >= size)
+    types=TYPES,
+    attributes=convolution_attributes(IntegerAttribute("group", 2, 8191, (2,), "groups"), (3, 5)),
+    requires=FITS
     & (cg >= 2)
     & (cg <= 16)
     & k.multiple_of(group)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import Dim, axes, ceil_div, minimum
-from lenet_trt.kernel import Attribute, IntegerAttribute, Launch
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch, Types
 
 n, c, h, w = axes("n c h w")
 size, stride, pad = axes("size stride pad")
@@ -16,8 +16,17 @@ out_h, out_w = (h + 2 * pad - size) // stride + 1, (w + 2 * pad - size) // strid
 
 DIRECT_THREADS = 128
 
+IMAGE = (Axis("h", "height of an image", static=True), Axis("w", "width of an image", static=True))
+# Of kernels that add in float32 and round once.
+TYPES = (
+    Types("fp32", {"T": "float32"}, tolerance=1e-6),
+    Types("fp16", {"T": "float16"}, tolerance=1e-3),
+    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+)
 STRIDE = Attribute("stride", (1, 2), "from window to window")
 PAD = IntegerAttribute("pad", 0, 3, (1, 0), "rows and columns on each side of the image")
+# A window lies within the padded image.
+FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 
 
 def divisor_of(extent: Dim) -> Dim:

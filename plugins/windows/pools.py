@@ -5,13 +5,12 @@ from __future__ import annotations
 from lenet_trt.dims import Condition
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Tensor, Variant
 
-from .declaration import PAD, c, direct_launch, h, n, out_h, out_w, pad, size, stride, w
+from .declaration import FITS, IMAGE, PAD, c, direct_launch, h, n, out_h, out_w, pad, size, stride, w
 
 AXES = (
     Axis("n", "images"),
     Axis("c", "channels"),
-    Axis("h", "height of an image", static=True),
-    Axis("w", "width of an image", static=True),
+    *IMAGE,
 )
 INPUTS = (Tensor("x", (n, c, h, w), "T", "images"),)
 OUTPUTS = (Tensor("y", (n, c, out_h, out_w), "T", "pooled images"),)
@@ -21,7 +20,7 @@ ATTRIBUTES = (
     PAD,
 )
 # A window with no element of the image would have no mean and no largest element.
-REQUIRES = (h + 2 * pad >= size) & (w + 2 * pad >= size) & (pad < size)
+REQUIRES = FITS & (pad < size)
 
 
 def _variant(name: str, rows: int, types: tuple[str, ...] | None = None, prefer: Condition | None = None) -> Variant:
