@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 from lenet_trt.errors import LenetTrtError
@@ -10,6 +11,9 @@ from lenet_trt.tensorrt.capabilities import capabilities
 
 # As library.cpp writes it.
 _MARK = re.compile(rb"lenet_trt plugin library for TensorRT (\d+)\.(\d+)\0")
+# Where a 64-bit ELF file says where its last part, the table of its sections, stands. Source: elf(5), Elf64_Ehdr.
+_TABLE_AT, _TABLE_ENTRIES = struct.Struct("<40xQ"), struct.Struct("<58xHH")
+_HEADER_BYTES = 64
 
 
 def library_release(path: Path) -> tuple[int, int]:
@@ -50,5 +54,18 @@ def _content(path: Path) -> bytes:
 def _release(path: Path, content: bytes) -> tuple[int, int]:
     found = _MARK.search(content)
     if not content.startswith(b"\x7fELF") or found is None:
-        raise LenetTrtError(f"{path} is no plugin library: lenet-trt library makes one")
+        raise LenetTrtError(f"{path} is no plugin library, or was cut: lenet-trt library makes one")
+    if len(content) < (wanted := _whole_bytes(content)):  # a process that opened it would die
+        raise LenetTrtError(
+            f"the plugin library {path} has {len(content)} bytes instead of {wanted}: it was cut; copy it again, or "
+            "make it again with lenet-trt library"
+        )
     return int(found[1]), int(found[2])
+
+
+def _whole_bytes(content: bytes) -> int:
+    """Return how many bytes an ELF file says that it has."""
+    if len(content) < _HEADER_BYTES:
+        return _HEADER_BYTES
+    (at,), (size, count) = _TABLE_AT.unpack_from(content), _TABLE_ENTRIES.unpack_from(content)
+    return int(at + size * count)

@@ -79,4 +79,4 @@ def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_library(path: Path, version: str) -> None:
     """What is read of a plugin library before it is loaded."""
-    path.write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT " + version.encode() + b"\0")
+    path.write_bytes(b"\x7fELF" + bytes(60) + b"lenet_trt plugin library for TensorRT " + version.encode() + b"\0")

@@ -114,6 +114,20 @@ def test_a_model_whose_plugin_node_is_wrong_is_refused_with_the_nodes_name(answe
     assert ("plugin node node" in said) is bool(why), said
 
 
+def test_a_library_from_headers_of_tensorrt_11_says_in_tensorrt_rtx_what_is_wrong(
+    library, good: onnx.ModelProto, tmp_path: Path
+) -> None:
+    """TensorRT-RTX hands over its log in the way of TensorRT 10."""
+    model = onnx.ModelProto()
+    model.CopyFrom(good)
+    model.graph.node[0].input.pop()
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    command = [sys.executable, HERE / "rtx_refusals.py", library("11.1"), tmp_path / "m.onnx"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "plugin node node (conv5x5_bias (fp32), getOutputShapes): the node has 2 inputs instead of 3" in done.stderr
+
+
 def test_two_plugin_libraries_that_both_have_the_plugin_are_refused(library, tmp_path: Path) -> None:
     """One comes in behind our back, as when a program loads its own copy."""
     other = tmp_path / "copy.so"

@@ -91,6 +91,28 @@ def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, r
     assert "it was cut" in done.stderr
 
 
+@pytest.mark.parametrize("how", ["open", "local open", "load"])
+@pytest.mark.parametrize("runtime", runtimes() or [None], ids=lambda runtime: runtime and runtime.name)
+def test_a_library_for_another_tensorrt_is_not_used_and_says_why(
+    library, tmp_path: Path, runtime: Path | None, how: str
+) -> None:
+    if runtime is None:
+        pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
+    major = runtime.name.rsplit(".", 1)[1]
+    headers = headers_of(HEADERS_FOR[major])
+    assert headers is not None
+    includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
+    program = compiled("registry_probe", tmp_path / "probe", "-Wno-deprecated-declarations", *includes)
+    for other in ("8.6", "10.16", "11.1"):
+        made_for = other.partition(".")[0]
+        if made_for == major:
+            continue
+        command = [program, runtime, library(other), "/dev/null", *how.split()]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.stdout == ("not loaded\n" if how == "load" else "-- open\nno creator\n")
+        assert f"was compiled for TensorRT {made_for}, and the process has TensorRT {major}: compile" in done.stderr
+
+
 # Kernels that use different parts of a declaration; the slow tests build all.
 USUAL = {"lenet5", "maxpool2", "topk", "batched_matmul", "depthwise_conv", *DECLARED}
 

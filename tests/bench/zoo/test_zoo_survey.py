@@ -23,6 +23,7 @@ from lenet_trt.cuda.gpus import Gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.tensorrt.flavors import installed
 from traced import CEILINGS
+from trtexec_script import write_library
 
 _TRTEXEC = """#!PYTHON
 import json, pathlib, sys
@@ -95,7 +96,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "trtexec"
     program.write_text(_TRTEXEC.replace("PYTHON", sys.executable))
     program.chmod(0o755)
-    (tmp_path / "liblenet_trt_plugins.so").write_bytes(b"\x7fELF lenet_trt plugin library for TensorRT 8.6\0")
+    write_library(tmp_path / "liblenet_trt_plugins.so", "8.6")
     (tmp_path / "zoo").mkdir()
     onnx.save(small_model(), tmp_path / "zoo" / "small.onnx")
     monkeypatch.setattr(survey, "networks", lambda only: [NETWORK])

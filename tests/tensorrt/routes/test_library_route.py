@@ -204,6 +204,22 @@ def test_a_file_that_is_no_plugin_library_is_refused(tmp_path: Path, content: by
         load_library(select("rtx"), path)
 
 
+@pytest.mark.parametrize("share", [0.7, 0.95, None])
+def test_a_library_that_was_cut_is_refused_before_it_is_opened(
+    libraries: dict[str, Path], tmp_path: Path, share: float | None
+) -> None:
+    """To open what is left of it would end the process."""
+    whole = libraries["10.16"].read_bytes()
+    path = tmp_path / "cut.so"
+    path.write_bytes(whole[: -1 if share is None else int(share * len(whole))])
+    with pytest.raises(LenetTrtError, match=rf"bytes instead of {len(whole)}: it was cut; copy it again"):
+        load_library(select("rtx"), path)
+    for command in (["lenet_trt.build", "--flavor", "rtx", "--plugins", "lenet5", "--plugin-route", "library"],):
+        done = run(*command, "--sm", "8.6", "--library", path, "-o", tmp_path / "m.engine")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "it was cut" in done.stderr
+
+
 @pytest.mark.parametrize("old", ["ahead-of-time", "plugin_v3", ""])
 def test_a_route_of_an_older_sidecar_is_refused(old: str) -> None:
     with pytest.raises(LenetTrtError, match="build the engine again"):

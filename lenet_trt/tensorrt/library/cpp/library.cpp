@@ -28,7 +28,22 @@ using Creator = CreatorV2;
 using AnyCreator = IPluginCreator;
 #endif
 
-void* opened(std::string const& name) { return dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD); }
+// TensorRT's runtime of a major version if it is in the process, whole or lean.
+void* loaded_runtime(int major) {
+  for (char const* const name : {"libnvinfer.so.", "libnvinfer_lean.so."}) {
+    if (void* const found = dlopen((name + std::to_string(major)).c_str(), RTLD_LAZY | RTLD_NOLOAD)) return found;
+  }
+  return nullptr;
+}
+
+// The major version of a TensorRT in the process, where only others than that of the headers are; 0 where none is.
+int other_tensorrt() {
+  if (loaded_tensorrt() != nullptr) return 0;
+  for (int major = 8; major <= 12; ++major) {
+    if (loaded_runtime(major) != nullptr) return major;
+  }
+  return 0;
+}
 
 // Never destroyed: TensorRT may ask it until the process ends.
 Creator& creator() {
@@ -38,11 +53,15 @@ Creator& creator() {
 
 #if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
 std::atomic<ILoggerFinder*> logger_finder{nullptr};
+
+// The finder's functions stand in another order from 11 on. TensorRT-RTX 1.7 has the order of 10.
+bool can_use_finder() { return loaded_tensorrt() != nullptr || (NV_TENSORRT_MAJOR < 11 && other_tensorrt() == 0); }
 #endif
 
 ILogger* logger() {
 #if NV_TENSORRT_MAJOR > 8 || NV_TENSORRT_MINOR >= 6
-  if (ILoggerFinder* const finder = logger_finder) return finder->findLogger();
+  ILoggerFinder* const finder = logger_finder;
+  if (finder != nullptr && can_use_finder()) return finder->findLogger();
 #endif
   void* const tensorrt = loaded_tensorrt();
   using GetLogger = ILogger* (*)();
@@ -78,13 +97,12 @@ void stay_in_memory() {
 
 // Where only another TensorRT is in the process, its error would be that it does not know the plugin.
 void warn_of_another_tensorrt() {
-  for (int major = 8; major <= 12; ++major) {
-    if (opened("libnvinfer.so." + std::to_string(major)) == nullptr) continue;
-    std::string const message = "this plugin library was compiled for TensorRT " + std::to_string(NV_TENSORRT_MAJOR) +
-                                ", and the process has TensorRT " + std::to_string(major) +
-                                ": compile it with the headers of that one (lenet-trt library --headers)";
-    log(Severity::kWarning, message.c_str());
-  }
+  int const major = other_tensorrt();
+  if (major == 0) return;
+  std::string const message = "this plugin library was compiled for TensorRT " + std::to_string(NV_TENSORRT_MAJOR) +
+                              ", and the process has TensorRT " + std::to_string(major) +
+                              ": compile it with the headers of that one (lenet-trt library --headers)";
+  log(Severity::kWarning, message.c_str());
 }
 
 __attribute__((constructor)) void register_when_opened() {
@@ -102,19 +120,13 @@ AnyCreator* const* creators(int32_t& count) {
     registry()->deregisterCreator(ours);
   }
   static AnyCreator* const list[] = {&creator()};
-  count = 1;
+  count = other_tensorrt() == 0 ? 1 : 0;  // the warning said why
   return list;
 }
 
 }  // namespace
 
-void* loaded_tensorrt() {
-  std::string const major = std::to_string(NV_TENSORRT_MAJOR);
-  for (std::string const& name : {"libnvinfer.so." + major, "libnvinfer_lean.so." + major}) {
-    if (void* const found = opened(name)) return found;
-  }
-  return nullptr;
-}
+void* loaded_tensorrt() { return loaded_runtime(NV_TENSORRT_MAJOR); }
 
 void log(Severity severity, char const* message) noexcept {
   static constexpr ILogger::Severity kSeverities[] = {ILogger::Severity::kERROR, ILogger::Severity::kWARNING,
