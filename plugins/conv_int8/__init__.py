@@ -1,0 +1,148 @@
+"""Declare ``conv_int8``: a convolution of few channels between Q/DQ, on integers, with its ReLU and pool."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
+from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.saturate import scaled
+from lenet_trt.pattern import Pattern
+
+from ..windows.declaration import PAD, STRIDE, h, n, pad, size, stride, w, windows_of
+
+c, k, pool = axes("c k pool")
+THREADS = 128
+FILTERS = 8  # of a block
+HELD_STEPS = 10  # up to here the weights' operand stays in registers
+BLOCKS = 8  # of a multiprocessor
+SHARED_LIMIT = 48 * 1024
+# Scales with which sums of random integers fill the range of y, and some of it is cut.
+X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.001, 0.004), (0.05, 0.1)
+
+
+def reference(
+    x: np.ndarray,
+    x_scale: np.ndarray,
+    weights: np.ndarray,
+    w_scale: np.ndarray,
+    bias: np.ndarray,
+    y_scale: np.ndarray,
+    *,
+    relu: int,
+    pool: int,
+    size: int,
+    stride: int,
+    pad: int,
+) -> np.ndarray:
+    """Sum as integers, take the largest of a pool, multiply and add with one rounding, round half to even and cut."""
+    windows = windows_of(x.astype(np.float64), size, stride, pad, 0.0)
+    sums = np.einsum("nchwij,kcij->nkhw", windows, weights.astype(np.float64), optimize=True)
+    if pool == 2:
+        sums = windows_of(sums, 2, 2, 0, 0.0).max(axis=(-2, -1))
+    step = y_scale.astype(np.float32)
+    factor = x_scale.astype(np.float32) * w_scale.astype(np.float32) / step
+    addend = bias.astype(np.float32) / step
+    y = scaled(sums, factor[:, None, None], addend[:, None, None])
+    return np.clip(np.rint(y), 0 if relu else -128, 127).astype(np.int8)
+
+
+def _pattern(relu: int, pool: int) -> Pattern:
+    def graph(
+        op: Any,
+        x: Any,
+        x_scale: Any,
+        w: Any,
+        w_scale: Any,
+        bias: Any,
+        y_scale: Any,
+        size: Any,
+        stride: Any,
+        pad: Any,
+    ) -> Any:
+        pads, strides = [pad, pad, pad, pad], [stride, stride]
+        weights = op.DequantizeLinear(w, w_scale, axis=0)
+        y = op.DequantizeLinear(x, x_scale)
+        y = op.Conv(y, weights, bias, kernel_shape=[size, size], strides=strides, pads=pads)
+        if relu:
+            y = op.Relu(y)
+        if pool == 2:
+            y = op.MaxPool(y, kernel_shape=[2, 2], strides=[2, 2])
+        return op.QuantizeLinear(y, y_scale, 0)
+
+    return Pattern(graph, {"relu": relu, "pool": pool})
+
+
+out_h, out_w = (((extent + 2 * pad - size) // stride + 1) // pool for extent in (h, w))
+# Source: the numbers follow tensor_core.cu.
+quads = ceil_div(out_w, 4 // pool)
+items = out_h * quads
+words = (3 * stride + size + 3) // 4
+steps = ceil_div(c * size * words, 8)
+tile = c * ((out_h * pool - 1) * stride + size) * ((quads - 1) * stride + words)
+images = minimum(maximum(64 // items, 1), 8)
+shared = 4 * maximum(images * tile, ceil_div(FILTERS * c * size * size, 4) + 1)
+shared = shared + 16 + minimum(maximum(steps - HELD_STEPS, 0), 1) * steps * 1024
+
+KERNEL = Kernel(
+    name="conv_int8",
+    doc="y = Q(pool(act(Conv(DQ(x), DQ(w), bias)))), 3x3 or 5x5 filters, few channels, in integers",
+    axes=(
+        Axis("n", "images"),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+        Axis("c", "channels of an image", static=True),
+        Axis("k", "filters", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, c, h, w), "int8", "images"),
+        Tensor("x_scale", (), "float32", "of x", weight=True, positive=X_STEP),
+        Tensor("w", (k, c, size, size), "int8", "filters", weight=True),
+        Tensor("w_scale", (k,), "float32", "of each filter", weight=True, positive=WEIGHT_STEP),
+        Tensor("bias", (k,), "float32", "bias of each filter", weight=True),
+        Tensor("y_scale", (), "float32", "of y", weight=True, positive=Y_STEP),
+    ),
+    outputs=(Tensor("y", (n, k, out_h, out_w), "int8", "feature maps"),),
+    types=(Types("int8", {}, tolerance=0.0),),
+    attributes=(
+        Attribute("relu", (1, 0), "whether ReLU follows"),
+        Attribute("pool", (1, 2), "rows and columns of the max pool that follows; 1: none"),
+        Attribute("size", (5, 3), "rows and columns of a filter"),
+        STRIDE,
+        PAD,
+    ),
+    requires=(h + 2 * pad >= size + (pool - 1) * stride) & (w + 2 * pad >= size + (pool - 1) * stride) & (c <= 64),
+    variants=(
+        Variant(
+            "tensor_core",
+            Launch(
+                (minimum(ceil_div(n, images), BLOCKS * MULTIPROCESSORS), ceil_div(k, FILTERS), 1),
+                (THREADS, 1, 1),
+                extras=(n,),
+            ),
+            "on tensor cores, 8 filters a block",
+            source="tensor_core.cu",
+            when=shared <= SHARED_LIMIT,
+        ),
+        Variant(
+            "any_size",
+            Launch((ceil_div(n * k * out_h * out_w, THREADS), 1, 1), (THREADS, 1, 1), extras=(n,)),
+            "a thread an output",
+        ),
+    ),
+    patterns=tuple(_pattern(relu, pool) for pool in (2, 1) for relu in (1, 0)),
+    reference=reference,
+    examples=(
+        {"n": 1, "h": 28, "w": 28, "c": 1, "k": 6, "size": 5, "stride": 1, "pad": 0},
+        {"n": 19, "h": 12, "w": 12, "c": 6, "k": 16, "size": 5, "stride": 1, "pad": 0},
+        {"n": 3, "h": 9, "w": 7, "c": 3, "k": 11, "size": 3, "stride": 2, "pad": 1},
+        {"n": 7, "h": 12, "w": 12, "c": 20, "k": 50, "size": 5, "stride": 1, "pad": 0},
+        {"n": 2, "h": 32, "w": 30, "c": 3, "k": 9, "size": 5, "stride": 1, "pad": 2},
+        {"n": 133, "h": 14, "w": 20, "c": 8, "k": 8, "size": 3, "stride": 2, "pad": 3},
+        {"n": 2, "h": 40, "w": 40, "c": 24, "k": 4, "size": 3, "stride": 1, "pad": 1},
+    ),
+    flops=2 * n * k * out_h * out_w * pool * pool * c * size * size,
+    source_dir=Path(__file__).parent,
+    by_name=True,
+)

@@ -1,0 +1,101 @@
+"""Say what ``bench`` times of ``conv_int8``: both convolutions of LeNet-5 with ReLU and pool, and one of 3x3 filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
+
+from lenet_trt.bench import ours, peers
+from lenet_trt.bench.workload import Inputs, Workload
+from lenet_trt.bench.workloads import Extent
+
+from . import KERNEL
+
+X_SCALE, Y_SCALE = 0.05, 0.1
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Describe a convolution with ReLU; ``pool`` is 2 or, without a pool, 1."""
+
+    name: str
+    channels: int
+    side: int
+    filters: int
+    size: int
+    pad: int
+    pool: int
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """Return the kernel's static axes."""
+        return {"h": self.side, "w": self.side, "c": self.channels, "k": self.filters}
+
+    @property
+    def attributes(self) -> Mapping[str, int]:
+        """Return the kernel's attributes."""
+        return {"relu": 1, "pool": self.pool, "size": self.size, "stride": 1, "pad": self.pad}
+
+    def __call__(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        """Compute the layer in the type of the weights, and round to int8."""
+        y = F.relu(F.conv2d(x.to(weight.dtype) * X_SCALE, weight, bias, padding=self.pad))
+        y = F.max_pool2d(y, 2) if self.pool == 2 else y
+        return (y / Y_SCALE).round().clamp(0, 127).to(torch.int8)
+
+
+LAYERS = (
+    Layer("conv1 of LeNet-5", 1, 28, 6, 5, 0, 2),
+    Layer("conv2 of LeNet-5", 6, 12, 16, 5, 0, 2),
+    Layer("16 channels of 28x28, 3x3", 16, 28, 16, 3, 1, 1),
+)
+
+
+def workloads(extent: Extent) -> Iterator[Workload]:
+    """Yield each layer. Peers compute it in fp16: torch has no convolution of integers on a GPU."""
+    types = KERNEL.types_named("int8")
+    for layer in LAYERS:
+        products = layer.channels * layer.size**2
+        filters = torch.randint(-128, 128, (layer.filters, layer.channels, layer.size, layer.size), dtype=torch.int8)
+        scale = torch.full((layer.filters,), 0.5 / products**0.5 / 100)
+        bias = torch.randn(layer.filters) / 100
+        weights = {
+            "x_scale": torch.tensor(X_SCALE),
+            "w": filters,
+            "w_scale": scale,
+            "bias": bias,
+            "y_scale": torch.tensor(Y_SCALE),
+        }
+        exact = (filters.double() * scale.double()[:, None, None, None]).cuda(), bias.double().cuda()
+        half = exact[0].half(), exact[1].half()
+
+        def in_half(x: torch.Tensor, layer: Layer = layer, half: tuple[torch.Tensor, ...] = half) -> torch.Tensor:
+            return layer(x, *half)
+
+        def reference(inputs: Inputs, layer: Layer = layer, exact: tuple[torch.Tensor, ...] = exact) -> torch.Tensor:
+            return layer(inputs[0], *exact).double()
+
+        others = peers.network_peers(in_half, autotune=not extent.quick)
+        for n in extent.batches:
+            bound = KERNEL.bind_axes({"n": n, **layer.axes}, types, layer.attributes)
+
+            def draw(shape: tuple[int, ...] = bound.input_shapes[0]) -> Inputs:
+                return (torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda"),)
+
+            yield Workload(
+                section="conv_int8",
+                name=f"conv int8 {layer.name} n={n}",
+                title=f"Convolution in int8, {layer.name}, {n} image{'s' if n > 1 else ''}",
+                axes=bound.axes,
+                precision="int8",
+                work=ours.call_work(bound),
+                draw=draw,
+                reference=reference,
+                contenders=[*ours.contenders(bound, weights, ("graph",)), *others],
+                mode="graph",
+                launch_counts=True,
+                kernel=KERNEL.name,
+                weights=weights,
+            )
