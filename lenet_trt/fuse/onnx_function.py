@@ -43,13 +43,21 @@ class NodeBuilder:
     """Make ONNX nodes by calls: ``op.Transpose(w, perm=[1, 0])`` adds one and returns its output's name.
 
     ``op.TopK(x, k, _outputs=2)`` returns the names of two outputs.
-    A number as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8.
+    A number as an input, as in ``op.QuantizeLinear(x, scale, 0)``, is a zero point: a constant of int8. The name of one
+    of the ``integers`` within a node's attribute, as in ``op.Conv(x, w, strides=[stride, stride])``, is its value.
     """
 
     def __init__(self, prefix: str, opset: int) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self._prefix = prefix
         self._opset = opset
+        self._integers: dict[str, int] = {}
+
+    def integer(self, value: int) -> str:
+        """Add a constant of one integer, whose name may also stand in attributes."""
+        name = self.ints(value)
+        self._integers[name] = value
+        return name
 
     def ints(self, *values: int) -> str:
         """Add a constant int64 vector, for a shape or for indexes."""
@@ -84,10 +92,16 @@ class NodeBuilder:
             names = [self.constant(np.array(i, np.int8)) if isinstance(i, int) else i for i in inputs]
             first = self.fresh()
             outputs = [first, *(f"{first}_{index}" for index in range(1, _outputs))]
-            self.nodes.append(helper.make_node(op_type, names, outputs, **attributes))
+            known = {name: self._number(value) for name, value in attributes.items()}
+            self.nodes.append(helper.make_node(op_type, names, outputs, **known))
             return first if _outputs == 1 else outputs
 
         return add
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._number(each) for each in value]
+        return self._integers.get(value, value) if isinstance(value, str) else value
 
 
 def onnx_function(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> onnx.FunctionProto:
@@ -168,7 +182,8 @@ def _declared_body(
 ) -> list[onnx.NodeProto]:
     """Return the nodes that the pattern's ``body`` builds; ``plain`` names the values that hold the plain weights.
 
-    A parameter that is named like an attribute is a constant: a float has the type ``dtype``.
+    A parameter that is named like an attribute is a constant: a float has the type ``dtype``. An integer may also stand
+    in the attributes of nodes.
     """
     kernel = match.kernel
     op = NodeBuilder("value_", opset)
@@ -178,17 +193,19 @@ def _declared_body(
         value = attributes.get(name)
         if value is None:
             return plain.get(name, name)
-        return op.constant(np.array(value, numpy_dtype(dtype))) if isinstance(value, float) else op.ints(int(value))
+        return op.constant(np.array(value, numpy_dtype(dtype))) if isinstance(value, float) else op.integer(int(value))
 
     result = call_declared(
         kernel.name, "the pattern's body", body, op, *map(given, list(inspect.signature(body).parameters)[1:])
     )
     results = list(result) if isinstance(result, tuple) else [result]
     names = {value: tensor.name for value, tensor in zip(results, kernel.outputs, strict=True)}
-    for node in op.nodes:
+    read = {name for node in op.nodes for name in node.input}
+    nodes = [node for node in op.nodes if not read.union(results).isdisjoint(node.output)]
+    for node in nodes:
         node.input[:] = [names.get(name, name) for name in node.input]
         node.output[:] = [names.get(name, name) for name in node.output]
-    return op.nodes
+    return nodes
 
 
 def _choice(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int) -> list[onnx.NodeProto]:

@@ -1,16 +1,15 @@
 """Declare ``conv_int8``: a convolution of few channels between Q/DQ, on integers, with its ReLU and pool."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
-from lenet_trt.pattern import Pattern
 
 from ..windows.declaration import PAD, STRIDE, h, n, pad, size, stride, w, windows_of
+from .pattern import PATTERNS
 
 c, k, pool = axes("c k pool")
 THREADS = 128
@@ -46,32 +45,6 @@ def reference(
     addend = bias.astype(np.float32) / step
     y = scaled(sums, factor[:, None, None], addend[:, None, None])
     return np.clip(np.rint(y), 0 if relu else -128, 127).astype(np.int8)
-
-
-def _pattern(relu: int, pool: int) -> Pattern:
-    def graph(
-        op: Any,
-        x: Any,
-        x_scale: Any,
-        w: Any,
-        w_scale: Any,
-        bias: Any,
-        y_scale: Any,
-        size: Any,
-        stride: Any,
-        pad: Any,
-    ) -> Any:
-        pads, strides = [pad, pad, pad, pad], [stride, stride]
-        weights = op.DequantizeLinear(w, w_scale, axis=0)
-        y = op.DequantizeLinear(x, x_scale)
-        y = op.Conv(y, weights, bias, kernel_shape=[size, size], strides=strides, pads=pads)
-        if relu:
-            y = op.Relu(y)
-        if pool == 2:
-            y = op.MaxPool(y, kernel_shape=[2, 2], strides=[2, 2])
-        return op.QuantizeLinear(y, y_scale, 0)
-
-    return Pattern(graph, {"relu": relu, "pool": pool})
 
 
 out_h, out_w = (((extent + 2 * pad - size) // stride + 1) // pool for extent in (h, w))
@@ -131,7 +104,7 @@ KERNEL = Kernel(
             "a thread an output",
         ),
     ),
-    patterns=tuple(_pattern(relu, pool) for pool in (2, 1) for relu in (1, 0)),
+    patterns=PATTERNS,
     reference=reference,
     examples=(
         {"n": 1, "h": 28, "w": 28, "c": 1, "k": 6, "size": 5, "stride": 1, "pad": 0},

@@ -1,4 +1,4 @@
-"""Say what ``bench`` times of ``conv_int8``: both convolutions of LeNet-5 with ReLU and pool, and one of 3x3 filters."""
+"""Say what ``bench`` times of ``conv_int8``: the convolutions of LeNet-5 with ReLU and pool, and one of 3x3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A convolution in integers: the kernel's own source, run on the CPU, its variant for each size, and its patterns."""
+"""A convolution in integers: the kernel's own source, run on the CPU, its variants, and its places in LeNet-5."""
 
 from __future__ import annotations
 
@@ -8,17 +8,64 @@ import numpy as np
 import pytest
 
 from kernel_on_cpu import computed_on_cpu, needs_gcc
+from lenet_trt.export import mnist
+from lenet_trt.export.lenet5 import lenet5_int8
+from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import ExampleCase, cases, expected_outputs, kernel_inputs, plain_inputs
+from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.examples import bounds, expected_outputs, kernel_inputs, plain_inputs
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.runtimes.ort import runner
 
 KERNEL = registry.kernel("conv_int8")
+# Each size once: with a pool or without, with ReLU or without.
+SIZES = [
+    bound
+    for index, example in enumerate(KERNEL.examples)
+    for bound in bounds(KERNEL)
+    if all(bound.axes[axis.name] == example[axis.name] for axis in KERNEL.axes)
+    and (bound.attributes["relu"], bound.attributes["pool"]) == ((1, 2), (0, 1), (1, 1), (0, 2))[index % 4]
+]
 
 
 @needs_gcc
-@pytest.mark.parametrize("case", [case for case in cases(KERNEL) if case.bound.axes["n"] < 100], ids=str)
-def test_the_source_computes_the_reference(case: ExampleCase, tmp_path: Path) -> None:
-    plain = plain_inputs(case.bound, np.random.default_rng(5))
-    (wanted,) = expected_outputs(case.bound, plain)
-    (found,) = computed_on_cpu(case.bound, case.variant, kernel_inputs(case.bound, plain), tmp_path)
-    assert len(np.unique(wanted)) > 20
+@pytest.mark.parametrize("bound", SIZES, ids=lambda bound: f"{bound.axes} {bound.attributes}")
+def test_the_source_computes_the_reference(bound: Bound, tmp_path: Path) -> None:
+    plain = plain_inputs(bound, np.random.default_rng(5))
+    (wanted,) = expected_outputs(bound, plain)
+    variants = [variant for variant in KERNEL.variants if bound.fits(variant)]
+    assert variants
+    for variant in variants:
+        (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), tmp_path)
+        assert (found == wanted).all(), variant.name
+
+
+def test_the_sizes_are_all_examples_and_use_both_variants() -> None:
+    assert len(SIZES) == len(KERNEL.examples)
+    assert {bound.variant(90).name for bound in SIZES} == {variant.name for variant in KERNEL.variants}
+
+
+def test_examples_saturate_at_both_ends() -> None:
+    for bound in SIZES:
+        (wanted,) = expected_outputs(bound, plain_inputs(bound, np.random.default_rng(0)))
+        assert wanted.max() == 127
+        if not bound.attributes["relu"] and bound.attributes["pool"] == 1:
+            assert wanted.min() == -128
+
+
+def test_both_convolutions_of_lenet5_are_replaced() -> None:
+    model = lenet5_int8()
+    fused = fuse(model, [KERNEL])
+    replaced = [[node.split()[0] for node in entry.replaced] for entry in fused.replacements]
+    layer = ["DequantizeLinear", "DequantizeLinear", "Conv", "Relu", "MaxPool"]
+    assert replaced == [[*layer, "QuantizeLinear"], [*layer, "Reshape", "QuantizeLinear"]]
+    x = mnist.network_input(mnist.test_set()[0][:200])
+    (wanted,), (found,) = (runner(each)({"images": x}) for each in (model, fused.model))
     assert (found == wanted).all()
+
+
+def test_with_the_dense_layers_every_layer_but_the_last_is_ours() -> None:
+    fused = fuse(lenet5_int8(), [KERNEL, registry.kernel("dense_int8")])
+    assert sorted(plugin_nodes(fused.model).values()) == ["conv_int8"] * 2 + ["dense_int8"] * 2
+    floats = {"Conv", "Relu", "MaxPool"} & {node.op_type for node in fused.model.graph.node}
+    assert not floats
