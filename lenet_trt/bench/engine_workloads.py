@@ -106,6 +106,19 @@ def lenet5_model(precision: str) -> EngineModel:
     return EngineModel(half, _with_plugins(half), half=True, weak=network)
 
 
+def quantized_lenet5_model(in_bytes: bool, half: bool = False) -> EngineModel:
+    """Return the shipped int8 LeNet-5; ``in_bytes``: it takes quantized images; ``half``: the rest may be fp16.
+
+    ``half`` is a permission that TensorRT 8 has; newer releases take the types of the file.
+    """
+    from lenet_trt.export.lenet5 import lenet5_int8
+    from lenet_trt.onnx_model.quantization import with_quantized_input
+
+    network = with_quantized_input(lenet5_int8()) if in_bytes else lenet5_int8()
+    weak, flags = (network, ("inputIOFormats=int8:chw",)) if in_bytes else (None, ())
+    return EngineModel(network, _with_plugins(network), half=half, int8=True, weak=weak, weak_flags=flags)
+
+
 def lenet5_shapes(smallest: int, usual: int, largest: int) -> list[dict[str, Shape]]:
     """Return the shapes of LeNet-5's input at three batch sizes, as an engine is built for them."""
     return [{INPUT: (batch, *IMAGE_SHAPE)} for batch in (smallest, usual, largest)]
@@ -136,12 +149,8 @@ def _best(options: SuiteOptions, batches: Sequence[int]) -> dict[str, Sequence[i
 
 def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
     """Yield the shipped int8 network: alone, with fp16 allowed for the rest, and with images of one byte a pixel."""
-    from lenet_trt.export.lenet5 import lenet5_int8
     from lenet_trt.kernel.registry import kernel, part
-    from lenet_trt.onnx_model.quantization import with_quantized_input
 
-    network = lenet5_int8()
-    bytewise = with_quantized_input(network)
     plain = part("lenet5_int8", "trained").trained()  # type: ignore[union-attr]
     reference = kernel("lenet5_int8").reference
 
@@ -152,15 +161,12 @@ def _quantized_lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
         return {INPUT: np.random.default_rng(batch).integers(0, 128, (batch, *IMAGE_SHAPE), np.int8)}
 
     backends = dict.fromkeys((THEIRS, OURS), _batches(options))
-    in_floats = EngineModel(network, _with_plugins(network), int8=True)
-    yield EngineWorkload("LeNet-5 int8", in_floats, backends, _images, logits)
-    # A permission that TensorRT 8 has; newer releases take the types of the file.
-    mixed = EngineModel(network, _with_plugins(network), half=True, int8=True)
-    yield EngineWorkload("LeNet-5 int8, fp16 allowed", mixed, backends, _images, logits)
-    in_bytes = EngineModel(
-        bytewise, _with_plugins(bytewise), int8=True, weak=bytewise, weak_flags=("inputIOFormats=int8:chw",)
-    )
-    yield EngineWorkload("LeNet-5 int8, one byte a pixel", in_bytes, backends, pixels, logits)
+    for what, model, drawn in (
+        ("", quantized_lenet5_model(in_bytes=False), _images),
+        (", fp16 allowed", quantized_lenet5_model(in_bytes=False, half=True), _images),
+        (", one byte a pixel", quantized_lenet5_model(in_bytes=True), pixels),
+    ):
+        yield EngineWorkload(f"LeNet-5 int8{what}", model, backends, drawn, logits)
 
 
 def _batches(options: SuiteOptions) -> tuple[int, ...]:

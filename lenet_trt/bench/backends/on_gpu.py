@@ -140,17 +140,26 @@ class OnGpu:
 
 
 class RuntimeSession:
-    """Wrap a runtime that prepares calls on the GPU: the graph runtime, ONNX Runtime with CUDA, TensorRT."""
+    """Wrap a runtime that prepares calls on the GPU: the graph runtime, ONNX Runtime with CUDA, TensorRT.
+
+    ``in_bytes``: it takes images of one byte a pixel.
+    """
 
     def __init__(
-        self, runtime: DeviceRuntime, details: Mapping[str, Any] | None = None, self_waiting: bool = False
+        self,
+        runtime: DeviceRuntime,
+        details: Mapping[str, Any] | None = None,
+        self_waiting: bool = False,
+        in_bytes: bool = False,
     ) -> None:
         self._runtime = runtime
         self._details = details or {}
         self._self_waiting = self_waiting
+        self._in_bytes = in_bytes
 
     def prepare(self, images: LabelledBatch) -> OnGpu:
         """Make a call ready that reads the images where they lie."""
+        images = images.quantized if self._in_bytes else images
         call = self._runtime.prepare([images.device])
         outputs: Sequence[DeviceArray] = call.outputs
         handle = stream().handle

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from lenet_trt.runtimes.arrays import DeviceArray, own_array
 
 Processor: TypeAlias = Literal["CPU", "GPU"]
-Precision: TypeAlias = Literal["fp32", "fp16"]
+Precision: TypeAlias = Literal["fp32", "fp16", "int8"]
 
-# The largest relative error of the logits, in norm, of a right implementation.
-TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-5, "fp16": 5e-3}
+# The largest relative error of the logits, in norm, of a right implementation; int8 counts against the float network.
+TOLERANCES: Mapping[Precision, float] = {"fp32": 1e-5, "fp16": 5e-3, "int8": 3e-2}
 # Images that the reference computes at once: its float64 tensors take 0.1 MB per image.
 _PIECE = 1000
 
@@ -25,10 +25,11 @@ _PIECE = 1000
 class LabelledBatch:
     """Hold a batch and the right answers for it.
 
-    Shapes: host [n, 1, 28, 28] float32, exact [n, 10] float64 (the logits in float64), labels [n] uint8.
+    Shapes: host [n, 1, 28, 28] float32 or, quantized, int8; exact [n, 10] float64 (the logits in float64), labels [n]
+    uint8.
     """
 
-    host: NDArray[np.float32]
+    host: NDArray[Any]
     exact: NDArray[np.float64]
     labels: NDArray[np.uint8]
 
@@ -40,9 +41,18 @@ class LabelledBatch:
         """Return the images in the GPU's memory, where every backend reads them."""
         from lenet_trt.cuda.driver import ask, driver
 
-        array = own_array(self.host.shape, "float32")
+        array = own_array(self.host.shape, self.host.dtype.name)
         ask(driver().cuMemcpyHtoD(array.pointer, self.host.ctypes.data, self.host.nbytes), "cannot copy to the GPU")
         return array
+
+    @cached_property
+    def quantized(self) -> LabelledBatch:
+        """Return the same batch with one byte a pixel, as the shipped int8 network quantizes its input."""
+        from lenet_trt.kernel.registry import part
+        from lenet_trt.kernel.saturate import quantize
+
+        scale = part("lenet5_int8", "trained").trained()["x_scale"]  # type: ignore[union-attr]
+        return LabelledBatch(quantize(self.host, scale, "int8"), self.exact, self.labels)
 
 
 def mnist(count: int) -> LabelledBatch:

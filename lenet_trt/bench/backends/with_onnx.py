@@ -58,21 +58,28 @@ def ort_cuda_session(precision: Precision, cuda_graph: bool) -> RuntimeSession:
     return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
 
 
-def our_kernels_session(precision: Precision, layers: bool) -> RuntimeSession:
-    """Open the fused file in the graph runtime, with a kernel for each layer or one for the whole network."""
+def our_kernels_session(precision: Precision, layers: bool, in_bytes: bool = False) -> RuntimeSession:
+    """Open the fused file in the graph runtime, with a kernel for each layer or one for the whole network.
+
+    ``in_bytes``: it takes quantized images, which int8 alone does.
+    """
     from lenet_trt.fuse.stage import fuse
     from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
     from lenet_trt.runtimes.graph.runtime import GraphRuntime
 
-    model = fuse(_model(precision), LAYER_KERNELS if layers else ["lenet5"]).model
-    return RuntimeSession(GraphRuntime(model), {"kernels": len(plugin_nodes(model))})
+    whole = ["lenet5_int8" if precision == "int8" else "lenet5"]
+    model = fuse(_model(precision, in_bytes), LAYER_KERNELS if layers else whole).model
+    return RuntimeSession(GraphRuntime(model), {"kernels": len(plugin_nodes(model))}, in_bytes=in_bytes)
 
 
-def _model(precision: Precision) -> onnx.ModelProto:
-    """Load the shipped export and convert it to this precision."""
-    from lenet_trt.export.lenet5 import SHIPPED
+def _model(precision: Precision, in_bytes: bool = False) -> onnx.ModelProto:
+    """Load the shipped export in this precision."""
+    from lenet_trt.export.lenet5 import SHIPPED, lenet5_int8
     from lenet_trt.onnx_model.precision import convert
+    from lenet_trt.onnx_model.quantization import with_quantized_input
     from lenet_trt.onnx_model.read import load_model
 
+    if precision == "int8":
+        return with_quantized_input(lenet5_int8()) if in_bytes else lenet5_int8()
     model = load_model(SHIPPED)
     return model if precision == "fp32" else convert(model, precision)

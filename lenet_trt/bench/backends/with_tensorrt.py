@@ -11,7 +11,7 @@ from typing import Any
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
 from lenet_trt.bench.engine_tool import Engine, EngineTool
-from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
+from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes, quantized_lenet5_model
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.trtexec_engines import trtexec_here
@@ -31,19 +31,23 @@ _LARGEST = 16_384
 class TensorRtSession:
     """Build engines of LeNet-5 for the GPU here, with our kernels as plugins or without, and run them.
 
+    ``in_bytes``: the engines take images of one byte a pixel, which int8 alone does.
+
     Raises:
         LenetTrtError: nothing here builds and runs engines; see ``engines_here``.
     """
 
-    def __init__(self, options: SuiteOptions, precision: Precision, plugins: bool) -> None:
+    def __init__(self, options: SuiteOptions, precision: Precision, plugins: bool, in_bytes: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="lenet-trt-bench-")
         self._here = engines_here(options, Path(self._folder.name))
-        self._model, self._plugins = lenet5_model(precision), plugins
+        self._model = quantized_lenet5_model(in_bytes) if precision == "int8" else lenet5_model(precision)
+        self._plugins, self._in_bytes = plugins, in_bytes
         self._for_all = self._built(1, 1024, _LARGEST) if plugins else None
 
     def prepare(self, images: LabelledBatch) -> OnGpu:
         """Build or load an engine for the batch, and capture its inference in a CUDA graph."""
         batch = len(images)
+        images = images.quantized if self._in_bytes else images
         engine = self._for_all or self._built(batch, batch, batch)
         runtime = self._here.loaded(engine)
         call = runtime.prepare([images.device])
