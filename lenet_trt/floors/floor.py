@@ -26,9 +26,9 @@ _FLOAT8_SM = ELEMENT_TYPES["float8_e4m3fn"].lowest_sm
 class Ceilings:
     """Hold what a GPU can do: measured on the GPU here, or read from a data sheet (``source`` says which).
 
-    ``flop_per_s``: the rates by arithmetic: "fp32", "tf32", "fp16", "bf16" (the last three for tensor cores, dense); a
-    rate that the GPU lacks is missing. The bandwidth of a copy counts bytes read and bytes written. ``sm``: the
-    architecture, 90 for compute capability 9.0. ``details``: where each figure comes from.
+    ``flop_per_s``: the rates by arithmetic: "fp32", and of tensor cores, dense, "tf32", "fp16", "bf16", "int8" and
+    "fp8"; a rate that the GPU lacks is missing. The bandwidth of a copy counts bytes read and bytes written. ``sm``:
+    the architecture, 90 for compute capability 9.0. ``details``: where each figure comes from.
     """
 
     gpu: str
@@ -48,9 +48,9 @@ class Ceilings:
         """Return the operations per second; without a known rate, the rate of multiply-adds.
 
         "split" is the faster of multiply-adds and split products: where tensor cores are slow, splitting does not pay.
-        Products of 8-bit integers run at twice the rate of fp16 products; on a GeForce, which adds fp16 products in
-        float at half the rate, they run at four times that rate. Products of fp8, where the GPU has them, run at twice
-        the rate of fp16. Source: the documents that ``lenet_trt.floors.datasheet`` names.
+        Where their rate is not known, products of 8-bit integers run at twice the rate of fp16 products; on a GeForce,
+        which adds fp16 products in float at half the rate, they run at four times that rate. Products of fp8, where the
+        GPU has them, run at twice the rate of fp16. Source: the documents that ``lenet_trt.floors.datasheet`` names.
         """
         known = self.flop_per_s
         if arithmetic == "split":

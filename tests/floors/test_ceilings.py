@@ -15,7 +15,7 @@ from lenet_trt.cuda.compile import compile_variant
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors import ceilings
-from lenet_trt.floors.ceilings_kernels import CHAINS, FMA, KERNELS, MMA, measure, ways
+from lenet_trt.floors.ceilings_kernels import CHAINS, FMA, KERNELS, MMA, MMA8, measure, ways
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
@@ -109,6 +109,8 @@ def test_the_references_compute_what_the_kernels_say() -> None:
     np.testing.assert_allclose(chains, wanted)
     left, right = np.ones((1, 32, 16)), np.full((1, 16, 32), 2.0)
     assert (np.asarray(MMA.reference(left, right, steps=5)) == 5 * 32).all()
+    columns = np.full((1, 32, 32), 127, np.int8)
+    assert (np.asarray(MMA8.reference(columns, -columns, steps=1024)) == -1024 * 32 * 127 * 127).all()
 
 
 def test_operations_are_counted_a_call() -> None:
@@ -116,6 +118,8 @@ def test_operations_are_counted_a_call() -> None:
     assert threads.flops == 1000 * CHAINS * 2 * int(threads.attributes["steps"])
     warps = MMA.bind_axes({"warps": 3}, MMA.types[0])
     assert warps.flops == 3 * 2 * 32 * 32 * 16 * int(warps.attributes["steps"])
+    warps = MMA8.bind_axes({"warps": 3}, MMA8.types[0])
+    assert warps.flops == 3 * 2 * 32 * 32 * 32 * int(warps.attributes["steps"])
 
 
 def test_chains_stay_bounded_and_in_motion() -> None:

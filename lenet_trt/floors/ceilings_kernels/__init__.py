@@ -23,7 +23,7 @@ COPY_TILE = 4 * 4 * THREADS
 WRITE_ROWS = 4
 CHAINS = 8
 FMA_STEPS = 2048
-SIDE, DEPTH = 32, 16
+SIDE, DEPTH, DEPTH_OF_8_BITS = 32, 16, 32
 MMA_STEPS = 1024
 _SOURCES = Path(__file__).parent
 _HINT = Attribute("hint", ("plain", "streaming"), "how data that is used once is marked for the caches")
@@ -133,6 +133,20 @@ FMA = Kernel(
 )
 
 
+def _by_threads(entry: str, source: str) -> tuple[Variant, ...]:
+    """Make a variant for each number of threads a block, a warp a product."""
+    return tuple(
+        Variant(
+            f"threads{threads}",
+            Launch((ceil_div(warps, threads // 32), 1, 1), (threads, 1, 1), (warps,)),
+            f"blocks of {threads}",
+            source,
+            entry,
+        )
+        for threads in (128, 256)
+    )
+
+
 def _mma(a: np.ndarray, b: np.ndarray, steps: int) -> np.ndarray:
     return steps * (a @ b)
 
@@ -148,20 +162,38 @@ MMA = Kernel(
         Types("fp16", {"T": "float16"}, tolerance=1e-3),
         Types("bf16", {"T": "bfloat16"}, tolerance=1e-3),
     ),
-    variants=tuple(
-        Variant(
-            f"threads{threads}",
-            Launch((ceil_div(warps, threads // 32), 1, 1), (threads, 1, 1), (warps,)),
-            f"blocks of {threads}",
-            "mma.cu",
-            "ceiling_mma",
-        )
-        for threads in (128, 256)
-    ),
+    variants=_by_threads("ceiling_mma", "mma.cu"),
     attributes=(Attribute("steps", (MMA_STEPS, 16), "products summed"),),
     reference=_mma,
     examples=({"warps": 1}, {"warps": 37}),
     flops=2 * SIDE * SIDE * DEPTH * MMA_STEPS * warps,
+    source_dir=_SOURCES,
+)
+
+
+def _mma8(a: np.ndarray, b: np.ndarray, steps: int) -> np.ndarray:
+    return steps * (a.astype(np.float64) @ b.astype(np.float64).transpose(0, 2, 1))
+
+
+MMA8 = Kernel(
+    name="ceiling_mma8",
+    doc="products of small matrices of 8 bits by mma.sync",
+    axes=(Axis("warps", "products"),),
+    inputs=(
+        Tensor("a", (warps, SIDE, DEPTH_OF_8_BITS), "T", "left"),
+        Tensor("b", (warps, SIDE, DEPTH_OF_8_BITS), "T", "right, transposed"),
+    ),
+    outputs=(Tensor("y", (warps, SIDE, SIDE), "S", "the product, once for each step"),),
+    types=(
+        Types("int8", {"T": "int8", "S": "int32"}, tolerance=0.0),
+        # Hopper adds products of float8 in fewer bits than a float has.
+        Types("fp8", {"T": "float8_e4m3fn", "S": "float32"}, tolerance=2e-2),
+    ),
+    variants=_by_threads("ceiling_mma8", "mma8.cu"),
+    attributes=(Attribute("steps", (MMA_STEPS, 16), "products summed"),),
+    reference=_mma8,
+    examples=({"warps": 1}, {"warps": 37}),
+    flops=2 * SIDE * SIDE * DEPTH_OF_8_BITS * MMA_STEPS * warps,
     source_dir=_SOURCES,
 )
 
@@ -185,5 +217,5 @@ NOTHING = Kernel(
 )
 
 # NOTHING computes nothing that could be compared with a reference.
-CHECKED = (READ, COPY, WRITE, FMA, MMA)
+CHECKED = (READ, COPY, WRITE, FMA, MMA, MMA8)
 KERNELS = (*CHECKED, NOTHING)

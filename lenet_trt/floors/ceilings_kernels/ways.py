@@ -13,10 +13,11 @@ from lenet_trt.cuda.driver import Buffer, Context, Stream, ask, driver
 from lenet_trt.cuda.launch import prepare
 from lenet_trt.cuda.timing import Call
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.floors.ceilings_kernels import COLUMNS, COPY, FMA, MMA, READ, WRITE
+from lenet_trt.floors.ceilings_kernels import COLUMNS, COPY, FMA, MMA, MMA8, READ, WRITE
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.declaration import OLDEST_SM, Kernel
 from lenet_trt.kernel.examples import kernel_inputs, plain_inputs
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 LARGEST_BUFFER_BYTES = 2 << 30
 # A buffer has at least this many times the L2 cache's size: parts of a smaller buffer would stay in the cache.
@@ -87,11 +88,14 @@ def bandwidths(buffers: Buffers, stream: Stream) -> dict[str, Ways]:
 
 
 def rates(stream: Stream, context: Context) -> dict[str, Ways]:
-    """Return ways to compute: multiply-adds, and mma.sync in each type that has tensor cores."""
+    """Return ways to compute: multiply-adds, and mma.sync in each type that has tensor cores here."""
     found = {"fp32": _filled(FMA, {"n": FMA_THREADS * context.multiprocessors}, "fp32", stream, "FMA, ")}
+    axes = {"warps": MMA_WARPS * context.multiprocessors}
     for types in MMA.types if context.sm >= 80 else [MMA.types_named("fp16")]:
-        axes = {"warps": MMA_WARPS * context.multiprocessors}
         found[types.name] = _filled(MMA, axes, types.name, stream, "mma.sync, ")
+    for types in MMA8.types:
+        if context.sm >= max(ELEMENT_TYPES[types.variables["T"]].lowest_sm, OLDEST_SM):
+            found[types.name] = _filled(MMA8, axes, types.name, stream, "mma.sync, ")
     return found
 
 
@@ -127,6 +131,7 @@ def libraries(stream: Stream) -> tuple[dict[str, tuple[str, Way]], str | None]:
         "fp16": product(a.half(), b.half()),
         "bf16": product(a.bfloat16(), b.bfloat16()),
     }
+    calls |= _products_of_8_bits(torch, outer)
     found = {name: ("cuBLAS", Way(2 * MATRIX**3, call)) for name, call in calls.items()}
     block = torch.empty(FILLED_BYTES // 4, device="cuda")
 
@@ -137,6 +142,32 @@ def libraries(stream: Stream) -> tuple[dict[str, tuple[str, Way]], str | None]:
     found["write"] = ("torch's fill", Way(FILLED_BYTES, fill))
     torch.cuda.synchronize()
     return found, None
+
+
+def _products_of_8_bits(torch: Any, outer: Any) -> dict[str, Call]:
+    """Return products of int8 and float8 by cuBLAS, as far as this torch and this GPU have them."""
+    a, b = torch.randn(2, MATRIX, MATRIX, device="cuda").unbind()
+    one = torch.ones((), device="cuda")
+    found: dict[str, Call] = {}
+
+    def add(name: str, product: Callable[[Any, Any], Any], *of: Any) -> None:
+        def call() -> None:
+            with torch.cuda.stream(outer), torch.no_grad():
+                product(*of)
+
+        try:
+            call()
+        except (AttributeError, RuntimeError, ValueError):  # as each release says that it has none
+            return
+        found[name] = call
+
+    small = [each.mul(40).clamp(-127, 127).to(torch.int8) for each in (a, b)]
+    add("int8", lambda x, y: torch._int_mm(x, y.t()), *small)
+    if hasattr(torch, "float8_e4m3fn"):
+        options = {"out_dtype": torch.bfloat16, "use_fast_accum": True}
+        narrow = [each.to(torch.float8_e4m3fn) for each in (a, b)]
+        add("fp8", lambda x, y: torch._scaled_mm(x, y.t(), one, one, **options), *narrow)
+    return found
 
 
 def _variants(bound: Bound, pointers: Sequence[int], stream: Stream, amount: float, prefix: str, keep: object) -> Ways:
