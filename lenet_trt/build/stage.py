@@ -69,6 +69,11 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
     if is_special(engine):
         raise UsageError(f"-o {engine}: that is a device or a FIFO; an engine is a file, with its sidecar beside it")
     if request.precision in NARROW and request.onnx is not None:
+        if quantized := quantized_nodes(load_model(request.onnx)):
+            raise UsageError(
+                f"--{request.precision}: {request.onnx} is quantized already (it has {', '.join(quantized)}), and its "
+                f"own types are what is built: leave --{request.precision} out"
+            )
         raise UsageError(
             f"--{request.precision}: {request.onnx} has to be calibrated with training images first: "
             f"lenet-trt quantize {request.onnx} --{request.precision} --data FOLDER, then build from what it writes"

@@ -179,11 +179,11 @@ def _labelled(found: Iterable[Images], labels: NDArray[np.int64], name: str) -> 
     used = 0
     for images in found:
         if used + len(images) > len(labels):
-            raise LenetTrtError(f"{name} has {len(labels)} labels, and there are more images")
+            raise LenetTrtError(f"{name} has {len(labels)} labels, and there are more images; wanted a label for each")
         yield Images(images.source, images.first, images.pixels, labels[used : used + len(images)])
         used += len(images)
     if used < len(labels):
-        raise LenetTrtError(f"{name} has {len(labels)} labels, and there are {used} images")
+        raise LenetTrtError(f"{name} has {len(labels)} labels, and there are {used} images; wanted a label for each")
 
 
 def _regrouped(found: Iterable[Images], batch: int) -> Iterator[Batch]:

@@ -160,7 +160,8 @@ def _arrays(sources: Sequence[str], inputs: Sequence[Port]) -> dict[str, NDArray
         return None
     try:
         with np.load(sources[0], allow_pickle=False) as file:
-            if image_axes(inputs) is not None and not set(wanted) & set(file.files):
+            named = set(wanted) & set(file.files)
+            if image_axes(inputs) is not None and not named and all(file[a].dtype == np.uint8 for a in file.files):
                 return None
             arrays = {name: file[name] for name in wanted if name in file.files}
             seen = ", ".join(file.files) or "no arrays"
@@ -168,7 +169,8 @@ def _arrays(sources: Sequence[str], inputs: Sequence[Port]) -> dict[str, NDArray
         raise LenetTrtError(f"{sources[0]} is a damaged .npz: {error}") from error
     missing = [name for name in wanted if name not in arrays]
     if missing:
-        raise LenetTrtError(f"{sources[0]} has {seen}; wanted an array for each input: {described}")
+        pixels = "" if image_axes(inputs) is None else ", or one array of uint8 pixels under any name"
+        raise LenetTrtError(f"{sources[0]} has {seen}; wanted an array for each input: {described}{pixels}")
     if image_axes(inputs) is not None and all(array.dtype == np.uint8 for array in arrays.values()):
         return None  # an input that is called "images", with pixels
     for name, array in arrays.items():

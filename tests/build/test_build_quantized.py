@@ -15,7 +15,7 @@ from lenet_trt.build.request import BuildRequest
 from lenet_trt.build.stage import build
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.export import mnist
-from lenet_trt.export.lenet5 import SHIPPED_INT8
+from lenet_trt.export.lenet5 import SHIPPED, SHIPPED_INT8
 from lenet_trt.export.weights import load_weights
 from lenet_trt.onnx_model.precision import convert, kinds_of
 from lenet_trt.onnx_model.quantization import at_opset
@@ -95,8 +95,19 @@ def test_fp8_where_the_target_has_none(tmp_path: Path, sms: tuple[str, ...]) -> 
 
 
 def test_other_models_have_to_be_calibrated(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"--int8: my.onnx has to be calibrated .*lenet-trt quantize my.onnx --int8"):
-        build(request(tmp_path, precision="int8", onnx=Path("my.onnx")))
+    model = tmp_path / "my.onnx"
+    model.write_bytes(SHIPPED.read_bytes())
+    with pytest.raises(
+        UsageError, match=r"--int8: .*my.onnx has to be calibrated .*lenet-trt quantize .*my.onnx --int8"
+    ):
+        build(request(tmp_path, precision="int8", onnx=model))
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp8"])
+def test_a_model_that_is_quantized_already_says_its_types_itself(tmp_path: Path, precision: str) -> None:
+    said = rf"--{precision}: .* is quantized already \(it has QuantizeLinear.*leave --{precision} out"
+    with pytest.raises(UsageError, match=said):
+        build(request(tmp_path, precision=precision, onnx=SHIPPED_INT8))
 
 
 def test_asymmetric_zero_points_are_refused_before_tensorrt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

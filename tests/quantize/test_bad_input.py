@@ -79,6 +79,11 @@ def test_data_of_another_form(failed) -> None:
     assert "images is float32 [40, 1, 14, 14]; wanted images float32 [n, 1, 28, 28]" in failed(
         "lenet5.onnx", "--data", "other.npz"
     )
+    np.savez("unnamed.npz", pictures=np.zeros((40, 1, 28, 28), np.float32))
+    said = failed("lenet5.onnx", "--data", "unnamed.npz")
+    assert (
+        "unnamed.npz has pictures; wanted an array for each input: images float32 [n, 1, 28, 28], or one array" in said
+    )
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["a", "w"], ["y"])],
         "words",
@@ -96,7 +101,9 @@ def test_labels_that_do_not_fit(failed) -> None:
     np.save("test.npy", IMAGES[::-1, ::-1])
     np.save("labels.npy", np.arange(39) % 10)
     judged = ("lenet5.onnx", "--data", "train.npy", "--images", "test.npy", "--labels")
-    assert "labels.npy has 39 labels, and there are more images" in failed(*judged, "labels.npy")
+    assert "labels.npy has 39 labels, and there are more images; wanted a label for each" in failed(
+        *judged, "labels.npy"
+    )
     np.save("labels.npy", np.arange(40) % 11)
     assert "there is a label 10; the model has 10 classes" in failed(*judged, "labels.npy")
     assert "--labels needs --images" in failed("lenet5.onnx", "--data", "train.npy", "--labels", "labels.npy", status=2)
