@@ -18,7 +18,8 @@ flavor=${FLAVOR:-tensorrt}
 SHOWN_LINES=40
 PIECES=(
     engines-lenet5-fp32-small engines-lenet5-fp32-large engines-lenet5-fp16-small engines-lenet5-fp16-large
-    engines-matmul-fp32 engines-matmul-fp16 engines-conv engines-conv-pool engines-kernels
+    engines-lenet5-int8-small engines-lenet5-int8-large
+    engines-matmul-fp32 engines-matmul-fp16 engines-conv engines-conv-pool engines-conv-int8 engines-kernels
     builds quantized service sanitizer optimize-matmul optimize-lenet5 optimize-conv
 )
 
@@ -99,10 +100,13 @@ piece() {
         engines-lenet5-fp32-large) engines "LeNet-5 fp32" 256 1024 10000 ;;
         engines-lenet5-fp16-small) engines "LeNet-5 fp16" 1 32 ;;
         engines-lenet5-fp16-large) engines "LeNet-5 fp16" 256 1024 10000 ;;
+        engines-lenet5-int8-small) engines "LeNet-5 int8" 1 32 ;;
+        engines-lenet5-int8-large) engines "LeNet-5 int8" 256 1024 10000 ;;
         engines-matmul-fp32) engines "MatMul fp32" ;;
         engines-matmul-fp16) engines "MatMul fp16" ;;
         engines-conv) engines "Conv fp" ;;
         engines-conv-pool) engines "Conv + ReLU" ;;
+        engines-conv-int8) engines "pool int8" ;;
         engines-kernels) engines "kernel " ;;
         builds) builds ;;
         quantized) quantized ;;

@@ -12,10 +12,12 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_layers import LAYERS, expected
+from lenet_trt.bench.engine_layers import LAYERS
+from lenet_trt.bench.engine_layers import expected as layer_expected
 from lenet_trt.bench.engine_tool import Arrays, EngineModel
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
+from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -80,6 +82,7 @@ def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     yield from _quantized_lenet5(options)
     yield from _matmul(options)
     yield from _convolutions(options)
+    yield from _quantized_convolutions(options)
     yield from _single_layers()
     yield from _kernels()
 
@@ -223,6 +226,39 @@ def _convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
             )
 
 
+def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
+    """Yield LeNet-5's convolutions between Q/DQ, each with its ReLU and pool, from int8 to int8."""
+    from lenet_trt.fuse.pattern_model import pattern_model
+    from lenet_trt.kernel.examples import SEED, plain_inputs
+    from lenet_trt.kernel.registry import kernel
+
+    declared = kernel("conv_int8")
+    attributes: dict[str, AttributeValue] = {"relu": 1, "pool": 2, "size": 5, "stride": 1, "pad": 0}
+    pattern = next(p for p in declared.patterns if p.views is None and p.attributes.items() <= attributes.items())
+    for name, axes in (("Conv1", {"h": 28, "w": 28, "c": 1, "k": 6}), ("Conv2", {"h": 12, "w": 12, "c": 6, "k": 16})):
+        bound = declared.bind_axes({"n": CHECKED_CONV, **axes}, declared.types[0], attributes)
+        model = pattern_model(bound, pattern, _OPSET)
+        assert model is not None
+        model.ir_version = _IR_VERSION
+        weights = plain_inputs(bound, np.random.default_rng(SEED))[1:]
+
+        def drawn(batch: int, shape: Shape = bound.input_shapes[0][1:]) -> Arrays:
+            return {"x": np.random.default_rng(batch).integers(-128, 128, (batch, *shape), np.int8)}
+
+        def expected(inputs: Arrays, weights: Sequence[NDArray[np.generic]] = weights) -> NDArray[np.float64]:
+            return np.asarray(declared.reference(inputs["x"], *weights, **attributes), np.float64)
+
+        flags = ("inputIOFormats=int8:chw", "outputIOFormats=int8:chw")
+        yield EngineWorkload(
+            f"{name} + ReLU + pool int8",
+            EngineModel(model, _only(model, declared), int8=True, weak=model, weak_flags=flags),
+            dict.fromkeys((THEIRS, *_best(options, ()), OURS), (LARGEST,)),
+            drawn,
+            expected,
+            checked=lambda batch: CHECKED_CONV,
+        )
+
+
 def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> EngineModel:
     """Return the model in a precision, with its inputs and outputs in that precision too."""
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
@@ -261,7 +297,7 @@ def _single_layers() -> Iterator[EngineWorkload]:
                 model,
                 dict.fromkeys((THEIRS, OURS), (layer.batch,)),
                 drawn,
-                partial(expected, single),
+                partial(layer_expected, single),
                 SLOW_ITERATIONS if layer.slow else ITERATIONS,
                 checked=partial(_given, layer.checked),
                 largest=layer.batch,
