@@ -31,6 +31,7 @@ from lenet_trt.files import write_atomic
 KINDS: dict[str, Callable[..., str]] = {
     "compare": figures.compare_figure,
     "contest": figures.contest_figure,
+    "engine": traced_figures.engine_figure,
     "exported": traced_figures.exported_figure,
     "findings": figures.findings_figure,
     "layers": traced_figures.layers_figure,

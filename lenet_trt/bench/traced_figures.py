@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -15,6 +15,7 @@ from lenet_trt.floors.ceilings import SCHEMA, ceilings_from_json
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import work_of
 from lenet_trt.onnx_model.read import load_model
+from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.ledger import TERMS, Ledger, ledger_of
 from lenet_trt.trace.readers import timeline_from
@@ -84,6 +85,26 @@ def layers_figure(sources: Sources, profile: str, information: str) -> str:
     found = timeline_from(sources.document.parent / profile, sources.document.parent / information).activities
     lines = [[each.node or "", f"`{short_name(each.name)}`", us_text(each.us)] for each in found if each.us]
     return markdown_text(("layer", "kernel", "us"), lines, left=(0, 1))
+
+
+def engine_figure(sources: Sources, trace: str) -> str:
+    """Return the layers of a traced engine with the types and formats of their tensors: ``engine TRACE.json.gz``."""
+    path = sources.document.parent / trace
+    if not path.is_file():
+        return NOT_MEASURED
+    timeline = timeline_from(path)
+    known = {layer.node: layer for layer in timeline.layers}
+    lines = []
+    for each in (activity for activity in timeline.activities if activity.us):
+        layer = known.get(each.node or "", EngineLayer(each.node or each.name))
+        kernel = f"`{short_name(each.name)}`"
+        lines.append([layer.node, _forms(layer.inputs), _forms(layer.outputs), kernel, us_text(each.us)])
+    lines.append(["all layers", "", "", "", us_text(sum(each.us for each in timeline.activities))])
+    return markdown_text(("layer", "reads", "writes", "kernel", "us"), lines, left=range(4))
+
+
+def _forms(tensors: Sequence[LayerTensor]) -> str:
+    return ", ".join(dict.fromkeys(each.stored or each.dtype for each in tensors))
 
 
 def traced_figure(sources: Sources, *traces: str) -> str:

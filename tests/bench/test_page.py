@@ -18,6 +18,9 @@ from lenet_trt.bench.record import Record, Row, as_json
 from lenet_trt.bench.sources import Sources
 from lenet_trt.bench.tables import duration
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
+from lenet_trt.trace import timeline
+from lenet_trt.trace.timeline import Activity, Timeline
 
 HERE = {
     "gpu": "GPU X",
@@ -128,10 +131,30 @@ def test_a_time_stands_within_its_line(records: Path) -> None:
         'picture other/sweep a.svg "A picture"',
         "quoted other gpu",
         "ledger other.json",
+        "engine other.timeline.json.gz",
     ],
 )
 def test_without_a_record_a_figure_is_not_measured(records: Path, words: str) -> None:
     assert figure(records, words).strip() == "not measured"
+
+
+def test_an_engines_layers_have_the_forms_of_their_tensors(tmp_path: Path) -> None:
+    x, a, b = (
+        LayerTensor(name, (1, 6), dtype, form)
+        for name, dtype, form in (("x", "float32", "linear FP32"), ("a", "int8", "NC/32HW32 INT8"), ("b", "int8", ""))
+    )
+    layers = (EngineLayer("to int8", "Reformat", "", (), (x,), (a,)), EngineLayer("conv", "", "i8", (), (a,), (b, b)))
+    ran = [Activity("layer", f"kernel {i}", 2 * i, 2 * i + 1.5, node=each.name) for i, each in enumerate(layers)]
+    unknown = Activity("layer", "kernel 2", 4, 5, node="other")
+    timeline.save(Timeline("trtexec", activities=(*ran, unknown), layers=layers), tmp_path / "t.timeline.json")
+    made = page.filled("<!-- figure: engine t.timeline.json --><!-- end -->", Sources(tmp_path, tmp_path / "doc.md"))
+    for line in (
+        "| to int8 | linear FP32 | NC/32HW32 INT8 | `kernel 0` | 1.50 |",
+        "| conv | NC/32HW32 INT8 | int8 | `kernel 1` | 1.50 |",
+        "| other |  |  | `kernel 2` | 1.00 |",
+        "| all layers |  |  |  | 4.00 |",
+    ):
+        assert line in made
 
 
 def test_a_model_without_a_record_keeps_its_line(records: Path) -> None:

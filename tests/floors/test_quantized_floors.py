@@ -108,3 +108,11 @@ def test_a_gpu_without_float8_computes_it_as_fp16() -> None:
     for name, times in {"GeForce RTX 3090": 1, "A100 80GB SXM": 1, "GeForce RTX 4090": 2, "H200": 2}.items():
         ceilings = datasheet(name)
         assert ceilings.rate("fp8") == times * ceilings.rate("fp16")
+
+
+def test_measured_rates_of_8_bits_come_before_multiples_of_fp16s() -> None:
+    told = replace(datasheet("H200"), flop_per_s={"fp32": 60e12, "fp16": 900e12})
+    assert told.rate("int8") == told.rate("fp8") == 1800e12
+    seen = replace(told, flop_per_s={**told.flop_per_s, "int8": 1400e12, "fp8": 1500e12})
+    assert (seen.rate("int8"), seen.rate("fp8")) == (1400e12, 1500e12)
+    assert replace(seen, sm=80).rate("fp8") == 900e12
