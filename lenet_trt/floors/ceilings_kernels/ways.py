@@ -15,9 +15,10 @@ from lenet_trt.cuda.timing import Call
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.ceilings_kernels import COLUMNS, COPY, FMA, MMA, MMA8, READ, WRITE
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import OLDEST_SM, Kernel
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import kernel_inputs, plain_inputs
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.kernel.variants import OLDEST_SM
 
 LARGEST_BUFFER_BYTES = 2 << 30
 # A buffer has at least this many times the L2 cache's size: parts of a smaller buffer would stay in the cache.
