@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from kernel_on_cpu import computed_on_cpu, needs_gcc
+from lenet_trt.build.request import BuildRequest
+from lenet_trt.build.stage import build
 from lenet_trt.export import mnist
-from lenet_trt.export.lenet5 import lenet5_int8
+from lenet_trt.export.lenet5 import SHIPPED_INT8, lenet5_int8
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
@@ -69,3 +71,19 @@ def test_with_the_dense_layers_every_layer_but_the_last_is_ours() -> None:
     assert sorted(plugin_nodes(fused.model).values()) == ["conv_int8"] * 2 + ["dense_int8"] * 2
     floats = {"Conv", "Relu", "MaxPool"} & {node.op_type for node in fused.model.graph.node}
     assert not floats
+
+
+def test_tensorrt_rtx_builds_it_with_the_dense_layers(tmp_path: Path) -> None:
+    asked = BuildRequest(
+        onnx=SHIPPED_INT8,
+        plugins="conv_int8,dense_int8",
+        sms=("8.9",),
+        output=tmp_path / "m.engine",
+        flavor="rtx",
+    )
+    built = build(asked)
+    assert [(entry["kernel"], entry["types"]) for entry in built.sidecar.plugins] == [
+        *[("conv_int8", "int8")] * 2,
+        *[("dense_int8", "int8")] * 2,
+    ]
+    assert built.sidecar.evaluation["correct"] == 9932
