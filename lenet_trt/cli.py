@@ -26,6 +26,7 @@ VERBS = {
     "report": "show on one page where the time of a traced run went",
     "optimize": "replace layers that lose time by plugins, and prove the gain",
     "plugins": "list the kernels: what each replaces, its types, targets and gain",
+    "tune": "time the variants of the kernels on the GPU here, and use the fastest from then on",
     "check": "say whether a kernel is what its declaration says",
     "library": "compile the C++ plugin library that runs our kernels in TensorRT",
     "verify": "build, run, compare and time every kernel with your TensorRT and GPU, and write one report to share",

@@ -110,6 +110,7 @@ def ours(
         from lenet_trt.cuda.compile import compile_for_launch
         from lenet_trt.cuda.driver import Buffer, Stream, current_context
         from lenet_trt.cuda.launch import prepare
+        from lenet_trt.cuda.tuned import variant_for
         from lenet_trt.export.weights import load_weights
         from lenet_trt.kernel.registry import kernel
     driver = Driver(phases)
@@ -119,7 +120,7 @@ def ours(
         declared = kernel("lenet5")
         bound = declared.bind_axes({"n": len(images)}, declared.types_named("fp32"))
         context = current_context()
-        variant = bound.variant(context.sm)
+        variant = variant_for(bound, context)
     with phases("compile"):
         compile_for_launch(bound.specialized, variant, context.sm)
     with phases("module"):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import Buffer, CudaGraph, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import load_function, prepare
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE
 from lenet_trt.export.weights import load_weights
@@ -85,7 +86,7 @@ class Ours:
         trained = load_weights()
         found = declared.types_named(types)
         self.bound = declared.bind_axes({"n": len(sets[0])}, found)
-        self.variant = self.bound.variant(current_context().sm)
+        self.variant = variant_for(self.bound, current_context())
         launcher = prepare(self.bound, self.variant)
         dtypes = {t.name: found.resolve(t.dtype) for t in declared.inputs}
         weights = [

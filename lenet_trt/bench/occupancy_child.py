@@ -13,6 +13,7 @@ from collections.abc import Callable
 from lenet_trt.bench.occupancy_calls import BACKENDS, Maker, images
 from lenet_trt.cuda.driver import Buffer, Stream, ask, current_context, driver
 from lenet_trt.cuda.launch import prepare
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.registry import kernel
 
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 def _marker(stream: Stream) -> Callable[[], None]:
     declared = kernel(MARK)
     bound = declared.bind_axes(declared.examples[0], declared.types_named("fp32"))
-    launcher = prepare(bound, bound.variant(current_context().sm))
+    launcher = prepare(bound, variant_for(bound, current_context()))
     shapes = (*bound.input_shapes, *bound.output_shapes)
     buffers = [Buffer(4 * math.prod(shape)) for shape in shapes]
     pointers = [buffer.pointer for buffer in buffers]

@@ -11,6 +11,7 @@ from lenet_trt.bench.gains import PRODUCT
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall
 from lenet_trt.cuda.driver import current_context
 from lenet_trt.cuda.launch import prepare
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.floor import Work
 from lenet_trt.kernel.bind import Bound, Shape
@@ -41,15 +42,15 @@ def call_work(bound: Bound) -> Work:
 
 
 def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[Mode, ...]) -> list[Contender]:
-    """Make a contender for each variant that can run the call, and ``product``: the declaration's choice, timed again.
+    """Make a contender for each variant that can run the call, and ``product``: the one that is chosen, timed again.
 
     ``weights`` are the constant inputs by name, as torch has them; the call's inputs are the others, in order.
     """
     kernel = bound.kernel
-    sm = current_context().sm
+    context = current_context()
     placed = _placed(bound, weights)
-    chosen = bound.variant(sm)
-    fitting = [variant for variant in kernel.variants_for(sm, bound.types) if bound.fits(variant)]
+    chosen = variant_for(bound, context)
+    fitting = [variant for variant in kernel.variants_for(context.sm, bound.types) if bound.fits(variant)]
     made = [_contender(variant.name, bound, variant, placed, modes) for variant in fitting]
     return [_contender(PRODUCT, bound, chosen, placed, modes), *made]
 

@@ -239,6 +239,11 @@ class CudaGraph:
         ask(driver().cuGraphLaunch(self._executable, stream.handle), "cannot launch the graph")
 
 
+def multiprocessors_of(device: int) -> int:
+    """Return how many multiprocessors a GPU has."""
+    return _properties(device)[1]
+
+
 @cache
 def _properties(device: int) -> tuple[int, int]:
     """Return the architecture (90 for compute capability 9.0) and the number of multiprocessors."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from lenet_trt.cuda.compile import Module, compile_for_launch
 from lenet_trt.cuda.driver import Context, ask, capture_safe, current_context, driver
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import INT32_MAX
@@ -129,7 +130,7 @@ class EmptyLauncher:
 def prepare(bound: Bound, variant: Variant | None = None) -> Launcher | EmptyLauncher:
     """Compile, load and lay out the call for the current GPU, so that launching it is cheap.
 
-    Without a ``variant``, the declaration's first variant that fits is used.
+    Without a ``variant``, the tuned or declared choice is used (see ``cuda.tuned``).
 
     Raises:
         LenetTrtError: no GPU, no variant for it, or the call is too large to launch.
@@ -138,7 +139,7 @@ def prepare(bound: Bound, variant: Variant | None = None) -> Launcher | EmptyLau
         return EmptyLauncher(bound)
     bound.check_size()
     context = current_context()
-    return Launcher(bound, variant or bound.variant(context.sm), context)
+    return Launcher(bound, variant or variant_for(bound, context), context)
 
 
 def load_function(context: Context, module: Module, shared_bytes: int) -> Any:

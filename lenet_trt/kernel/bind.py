@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
@@ -19,12 +20,14 @@ from lenet_trt.kernel.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
+    from lenet_trt.kernel.choice import TunedChoice
     from lenet_trt.kernel.declaration import Kernel
     from lenet_trt.kernel.tensors import Tensor, Types
     from lenet_trt.kernel.variants import Launch, Variant
 
 Shape: TypeAlias = tuple[int, ...]
 UNKNOWN = -1
+_NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -148,25 +151,36 @@ class Bound:
         """Return whether the variant can run these sizes."""
         return self._holds(variant.when)
 
-    def prefers(self, variant: Variant) -> bool:
-        """Return whether the variant is preferred for these sizes; of several, the first declared one runs."""
-        return self._holds(variant.prefer)
+    def prefers(self, variant: Variant, gpu: Mapping[str, int] = _NO_SIZES) -> bool:
+        """Return whether the variant is preferred for these sizes; of several, the first declared one runs.
 
-    def _holds(self, condition: Condition | None) -> bool:
-        return condition is None or condition.evaluate(self.sizes)
+        ``gpu``: the sizes of the GPU, which a declaration may name (``MULTIPROCESSORS``).
+        """
+        return self._holds(variant.prefer, gpu)
+
+    def _holds(self, condition: Condition | None, gpu: Mapping[str, int] = _NO_SIZES) -> bool:
+        return condition is None or condition.evaluate({**self.sizes, **gpu})
 
     def workspace_bytes(self, variant: Variant) -> int:
         """Return how much workspace the variant needs for these sizes."""
         return as_dim(variant.workspace).evaluate(self.sizes)
 
-    def variant(self, sm: int) -> Variant:
-        """Return the first declared variant that can run this call on that architecture and is preferred for it.
+    def variant(self, sm: int, gpu: Mapping[str, int] = _NO_SIZES, tuned: Sequence[TunedChoice] = ()) -> Variant:
+        """Return the variant that runs this call on that architecture.
+
+        That is the first tuned choice for these sizes whose variant can run the call; without one, the first declared
+        variant that can run it and is preferred for it. ``gpu``: the sizes of the GPU (see ``prefers``).
 
         Raises:
             LenetTrtError: the architecture is older than every variant.
         """
-        for variant in self.kernel.variants_for(sm, self.types):
-            if self.fits(variant) and self.prefers(variant):
+        usable = {v.name: v for v in self.kernel.variants_for(sm, self.types) if self.fits(v)}
+        for choice in tuned:
+            is_for = choice.variant in usable and choice.is_for(self.types.name, self.attributes)
+            if is_for and choice.condition.evaluate(self.sizes):
+                return usable[choice.variant]
+        for variant in usable.values():
+            if self.prefers(variant, gpu):
                 return variant
         oldest = min(variant.min_sm for variant in self.kernel.variants)
         raise LenetTrtError(f"{self.kernel.name} has no variant for sm_{sm}; it needs sm_{oldest} or newer")

@@ -110,9 +110,10 @@ def _variant_problems(kernel: Kernel, variant: Variant, sizes: set[str]) -> Iter
     for part in variant.parts:
         yield from _unknown("launch", part.launch.dims, known | MULTIPROCESSORS.axes)
     yield from _unknown("workspace", [variant.workspace], known)
-    for what, condition in (("when", variant.when), ("prefer", variant.prefer)):
-        if condition is not None:
-            yield from _unknown(what, [condition], known)
+    if variant.when is not None:
+        yield from _unknown("when", [variant.when], known)
+    if variant.prefer is not None:
+        yield from _unknown("prefer", [variant.prefer], known | MULTIPROCESSORS.axes)
     for name in variant.types or ():
         if name not in {types.name for types in kernel.types}:
             yield f"types {name} is not declared"

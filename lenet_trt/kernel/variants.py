@@ -54,7 +54,8 @@ class Variant:
     It can run where the GPU is at least ``min_sm`` (with ``only_sm``: exactly that, since it is compiled with
     instructions that no other architecture has, as ``sm_90a``) and has the shared memory that it always needs,
     ``types`` (names; None: all) has the call's types, and ``when`` holds. ``prefer`` holds for the sizes at which it
-    was the fastest (None: all). ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
+    was the fastest (None: all); it may name ``MULTIPROCESSORS``, and what ``lenet-trt tune`` found comes before it.
+    ``entry`` is the ``__global__`` name, by default ``<kernel>_<variant>``.
     ``stores_once``: it stores each element of its outputs once, so that a host that looks at them sees no other value.
 
     ``then`` are further launches of the same call, in order after ``launch``; the entry of the first of them is by

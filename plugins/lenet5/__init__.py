@@ -14,10 +14,10 @@ from .pattern import PATTERNS
 
 (n,) = axes("n")
 THREADS = (384, 1, 1)
-# Up to these numbers of images the variants without tensor cores were faster on an H200 (docs/results).
-MAX_IMAGES_BY_CLUSTER = 66
-MAX_IMAGES_BY_BLOCK = 132
-MAX_IMAGES_WITHOUT_SPLIT = 512
+# Up to these numbers of images the variants without tensor cores were faster on an H200 (docs/results), which has 132
+# multiprocessors: an image each, and about four.
+MAX_IMAGES_BY_BLOCK = MULTIPROCESSORS
+MAX_IMAGES_WITHOUT_SPLIT = 4 * MULTIPROCESSORS
 # The parts of the tensor-core variants' shared memory in bytes; the sources have the layout and assert the sum.
 UNIT = 16  # a row of ldmatrix
 FRAGMENTS = 17 * 32 * UNIT  # the weights of both convolutions, 17 units per lane
@@ -43,15 +43,18 @@ def reference(x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     return x @ fc3.T + fc3_bias
 
 
-def cluster(blocks: int, max_images: int) -> Variant:
-    """Make the variant with a cluster of ``blocks`` blocks per image, preferred while all fit on an H200 at once."""
+def cluster(blocks: int, room_percent: int) -> Variant:
+    """Make the variant with a cluster of ``blocks`` blocks per image, preferred while all find room on the GPU at once.
+
+    ``room_percent``: the share of the multiprocessors on which clusters of this size found room on an H200.
+    """
     return Variant(
         f"cluster{blocks}",
         Launch((blocks * n, 1, 1), (512, 1, 1), extras=(n,)),
         f"a cluster of {blocks} blocks an image, for few images",
         source="cluster.cu",
         min_sm=90,
-        prefer=n <= max_images,
+        prefer=100 * blocks * n <= room_percent * MULTIPROCESSORS,
         stores_once=True,
     )
 
@@ -119,9 +122,9 @@ KERNEL = Kernel(
         Types("fp16_io_fp32", {"TX": "float32", "T": "float16", "TY": "float32"}, tolerance=2e-3),
     ),
     variants=(
-        cluster(8, max_images=12),
-        cluster(4, max_images=28),
-        cluster(2, max_images=MAX_IMAGES_BY_CLUSTER),
+        cluster(8, room_percent=73),
+        cluster(4, room_percent=85),
+        cluster(2, room_percent=100),
         persistent("split", "fp32", 16, 1, 8, split_bytes(16, 32), 90, SPLIT),
         persistent("split_99k", "fp32", 6, 1, 6, split_bytes(6, 16), 80, SPLIT),
         persistent("tensor_core", "fp16", 16, 1, 4, half_bytes(16, 80, 2), 80, TENSOR_CORES),

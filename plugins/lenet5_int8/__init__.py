@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum
 from lenet_trt.export.geometry import CLASSES, IMAGE_SHAPE, flops_per_image
 from lenet_trt.kernel import Axis, Kernel, Launch, Packing, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import quantize, scaled
@@ -15,9 +15,9 @@ from .fragments import CHANNELS, LAYERS, NUMBERS, QUAD, QUADS, SCALES, SHAPES, f
 from .pattern import PATTERNS
 
 (n,) = axes("n")
-# Up to these numbers of images an H200 was fastest with 1, 2 and 4 images a block (docs/kernels/lenet5_int8.md); the
-# last one lies between two sizes that were measured.
-MOST_BY_1, MOST_BY_2, MOST_BY_4 = 132, 264, 792
+# Up to these numbers of images an H200, which has 132 multiprocessors, was fastest with 1, 2 and 4 images a block
+# (docs/kernels/lenet5_int8.md); the last one lies between two sizes that were measured.
+MOST_BY_1, MOST_BY_2, MOST_BY_4 = MULTIPROCESSORS, 2 * MULTIPROCESSORS, 6 * MULTIPROCESSORS
 # Scales with which sums of random integers fill the range of the next layer, and some of it is cut.
 INPUT_STEP, CONV1_STEP, WEIGHT_STEP = (0.05, 0.1), (0.002, 0.006), (0.0005, 0.002)
 # The shared memory of the tensor-core variant in bytes; the source has the layout and asserts the sum.
@@ -68,7 +68,7 @@ def many_images(name: str, types: str, arrival_bytes: int) -> Variant:
     )
 
 
-def block(images: int, most: int | None) -> Variant:
+def block(images: int, most: Dim | None) -> Variant:
     """Make the variant with ``images`` images a block, preferred up to ``most`` images in all."""
     return Variant(
         f"block{images}",

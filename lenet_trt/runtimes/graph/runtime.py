@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 
 from lenet_trt.cuda.driver import ask, current_context, driver
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.runtimes.arrays import DeviceArray
@@ -67,7 +68,7 @@ class GraphRuntime:
         given = iter(inputs)
         facts = [next(given) if isinstance(each, str) else _facts(each) for each in arguments]
         bound = kernel.bind([shape for shape, _ in facts], [dtype for _, dtype in facts], attributes)
-        variant = None if bound.empty else bound.variant(current_context().sm)
+        variant = None if bound.empty else variant_for(bound, current_context())
         if variant is None or not (variant.stores_once and variant.is_one_launch):
             return None
         weights = {at: each.data_ptr() for at, each in enumerate(arguments) if not isinstance(each, str)}

@@ -1,0 +1,124 @@
+"""Read the options of ``tune``, and print what it found."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lenet_trt.cuda.gpus import gpus
+from lenet_trt.cuda.tuned import machine_of, tuning_folder
+from lenet_trt.cuda.tuning_file import Tuning, read_tuning
+from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.registry import kernels
+from lenet_trt.options import number
+from lenet_trt.overwrite import add_overwrite, guard, says
+from lenet_trt.tune.record import SUITE, TuneRecord, record_of, record_text, write_record
+from lenet_trt.tune.tables import calls_table, summary_table
+
+_SECONDS = 120.0
+_SHOWN = 40
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's options."""
+    parser.add_argument("names", nargs="*", metavar="KERNEL", help="these kernels (default: all; plugins lists them)")
+    parser.add_argument(
+        "--seconds",
+        type=number(0),
+        default=_SECONDS,
+        metavar="S",
+        help="stop after about this time; the largest examples of each kernel come first. 0: time everything",
+    )
+    parser.add_argument("--list", action="store_true", help="print the choices that are kept for the GPU here")
+    parser.add_argument("--forget", action="store_true", help="delete the choices that are kept, of all GPUs")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also write the choices and times as JSON")
+    add_overwrite(parser)
+    parser.add_argument("--json", action="store_true", help="print the choices and times as JSON instead of tables")
+
+
+def command(arguments: argparse.Namespace) -> int:
+    """Tune, list or forget; the status is 1 if some calls could not be timed."""
+    if arguments.list and arguments.forget:
+        raise UsageError("--list prints the choices and --forget deletes them: give one of the two")
+    chosen = [kernel_named(name) for name in arguments.names] or list(kernels().values())
+    if arguments.forget:
+        return _forget(chosen if arguments.names else None)
+    if not gpus().devices:
+        raise LenetTrtError(f"a choice is for the GPU here, and there is none ({gpus().problem}): tune where it runs")
+    if arguments.output is not None:
+        guard({arguments.output: says(f'"suite": "{SUITE}"')}, (), arguments.overwrite)
+    typed = shlex.join(arguments.command_line)
+    record = _kept(typed, chosen) if arguments.list else _tuned(typed, chosen, arguments.seconds or None)
+    if arguments.output is not None:
+        write_record(arguments.output, record)
+    if arguments.json:
+        print(record_text(record), end="")
+    else:
+        _print(record)
+        if arguments.output is not None:
+            print(arguments.output)
+    return int(bool(record.problems))
+
+
+def _tuned(typed: str, chosen: Sequence[Kernel], seconds: float | None) -> TuneRecord:
+    from lenet_trt.tune.stage import tune
+
+    found = tune(chosen, seconds, lambda text: print(text, file=sys.stderr, flush=True))
+    if found.timed < found.ladders:
+        print(
+            f"{found.timed} of {found.ladders} ladders of sizes were timed in {found.seconds:.0f} s; --seconds 0 times "
+            "all",
+            file=sys.stderr,
+        )
+    for problem in found.problems:
+        print(f"not timed: {problem}", file=sys.stderr)
+    return record_of(typed, found.tunings, found.ladders, found.timed, found.seconds, found.problems)
+
+
+def _kept(typed: str, chosen: Sequence[Kernel]) -> TuneRecord:
+    """Return what is kept for the GPU here; what does not count is told of."""
+    machine, found, problems = machine_of(), list[Tuning](), list[str]()
+    assert machine is not None, "there is a GPU"
+    for kernel in chosen:
+        path = tuning_folder() / machine.folder / f"{kernel.name}.json"
+        if not path.is_file():
+            continue
+        try:
+            found.append(read_tuning(path, kernel, machine))
+        except LenetTrtError as error:
+            problems.append(str(error))
+            print(f"does not count: {error}", file=sys.stderr)
+    return record_of(typed, found, 0, 0, 0.0, problems)
+
+
+def _forget(chosen: Sequence[Kernel] | None) -> int:
+    """Delete the files of these kernels (None: all), and say which."""
+    names = ["*"] if chosen is None else [kernel.name for kernel in chosen]
+    paths = sorted(path for name in names for path in tuning_folder().glob(f"*/{name}.json"))
+    for path in paths:
+        path.unlink(missing_ok=True)
+        print(path)
+    print(f"{len(paths)} forgotten: the declared choices hold", file=sys.stderr)
+    return 0
+
+
+def _print(record: TuneRecord) -> None:
+    if not record.tunings:
+        print("nothing is kept: the declared choices hold")
+        return
+    print("\n".join(summary_table(record.tunings)))
+    if any(tuning.choices for tuning in record.tunings):
+        print("\n".join(("", *calls_table(record.tunings, _SHOWN))))
+    else:
+        print("\nno variant was faster than the declared one beyond the noise: the declared choices hold")
+
+
+if __name__ == "__main__":
+    from lenet_trt.cli import main
+
+    raise SystemExit(main(["tune", *sys.argv[1:]]))
