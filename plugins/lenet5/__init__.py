@@ -15,9 +15,9 @@ from .pattern import PATTERNS
 (n,) = axes("n")
 THREADS = (384, 1, 1)
 # Up to these numbers of images the variants without tensor cores were faster on an H200 (docs/results), which has 132
-# multiprocessors: an image each, and about four.
+# multiprocessors: 132 images and 512.
 MAX_IMAGES_BY_BLOCK = MULTIPROCESSORS
-MAX_IMAGES_WITHOUT_SPLIT = 4 * MULTIPROCESSORS
+MAX_IMAGES_WITHOUT_SPLIT = 388 * MULTIPROCESSORS // 100
 # The parts of the tensor-core variants' shared memory in bytes; the sources have the layout and assert the sum.
 UNIT = 16  # a row of ldmatrix
 FRAGMENTS = 17 * 32 * UNIT  # the weights of both convolutions, 17 units per lane
@@ -54,7 +54,7 @@ def cluster(blocks: int, room_percent: int) -> Variant:
         f"a cluster of {blocks} blocks an image, for few images",
         source="cluster.cu",
         min_sm=90,
-        prefer=100 * blocks * n <= room_percent * MULTIPROCESSORS,
+        prefer=n <= room_percent * MULTIPROCESSORS // (100 * blocks),
         stores_once=True,
     )
 

@@ -7,8 +7,10 @@ import pytest
 from lenet_trt.cli import main
 from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, Resources, resources_of
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.floors.datasheet import ENTRIES
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.registry import kernel, kernels
+from lenet_trt.plugins.__main__ import SMS
 
 
 @pytest.mark.parametrize(
@@ -55,13 +57,20 @@ def test_the_table_has_each_variant_in_each_type(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sm", [75, 86, 89, 120])
+@pytest.mark.parametrize("sm", SMS)
 def test_no_variant_that_cannot_run_is_chosen(sm: int) -> None:
+    """Whatever the GPU of that architecture is: of those with a data sheet, the smallest and the largest."""
+    counts = [entry.multiprocessors for entry in ENTRIES if entry.sm == sm]
+    assert counts
     for declared in kernels().values():
         chosen = {}
         for bound in bounds(declared):
-            variant = bound.variant(sm)
-            chosen[variant.name, bound.types.name] = bound, variant
+            for multiprocessors in {min(counts), max(counts)}:
+                variant = bound.variant(sm, {"multiprocessors": multiprocessors})
+                assert variant.supports(sm, bound.types)
+                assert bound.fits(variant)
+                chosen[variant.name, bound.types.name] = bound, variant
         for bound, variant in chosen.values():
-            blocks, limit = resources_of(bound, variant, sm).blocks(sm)
-            assert blocks, f"{declared.name} {variant.name} {bound.types.name} on sm_{sm}: no {limit}"
+            for part in variant.parts:
+                blocks, limit = resources_of(bound, part, sm).blocks(sm)
+                assert blocks, f"{declared.name} {part.name} {bound.types.name} on sm_{sm}: no {limit}"

@@ -14,6 +14,7 @@ import numpy as np
 
 from declared_kernels import DECLARED, declared
 from lenet_trt.cuda.driver import Buffer, Stream, current_context
+from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
@@ -92,8 +93,8 @@ def main() -> None:
             try:
                 error = error_of(bound, contexts[key], stream)
             except (AssertionError, LenetTrtError) as problem:
-                sm = current_context().sm
-                call = f"{kernel.name} {bound.variant(sm).name} {bound.types.name} {dict(bound.axes)} {numbers}"
+                variant = variant_for(bound, current_context())
+                call = f"{kernel.name} {variant.name} {bound.types.name} {dict(bound.axes)} {numbers}"
                 raise SystemExit(f"{call}: {problem}") from problem
             worst[bound.types.name] = max(worst.get(bound.types.name, 0.0), error)
         answer[kernel.name] = worst

@@ -27,6 +27,7 @@ from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal
 SMS = (75, 80, 86, 89, 90, 100, 120)
 SHARED_KIB = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}  # as the GPUs have it
 MULTIPROCESSORS = 132
+GPU_SIZES = {"multiprocessors": MULTIPROCESSORS}
 TARGETS = tuple(f"sm_{sm}" for sm in SMS)
 KERNELS = (*registry.kernels(), *DECLARED)
 AXES = ("n", "c", "h")
@@ -162,7 +163,7 @@ def expected(bound: Bound, sm: int) -> str:
         return "nothing"
     try:
         bound.check_size()
-        variant = bound.variant(sm)
+        variant = bound.variant(sm, GPU_SIZES)
         workspace = bound.workspace_bytes(variant)
         launches = [launch_words(bound, part) for part in variant.parts]
     except LenetTrtError:
@@ -174,7 +175,7 @@ def expected(bound: Bound, sm: int) -> str:
 def launch_words(bound: Bound, part: Variant) -> str:
     """One launch in the words of the probe; raises where CUDA does not allow it."""
     launch = bound.specialized.launch(part)
-    sizes = {**bound.axes, "multiprocessors": MULTIPROCESSORS}
+    sizes = {**bound.axes, **GPU_SIZES}
     *grid, shared = (dim.evaluate(sizes) for dim in launch.dims[:4])
     extras = [dim.evaluate(sizes) for dim in launch.dims[4:]]
     limits = (2**31 - 1, 65535, 65535)
@@ -189,7 +190,7 @@ def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: 
     kernel = declared(name)
     seen, wanted_somewhere = set(), set()
     for bound in bounds(kernel, 40):
-        wanted_somewhere |= {v.name for v in kernel.variants if bound.fits(v) and bound.prefers(v)}
+        wanted_somewhere |= {v.name for v in kernel.variants if bound.fits(v) and bound.prefers(v, GPU_SIZES)}
         data = tmp_path / "data"
         data.write_bytes(data_of(bound, TARGETS, (axis.name for axis in kernel.axes) if known else ()))
         assert core.ask("load", data) == f"ok {name} ({bound.types.name})"
@@ -218,7 +219,7 @@ def test_each_variant_runs_where_it_can_when_it_is_the_favourite(core: Core, tmp
             inputs, outputs = text_of(bound.input_shapes), text_of(bound.output_shapes)
             answer = core.ask("plan", *gpu(90), index, inputs, "/", outputs)
             if expected(bound, 90).startswith("launch"):
-                wanted = variant if bound.fits(variant) else bound.variant(90)
+                wanted = variant if bound.fits(variant) else bound.variant(90, GPU_SIZES)
                 assert answer.split()[1] == wanted.name or (answer.startswith("error") and variant is not wanted)
 
 

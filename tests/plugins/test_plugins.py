@@ -28,7 +28,7 @@ def test_one_kernel_is_listed_with_its_variants(capsys: pytest.CaptureFixture[st
     assert main(["plugins", "lenet5"]) == 0
     printed = capsys.readouterr().out
     assert "  variant   cluster8: a cluster of 8 blocks an image, for few images (sm_90 and newer; " in printed
-    assert "preferred where n <= 12)" in printed
+    assert "preferred where n <= 73 * multiprocessors // 800)" in printed
     assert len([line for line in printed.splitlines() if line.startswith("  variant ")]) == len(
         registry.kernel("lenet5").variants
     )

@@ -121,7 +121,7 @@ def check(kernel: Kernel, bound: Bound) -> int:
     assert [layout.name for layout in typed.layouts] == layouts
     assert all(kernel.variants[tactic - 1].is_one_launch for tactic in typed.tactics)
     assert typed.tactics, f"no variant of {kernel.name} fits {dict(bound.axes)}"
-    usual = bound.variant(H200.sm)
+    usual = bound.variant(H200.sm, H200.sizes)
     assert not usual.is_one_launch or usual.name in {kernel.variants[tactic - 1].name for tactic in typed.tactics}
 
     for tactic in typed.tactics:
