@@ -88,9 +88,21 @@ def read_tuning(path: Path, kernel: Kernel | None = None, machine: Machine | Non
             f"{path} is for {tuning.machine} and lenet-trt {tuning.lenet_trt}; here is {machine} and lenet-trt "
             f"{__version__}: {again}"
         )
-    if kernel is not None and tuning.declaration != declaration_sha256(kernel):
-        raise LenetTrtError(f"{path} is for another version of the kernel {name}: {again}")
+    if kernel is not None:
+        check_declaration(tuning, kernel, str(path))
     return tuning
+
+
+def check_declaration(tuning: Tuning, kernel: Kernel, name: str) -> None:
+    """Refuse choices that were measured of other code; ``name`` says in the error where they are from.
+
+    Raises:
+        LenetTrtError: the kernel's declaration or sources changed since.
+    """
+    if tuning.declaration != declaration_sha256(kernel):
+        raise LenetTrtError(
+            f"{name} is for another version of the kernel {kernel.name}: `lenet-trt tune {kernel.name}` measures again"
+        )
 
 
 def write_tuning(tuning: Tuning) -> Path:

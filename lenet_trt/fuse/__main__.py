@@ -56,6 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --embed: compile the kernels by the NVRTC of this CUDA; 12 is for drivers from 525 on, which do not "
         "load what CUDA 13's made (default: the one that is installed with lenet-trt, which needs driver 580)",
     )
+    parser.add_argument(
+        "--tuned",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="with --embed: also the choices that lenet-trt tune -o FILE found on another GPU; repeatable (what was "
+        "tuned on the GPU here is used anyway)",
+    )
     add_overwrite(parser)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
 
@@ -68,6 +77,8 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--sm names the GPUs for embedded kernels: add --embed, or leave --sm out")
     if arguments.nvrtc and not arguments.embed:
         raise UsageError("--nvrtc chooses the compiler of embedded kernels: add --embed, or leave --nvrtc out")
+    if arguments.tuned and not arguments.embed:
+        raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
     model = load_model(source)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
@@ -81,7 +92,7 @@ def command(arguments: argparse.Namespace) -> int:
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins)
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
-    embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc) if arguments.embed else None
+    embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)
     if embedded is not None:
         write_atomic(copy, embedded)
@@ -110,12 +121,14 @@ def command(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None) -> bytes:
+def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> bytes:
     """Return the bytes of the copy for TensorRT."""
+    from lenet_trt.cuda.tuning_record import read_record
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 
-    return bytes(embedded(model, targets_for(sms), nvrtc).SerializeToString())
+    tunings = [tuning for path in tuned for tuning in read_record(path).tunings]
+    return bytes(embedded(model, targets_for(sms), nvrtc, tunings).SerializeToString())
 
 
 if __name__ == "__main__":

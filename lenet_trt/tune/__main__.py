@@ -11,13 +11,13 @@ from pathlib import Path
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.tuned import machine_of, tuning_folder
 from lenet_trt.cuda.tuning_file import Tuning, read_tuning
+from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, record_of, record_text, write_record
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
 from lenet_trt.options import number
 from lenet_trt.overwrite import add_overwrite, guard, says
-from lenet_trt.tune.record import SUITE, TuneRecord, record_of, record_text, write_record
 from lenet_trt.tune.tables import calls_table, summary_table
 
 _SECONDS = 120.0

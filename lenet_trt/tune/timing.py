@@ -15,7 +15,7 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.declaration import Variant
+from lenet_trt.kernel.variants import Variant
 from lenet_trt.kernel.examples import SEED, kernel_inputs, plain_inputs
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES

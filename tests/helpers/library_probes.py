@@ -24,7 +24,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
 from lenet_trt.tensorrt.library.embed import usable
-from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
+from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
 from lenet_trt.tensorrt.library.sizes import sizes_of
 
 HERE = Path(__file__).parents[1] / "library"
@@ -97,7 +97,13 @@ class Core:
         self._process.communicate()
 
 
-def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), cuda: int = 13000) -> bytes:
+def data_of(
+    bound: Bound,
+    targets: Sequence[str],
+    known: Iterable[str] = (),
+    cuda: int = 13000,
+    tuned: Sequence[TunedGpu] = (),
+) -> bytes:
     """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
     fixed = {*bound.kernel.static_axes, *known}
     shapes = [
@@ -117,7 +123,7 @@ def data_of(bound: Bound, targets: Sequence[str], known: Iterable[str] = (), cud
         )
         for variant, chosen in usable(bound.specialized, sizes, targets)
     ]
-    return encode("node", bound.specialized, sizes, variants, cuda)
+    return encode("node", bound.specialized, sizes, variants, cuda, tuned)
 
 
 def text_of(shapes: Iterable[Shape]) -> str:

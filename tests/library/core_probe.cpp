@@ -2,6 +2,7 @@
 // line. Compiled with the library's own sources.
 //
 //   load FILE                     a kernel's data: "ok", or "error WHY", which any command may answer
+//   gpu NAME                      the name of the GPU that calls are planned for, which says which tuned choices count
 //   plan SM MULTIPROCESSORS SHARED FAVOURITE SHAPE... / SHAPE...
 //                                 inputs, then outputs, a shape as 1,28,28 ("." has no axes)
 //                                 "launch VARIANT GRID GRID GRID SHARED EXTRA... [workspace] [then GRID ...] [bytes N]" or
@@ -38,6 +39,7 @@ using Bytes = std::vector<uint8_t>;
 
 std::shared_ptr<KernelData const> kernel;
 Bytes original;
+std::string gpu_name = "NVIDIA H200";
 
 Bytes contents(std::string const& path) {
   std::ifstream file(path, std::ios::binary);
@@ -63,6 +65,7 @@ std::vector<Shape> shapes_from(std::istream& words, size_t room) {
 Abilities abilities_of(KernelData const& data, int sm, int64_t multiprocessors, int64_t shared) {
   Abilities gpu;
   gpu.multiprocessors = multiprocessors;
+  gpu.tuned = tuned_for(data, gpu_name, sm, multiprocessors);
   for (size_t i = 0; i < data.variants.size(); ++i) {
     bool runs = true;
     for (size_t j = 0; j < data.variants[i].launches.size(); ++j) {
@@ -258,6 +261,9 @@ void answer(std::string const& line) {
     original = contents(path);
     kernel = KernelData::read(original.data(), original.size());
     std::cout << "ok " << kernel->title() << '\n';
+  } else if (command == "gpu") {
+    std::getline(words >> std::ws, gpu_name);
+    std::cout << gpu_name << '\n';
   } else if (command == "plan") {
     tell_plan(words);
   } else if (command == "workspace") {

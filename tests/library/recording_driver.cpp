@@ -45,6 +45,7 @@ int cuCtxPushCurrent_v2(void*) { return 0; }
 int cuCtxPopCurrent_v2(void** popped) { return *popped = nullptr, 0; }
 int cuCtxGetId(void* of, uint64_t* id) { return *id = reinterpret_cast<uint64_t>(of), 0; }
 int cuCtxGetDevice(int* device) { return *device = 0, 0; }
+int cuDeviceGetName(char* name, int room, int) { return std::snprintf(name, room, "NVIDIA H200"), 0; }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   int const sm = number("RECORD_SM", 90);
   if (attribute == 16) *value = 132;

@@ -11,6 +11,8 @@ import pytest
 from declared_kernels import declared
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import Kernel, registry
+from lenet_trt.kernel.choice import TunedChoice
+from lenet_trt.tensorrt.library.encode import TunedGpu
 from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
 
 VERSIONS = ("8.6", "11.1")
@@ -284,3 +286,13 @@ def test_tensorrt_times_the_declared_choice_and_every_other_variant_that_can_run
     lines, errors = probe("tactics", "3,1,28,27", *shapes(3)[1:])
     assert lines[-1].startswith("configured 1 tactics")
     assert "plugin node node (lenet5 (fp32), configurePlugin): x has shape [-1, 1, 28, 27]" in errors
+
+
+def test_the_choice_that_was_measured_on_this_gpu_is_launched(probe, tmp_path: Path) -> None:
+    choice = TunedChoice("fp32", {}, {}, "n", 2, 5, "portable2")
+    for name, grid in (("NVIDIA H200", "2 1 1 384"), ("NVIDIA H100", "24 1 1 512")):
+        (tmp_path / "data").write_bytes(
+            data_of(bound(registry.kernel("lenet5")), ["sm_90"], tuned=[TunedGpu(name, 90, 132, (choice,))])
+        )
+        lines, _ = probe("attach", "run", *shapes(3), data=tmp_path / "data")
+        assert f"{LAUNCHED}{grid} 1 1 0 stream 7" in "\n".join(lines)

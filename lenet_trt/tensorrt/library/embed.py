@@ -10,15 +10,17 @@ import onnx
 from onnx import helper, numpy_helper
 
 from lenet_trt.cuda.compile import compile_variant, nvrtc_version
+from lenet_trt.cuda.tuned import choices_for, machine_of
+from lenet_trt.cuda.tuning_file import Tuning, check_declaration
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.kernel import Variant
+from lenet_trt.kernel import Kernel, Variant
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.shapes import chosen_attributes
-from lenet_trt.tensorrt.library.encode import EncodedVariant, encode
+from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
 from lenet_trt.tensorrt.library.sizes import KnownSizes, sizes_of
 from lenet_trt.tensorrt.library.targets import compiling_for
 
@@ -37,12 +39,14 @@ class TensorType:
     dtype: str
 
 
-def embedded(model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None = None) -> onnx.ModelProto:
+def embedded(
+    model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None = None, tunings: Sequence[Tuning] = ()
+) -> onnx.ModelProto:
     """Make the TensorRT copy of a fused model; ``targets`` are "sm_90" for machine code, "compute_80" for PTX.
 
     Each plugin node becomes one of the plugin library's, with its kernel compiled for the targets. The functions that
     let it run elsewhere are left out, since parsers before TensorRT 10.7 prefer them to plugins. ``nvrtc``: see
-    ``targets.compiling_for``.
+    ``targets.compiling_for``. The copy has the tuned choices of the GPU here, and of ``tunings`` from other GPUs.
 
     Raises:
         LenetTrtError: the model has no plugin node, or one whose kernel, sizes or types do not fit.
@@ -58,7 +62,7 @@ def embedded(model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None =
     with compiling_for(targets, nvrtc):
         for node in result.graph.node:
             if node.domain == DOMAIN:
-                node.CopyFrom(_library_node(node, values, targets))
+                node.CopyFrom(_library_node(node, values, targets, tunings))
     others = [function for function in model.functions if function.domain != DOMAIN]
     del result.functions[:]
     result.functions.extend(others)
@@ -67,7 +71,9 @@ def embedded(model: onnx.ModelProto, targets: Sequence[str], nvrtc: str | None =
     return result
 
 
-def node_data(node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str]) -> bytes:
+def node_data(
+    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str], tunings: Sequence[Tuning] = ()
+) -> bytes:
     """Encode one plugin node of a fused model, with its kernel compiled for the targets.
 
     Raises:
@@ -83,7 +89,27 @@ def node_data(node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Seque
         )
         for variant, chosen in usable(specialized, sizes, targets)
     ]
-    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda())
+    tuned = tuned_gpus(kernel, targets, tunings)
+    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda(), tuned)
+
+
+def tuned_gpus(kernel: Kernel, targets: Sequence[str], tunings: Sequence[Tuning]) -> list[TunedGpu]:
+    """Return what was measured of a kernel on GPUs of the targets: on the one here, and on others by ``tunings``.
+
+    Raises:
+        LenetTrtError: one of ``tunings`` is for another version of the kernel.
+    """
+    here = machine_of()
+    found = {here: choices_for(kernel, here)} if here is not None else {}
+    for tuning in tunings:
+        if tuning.kernel == kernel.name:
+            check_declaration(tuning, kernel, f"the record of {tuning.machine}")
+            found[tuning.machine] = tuning.choices
+    return [
+        TunedGpu(machine.gpu, machine.sm, machine.multiprocessors, choices)
+        for machine, choices in found.items()
+        if choices and {f"sm_{machine.sm}", f"compute_{machine.sm}"} & set(targets)
+    ]
 
 
 def usable(specialized: Specialized, sizes: KnownSizes, targets: Sequence[str]) -> list[tuple[Variant, list[str]]]:
@@ -109,12 +135,14 @@ def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
     return variant.supports(int(sm), specialized.types) and not (variant.only_sm and kind == "compute")
 
 
-def _library_node(node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Sequence[str]) -> onnx.NodeProto:
+def _library_node(
+    node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Sequence[str], tunings: Sequence[Tuning]
+) -> onnx.NodeProto:
     name = node.name or node.output[0]
     unknown = [value for value in node.input if value not in values]
     if unknown:
         raise LenetTrtError(f"{name}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first")
-    data = node_data(node, [values[value] for value in node.input], targets)
+    data = node_data(node, [values[value] for value in node.input], targets, tunings)
     result = helper.make_node(
         OPERATOR,
         node.input,

@@ -17,6 +17,10 @@ the axes that are left are the sizes of inputs, and axis 0 is the number of mult
 The section LAUNCHES is there only for a kernel with a variant of several launches or with workspace. It has an entry
 for each variant: its workspace in bytes, whether its first launch takes the address, and the launches after that one.
 
+The section TUNED is there only where ``lenet-trt tune`` found other choices than the declared ones. It has an entry for
+each GPU: its name, u16 architecture, u32 multiprocessors, and a list of choices, a condition and u16 variant each. The
+first that holds, and whose variant can run, is taken. A library that does not know the section takes the declared ones.
+
 A later version adds sections; an old library refuses those that it must know and passes over the others. ``VERSION``
 changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
 know.
@@ -33,6 +37,7 @@ import lenet_trt
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Specialized
+from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
@@ -44,7 +49,7 @@ MAGIC = b"LENETTRT"
 VERSION = 1
 HEADER_BYTES = 64
 MUST_KNOW = 1
-KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES = range(1, 8)
+KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES, TUNED = range(1, 9)
 
 CONSTANT, AXIS, GUARD = 1, 2, 48
 OPERATORS: dict[Operator, int] = {
@@ -62,8 +67,19 @@ CUBIN, PTX = 1, 2
 
 # What the C++ library has room for (cpp/kernel_data.h).
 MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_LAUNCHES, MAX_DEPTH = 64, 8, 32, 32, 64, 4, 64
+MAX_CHOICES = 4096
 _IMAGE_ALIGNMENT = 16
 _INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class TunedGpu:
+    """A GPU by the driver's name, its architecture and multiprocessors, and what was measured on it."""
+
+    name: str
+    sm: int
+    multiprocessors: int
+    choices: tuple[TunedChoice, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,12 @@ class EncodedVariant:
 
 
 def encode(
-    node: str, specialized: Specialized, sizes: KnownSizes, variants: Sequence[EncodedVariant], cuda: int
+    node: str,
+    specialized: Specialized,
+    sizes: KnownSizes,
+    variants: Sequence[EncodedVariant],
+    cuda: int,
+    tuned: Sequence[TunedGpu] = (),
 ) -> bytes:
     """Write the data of one plugin node.
 
@@ -109,6 +130,10 @@ def encode(
     }
     if not all(encoded.variant.is_one_launch for encoded in variants):
         sections[LAUNCHES] = _list(_further(write, kernel, encoded, images) for encoded in variants)
+    names = [encoded.variant.name for encoded in variants]
+    measured = [entry for gpu in tuned if (entry := _tuned(write, specialized, gpu, names))]
+    if measured:
+        sections[TUNED] = _list(measured)
     sections[IMAGES] = images.table()
     return _assembled(sections, images.bytes())
 
@@ -151,6 +176,10 @@ class _Expressions:
 
     def size(self, size: DimLike) -> bytes:
         return _code(code_of(self._sizes.substituted(as_dim(size)), self._axes))
+
+    def may_hold(self, condition: Condition) -> bool:
+        """Whether the known sizes leave it possible."""
+        return self._sizes.decided(condition) is not False
 
     def condition(self, condition: Condition | None) -> bytes:
         return _code(condition_code_of(self._sizes.simplified(condition), self._axes))
@@ -227,6 +256,18 @@ def _further(write: _Expressions, kernel: Kernel, encoded: EncodedVariant, image
     return write.size(encoded.variant.workspace) + bytes([first.launch.workspace]) + _list(entries)
 
 
+def _tuned(write: _Expressions, specialized: Specialized, gpu: TunedGpu, names: Sequence[str]) -> bytes:
+    """What was measured on a GPU, as far as it can count for the node; empty for nothing."""
+    types, attributes = specialized.types.name, dict(specialized.attributes)
+    choices = [
+        write.condition(choice.condition) + struct.pack("<H", names.index(choice.variant))
+        for choice in gpu.choices
+        if choice.is_for(types, attributes) and choice.variant in names and write.may_hold(choice.condition)
+    ]
+    head = _string(gpu.name) + struct.pack("<HI", gpu.sm, gpu.multiprocessors)
+    return head + _list(choices[:MAX_CHOICES]) if choices else b""
+
+
 def _launch(write: _Expressions, part: Variant, modules: Sequence[Module], images: _Images) -> bytes:
     launch = part.launch
     return b"".join(
@@ -243,7 +284,8 @@ def _assembled(sections: dict[int, bytes], images: bytes) -> bytes:
     at = HEADER_BYTES + 24 * len(sections)
     table, body = b"", b""
     for kind, content in sections.items():
-        table += struct.pack("<IIQQ", kind, MUST_KNOW, at + len(body), len(content))
+        flags = MUST_KNOW if kind != TUNED else 0
+        table += struct.pack("<IIQQ", kind, flags, at + len(body), len(content))
         body += content
     images_at = _aligned(at + len(body))
     body = body.ljust(images_at - at, b"\0")

@@ -116,6 +116,10 @@ int chosen(KernelData const& data, Size const* axes, Abilities const& gpu, int f
   if (favourite >= 0 && static_cast<size_t>(favourite) < data.variants.size() && runs(static_cast<size_t>(favourite))) {
     return favourite;
   }
+  for (size_t i = 0; gpu.tuned != nullptr && i < gpu.tuned->choices.size(); ++i) {
+    TunedChoice const& choice = gpu.tuned->choices[i];
+    if (choice.when.holds(axes) && runs(choice.variant)) return choice.variant;
+  }
   for (size_t i = 0; i < data.variants.size(); ++i) {
     if (runs(i) && data.variants[i].prefer.holds(axes)) return static_cast<int>(i);
   }
@@ -174,6 +178,13 @@ Shape output_shape(KernelData const& data, size_t output, Shape const* inputs) {
     shape.sizes[i] = size.known ? size.value : kUnknown;
   }
   return shape;
+}
+
+TunedGpu const* tuned_for(KernelData const& data, std::string const& name, int sm, int64_t multiprocessors) {
+  for (TunedGpu const& gpu : data.tuned) {
+    if (gpu.name == name && gpu.sm == sm && gpu.multiprocessors == multiprocessors) return &gpu;
+  }
+  return nullptr;
 }
 
 int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite) {

@@ -21,6 +21,7 @@ struct Shape {
 struct Abilities {
   uint64_t variants = 0;  // a bit for each variant
   int64_t multiprocessors = 0;
+  TunedGpu const* tuned = nullptr;  // what was measured on such a GPU, in the kernel's data; null for nothing
   uint32_t shared_limit[kMaxVariants][kMaxLaunches] = {};  // dynamic shared memory that each launch may have, in bytes
 };
 
@@ -41,8 +42,11 @@ struct Call {
 // tensor, what it has and what is wanted. `outputs` may be null.
 void check_shapes(KernelData const& data, Shape const* inputs, Shape const* outputs);
 
-// The variant for these shapes: `favourite` where it can run (none: -1), else the first in the declaration that can run
-// and is preferred. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
+// What was measured on a GPU of that name, architecture and size; null for nothing.
+TunedGpu const* tuned_for(KernelData const& data, std::string const& name, int sm, int64_t multiprocessors);
+
+// The variant for these shapes: `favourite` where it can run (none: -1), else the first tuned choice that can run, else
+// the first in the declaration that can run and is preferred. Throws an Error if shapes are wrong or none fits; -1 means that there is nothing to compute.
 int choose(KernelData const& data, Shape const* inputs, Abilities const& gpu, int favourite);
 
 // The launches of a call whose shapes are all known. Throws an Error if they are wrong, no variant can run them, or a

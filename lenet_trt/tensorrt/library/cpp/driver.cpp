@@ -24,6 +24,7 @@ Driver opened() {
   find(library, "cuCtxPushCurrent_v2", found.push);
   find(library, "cuCtxPopCurrent_v2", found.pop);
   find(library, "cuCtxGetDevice", found.device);
+  find(library, "cuDeviceGetName", found.device_name);
   find(library, "cuDeviceGetAttribute", found.attribute);
   find(library, "cuModuleLoadData", found.load);
   find(library, "cuModuleUnload", found.unload);

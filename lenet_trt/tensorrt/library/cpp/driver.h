@@ -27,6 +27,7 @@ struct Driver {
   Status (*push)(Context context);
   Status (*pop)(Context* context);
   Status (*device)(int* device);
+  Status (*device_name)(char* name, int room, int device);
   Status (*attribute)(int* value, int attribute, int device);
   Status (*load)(Module* module, void const* image);
   Status (*unload)(Module module);

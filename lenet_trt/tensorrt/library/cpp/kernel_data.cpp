@@ -15,10 +15,12 @@ constexpr size_t kHeaderBytes = 64;
 constexpr uint32_t kMustKnow = 1;
 constexpr size_t kMaxSections = 256;
 constexpr size_t kMaxImages = 1024;
+constexpr size_t kMaxTunedGpus = 64;
+constexpr size_t kMaxChoices = 4096;
 constexpr uint32_t kMaxBlockThreads = 1024;
 constexpr uint32_t kMaxAlignment = 4096;
 
-enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kSections };
+enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kTuned, kSections };
 constexpr char kMakeAgain[] = "; copy the file again, or make it again (lenet-trt fuse --embed)";
 constexpr char const* kSectionNames[] = {"",
                                          "the kernel's section",
@@ -27,7 +29,8 @@ constexpr char const* kSectionNames[] = {"",
                                          "the section of limits",
                                          "the section of variants",
                                          "the section of images",
-                                         "the section of launches"};
+                                         "the section of launches",
+                                         "the section of tuned choices"};
 
 std::string hexadecimal(Hash const& hash) {
   std::string text;
@@ -54,6 +57,7 @@ class KernelReader {
     read_images(section(kImages));
     read_variants(section(kVariants));
     if (sections_.count(kLaunches) != 0) read_launches(section(kLaunches));
+    if (sections_.count(kTuned) != 0) read_tuned(section(kTuned));
   }
 
  private:
@@ -251,6 +255,25 @@ class KernelReader {
         read_launch(from, variant, launch);
         variant.launches.push_back(std::move(launch));
       }
+    }
+    from.finish();
+  }
+
+  void read_tuned(Reader from) {
+    size_t const count = from.count(kMaxTunedGpus);
+    for (size_t i = 0; i < count; ++i) {
+      TunedGpu gpu;
+      gpu.name = from.text();
+      gpu.sm = from.number<uint16_t>();
+      gpu.multiprocessors = from.number<uint32_t>();
+      size_t const choices = from.count(kMaxChoices);
+      for (size_t j = 0; j < choices; ++j) {
+        Expression const when = expression(from, true);
+        auto const variant = from.number<uint16_t>();
+        if (variant >= data_.variants.size()) fail("a tuned choice names a variant that is not there");
+        gpu.choices.push_back({when, variant});
+      }
+      data_.tuned.push_back(std::move(gpu));
     }
     from.finish();
   }

@@ -68,6 +68,19 @@ struct Variant {
   std::vector<LaunchCode> launches;  // in order; never empty
 };
 
+// What was measured on one GPU: the first choice whose condition holds, and whose variant can run, is taken.
+struct TunedChoice {
+  Expression when;
+  uint16_t variant;
+};
+
+struct TunedGpu {
+  std::string name;  // as the driver has it
+  uint16_t sm;
+  uint32_t multiprocessors;
+  std::vector<TunedChoice> choices;
+};
+
 class KernelData {
  public:
   // Reads and checks a copy of the bytes. Throws an Error that says what is wrong.
@@ -82,6 +95,7 @@ class KernelData {
   std::string requirement_text;
   std::vector<Variant> variants;
   std::vector<Image> images;
+  std::vector<TunedGpu> tuned;  // empty: the declared conditions hold everywhere
 
   std::vector<uint8_t> const& bytes() const { return bytes_; }
   // "lenet5 (fp32)": for messages.

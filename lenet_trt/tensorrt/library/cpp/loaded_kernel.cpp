@@ -46,6 +46,14 @@ int device_attribute(int which) {
   return value;
 }
 
+std::string device_name() {
+  int device = 0;
+  char name[256] = {};
+  check(driver().device(&device), "ask for the GPU in use");
+  check(driver().device_name(name, sizeof(name) - 1, device), "ask for the GPU's name");
+  return name;
+}
+
 std::string version_text(int version) { return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10); }
 
 void check_driver(Image const& image) {
@@ -157,6 +165,7 @@ std::shared_ptr<LoadedKernel const> LoadedKernel::load(std::shared_ptr<KernelDat
 void LoadedKernel::load_variants() {
   int const sm = current_sm();
   gpu_.multiprocessors = device_attribute(cuda::kMultiprocessors);
+  if (!data_->tuned.empty()) gpu_.tuned = tuned_for(*data_, device_name(), sm, gpu_.multiprocessors);
   auto const shared_opt_in = static_cast<uint32_t>(device_attribute(cuda::kSharedOptIn));
   for (size_t i = 0; i < data_->variants.size(); ++i) load_variant(i, sm, shared_opt_in);
   if (gpu_.variants != 0) return;
