@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lenet_trt import __version__
 from lenet_trt.cuda.compile import source_sha256
-from lenet_trt.cuda.tuned import Machine, tuning_path
+from lenet_trt.cuda.machine import Machine
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, write_atomic
 from lenet_trt.kernel.attributes import AttributeValue
@@ -111,7 +111,7 @@ def write_tuning(tuning: Tuning) -> Path:
     Raises:
         LenetTrtError: the cache cannot be written.
     """
-    path = tuning_path(tuning.kernel, tuning.machine)
+    path = tuning.machine.tuning_path(tuning.kernel)
     write_atomic(path, (json.dumps(asdict(tuning), indent=1) + "\n").encode())
     return path
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lenet_trt.cuda.gpus import gpus
-from lenet_trt.cuda.tuned import machine_of, tuning_folder
+from lenet_trt.cuda.machine import machine_of, tuning_folder
 from lenet_trt.cuda.tuning_file import Tuning, read_tuning
 from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, record_of, record_text, write_record
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -85,7 +85,7 @@ def _kept(typed: str, chosen: Sequence[Kernel]) -> TuneRecord:
     machine, found, problems = machine_of(), list[Tuning](), list[str]()
     assert machine is not None, "there is a GPU"
     for kernel in chosen:
-        path = tuning_folder() / machine.folder / f"{kernel.name}.json"
+        path = machine.tuning_path(kernel.name)
         if not path.is_file():
             continue
         try:

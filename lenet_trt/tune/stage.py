@@ -14,8 +14,9 @@ from functools import partial
 from lenet_trt import __version__
 from lenet_trt.cuda.compile import compile_for_launch
 from lenet_trt.cuda.driver import context_lost, current_context
+from lenet_trt.cuda.machine import Machine, machine_of
 from lenet_trt.cuda.statistics import Stats
-from lenet_trt.cuda.tuned import Machine, choices_for, machine_of, tuning_path
+from lenet_trt.cuda.tuned import choices_for
 from lenet_trt.cuda.tuning_file import FORMAT, TimedCall, Times, Tuning, declaration_sha256, read_tuning, write_tuning
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
@@ -156,7 +157,7 @@ def _kept(kernel: Kernel, machine: Machine, found: _Found) -> Tuning:
         *(tuple(found.choices), tuple(found.calls)),
     )
     with suppress(LenetTrtError):  # none is there, or it does not count any more
-        old = read_tuning(tuning_path(kernel.name, machine), kernel, machine)
+        old = read_tuning(machine.tuning_path(kernel.name), kernel, machine)
         tuning = merged(old, tuning, free_axis(kernel) or "")
     write_tuning(tuning)
     return tuning

@@ -10,7 +10,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from lenet_trt.cuda.compile import compile_variant, nvrtc_version
-from lenet_trt.cuda.tuned import choices_for, machine_of
+from lenet_trt.cuda.machine import machine_of
+from lenet_trt.cuda.tuned import choices_for
 from lenet_trt.cuda.tuning_file import Tuning, check_declaration
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import Kernel, Variant
