@@ -28,6 +28,7 @@ from lenet_trt.tune.ladders import Ladder, free_axis, in_turns, ladders, usable
 from lenet_trt.tune.timing import AGAIN, FIRST, Bench, draw
 
 _PROGRESS_S = 5.0
+_MOST_COMPILERS = 16  # more would only disturb the thread that times
 
 
 @dataclass
@@ -121,7 +122,7 @@ def _timed_call(ladder: Ladder, bound: Bound, declared: str, tuned: str, times: 
 
 def _compiled(planned: Sequence[Ladder], sm: int) -> Iterator[tuple[Ladder, Callable[[], None]]]:
     """Yield each ladder with a function that waits until it is compiled; later ladders are compiled meanwhile."""
-    with ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+    with ThreadPoolExecutor(min(_MOST_COMPILERS, max(1, (os.cpu_count() or 2) // 2))) as pool:
         waiting = [(ladder, [pool.submit(_compile, *build, sm) for build in _builds(ladder, sm)]) for ladder in planned]
         try:
             for ladder, futures in waiting:
