@@ -30,7 +30,7 @@ class TuneRecord:
     tunings: tuple[Tuning, ...]
 
 
-def record_of(
+def tuning_record_of(
     command: str, tunings: Sequence[Tuning], ladders: int, timed: int, seconds: float, problems: Sequence[str]
 ) -> TuneRecord:
     """Return the record of a run on this machine."""
@@ -39,7 +39,7 @@ def record_of(
     )
 
 
-def record_text(record: TuneRecord) -> str:
+def tuning_record_text(record: TuneRecord) -> str:
     """Return the record as JSON, a line for each call."""
     plain = asdict(record)
     tunings = ",\n".join(map(_tuning_text, plain.pop("tunings")))
@@ -47,16 +47,16 @@ def record_text(record: TuneRecord) -> str:
     return f'{head},\n "tunings": [\n{tunings}\n ]\n}}\n'
 
 
-def write_record(path: Path, record: TuneRecord) -> None:
+def write_tuning_record(path: Path, record: TuneRecord) -> None:
     """Write the record.
 
     Raises:
         LenetTrtError: it cannot be written.
     """
-    write_atomic(path, record_text(record).encode())
+    write_atomic(path, tuning_record_text(record).encode())
 
 
-def read_record(path: Path) -> TuneRecord:
+def read_tuning_record(path: Path) -> TuneRecord:
     """Read a record.
 
     Raises:

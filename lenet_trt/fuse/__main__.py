@@ -123,11 +123,11 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> bytes:
     """Return the bytes of the copy for TensorRT."""
-    from lenet_trt.cuda.tuning_record import read_record
+    from lenet_trt.cuda.tuning_record import read_tuning_record
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 
-    tunings = [tuning for path in tuned for tuning in read_record(path).tunings]
+    tunings = [tuning for path in tuned for tuning in read_tuning_record(path).tunings]
     return bytes(embedded(model, targets_for(sms), nvrtc, tunings).SerializeToString())
 
 

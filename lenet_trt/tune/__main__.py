@@ -11,7 +11,7 @@ from pathlib import Path
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.machine import machine_of, tuning_folder
 from lenet_trt.cuda.tuning_file import Tuning, read_tuning
-from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, record_of, record_text, write_record
+from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, tuning_record_of, tuning_record_text, write_tuning_record
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
@@ -55,9 +55,9 @@ def command(arguments: argparse.Namespace) -> int:
     typed = shlex.join(arguments.command_line)
     record = _kept(typed, chosen) if arguments.list else _tuned(typed, chosen, arguments.seconds or None)
     if arguments.output is not None:
-        write_record(arguments.output, record)
+        write_tuning_record(arguments.output, record)
     if arguments.json:
-        print(record_text(record), end="")
+        print(tuning_record_text(record), end="")
     else:
         _print(record)
         if arguments.output is not None:
@@ -77,7 +77,7 @@ def _tuned(typed: str, chosen: Sequence[Kernel], seconds: float | None) -> TuneR
         )
     for problem in found.problems:
         print(f"not timed: {problem}", file=sys.stderr)
-    return record_of(typed, found.tunings, found.ladders, found.timed, found.seconds, found.problems)
+    return tuning_record_of(typed, found.tunings, found.ladders, found.timed, found.seconds, found.problems)
 
 
 def _kept(typed: str, chosen: Sequence[Kernel]) -> TuneRecord:
@@ -93,7 +93,7 @@ def _kept(typed: str, chosen: Sequence[Kernel]) -> TuneRecord:
         except LenetTrtError as error:
             problems.append(str(error))
             print(f"does not count: {error}", file=sys.stderr)
-    return record_of(typed, found, 0, 0, 0.0, problems)
+    return tuning_record_of(typed, found, 0, 0, 0.0, problems)
 
 
 def _forget(chosen: Sequence[Kernel] | None) -> int:

@@ -56,7 +56,7 @@ class Ladder:
         return " ".join((self.types.name, *sizes, *(f"{name}={value}" for name, value in self.attributes.items())))
 
 
-def usable(bound: Bound, sm: int) -> tuple[Variant, ...]:
+def runnable(bound: Bound, sm: int) -> tuple[Variant, ...]:
     """Return the variants that can run the call on that architecture."""
     return tuple(v for v in bound.kernel.variants_for(sm, bound.types) if bound.fits(v))
 
@@ -91,7 +91,7 @@ def ladders(kernel: Kernel, sm: int) -> list[Ladder]:
     return [ladder for ladder in made if ladder is not None]
 
 
-def in_turns(all_ladders: Sequence[Sequence[Ladder]]) -> Iterator[Ladder]:
+def ladders_in_turns(all_ladders: Sequence[Sequence[Ladder]]) -> Iterator[Ladder]:
     """Yield the first ladder of each kernel, then the second of each, and so on."""
     for index in range(max(map(len, all_ladders), default=0)):
         yield from (each[index] for each in all_ladders if index < len(each))
@@ -108,6 +108,6 @@ def _ladder(free: str, example: Bound, sm: int) -> Ladder | None:
             continue
         if bound.dram_bytes > MOST_BYTES or bound.flops > MOST_FLOPS:
             break
-        if not bound.empty and len(usable(bound, sm)) > 1:
+        if not bound.empty and len(runnable(bound, sm)) > 1:
             rungs.append(bound)
     return Ladder(free, tuple(rungs)) if rungs else None

@@ -24,8 +24,8 @@ from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.variants import Variant
 from lenet_trt.tune.decide import beats, challenger, choices
-from lenet_trt.tune.ladders import Ladder, free_axis, in_turns, ladders, usable
-from lenet_trt.tune.timing import AGAIN, FIRST, Bench, draw
+from lenet_trt.tune.ladders import Ladder, free_axis, ladders, ladders_in_turns, runnable
+from lenet_trt.tune.timing import AGAIN, FIRST, VariantBench, drawn_inputs
 
 _PROGRESS_S = 5.0
 _MOST_COMPILERS = 16  # more would only disturb the thread that times
@@ -61,8 +61,8 @@ def tune(kernels: Sequence[Kernel], seconds: float | None, say: Callable[[str], 
     context = current_context()
     machine = machine_of(context.device)
     assert machine is not None, "there is a context"
-    planned = list(in_turns([ladders(kernel, context.sm) for kernel in kernels]))
-    bench, problems = Bench(), list[str]()
+    planned = list(ladders_in_turns([ladders(kernel, context.sm) for kernel in kernels]))
+    bench, problems = VariantBench(), list[str]()
     found = {kernel.name: _Found() for kernel in kernels}
     done, told = 0, begin
     for ladder, ready in _compiled(planned, context.sm):
@@ -88,17 +88,17 @@ def tune(kernels: Sequence[Kernel], seconds: float | None, say: Callable[[str], 
     return Result(tunings, len(planned), done, time.monotonic() - begin, problems)
 
 
-def _time_ladder(bench: Bench, ladder: Ladder, found: _Found, deadline: float | None) -> None:
+def _time_ladder(bench: VariantBench, ladder: Ladder, found: _Found, deadline: float | None) -> None:
     """Time the calls of a ladder until the deadline, and add what follows."""
     sm, sizes = bench.context.sm, bench.context.sizes
-    drawn = draw(ladder.rungs[0])
+    drawn = drawn_inputs(ladder.rungs[0])
     timed: list[int] = []
     tuned: dict[int, str] = {}
     for bound in ladder.rungs:
         if deadline is not None and time.monotonic() > deadline and timed:
             break
         declared = bound.variant(sm, sizes)
-        times = bench.time(bound, usable(bound, sm), drawn, FIRST)
+        times = bench.time(bound, runnable(bound, sm), drawn, FIRST)
         winner = challenger(times, declared.name)
         if winner is not None:
             again = bench.time(bound, [declared, bound.kernel.variant(winner)], drawn, AGAIN)
@@ -135,7 +135,7 @@ def _builds(ladder: Ladder, sm: int) -> Iterable[tuple[Bound, Variant]]:
     """Return a call for each variant that runs on the ladder."""
     found: dict[str, tuple[Bound, Variant]] = {}
     for bound in ladder.rungs:
-        for variant in usable(bound, sm):
+        for variant in runnable(bound, sm):
             found.setdefault(variant.name, (bound, variant))
     return found.values()
 

@@ -32,7 +32,7 @@ def calls_table(tunings: Sequence[Tuning], most: int | None = None) -> list[str]
     found.sort(key=lambda entry: -entry[1].gain)
     rows = [
         (
-            *(name, call.types, sizes_text(call), call.declared, f"{call.variants[call.declared].median_us:.1f}"),
+            *(name, call.types, call_text(call), call.declared, f"{call.variants[call.declared].median_us:.1f}"),
             *(call.tuned, f"{call.variants[call.tuned].median_us:.1f}", f"{call.gain:.2f}x"),
         )
         for name, call in found[:most]
@@ -47,6 +47,6 @@ def changed(tuning: Tuning) -> list[TimedCall]:
     return [call for call in tuning.calls if call.tuned != call.declared]
 
 
-def sizes_text(call: TimedCall) -> str:
+def call_text(call: TimedCall) -> str:
     """Write the sizes and attributes of a call."""
     return " ".join(f"{name}={value}" for name, value in {**call.axes, **call.attributes}.items())

@@ -26,7 +26,7 @@ _MOST_SETS = 8
 _UNIT = 256  # each tensor begins at a multiple of so many bytes
 
 
-class Bench:
+class VariantBench:
     """Hold what all timings on the GPU share: a stream, memory, and what keeps the GPU busy before a timing."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Bench:
             LenetTrtError: a variant cannot be launched.
         """
         launchers = {variant.name: prepare(bound, variant) for variant in variants}
-        sizes = [*sizes_of(bound), max(launcher.workspace_bytes for launcher in launchers.values())]
+        sizes = [*tensor_bytes(bound), max(launcher.workspace_bytes for launcher in launchers.values())]
         sets = min(_MOST_SETS, math.ceil(2 * self._l2_bytes / max(sum(sizes), 1)) + 1)
         places = self._placed(sizes, drawn, sets)
         contenders = {}
@@ -72,7 +72,7 @@ class Bench:
         return [[base + number * whole + start for start in starts] for number in range(sets)]
 
 
-def draw(bound: Bound) -> list[bytes]:
+def drawn_inputs(bound: Bound) -> list[bytes]:
     """Draw the inputs of a call, as they lie in memory."""
     arrays = kernel_inputs(bound, plain_inputs(bound, np.random.default_rng(SEED)))
     return [
@@ -81,7 +81,7 @@ def draw(bound: Bound) -> list[bytes]:
     ]
 
 
-def sizes_of(bound: Bound) -> list[int]:
+def tensor_bytes(bound: Bound) -> list[int]:
     """Return the bytes of each input and output."""
     shapes = (*bound.stored_input_shapes, *bound.stored_output_shapes)
     dtypes = (*bound.input_dtypes, *bound.output_dtypes)

@@ -11,7 +11,7 @@ from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.tune.decide import challenger, choices
-from lenet_trt.tune.ladders import MOST_BYTES, Ladder, in_turns, ladders, usable
+from lenet_trt.tune.ladders import MOST_BYTES, Ladder, ladders, ladders_in_turns, runnable
 
 H200 = {"multiprocessors": 132}
 KERNELS = tuple(registry.kernels())
@@ -92,7 +92,7 @@ def test_a_tuned_choice_never_gives_what_cannot_run(name: str, sm: int) -> None:
                 taken = bound.variant(sm, H200, (choice,))
                 assert taken.supports(sm, bound.types)
                 assert bound.fits(taken)
-                can = variant in usable(bound, sm)
+                can = variant in runnable(bound, sm)
                 assert (taken is variant) if can else (taken is bound.variant(sm, H200))
 
 
@@ -103,7 +103,7 @@ def test_the_ladders_are_calls_with_a_choice(name: str) -> None:
         sizes = [bound.axes[ladder.free] for bound in ladder.rungs]
         assert sizes == sorted(set(sizes))
         for bound in ladder.rungs:
-            assert len(usable(bound, 90)) > 1
+            assert len(runnable(bound, 90)) > 1
             assert bound.dram_bytes <= MOST_BYTES
             assert {**ladder.fixed, ladder.free: bound.axes[ladder.free]} == dict(bound.axes)
         assert ladder.call(sizes[-1]).axes == ladder.rungs[-1].axes
@@ -111,7 +111,7 @@ def test_the_ladders_are_calls_with_a_choice(name: str) -> None:
 
 def test_kernels_and_types_take_turns() -> None:
     every = [ladders(registry.kernel(name), 90) for name in ("softmax", "lenet5")]
-    order = list(in_turns(every))
+    order = list(ladders_in_turns(every))
     assert [ladder.kernel.name for ladder in order[:4]] == ["softmax", "lenet5"] * 2
     assert [ladder.types.name for ladder in every[0][:3]] == ["fp32", "fp16", "bf16"]
     assert len(order) == sum(map(len, every))

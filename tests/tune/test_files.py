@@ -20,7 +20,7 @@ from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.machine import Machine, tuning_folder
 from lenet_trt.cuda.tuned import choices_for
 from lenet_trt.cuda.tuning_file import FORMAT, TimedCall, Times, Tuning, declaration_sha256, read_tuning, write_tuning
-from lenet_trt.cuda.tuning_record import read_record, record_of, write_record
+from lenet_trt.cuda.tuning_record import read_tuning_record, tuning_record_of, write_tuning_record
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.choice import TunedChoice
@@ -174,9 +174,9 @@ def test_what_an_earlier_run_found_of_other_examples_stays() -> None:
 
 
 def test_a_record_is_written_read_and_told(tmp_path: Path) -> None:
-    record = record_of("lenet-trt tune", [tuning()], 9, 3, 1.25, ["softmax: no"])
-    write_record(tmp_path / "record.json", record)
-    found = read_record(tmp_path / "record.json")
+    record = tuning_record_of("lenet-trt tune", [tuning()], 9, 3, 1.25, ["softmax: no"])
+    write_tuning_record(tmp_path / "record.json", record)
+    found = read_tuning_record(tmp_path / "record.json")
     assert (found.tunings, found.ladders, found.timed, found.problems) == ((tuning(),), 9, 3, ("softmax: no",))
     assert summary_table(found.tunings)[-1] == "| lenet5 | 1 | 1 | 1.60x | 1.60x | 1.600x |"
     assert calls_table(found.tunings)[-1] == "| lenet5 | fp32 | n=66 | cluster2 | 8.0 | portable | 5.0 | 1.60x |"
@@ -197,7 +197,9 @@ def test_fuse_embeds_the_choices_of_another_gpu(
     lenet5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record, out = tmp_path / "orin.json", tmp_path / "out.onnx"
-    write_record(record, record_of("", [tuning(machine=Machine("Orin", 87, 16, "540.4.0"))], 1, 1, 1.0, []))
+    write_tuning_record(
+        record, tuning_record_of("", [tuning(machine=Machine("Orin", 87, 16, "540.4.0"))], 1, 1, 1.0, [])
+    )
     command = ["fuse", str(lenet5), "--plugins", "lenet5", "--embed", "--sm", "8.7", "-o", str(out)]
 
     def data() -> bytes:
