@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import Condition
 
@@ -77,7 +77,7 @@ def variants(kernel: str) -> tuple[Variant, ...]:
     return (
         lanes(8, prefer=k <= 128),
         lanes(16),
-        lanes(32, prefer=rows >= 256),
+        lanes(32, prefer=rows >= 2 * MULTIPROCESSORS),
         row(128, prefer=k <= 2048),
         row(256),
         row(1024),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import axes, ceil_div, maximum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant
 
 from .declaration import MOST_VALUES, PACK, TYPES, RowVariants, k, softmax_of
@@ -51,8 +51,8 @@ KERNEL = Kernel(
             source="cluster.cu",
             min_sm=90,
             when=k + 2 * PACK <= 2 * MOST_VALUES * CLUSTER_BLOCKS * CLUSTER_THREADS,
-            # Few rows; in fp32 also many, where they are too long for a block.
-            prefer=(k >= 8192) & (rows <= 64 + k // 32768 * (size_of("T") // 4) * MOST_ROWS),
+            # Few rows for the GPU; in fp32 also many, where they are too long for a block.
+            prefer=(k >= 8192) & (rows <= MULTIPROCESSORS // 2 + k // 32768 * (size_of("T") // 4) * MOST_ROWS),
         ),
         VARIANTS.row(128, prefer=k <= 2048),
         VARIANTS.row(256),

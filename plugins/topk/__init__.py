@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
@@ -55,7 +55,7 @@ KERNEL = Kernel(
             f"a cluster of {BLOCKS} blocks a row",
             source="cluster.cu",
             min_sm=90,
-            prefer=(n >= 16384) & (rows <= 32),
+            prefer=(n >= 16384) & (rows <= MULTIPROCESSORS // 4),
         ),
         Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
     ),
