@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from lenet_trt.bench.tables import markdown_text
 from lenet_trt.cuda.gpus import sm_number, sm_text
 from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, resources_of
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.kernel import Attribute, Kernel
+from lenet_trt.kernel import Attribute, Kernel, Variant
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import ExampleCase, cases
 from lenet_trt.kernel.registry import kernels, plugins_dir
 
@@ -109,17 +112,25 @@ def resource_rows(kernel: Kernel, capabilities: Sequence[str]) -> Iterator[Resou
         known = largest.setdefault((case.variant.name, case.bound.types.name), case)
         if case.bound.flops > known.bound.flops:
             largest[case.variant.name, case.bound.types.name] = case
-    for case in largest.values():
-        for sm in sms:
-            if case.variant.supports(sm, case.bound.types):
-                for part in case.variant.parts:
-                    found = resources_of(case.bound, part, sm)
-                    blocks, limit = found.blocks(sm)
-                    yield ResourceRow(
-                        *(kernel.name, part.name, case.bound.types.name, sm),
-                        *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
-                        *(found.occupancy(sm), limit),
-                    )
+    builds = [
+        (case.bound, part, sm)
+        for case in largest.values()
+        for part in case.variant.parts
+        for sm in sms
+        if case.variant.supports(sm, case.bound.types)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # the compiler works in several threads at once
+        yield from pool.map(lambda build: _resource_row(*build), builds)
+
+
+def _resource_row(bound: Bound, part: Variant, sm: int) -> ResourceRow:
+    found = resources_of(bound, part, sm)
+    blocks, limit = found.blocks(sm)
+    return ResourceRow(
+        *(bound.kernel.name, part.name, bound.types.name, sm),
+        *(found.registers, found.shared_bytes, found.spilled_bytes, blocks),
+        *(found.occupancy(sm), limit),
+    )
 
 
 def _known_sm(text: str) -> int:
@@ -131,16 +142,15 @@ def _known_sm(text: str) -> int:
 
 
 def resource_table(rows: Sequence[ResourceRow]) -> str:
-    """Return the rows as Markdown."""
-    headings = ("kernel", "variant", "types", "sm", "registers", "shared", "spilled", "blocks", "occupancy", "limit")
-    lines = [
-        [
-            *(row.kernel, row.variant, row.types, sm_text(row.sm), str(row.registers), f"{row.shared_bytes:,} B"),
-            *(f"{row.spilled_bytes} B", str(row.blocks), f"{row.occupancy:.0%}", row.limit),
-        ]
-        for row in rows
-    ]
-    return markdown_text(headings, lines, left=(0, 1, 2, 9))
+    """Return the rows as Markdown: a line for each variant and type, a column for each architecture."""
+    sms = sorted({row.sm for row in rows})
+    lines: dict[tuple[str, str, str], dict[int, str]] = {}
+    for row in rows:
+        spilled = f", {row.spilled_bytes} B spilled" if row.spilled_bytes else ""
+        cell = f"{row.registers} / {row.shared_bytes / 1024:.1f} / {row.occupancy:.0%}{spilled}"
+        lines.setdefault((row.kernel, row.variant, row.types), {})[row.sm] = cell
+    cells = [[*names, *(found.get(sm, "-") for sm in sms)] for names, found in lines.items()]
+    return markdown_text(("kernel", "variant", "types", *map(sm_text, sms)), cells, left=(0, 1, 2))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -151,9 +161,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resources",
         nargs="*",
         metavar="SM",
-        help="list registers, shared memory and occupancy of each variant, by calculation (default: "
-        + " ".join(map(sm_text, SMS))
-        + ")",
+        help="list registers of a thread / shared memory of a block in KiB / occupancy of each variant on these "
+        "architectures, by calculation; -: it cannot run there (default: " + " ".join(map(sm_text, SMS)) + ")",
     )
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
