@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lenet_trt.cuda.gpus import gpus
@@ -13,20 +13,29 @@ from lenet_trt.cuda.machine import machine_of, tuning_folder
 from lenet_trt.cuda.tuning_file import Tuning, read_tuning
 from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, tuning_record_of, tuning_record_text, write_tuning_record
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
-from lenet_trt.options import number
+from lenet_trt.options import add_batches, batches_of, number
 from lenet_trt.overwrite import add_overwrite, guard, says
 from lenet_trt.tune.tables import calls_table, summary_table
 
 _SECONDS = 120.0
+_BATCHES = (1, 32)
 _SHOWN = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's options."""
     parser.add_argument("names", nargs="*", metavar="KERNEL", help="these kernels (default: all; plugins lists them)")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="MODEL",
+        help="time the sizes that the kernels have in this ONNX file, fused or not, instead of their declared examples",
+    )
+    add_batches(parser, "with --model: sizes of its open batch axis (default: 1 32)")
     parser.add_argument(
         "--seconds",
         type=number(0),
@@ -45,15 +54,27 @@ def command(arguments: argparse.Namespace) -> int:
     """Tune, list or forget; the status is 1 if some calls could not be timed."""
     if arguments.list and arguments.forget:
         raise UsageError("--list prints the choices and --forget deletes them: give one of the two")
+    if arguments.batch is not None and arguments.model is None:
+        raise UsageError("--batch gives sizes to a model: add --model MODEL, or leave --batch out")
+    if arguments.model is not None and (arguments.list or arguments.forget):
+        raise UsageError("--model is timed, and --list and --forget time nothing: leave --model out")
     chosen = [kernel_named(name) for name in arguments.names] or list(kernels().values())
     if arguments.forget:
         return _forget(chosen if arguments.names else None)
     if not gpus().devices:
         raise LenetTrtError(f"a choice is for the GPU here, and there is none ({gpus().problem}): tune where it runs")
     if arguments.output is not None:
-        guard({arguments.output: says(f'"suite": "{SUITE}"')}, (), arguments.overwrite)
+        guard({arguments.output: says(f'"suite": "{SUITE}"')}, (arguments.model,), arguments.overwrite)
     typed = shlex.join(arguments.command_line)
-    record = _kept(typed, chosen) if arguments.list else _tuned(typed, chosen, arguments.seconds or None)
+    calls = None
+    if arguments.model is not None:
+        from lenet_trt.tune.model_calls import model_calls
+
+        calls = model_calls(arguments.model, batches_of(arguments.batch) or _BATCHES)
+        chosen = [kernel for kernel in chosen if kernel.name in calls]
+        if not chosen:
+            raise UsageError(f"{arguments.model} has the kernels {', '.join(calls)}, and none of those that are named")
+    record = _kept(typed, chosen) if arguments.list else _tuned(typed, chosen, arguments.seconds or None, calls)
     if arguments.output is not None:
         write_tuning_record(arguments.output, record)
     if arguments.json:
@@ -65,10 +86,12 @@ def command(arguments: argparse.Namespace) -> int:
     return int(bool(record.problems))
 
 
-def _tuned(typed: str, chosen: Sequence[Kernel], seconds: float | None) -> TuneRecord:
+def _tuned(
+    typed: str, chosen: Sequence[Kernel], seconds: float | None, calls: Mapping[str, Sequence[Bound]] | None
+) -> TuneRecord:
     from lenet_trt.tune.stage import tune
 
-    found = tune(chosen, seconds, lambda text: print(text, file=sys.stderr, flush=True))
+    found = tune(chosen, seconds, lambda text: print(text, file=sys.stderr, flush=True), calls)
     if found.timed < found.ladders:
         print(
             f"{found.timed} of {found.ladders} ladders of sizes were timed in {found.seconds:.0f} s; --seconds 0 times "

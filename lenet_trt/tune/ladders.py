@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue
@@ -66,28 +67,24 @@ def free_axis(kernel: Kernel) -> str | None:
     return next((axis.name for axis in kernel.axes if not axis.static), None)
 
 
-def ladders(kernel: Kernel, sm: int) -> list[Ladder]:
-    """Return the ladders of a kernel's examples on which there is something to choose, the largest examples first.
+def ladders(kernel: Kernel, sm: int, calls: Iterable[Bound] | None = None) -> list[Ladder]:
+    """Return the ladders around calls of a kernel on which there is something to choose, the largest calls first.
 
-    The types take turns, so that a run that is cut short has timed all of them.
+    ``calls``: those of a model, which are rungs themselves (None: the declared examples). The types take turns, so that
+    a run that is cut short has timed all of them.
     """
     free = free_axis(kernel)
     if free is None:
         return []
-    found: dict[tuple[object, ...], Bound] = {}
-    for bound in bounds(kernel):
+    found: dict[tuple[object, ...], list[Bound]] = {}
+    for bound in bounds(kernel) if calls is None else calls:
         key = (bound.types.name, bound.specialized.attributes, *((n, s) for n, s in bound.axes.items() if n != free))
-        found.setdefault(key, bound)
-    queues: dict[str, list[Bound]] = {}
-    for bound in sorted(found.values(), key=lambda each: -each.flops):
-        queues.setdefault(bound.types.name, []).append(bound)
-    order = [
-        queue[i]
-        for i in range(max(map(len, queues.values()), default=0))
-        for queue in queues.values()
-        if i < len(queue)
-    ]
-    made = (_ladder(free, bound, sm) for bound in order)
+        found.setdefault(key, []).append(bound)
+    queues: dict[str, list[list[Bound]]] = {}
+    for alike in sorted(found.values(), key=lambda each: -each[0].flops):
+        queues.setdefault(alike[0].types.name, []).append(alike)
+    order = [alike for turn in zip_longest(*queues.values()) for alike in turn if alike is not None]
+    made = (_ladder(free, alike[0], alike if calls is not None else (), sm) for alike in order)
     return [ladder for ladder in made if ladder is not None]
 
 
@@ -97,17 +94,21 @@ def ladders_in_turns(all_ladders: Sequence[Sequence[Ladder]]) -> Iterator[Ladder
         yield from (each[index] for each in all_ladders if index < len(each))
 
 
-def _ladder(free: str, example: Bound, sm: int) -> Ladder | None:
-    """Return the ladder around an example, or None where at most one variant can run its calls."""
+def _ladder(free: str, example: Bound, own: Sequence[Bound], sm: int) -> Ladder | None:
+    """Return the ladder around an example, or None where at most one variant can run its calls.
+
+    The calls ``own`` are on it, however large they are.
+    """
+    sizes = {bound.axes[free] for bound in own}
     rungs = []
-    for exponent in range(_MOST_RUNGS):
+    for size in sorted(sizes | {STEP**exponent for exponent in range(_MOST_RUNGS)}):
         try:
-            bound = example.kernel.bind_axes({**example.axes, free: STEP**exponent}, example.types, example.attributes)
+            bound = example.kernel.bind_axes({**example.axes, free: size}, example.types, example.attributes)
             bound.check_size()
         except LenetTrtError:  # a size that the kernel says it is not for
             continue
-        if bound.dram_bytes > MOST_BYTES or bound.flops > MOST_FLOPS:
-            break
+        if size not in sizes and (bound.dram_bytes > MOST_BYTES or bound.flops > MOST_FLOPS):
+            continue
         if not bound.empty and len(runnable(bound, sm)) > 1:
             rungs.append(bound)
     return Ladder(free, tuple(rungs)) if rungs else None

@@ -48,8 +48,15 @@ class _Found:
     calls: list[TimedCall] = field(default_factory=list)
 
 
-def tune(kernels: Sequence[Kernel], seconds: float | None, say: Callable[[str], None]) -> Result:
+def tune(
+    kernels: Sequence[Kernel],
+    seconds: float | None,
+    say: Callable[[str], None],
+    calls: Mapping[str, Sequence[Bound]] | None = None,
+) -> Result:
     """Time the kernels' variants for at most so many seconds (None: all), and keep the choices in the cache.
+
+    ``calls``: those of a model by kernel, in place of the declared examples.
 
     Kernels take turns, so that each has its largest examples timed where the time does not suffice for all. What was
     found before, of examples that are not timed now, is kept.
@@ -61,7 +68,11 @@ def tune(kernels: Sequence[Kernel], seconds: float | None, say: Callable[[str], 
     context = current_context()
     machine = machine_of(context.device)
     assert machine is not None, "there is a context"
-    planned = list(ladders_in_turns([ladders(kernel, context.sm) for kernel in kernels]))
+    planned = list(
+        ladders_in_turns(
+            [ladders(kernel, context.sm, None if calls is None else calls[kernel.name]) for kernel in kernels]
+        )
+    )
     bench, problems = VariantBench(), list[str]()
     found = {kernel.name: _Found() for kernel in kernels}
     done, told = 0, begin
