@@ -11,9 +11,9 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.tensors import Types
 from lenet_trt.kernel.variants import Variant
-from lenet_trt.kernel.examples import bounds
 
 STEP = 4
 # A larger call says nothing new: the GPU is full, and tuning would take long.

@@ -15,10 +15,10 @@ from lenet_trt.cuda.launch import prepare
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.cuda.timing import Timed, TimingPlan, time_in_turns
 from lenet_trt.kernel.bind import Bound
-from lenet_trt.kernel.variants import Variant
 from lenet_trt.kernel.examples import SEED, kernel_inputs, plain_inputs
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.kernel.variants import Variant
 
 FIRST = TimingPlan(rounds=5, warmup=1, burst=8, settle=3, tolerance=0.05, budget_s=0.2)
 AGAIN = TimingPlan(rounds=10, warmup=2, burst=8, settle=4, tolerance=0.02, budget_s=0.5)
