@@ -18,10 +18,11 @@ from expressions import EXPRESSIONS, SIZES
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import AttributeValue, IntegerAttribute, registry
 from lenet_trt.kernel.bind import Bound, largest_workspace
+from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
 from lenet_trt.kernel.variants import Variant
-from lenet_trt.tensorrt.library.encode import code_of, condition_code_of
+from lenet_trt.tensorrt.library.encode import TunedGpu, code_of, condition_code_of
 from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
 
 SMS = (75, 80, 86, 89, 90, 100, 120)
@@ -357,7 +358,11 @@ def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
     kernels = ("conv5x5_bias_relu_pool2", "batched_matvec", "lenet5", "maxpool2", *DECLARED)
     for seed, name in enumerate(kernels):
         kernel = declared(name)
-        (tmp_path / "data").write_bytes(data_of(kernel.bind_axes(kernel.examples[1], kernel.types[0]), ["sm_90"]))
+        bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])
+        free = next(axis.name for axis in kernel.axes if not axis.static)
+        choice = TunedChoice(bound.types.name, {}, {}, free, 1, 9, kernel.variants[-1].name)
+        tuned = [TunedGpu("NVIDIA H200", 90, 132, (choice,))]
+        (tmp_path / "data").write_bytes(data_of(bound, ["sm_90"], tuned=tuned))
         core.ask("load", tmp_path / "data")
         answer = core.ask("fuzz", count // len(kernels), seed)
         found = re.fullmatch(r"fuzzed (\d+) (\d+) (\d+)", answer)
