@@ -8,13 +8,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from lenet_trt.bench.gains import gains
 from lenet_trt.bench.record import load_record
-from lenet_trt.bench.tables import markdown_text
+from lenet_trt.bench.resource_table import ResourceRow, resource_table
 from lenet_trt.cuda.gpus import sm_number, sm_text
 from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, resources_of
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -84,22 +84,6 @@ def measurements(name: str, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-@dataclass(frozen=True)
-class ResourceRow:
-    """Hold what a variant takes on one architecture; ``limit``: what keeps more blocks from a multiprocessor."""
-
-    kernel: str
-    variant: str
-    types: str
-    sm: int
-    registers: int
-    shared_bytes: int
-    spilled_bytes: int
-    blocks: int
-    occupancy: float
-    limit: str
-
-
 def resource_rows(kernel: Kernel, capabilities: Sequence[str]) -> Iterator[ResourceRow]:
     """Yield the resources of each launch of a variant in each type, at the largest of its declared examples.
 
@@ -139,18 +123,6 @@ def _known_sm(text: str) -> int:
         known = " ".join(map(sm_text, MULTIPROCESSORS_OF))
         raise UsageError(f"--resources {text}: wanted compute capabilities such as 8.6; known are {known}")
     return sm
-
-
-def resource_table(rows: Sequence[ResourceRow]) -> str:
-    """Return the rows as Markdown: a line for each variant and type, a column for each architecture."""
-    sms = sorted({row.sm for row in rows})
-    lines: dict[tuple[str, str, str], dict[int, str]] = {}
-    for row in rows:
-        spilled = f", {row.spilled_bytes} B spilled" if row.spilled_bytes else ""
-        cell = f"{row.registers} / {row.shared_bytes / 1024:.1f} / {row.occupancy:.0%}{spilled}"
-        lines.setdefault((row.kernel, row.variant, row.types), {})[row.sm] = cell
-    cells = [[*names, *(found.get(sm, "-") for sm in sms)] for names, found in lines.items()]
-    return markdown_text(("kernel", "variant", "types", *map(sm_text, sms)), cells, left=(0, 1, 2))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
 
-from lenet_trt.bench import figures, traced_figures
+from lenet_trt.bench import figures, resource_table, traced_figures, tuned_figures
 from lenet_trt.bench.sources import Sources
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
@@ -41,10 +41,12 @@ KINDS: dict[str, Callable[..., str]] = {
     "picture": figures.picture_figure,
     "plan": figures.plan_figure,
     "quoted": figures.quoted_figure,
+    "resources": resource_table.resources_figure,
     "rows": figures.rows_figure,
     "steps": figures.steps_figure,
     "time": figures.time_figure,
     "traced": traced_figures.traced_figure,
+    "tuned": tuned_figures.tuned_figure,
 }
 _INLINE = {"exported", "plan", "time"}
 _DOCUMENTS = ("README.md", "docs/**/*.md")

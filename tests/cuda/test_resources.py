@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from lenet_trt.bench.resource_table import resources_figure
+from lenet_trt.bench.sources import Sources
 from lenet_trt.cli import main
 from lenet_trt.cuda.resources import MULTIPROCESSORS_OF, Resources, resources_of
 from lenet_trt.errors import LenetTrtError
@@ -74,3 +78,12 @@ def test_no_variant_that_cannot_run_is_chosen(sm: int) -> None:
             for part in variant.parts:
                 blocks, limit = resources_of(bound, part, sm).blocks(sm)
                 assert blocks, f"{declared.name} {part.name} {bound.types.name} on sm_{sm}: no {limit}"
+
+
+def test_a_document_has_the_table_of_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = Sources(tmp_path, tmp_path / "page.md")
+    assert resources_figure(sources, "resources") == "not measured"
+    assert main(["plugins", "maxpool2", "--resources", "7.5", "9.0", "--json"]) == 0
+    (tmp_path / "resources.json").write_text(capsys.readouterr().out)
+    assert main(["plugins", "maxpool2", "--resources", "7.5", "9.0"]) == 0
+    assert resources_figure(sources, "resources") == capsys.readouterr().out.rstrip("\n")

@@ -1,0 +1,19 @@
+"""Make the figures of documents from a record of ``lenet-trt tune -o``: what tuning changed, and what that gained."""
+
+from __future__ import annotations
+
+from lenet_trt.bench.sources import NOT_MEASURED, Sources
+from lenet_trt.cuda.tuning_record import read_tuning_record
+from lenet_trt.tune.tables import calls_table, summary_table
+
+
+def tuned_figure(sources: Sources, name: str, most: str = "20") -> str:
+    """Return the machine, a row for each kernel, and the calls with the largest gains: ``tuned tune/h200 20``."""
+    path = sources.path(name)
+    if not path.is_file():
+        return NOT_MEASURED
+    record = read_tuning_record(path)
+    machines = dict.fromkeys(str(tuning.machine) for tuning in record.tunings)
+    timed = f"{record.timed} of {record.ladders} ladders in {record.seconds:.0f} s"
+    head = f"{'; '.join(machines)}; {timed}; `{record.command}`."
+    return "\n".join((head, "", *summary_table(record.tunings), "", *calls_table(record.tunings, int(most))))
