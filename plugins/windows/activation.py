@@ -45,14 +45,26 @@ _NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
 )
 
 
-def convolution_patterns() -> tuple[Pattern, ...]:
-    """Return the patterns of a convolution with square filters, strides and padding, followed by each activation."""
-    return tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in _NODES)
+def convolution_patterns(grouped: bool = True, preference: int = 0) -> tuple[Pattern, ...]:
+    """Return the patterns of a convolution with square filters, strides and padding, followed by each activation.
+
+    ``grouped``: the number of groups is an attribute of the kernel; otherwise there is one group.
+    """
+    followed_by = _grouped_followed_by if grouped else _plain_followed_by
+    return tuple(Pattern(followed_by(nodes), {"activation": name}, preference) for name, nodes in _NODES)
 
 
-def _followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+def _grouped_followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def convolution(op: Any, x: Any, w: Any, bias: Any, group: Any, size: Any, stride: Any, pad: Any) -> Any:
         pads, strides = [pad, pad, pad, pad], [stride, stride]
         return nodes(op, op.Conv(x, w, bias, kernel_shape=[size, size], group=group, strides=strides, pads=pads))
+
+    return convolution
+
+
+def _plain_followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def convolution(op: Any, x: Any, w: Any, bias: Any, size: Any, stride: Any, pad: Any) -> Any:
+        pads, strides = [pad, pad, pad, pad], [stride, stride]
+        return nodes(op, op.Conv(x, w, bias, kernel_shape=[size, size], strides=strides, pads=pads))
 
     return convolution

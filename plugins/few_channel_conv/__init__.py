@@ -1,0 +1,129 @@
+"""Declare ``few_channel_conv``: a convolution from few channels or to few, with bias and an optional activation."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum, size_of
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+
+from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
+from ..windows.declaration import PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w, windows_of
+
+(k,) = axes("k")
+# Few channels of x, or few filters.
+MOST_CHANNELS = 4
+MOST_FILTERS = 8
+DIRECT_WARPS = 4
+DIRECT_ROWS = 8
+CHUNK = 8
+# Blocks are persistent; as many as a multiprocessor has at once, or a few more.
+LARGE_BLOCKS = 3
+SMALL_BLOCKS = 6
+# What every architecture from sm_80 on has.
+TENSOR_SHARED_LIMIT = 99 * 1024
+
+
+def reference(
+    x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str, size: int, stride: int, pad: int
+) -> np.ndarray:
+    """Compute the convolution, then the activation."""
+    windows = windows_of(x, size, stride, pad, 0.0)
+    sums = np.moveaxis(np.tensordot(windows, weights, axes=([1, 4, 5], [1, 2, 3])), -1, 1)
+    return ACTIVATIONS[activation](sums + bias[:, None, None])
+
+
+def at_least(value: Dim, least: int) -> Dim:
+    """Return 1 where a size is at least so large, else 0."""
+    return minimum(value // least, 1)
+
+
+def direct() -> Variant:
+    """Make the variant of kernel.cu; the numbers follow it."""
+    groups = 1 + at_least(k, 9) + 2 * at_least(k, 17)
+    columns = 16 + 16 * at_least((out_w - 1) - (out_w - 1) // 32 * 32, 16)
+    rows = DIRECT_ROWS * (32 // columns) * (DIRECT_WARPS // groups)
+    tiles = ceil_div(out_w, columns) * ceil_div(out_h, rows)
+    launch = Launch((n * tiles, ceil_div(k, 8 * groups), 1), (32 * DIRECT_WARPS, 1, 1), extras=(n,))
+    return Variant("direct", launch, "plain multiply-adds, a thread 8 rows of 8 filters")
+
+
+def tensor(
+    name: str, source: str, warps: int, filter_tiles: int, blocks: int, prefer: Condition | None = None
+) -> Variant:
+    """Make a variant on tensor cores. Source: ``TensorPlan`` in tensor_core.cuh."""
+    tiles = minimum(ceil_div(k, 8), filter_tiles)
+    chunk = minimum(c, CHUNK)
+    row_words = ceil_div(size * size_of("T"), 4)
+    steps = ceil_div(chunk * size * row_words, 8)
+    runs = ceil_div(out_w, 4) - 1
+    runs_across = 4 + 4 * at_least(runs - runs // 8 * 8, 4)
+    columns, rows = 4 * runs_across, warps * (8 // runs_across)
+    float_2 = (size_of("T") // 4) * (stride // 2)
+    pairs_1 = (1 - size_of("T") // 4) * (2 - stride)
+    halves = 2 * (ceil_div(columns + (size + 1) // 2, 4) * 4 + 2)
+    across = float_2 * halves + (1 - float_2) * (columns + row_words * (1 + pairs_1))
+    pitch = ceil_div(across, 4) * 4 + (row_words - row_words // 4 * 4)
+    patch = chunk * ((rows - 1) * stride + size) * pitch * 4
+    shared = steps * tiles * 32 * size_of("T") * 4 + steps * 32 + patch
+    units = n * ceil_div(out_w, columns) * ceil_div(out_h, rows)
+    return Variant(
+        name,
+        Launch(
+            (minimum(units, blocks * MULTIPROCESSORS), ceil_div(k, 8 * tiles), 1),
+            (32 * warps, 1, 1),
+            extras=(n,),
+            shared_bytes=shared,
+        ),
+        f"on tensor cores, tiles of {warps * 32} pixels",
+        source=source,
+        min_sm=80,
+        when=shared <= TENSOR_SHARED_LIMIT,
+        prefer=prefer,
+    )
+
+
+KERNEL = Kernel(
+    name="few_channel_conv",
+    doc="y = act(Conv(x, w, bias)), square filters, from 1 to 4 channels or to at most 8",
+    axes=(
+        Axis("n", "images"),
+        Axis("c", "channels of x", static=True),
+        Axis("h", "height of an image", static=True),
+        Axis("w", "width of an image", static=True),
+        Axis("k", "filters", static=True),
+    ),
+    inputs=(
+        Tensor("x", (n, c, h, w), "T", "images"),
+        Tensor("w", (k, c, size, size), "T", "filters", weight=True),
+        Tensor("bias", (k,), "T", "bias of each filter", weight=True),
+    ),
+    outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=1e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
+    attributes=(ACTIVATION, IntegerAttribute("size", 1, 7, (3,), "rows and columns of a filter"), STRIDE, PAD),
+    requires=(h + 2 * pad >= size) & (w + 2 * pad >= size) & (minimum(c - MOST_CHANNELS, k - MOST_FILTERS) <= 0),
+    variants=(
+        tensor("small", "small.cu", 4, 4, SMALL_BLOCKS, prefer=n * out_h * out_w <= 1 << 16),
+        tensor("large", "tensor_core.cu", 8, 8, LARGE_BLOCKS),
+        direct(),
+    ),
+    patterns=convolution_patterns(grouped=False, preference=-1),
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 1, "h": 3, "w": 3, "k": 1, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 3, "c": 3, "h": 37, "w": 45, "k": 64, "size": 7, "stride": 2, "pad": 3, "activation": "relu"},
+        {"n": 2, "c": 3, "h": 64, "w": 96, "k": 16, "size": 3, "stride": 2, "pad": 1, "activation": "hardswish"},
+        {"n": 5, "c": 1, "h": 33, "w": 40, "k": 70, "size": 5, "stride": 1, "pad": 2, "activation": "silu"},
+        {"n": 2, "c": 19, "h": 30, "w": 28, "k": 7, "size": 5, "stride": 1, "pad": 2, "activation": "none"},
+        {"n": 3, "c": 10, "h": 21, "w": 43, "k": 3, "size": 4, "stride": 2, "pad": 0, "activation": "relu6"},
+        {"n": 2, "c": 4, "h": 19, "w": 130, "k": 33, "size": 6, "stride": 1, "pad": 1, "activation": "none"},
+        {"n": 2, "c": 2, "h": 20, "w": 70, "k": 20, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 67, "c": 3, "h": 112, "w": 112, "k": 32, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
+    ),
+    flops=2 * n * k * out_h * out_w * c * size * size,
+    source_dir=Path(__file__).parent,
+)
