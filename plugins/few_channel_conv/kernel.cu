@@ -10,7 +10,7 @@
 // What was measured: docs/kernels/few_channel_conv.md.
 #include "layer.cuh"
 
-constexpr int kThreads = 128, kWarps = kThreads / 32, kRows = 8, kOut = 8;
+constexpr int kThreads = 128, kWarps = kThreads / 32, kRows = 8, kOut = AXIS_K <= 4 ? 4 : 8;
 ASSERT_LAUNCH(few_channel_conv_direct, kThreads, 0);
 
 // Groups of 8 filters are warps; 3 groups leave one warp idle.
