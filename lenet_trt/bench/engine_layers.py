@@ -63,7 +63,7 @@ def expected(model: onnx.ModelProto, inputs: Arrays) -> NDArray[np.float64]:
     return np.asarray(OrtCpu(model).run([array.astype(np.float32) for array in inputs.values()])[0], np.float64)
 
 
-_MAPS = {"x": (64, 56, 56)}
+_MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax 32x50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 32, 2),
     SingleLayer("Softmax 32x6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 32, 1),
@@ -108,6 +108,39 @@ LAYERS = (
         32,
         1,
         {"w": (64, 8, 3, 3), "b": (64,)},
+    ),
+    SingleLayer(
+        "Conv 7x7 stride 2 + ReLU, 32x3x224x224 to 64",
+        "c = Conv<strides = [2, 2], pads = [3, 3, 3, 3]>(x, w, b) y = Relu(c)",
+        _IMAGES,
+        32,
+        1,
+        {"w": (64, 3, 7, 7), "b": (64,)},
+    ),
+    SingleLayer(
+        "Conv 3x3 stride 2, 32x3x224x224 to 32",
+        "y = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b)",
+        _IMAGES,
+        32,
+        1,
+        {"w": (32, 3, 3, 3), "b": (32,)},
+    ),
+    SingleLayer(
+        "Conv 3x3 stride 2 + HardSwish, 32x3x224x224 to 16",
+        "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) h = HardSigmoid<alpha = 0.1666666716337204>(c) "
+        "y = Mul(c, h)",
+        _IMAGES,
+        32,
+        1,
+        {"w": (16, 3, 3, 3), "b": (16,)},
+    ),
+    SingleLayer(
+        "Conv 5x5, 32x64x56x56 to 8",
+        "y = Conv<pads = [2, 2, 2, 2]>(x, w, b)",
+        _MAPS,
+        32,
+        1,
+        {"w": (8, 64, 5, 5), "b": (8,)},
     ),
     SingleLayer(
         "AveragePool 3x3, 32x64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 32, 1

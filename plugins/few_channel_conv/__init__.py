@@ -104,7 +104,7 @@ KERNEL = Kernel(
         Types("fp16", {"T": "float16"}, tolerance=1e-3),
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
-    attributes=(ACTIVATION, IntegerAttribute("size", 1, 7, (3,), "rows and columns of a filter"), STRIDE, PAD),
+    attributes=(ACTIVATION, IntegerAttribute("size", 2, 7, (3,), "rows and columns of a filter"), STRIDE, PAD),
     requires=(h + 2 * pad >= size) & (w + 2 * pad >= size) & (minimum(c - MOST_CHANNELS, k - MOST_FILTERS) <= 0),
     variants=(
         tensor("small", "small.cu", 4, 4, SMALL_BLOCKS, prefer=n * out_h * out_w <= 1 << 16),
@@ -121,7 +121,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 19, "h": 30, "w": 28, "k": 7, "size": 5, "stride": 1, "pad": 2, "activation": "none"},
         {"n": 3, "c": 10, "h": 21, "w": 43, "k": 3, "size": 4, "stride": 2, "pad": 0, "activation": "relu6"},
         {"n": 2, "c": 4, "h": 19, "w": 130, "k": 33, "size": 6, "stride": 1, "pad": 1, "activation": "none"},
-        {"n": 2, "c": 2, "h": 20, "w": 70, "k": 20, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 2, "c": 2, "h": 20, "w": 70, "k": 20, "size": 2, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 67, "c": 3, "h": 112, "w": 112, "k": 32, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
     ),
     flops=2 * n * k * out_h * out_w * c * size * size,

@@ -1,0 +1,141 @@
+"""Convolutions from few channels or to few: what is found in exported networks, and what must be left."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
+
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel.pattern import DOMAIN
+
+NAME = "few_channel_conv"
+HEIGHT, WIDTH = 13, 18
+SOME = settings(deadline=None, max_examples=60)
+
+
+def model_of(node: onnx.NodeProto, channels: int, tensors: dict[str, np.ndarray]) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, HEIGHT, WIDTH])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"d{index}" for index in range(4)])],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model)
+    return model
+
+
+def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
+
+
+def fused_alike(model: onnx.ModelProto, channels: int) -> list[str]:
+    """Fuse a model, compare it with the plain one for two batch sizes, and return the kernels that are used."""
+    fused = fuse(model, "auto").model
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).normal(size=(batch, channels, HEIGHT, WIDTH)).astype(np.float32)
+        np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
+    return [node.op_type for node in fused.graph.node if node.domain == DOMAIN]
+
+
+@SOME
+@given(st.data())
+def test_convolutions_are_replaced_where_they_are_what_the_kernel_computes(data: Any) -> None:
+    size, stride = data.draw(st.integers(1, 8)), data.draw(st.integers(1, 3))
+    pads = [data.draw(st.integers(0, 4))] * 4
+    attributes: dict[str, Any] = {"kernel_shape": [size] * 2, "strides": [stride] * 2, "pads": pads}
+    odd = data.draw(st.sampled_from(["", "", "", "", "kernel_shape", "strides", "pads", "dilations", "group"]))
+    if odd == "kernel_shape":
+        attributes["kernel_shape"] = [size, size + 1]
+    elif odd == "strides":
+        attributes["strides"] = [stride, stride + 1]
+    elif odd == "pads":
+        attributes["pads"] = [pads[0], pads[0], pads[0], pads[0] + 1]
+    elif odd == "dilations":
+        attributes["dilations"] = [2, 2]
+        attributes["kernel_shape"] = [size := min(size, 4)] * 2
+    group = 2 if odd == "group" else 1
+    channels, filters = data.draw(
+        st.sampled_from([(1, 64), (3, 16), (4, 9), (5, 9), (6, 4), (64, 8), (64, 2), (16, 32)])
+    )
+    rng = np.random.default_rng(0)
+    weights = (
+        rng.normal(size=(group * filters, channels, *attributes["kernel_shape"])) / (channels * size * size) ** 0.5
+    )
+    tensors = {"w": weights.astype(np.float32)}
+    if data.draw(st.booleans()):
+        tensors["bias"] = rng.normal(size=group * filters).astype(np.float32)
+    node = helper.make_node("Conv", ["x", *tensors], ["y"], group=group, **attributes)
+    found = fused_alike(model_of(node, group * channels, tensors), group * channels)
+    fits = not odd and 2 <= size <= 7 and stride <= 2 and pads[0] <= 3 and (channels <= 4 or filters <= 8)
+    lenet = size == 5 and stride == 1 and pads[0] == 0 and not odd
+    if not lenet:
+        assert (NAME in found) == fits
+    else:
+        assert found == ["conv5x5_bias"]
+
+
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+nn = torch.nn
+
+
+def exported(network: Any, channels: int, opset: int) -> onnx.ModelProto:
+    """Export by the exporter of that opset's time: TorchScript's to 17, dynamo's from 18 on."""
+    x = torch.zeros(2, channels, HEIGHT, WIDTH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if opset >= 18:
+            sizes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
+            return torch.onnx.export(
+                network, (x,), dynamo=True, opset_version=opset, verbose=False, **sizes
+            ).model_proto
+        file = io.BytesIO()
+        torch.onnx.export(
+            network, (x,), file, dynamo=False, opset_version=opset, input_names=["x"], dynamic_axes={"x": {0: "n"}}
+        )
+        return onnx.load_from_string(file.getvalue())
+
+
+ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU())
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 18, 20, 23])
+def test_a_stem_and_its_activation_are_one_kernel_in_exports(opset: int) -> None:
+    for activation in ACTIVATIONS:
+        # The exporters fold the normalisation into the convolution.
+        stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), activation)
+        model = exported(stem.eval(), 3, opset)
+        assert fused_alike(model, 3) == [NAME], activation
+        assert len(fuse(model, "auto").model.graph.node) == 1, activation
+
+
+def test_an_activation_whose_result_is_used_elsewhere_too_stays_right() -> None:
+    class Twice(nn.Module):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            y = self.conv(x)
+            return nn.functional.silu(y) + y
+
+    assert fused_alike(exported(Twice().eval(), 3, 17), 3) == [NAME]
+
+
+def test_the_approximation_of_gelu_is_not_part_of_the_kernel() -> None:
+    model = exported(nn.Sequential(nn.Conv2d(3, 8, 3), nn.GELU("tanh")).eval(), 3, 20)
+    assert fused_alike(model, 3) == [NAME]
+    assert len(fuse(model, "auto").model.graph.node) == 2
