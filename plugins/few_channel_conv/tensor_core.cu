@@ -1,3 +1,10 @@
+// few_channel_conv on tensor cores: y = act(conv(x, w) + bias), where x or y has few channels.
+//
+// x [n, C, H, W], w [K, C, R, R], bias [K], y [n, K, OH, OW]; stride and padding are the same on all sides.
+//
+// Floats keep their accuracy: three products of tf32 replace one. Mapping: tensor_core.cuh.
+// Bytes: x, save the borders of tiles, once for each block's filters; y once.
+// What was measured: docs/kernels/few_channel_conv.md.
 #include "tensor_core.cuh"
 
 using Plan = TensorPlan<8, 8, false>;

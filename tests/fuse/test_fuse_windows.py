@@ -215,8 +215,8 @@ def test_several_layers_of_one_kernel_have_one_function_that_chooses() -> None:
 def test_few_refusals_are_printed_and_none_for_what_was_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    layers = [layer for _ in range(9) for layer in (nn.Conv2d(4, 4, 3, padding=1), nn.ReLU())]
-    model = exported(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, groups=4), *layers).eval(), 17)
+    layers = [layer for _ in range(9) for layer in (nn.Conv2d(12, 12, 3, padding=1), nn.ReLU())]
+    model = exported(nn.Sequential(nn.Conv2d(4, 4, 3, padding=1, groups=4), nn.Conv2d(4, 12, 3), *layers).eval(), 17)
     onnx.save(model, tmp_path / "network.onnx")
     assert main(["fuse", str(tmp_path / "network.onnx")]) == 0
     printed = capsys.readouterr()
