@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ from lenet_trt.kernel.pattern import Pattern
 
 NEWEST_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
+# Numbers of a pattern are found in a network within this relative distance (onnxscript's rewriter).
+_MATCHED = 1e-5
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,20 @@ class _Builder(NodeBuilder):
     def __init__(self, opset: int, dtype: np.dtype[Any]) -> None:
         super().__init__("value_", opset)
         self._dtype = dtype
+        self.exact = True  # whether the type has every number of the pattern, as far as matching looks
 
     def __getattr__(self, op_type: str) -> Any:
         add = super().__getattr__(op_type)
 
         def node(*inputs: Any, **attributes: Any) -> Any:
+            self.exact &= all(self._has(e) for e in inputs if isinstance(e, float))
             values = [self._operand(_plain(e)) if isinstance(e, (_Given, float, list, tuple)) else e for e in inputs]
             return add(*values, **{name: _plain(value) for name, value in attributes.items()})
 
         return node
+
+    def _has(self, number: float) -> bool:
+        return math.isclose(float(np.array(number, self._dtype)), number, rel_tol=_MATCHED)
 
     def _operand(self, number: Any) -> str:
         """Add a constant: integers as a vector of int64, as operators take sizes, a float in the first input's type."""
@@ -62,7 +70,8 @@ def _plain(value: Any) -> Any:
 def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> onnx.ModelProto | None:
     """Make the ONNX model that a pattern describes, with a call's sizes and random weights; the batch is symbolic.
 
-    Returns None when the pattern is not valid ONNX for these types.
+    Returns None when the pattern is not valid ONNX for these types, or has a number that they have not: the root of 2
+    in 16 bits is another number, which the pattern does not describe.
 
     Raises:
         LenetTrtError: the pattern raises, or gives no values.
@@ -73,6 +82,8 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     names = list(inspect.signature(pattern.onnx_graph).parameters)[1:]
     parameters = [_Given(bound.attributes[name]) if name in bound.attributes else name for name in names]
     result = call_declared(kernel.name, "the pattern", pattern.onnx_graph, op, *parameters)
+    if not op.exact:
+        return None
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):
         raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")

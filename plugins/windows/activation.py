@@ -15,6 +15,7 @@ from lenet_trt.kernel import Attribute
 from lenet_trt.pattern import Pattern
 
 _SIXTH = 0.1666666716337204  # 1/6 as a float32
+_ROOT_OF_TWO = 1.4142135381698608  # as a float32
 
 
 def _gelu(y: np.ndarray) -> np.ndarray:
@@ -32,6 +33,11 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 ACTIVATION = Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution")
 
+
+def _erf_plus_one(op: Any, y: Any) -> Any:
+    return op.Add(op.Erf(op.Div(y, _ROOT_OF_TWO)), 1.0)
+
+
 # The nodes of each activation, in every way in which it is written.
 _NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("none", lambda op, y: y),
@@ -42,6 +48,8 @@ _NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("silu", lambda op, y: op.Mul(y, op.Sigmoid(y))),
     ("silu", lambda op, y: op.Mul(op.Sigmoid(y), y)),
     ("gelu", lambda op, y: op.Gelu(y)),
+    ("gelu", lambda op, y: op.Mul(op.Mul(y, _erf_plus_one(op, y)), 0.5)),
+    ("gelu", lambda op, y: op.Mul(y, op.Mul(_erf_plus_one(op, y), 0.5))),
 )
 
 

@@ -109,7 +109,7 @@ def exported(network: Any, channels: int, opset: int) -> onnx.ModelProto:
         return onnx.load_from_string(file.getvalue())
 
 
-ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU())
+ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU())
 
 
 @pytest.mark.parametrize("opset", [11, 13, 17, 18, 20, 23])
