@@ -49,6 +49,7 @@ def describe(kernel: Kernel) -> dict[str, Any]:
         "tolerances": {types.name: types.tolerance for types in kernel.types},
         "attributes": {a.name: list(a.choices) if isinstance(a, Attribute) else a.allowed for a in kernel.attributes},
         "requires": None if kernel.requires is None else str(kernel.requires),
+        "claims": [str(condition) for condition in kernel.claims],
         "variants": [
             {
                 "name": variant.name,
@@ -170,6 +171,7 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
         lines.append(f"  chosen    only by name, --plugins {entry['name']}: no GPU has run it in this form")
     if variants:
         lines += [f"  requires  {entry['requires']}"] if entry["requires"] else []
+        lines += [f"  claims    {condition}" for condition in entry["claims"]]
         lines += [f"  variant   {_variant_text(variant)}" for variant in entry["variants"]]
     else:
         lines.append(f"  variants  {', '.join(variant['name'] for variant in entry['variants'])}")

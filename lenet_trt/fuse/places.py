@@ -17,7 +17,7 @@ from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, claimed
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views
@@ -58,9 +58,12 @@ class _UnusableError(Exception):
 
 
 def find_places(
-    model: onnx.ModelProto, kernels: Sequence[Kernel]
+    model: onnx.ModelProto, kernels: Sequence[Kernel], claims: bool = False
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
-    """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not)."""
+    """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not).
+
+    ``claims``: a kernel is used only for sizes that its declaration claims.
+    """
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
@@ -70,7 +73,8 @@ def find_places(
             key = (match.kernel.name, match.origins)
             titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
             try:
-                places.setdefault(key, _place(model, graph, uses, match, ranks[match.kernel.name], titles))
+                place = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims)
+                places.setdefault(key, place)
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
     return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
@@ -125,7 +129,13 @@ def functions_for(
 
 
 def _place(
-    model: onnx.ModelProto, graph: WorkingGraph, uses: Uses, match: Match, rank: int, titles: tuple[str, ...]
+    model: onnx.ModelProto,
+    graph: WorkingGraph,
+    uses: Uses,
+    match: Match,
+    rank: int,
+    titles: tuple[str, ...],
+    claims: bool,
 ) -> Place:
     kernel = match.kernel
     if match.problem:
@@ -143,6 +153,12 @@ def _place(
         raise _UnusableError(f"{computed[0]} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
+    if claims and not claimed(specialized, shapes):
+        ranges = " or ".join(map(str, kernel.claims))
+        raise _UnusableError(
+            f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
+            f"{kernel.name} is taken by itself where {ranges}; --plugins {kernel.name} takes it in spite of that"
+        )
     quantized = quantization_around(model, graph, match, specialized)
     if quantized:
         raise _UnusableError(quantized)

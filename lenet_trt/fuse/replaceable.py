@@ -10,7 +10,7 @@ from lenet_trt.fuse.stage import chosen_kernels
 
 def replaceable(model: onnx.ModelProto) -> dict[str, str]:
     """Find the kernel for each node that one could replace, by the names that traces have for nodes."""
-    places, _ = find_places(model, chosen_kernels("auto"))
+    places, _ = find_places(model, chosen_kernels("auto"), claims=True)
     nodes = model.graph.node
     best = chosen(places)
     order = [*(place for place in places if place not in best), *best]  # what fuse would choose comes last and stays

@@ -34,9 +34,10 @@ class Fused:
 def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 
-    ``plugins``: "auto" (every kernel that fits, those that replace most nodes first), "all" (also those that are used
-    ``by_name``), "none", or kernels (names or declarations): then only those are used, each must find a place, and of
-    two that replace equally many nodes the one named first is taken, unless a pattern says what it prefers.
+    ``plugins``: "auto" (every kernel that fits, for sizes that it claims, those that replace most nodes first), "all"
+    (for all sizes, and also those that are used ``by_name``), "none", or kernels (names or declarations): then only
+    those are used, each must find a place, and of two that replace equally many nodes the one named first is taken,
+    unless a pattern says what it prefers.
 
     Raises:
         UsageError: a name that is no kernel's.
@@ -48,7 +49,7 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.places import chosen, find_places
 
-    places, refused = find_places(model, kernels)
+    places, refused = find_places(model, kernels, claims=plugins == "auto")
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     result, replacements, left = assembled(model, taken, places)

@@ -217,6 +217,15 @@ def specialize(
     )
 
 
+def claimed(specialized: Specialized, input_shapes: Sequence[Shape]) -> bool:
+    """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims."""
+    kernel = specialized.kernel
+    named = attribute_sizes(kernel, dict(specialized.attributes))
+    sizes = {**specialized.known_sizes, **_solve(kernel, [tuple(shape) for shape in input_shapes], named)}
+    known = [condition for condition in kernel.claims if condition.axes <= sizes.keys()]
+    return not kernel.claims or any(condition.evaluate(sizes) for condition in known)
+
+
 def bind(
     kernel: Kernel,
     input_shapes: Sequence[Shape],

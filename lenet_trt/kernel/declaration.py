@@ -34,7 +34,9 @@ class Kernel:
     attribute is a size too: shapes, launches and conditions name it like an axis. ``resident``: a
     form of the kernel that stays on the GPU and takes one request after the other from the host's
     memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no GPU
-    has run it in this form.
+    has run it in this form. ``claims``: sizes at which it was measured to be as fast as libraries are, or
+    faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
+    conditions hold (none: wherever it fits).
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -53,6 +55,7 @@ class Kernel:
     source_dir: Path
     attributes: tuple[AnyAttribute, ...] = ()
     requires: Condition | None = None
+    claims: tuple[Condition, ...] = ()
     packing: Packing | None = None
     resident: Variant | None = None
     patterns: tuple[Any, ...] = field(default=(), repr=False)

@@ -43,6 +43,9 @@ def declaration_problems(kernel: Kernel) -> Iterator[str]:
     yield from _unknown("flops", [kernel.flops], sizes)
     if kernel.requires is not None:
         yield from _unknown("requires", [kernel.requires], sizes)
+    yield from _unknown(
+        "claims", kernel.claims, sizes | {f"sizeof_{name}" for t in kernel.types for name in t.variables}
+    )
     if not kernel.examples:
         yield "examples is empty"
     named_rightly = not attribute_problems and (kernel.requires is None or kernel.requires.axes <= sizes)

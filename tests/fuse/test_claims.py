@@ -1,0 +1,59 @@
+"""Claimed sizes: a kernel that is not asked for by name is used only where its declaration says that it is fast."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.places import find_places
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.dims import Condition, axes, size_of
+
+n, inputs, outputs = axes("n in out")
+DENSE = registry.kernel("dense_bias_relu")
+
+
+def dense_model(rows: int | str, width: int, features: int) -> onnx.ModelProto:
+    rng = np.random.default_rng(3)
+    x, y = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, size])
+        for name, size in (("x", width), ("y", features))
+    )
+    weights = [("w", rng.standard_normal((features, width))), ("b", rng.standard_normal(features))]
+    constants = [numpy_helper.from_array(values.astype(np.float32), name) for name, values in weights]
+    graph = helper.make_graph([helper.make_node("Gemm", ["x", "w", "b"], ["y"], transB=1)], "g", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+@pytest.mark.parametrize(
+    ("claims", "rows", "taken"),
+    [
+        ((), "n", True),
+        ((inputs * outputs <= 32,), "n", True),
+        ((inputs * outputs <= 31,), "n", False),
+        ((n <= 16,), 16, True),
+        ((n <= 16,), 17, False),
+        ((n <= 16,), "n", False),
+        ((n <= 16, inputs <= 8), "n", True),
+        (((inputs <= 8) & size_of("T").equals(4),), "n", True),
+        ((size_of("T").equals(2),), "n", False),
+    ],
+)
+def test_a_claim_decides_where_no_name_is_given(claims: tuple[Condition, ...], rows: int | str, taken: bool) -> None:
+    kernel = replace(DENSE, claims=claims)
+    model = dense_model(rows, 8, 4)
+    places, refused = find_places(model, [kernel], claims=True)
+    assert [place.kernel for place in places] == [kernel] * taken
+    assert ["a library may be faster" in why for _, _, why in refused] == [True] * (not taken)
+    assert fuse(model, [kernel]).replacements, "what is asked for by name is used"
+
+
+def test_a_claim_of_a_size_that_is_not_there_is_refused() -> None:
+    with pytest.raises(LenetTrtError, match="claims uses rows, which is no axis"):
+        replace(DENSE, claims=(axes("rows")[0] <= 4,))
