@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import Condition, axes, ceil_div, minimum
+from lenet_trt.dims import Condition, axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
 
 n, inputs, outputs = axes("n in out")
 THREADS = (128, 1, 1)
+NEVER = n < 0  # until it is measured
 MAX_GRID_Y = 65_535
+STAGE_BYTES = 128
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:
@@ -30,6 +32,25 @@ def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, pre
         entry="dense_bias_relu_tensor" if rows == 16 else f"dense_bias_relu_tensor_rows{rows}",
         min_sm=min_sm,
         types=(types,),
+        prefer=prefer,
+    )
+
+
+def staged(rows: int, features: int, threads: int, stages: int, prefer: Condition | None) -> Variant:
+    """Make the variant whose blocks compute ``rows`` x ``features`` results from tiles in shared memory."""
+    name = f"staged_{rows}x{features}"
+    return Variant(
+        name,
+        Launch(
+            (ceil_div(n, rows), ceil_div(outputs, features), 1),
+            (threads, 1, 1),
+            extras=(n,),
+            shared_bytes=stages * (rows + features) * STAGE_BYTES,
+        ),
+        f"tensor cores, {rows} rows x {features} features a block",
+        source="staged.cu",
+        min_sm=80,
+        when=(inputs * size_of("T")).multiple_of(4),
         prefer=prefer,
     )
 
@@ -67,6 +88,12 @@ KERNEL = Kernel(
     ),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
+        staged(32, 32, 128, 4, NEVER),
+        staged(64, 32, 128, 4, NEVER),
+        staged(64, 64, 128, 4, NEVER),
+        staged(64, 128, 256, 4, NEVER),
+        staged(80, 128, 320, 4, NEVER),
+        staged(128, 128, 256, 3, NEVER),
         tensor_core("tensor_core_rows32", "fp16", 75, 32, 128, (n >= 8192) & (inputs >= 128)),
         tensor_core("tensor_core_rows32_bf16", "bf16", 80, 32, 128, (n >= 8192) & (inputs >= 128)),
         tensor_core("tensor_core", "fp16", 75, 16, 256, n > 64),

@@ -5,16 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div
+from lenet_trt.dims import Condition, axes, ceil_div
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
 n, inputs, outputs = axes("n in out")
 THREADS = 128
+NEVER = n < 0  # until it is measured
 # The tile of the tensor-core variants: rows of x and outputs.
 MANY_ROWS, MANY_OUTPUTS = 64, 64
 FEW_ROWS, FEW_OUTPUTS = 8, 16
+STAGE_BYTES = 128
 PIECE = 16  # bytes of a row that are loaded at once
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
@@ -51,6 +53,24 @@ def _product(op: Any, x: Any, x_scale: Any, w: Any, w_scale: Any, bias: Any) -> 
     return op.Gemm(op.DequantizeLinear(x, x_scale), weights, bias, transB=1)
 
 
+def staged(rows: int, features: int, threads: int, stages: int, prefer: Condition | None) -> Variant:
+    """Make the variant whose blocks compute ``rows`` x ``features`` results from tiles in shared memory."""
+    return Variant(
+        f"staged_{rows}x{features}",
+        Launch(
+            (ceil_div(n, rows), ceil_div(outputs, features), 1),
+            (threads, 1, 1),
+            extras=(n,),
+            shared_bytes=stages * (rows + features) * STAGE_BYTES,
+        ),
+        f"{rows} rows x {features} outputs a block, through shared memory",
+        source="staged.cu",
+        min_sm=80,
+        when=inputs.multiple_of(4),
+        prefer=prefer,
+    )
+
+
 KERNEL = Kernel(
     name="dense_int8",
     doc="y = Q(act(Gemm(DQ(x), DQ(w), bias))) with w [out, in], in integers",
@@ -71,6 +91,9 @@ KERNEL = Kernel(
     types=(Types("int8", {}, tolerance=0.0),),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
+        staged(32, 32, 128, 4, NEVER),
+        staged(64, 64, 128, 4, NEVER),
+        staged(128, 128, 256, 3, NEVER),
         Variant(
             "few_rows",
             Launch((ceil_div(n, FEW_ROWS), ceil_div(outputs, FEW_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),

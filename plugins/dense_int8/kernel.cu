@@ -9,33 +9,16 @@
 // A sum is exact; it is multiplied and added to with one rounding, then rounded half to even and cut.
 //
 // Bytes: x once for each 64 (16) outputs, w once for each 64 (8) rows, y once.
-#include "common.cuh"
-#include "mma_int8.cuh"
+#include "dense_int8/scale.cuh"
 
 namespace dense_int8 {
 
 using namespace int8;
 
-constexpr int kIn = AXIS_IN, kOut = AXIS_OUT, kLanes = 32, kThreads = 128, kWarps = kThreads / kLanes;
+constexpr int kLanes = 32, kThreads = 128, kWarps = kThreads / kLanes;
 constexpr int kTileOutputs = 16, kColumns = 8, kPiece = 16;
 constexpr int kStepInputs = 4 * kPiece;  // four lanes a row; two products
 constexpr int kSteps = (kIn + kStepInputs - 1) / kStepInputs;
-
-// What a sum is multiplied by, and what is added.
-struct Scale {
-  float factor, addend;
-};
-__device__ __forceinline__ Scale scale_of(int output, const float* x_scale, const float* w_scale, const float* bias, const float* y_scale) {
-  const int o = min(output, kOut - 1);
-  const float step = __ldg(y_scale);
-  return {__fdiv_rn(__fmul_rn(__ldg(x_scale), __ldg(w_scale + o)), step), __fdiv_rn(__ldg(bias + o), step)};
-}
-
-// The integer in the low byte: cut, then rounded by adding a number whose last bit is 1.
-__device__ __forceinline__ int requantized(int sum, const Scale& scale) {
-  const float value = fmaf(static_cast<float>(sum), scale.factor, scale.addend);
-  return __float_as_int(fminf(fmaxf(value, ATTR_RELU ? 0.0f : -128.0f), 127.0f) + kMagic);
-}
 
 // 16 bytes of a row, zeros beyond the last row or input.
 __device__ __forceinline__ uint4 load_piece(const signed char* matrix, int row, int rows, int k) {

@@ -21,10 +21,20 @@ def reference(x: np.ndarray) -> np.ndarray:
     return windows.max(axis=(3, 5))
 
 
-def launch(outputs_per_thread: DimLike) -> Launch:
-    """Make the launch for kernels in which one thread computes this many neighbouring outputs."""
-    threads = n * c * (h // 2) * (w // 2 // outputs_per_thread)
-    return Launch(grid=(ceil_div(threads, THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
+def launch(outputs_per_item: DimLike, items: int) -> Launch:
+    """Make the launch for kernels in which a thread computes ``items`` items of this many neighbouring outputs."""
+    threads = n * c * (h // 2) * (w // 2 // outputs_per_item)
+    return Launch(grid=(ceil_div(threads, items * THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
+
+
+def wide(name: str, items: int) -> Variant:
+    return Variant(
+        "wide" if name == "s1" else f"wide_{name}",
+        launch(STORE_BYTES // size_of("T"), items),
+        f"rows are whole 16-byte packs: a thread loads {items} packs of two rows",
+        entry=f"maxpool2_{name}",
+        when=w.multiple_of(2 * STORE_BYTES // size_of("T")),
+    )
 
 
 KERNEL = Kernel(
@@ -45,14 +55,24 @@ KERNEL = Kernel(
     ),
     requires=(h >= 2) & (w >= 2),
     variants=(
+        wide("s1", 1),
+        wide("s2", 2),
+        wide("s4", 4),
+        wide("p1", 1),
+        wide("p2", 2),
+        wide("p4", 4),
         Variant(
-            "wide",
-            launch(STORE_BYTES // size_of("T")),
-            "rows are whole 16-byte packs: a thread loads a pack of two rows",
-            entry="maxpool2",
-            when=w.multiple_of(2 * STORE_BYTES // size_of("T")),
+            "narrow",
+            launch(1, 1),
+            "any width: a thread loads one window",
+            entry="maxpool2_s1",
         ),
-        Variant("narrow", launch(1), "any width: a thread loads one window", entry="maxpool2"),
+        Variant(
+            "narrow_4",
+            launch(1, 4),
+            "any width: a thread loads four windows",
+            entry="maxpool2_s4",
+        ),
     ),
     patterns=PATTERNS,
     reference=reference,

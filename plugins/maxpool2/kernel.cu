@@ -2,10 +2,10 @@
 //
 // x [planes, H, W], y [planes, H / 2, W / 2], planes = n * channels.
 //
-// Mapping: one thread computes the outputs of one 16-byte pack in each of two rows (of two pixels where rows are no whole packs);
-// neighbouring threads have neighbouring packs.
+// Mapping: an item is the outputs of one 16-byte pack in each of two rows (of two pixels where rows are no whole packs). A thread computes
+// kItems of them, whose loads are all under way before the first is used; neighbouring threads have neighbouring packs.
 //
-// Bytes: x and y once, both marked streaming; nothing else limits it.
+// Bytes: x and y once; nothing else limits it.
 // What was measured: docs/kernels/maxpool2.md.
 #include "common.cuh"
 
@@ -13,42 +13,77 @@ using T = TYPE_T;
 constexpr int kHeight = AXIS_H, kWidth = AXIS_W;
 constexpr int kOutHeight = kHeight / 2, kOutWidth = kWidth / 2;
 constexpr int kThreads = 256;
-ASSERT_LAUNCH(maxpool2, kThreads, 0);
 
 constexpr bool kWide = kWidth % Pack16<T>::kCount == 0;
-constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs of a thread
+constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs of an item
 constexpr int kRuns = kOutWidth / kRun;
 
+using Pair = Vector<T, 2 * kRun>;
 using Run = Vector<T, kRun>;
 
+template <bool kStreaming>
+__device__ __forceinline__ Pair load_pair(const T* address) {
+  Pair pair;
+  if constexpr (kWide) {
+    const uint4* from = reinterpret_cast<const uint4*>(address);
+    *reinterpret_cast<uint4*>(&pair) = kStreaming ? __ldcs(from) : *from;
+  } else {
+    pair.value[0] = address[0], pair.value[1] = address[1];  // an odd width leaves no alignment
+  }
+  return pair;
+}
+
+template <bool kStreaming>
 __device__ __forceinline__ void store_run(T* address, const Run& run) {
-  if constexpr (sizeof(Run) == 8) {
-    __stcs(reinterpret_cast<uint2*>(address), *reinterpret_cast<const uint2*>(&run));
+  if constexpr (kWide) {
+    const uint2 words = *reinterpret_cast<const uint2*>(&run);
+    if constexpr (kStreaming) {
+      __stcs(reinterpret_cast<uint2*>(address), words);
+    } else {
+      *reinterpret_cast<uint2*>(address) = words;
+    }
   } else {
     *address = run.value[0];
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) maxpool2(const T* __restrict__ x, int planes, T* __restrict__ y) {
-  const size_t item = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
-  const size_t plane = item / (kOutHeight * kRuns);
-  if (plane >= planes) return;
-  const int inside = static_cast<int>(item % (kOutHeight * kRuns));
-  const int row = inside / kRuns, column = inside % kRuns * kRun;
-  const T* upper = x + (plane * kHeight + 2 * row) * kWidth + 2 * column;
-  const T* lower = upper + kWidth;
-
-  Run run;
-  if constexpr (kWide) {
-    const Pack16<T> a = load16_streaming(upper), b = load16_streaming(lower);
+template <int kItems, bool kStreaming>
+__device__ __forceinline__ void pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  const unsigned rows = static_cast<unsigned>(planes) * kOutHeight;  // a tensor has fewer than 2^31 elements
+  const unsigned first = blockIdx.x * (kItems * kThreads) + threadIdx.x;
+  Pair upper[kItems], lower[kItems];
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      run.value[i] = from_float<T>(max_nan(max_nan(to_float(a.value[2 * i]), to_float(a.value[2 * i + 1])),
-                                           max_nan(to_float(b.value[2 * i]), to_float(b.value[2 * i + 1]))));
-    }
-  } else {
-    run.value[0] = from_float<T>(
-        max_nan(max_nan(to_float(upper[0]), to_float(upper[1])), max_nan(to_float(lower[0]), to_float(lower[1]))));
+  for (int i = 0; i < kItems; ++i) {
+    const unsigned item = first + i * kThreads, row = item / kRuns, column = item % kRuns * kRun;
+    if (row >= rows) break;
+    const size_t input_row = kHeight % 2 == 0 ? 2 * row : row / kOutHeight * kHeight + row % kOutHeight * 2;
+    const T* from = x + input_row * kWidth + 2 * column;
+    upper[i] = load_pair<kStreaming>(from);
+    lower[i] = load_pair<kStreaming>(from + kWidth);
   }
-  store_run(y + (plane * kOutHeight + row) * kOutWidth + column, run);
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const unsigned item = first + i * kThreads, row = item / kRuns, column = item % kRuns * kRun;
+    if (row >= rows) break;
+    Run run;
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) {
+      run.value[j] = from_float<T>(max_nan(max_nan(to_float(upper[i].value[2 * j]), to_float(upper[i].value[2 * j + 1])),
+                                           max_nan(to_float(lower[i].value[2 * j]), to_float(lower[i].value[2 * j + 1]))));
+    }
+    store_run<kStreaming>(y + static_cast<size_t>(row) * kOutWidth + column, run);
+  }
 }
+
+#define POOL(entry, items, streaming)                                            \
+  ASSERT_LAUNCH(entry, kThreads, 0);                                             \
+  extern "C" __global__ void __launch_bounds__(kThreads)                         \
+      entry(const T* __restrict__ x, int planes, T* __restrict__ y) {            \
+    pool<items, streaming>(x, planes, y);                                        \
+  }
+POOL(maxpool2_s1, 1, true)
+POOL(maxpool2_s2, 2, true)
+POOL(maxpool2_s4, 4, true)
+POOL(maxpool2_p1, 1, false)
+POOL(maxpool2_p2, 2, false)
+POOL(maxpool2_p4, 4, false)

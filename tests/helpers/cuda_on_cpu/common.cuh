@@ -19,11 +19,13 @@
 #define __global__
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ thread_local  // one block at a time
 #define ASSERT_LAUNCH(...)
 #define ASSERT_LAUNCH_WHERE(...)
+constexpr bool is_launched(const char*) { return true; }
 
 using std::max;
 using std::min;
@@ -38,8 +40,15 @@ inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 template <typename T>
 T __ldg(const T* p) { return *p; }
+template <typename T>
+T __ldcs(const T* p) { return *p; }
+template <typename T>
+void __stcs(T* p, const T& v) { *p = v; }
 inline float __int_as_float(int v) { float f; std::memcpy(&f, &v, 4); return f; }
 inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
+inline float __uint_as_float(unsigned v) { return __int_as_float(static_cast<int>(v)); }
+inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_as_int(v)); }
+inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline int __dp4a(int a, int b, int sum) {
@@ -52,6 +61,29 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
   return result;
 }
+
+template <typename T, int kCount_>
+struct alignas(kCount_ * sizeof(T)) Vector {
+  static constexpr int kCount = kCount_;
+  T value[kCount];
+};
+template <int kCount, typename T>
+Vector<T, kCount> load_vector(const T* from) {
+  if (reinterpret_cast<size_t>(from) % sizeof(Vector<T, kCount>) != 0) std::exit(2);
+  return *reinterpret_cast<const Vector<T, kCount>*>(from);
+}
+template <typename T, int kCount>
+void store_vector(T* to, const Vector<T, kCount>& vector) {
+  if (reinterpret_cast<size_t>(to) % sizeof(vector) != 0) std::exit(2);
+  *reinterpret_cast<Vector<T, kCount>*>(to) = vector;
+}
+inline float to_float(float value) { return value; }
+template <typename T>
+using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
+inline float max_nan(float a, float b) { return a > b || a != a ? a : b; }
+template <typename T>
+T from_float(float value) { return value; }
+inline float relu_nan(float value) { return value < 0.0f ? 0.0f : value; }
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------
 
