@@ -91,6 +91,7 @@ def resources_of(bound: Bound, variant: Variant, sm: int) -> Resources:
         LenetTrtError: it does not compile, or the compiler does not tell.
     """
     log = compiler_log(bound.specialized, variant, f"sm_{sm}")
+    log = log.partition(f"Compiling entry function '{bound.kernel.entry(variant)}'")[2]  # a source may have several
     used, spilled = re.search(r"Used (\d+) registers", log), re.search(r"(\d+) bytes spill stores", log)
     if used is None or spilled is None:
         raise LenetTrtError(f"the compiler does not tell the registers of {bound.kernel.name} {variant.name}: {log}")
