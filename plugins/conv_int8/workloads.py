@@ -46,7 +46,7 @@ class Layer:
         return (y / Y_SCALE).round().clamp(0, 127).to(torch.int8)
 
 
-LAYERS = (
+_CONVOLUTIONS = (
     Layer("conv1 of LeNet-5", 1, 28, 6, 5, 0, 2),
     Layer("conv2 of LeNet-5", 6, 12, 16, 5, 0, 2),
     Layer("16 channels of 28x28, 3x3", 16, 28, 16, 3, 1, 1),
@@ -56,7 +56,7 @@ LAYERS = (
 def workloads(extent: Extent) -> Iterator[Workload]:
     """Yield each layer. Peers compute it in fp16: torch has no convolution of integers on a GPU."""
     types = KERNEL.types_named("int8")
-    for layer in LAYERS:
+    for layer in _CONVOLUTIONS:
         products = layer.channels * layer.size**2
         filters = torch.randint(-128, 128, (layer.filters, layer.channels, layer.size, layer.size), dtype=torch.int8)
         scale = torch.full((layer.filters,), 0.5 / products**0.5 / 100)
