@@ -77,13 +77,13 @@ LAYERS = (
     ),
     SingleLayer(
         "TopK 100 of 32x50257",
-        "k = Constant<value_ints = [100]>() y, where = TopK<axis = -1>(x, k)",
+        "k = Constant<value = int64[1] {100}>() y, where = TopK<axis = -1>(x, k)",
         {"x": (50257,)},
         32,
         32,
         precisions=("fp32",),
     ),
-    SingleLayer("MatMul 20000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 20_000, 100, slow=True),
+    SingleLayer("MatMul 200000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 200_000, 100, slow=True),
     SingleLayer("MatMul 6144x49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 6144, 64, slow=True),
     SingleLayer(
         "depthwise Conv 7x7, 32x64x56x56",
