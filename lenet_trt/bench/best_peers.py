@@ -12,16 +12,7 @@ from lenet_trt.bench.engine_workloads import OURS, TF32
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.tables import Summary, duration
 
-HEADINGS = (
-    "workload",
-    "batch",
-    "TensorRT at its best",
-    "its time",
-    OURS,
-    "times faster",
-    "times faster than with TF32",
-)
-NUMBERS = ("batch", "its time", OURS, "times faster", "times faster than with TF32")
+FIGURES = ("batch", "TensorRT at its best", "with our plugins", "times faster", "times faster than with TF32")
 
 
 @dataclass(frozen=True)
@@ -33,13 +24,11 @@ class Contest:
     best: Row | None
     tf32: Row | None
 
-    def cells(self) -> list[str]:
-        """Return the line of the table with ``HEADINGS``."""
+    def figures(self) -> list[str]:
+        """Return what ``FIGURES`` names."""
         batch = self.case.get("batch")
         return [
-            str(self.case["workload"]),
             f"{batch:,}" if isinstance(batch, int) else "-",
-            self.best.backend if self.best else "-",
             _time(self.best),
             _time(self.ours),
             _faster(self.best, self.ours),
@@ -59,8 +48,13 @@ def contests(record: Record) -> Iterator[Contest]:
 
 def best_peers_summary(record: Record) -> Summary | None:
     """Return the table of all contests that ours takes part in; None where there is none."""
-    lines = [each.cells() for each in contests(record) if each.ours and each.best]
-    return Summary("TensorRT at its best beside our plugins", HEADINGS, lines, NUMBERS) if lines else None
+    lines = [
+        [str(each.case["workload"]), *each.figures(), each.best.backend]
+        for each in contests(record)
+        if each.ours and each.best
+    ]
+    headings = ("workload", *FIGURES, "the best of TensorRT")
+    return Summary("TensorRT at its best beside our plugins", headings, lines, FIGURES) if lines else None
 
 
 def times_text(factor: float) -> str:

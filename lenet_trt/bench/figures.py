@@ -7,10 +7,10 @@ arguments. The first one is the name of a record, such as "h200/kernels". Where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lenet_trt.bench.best_peers import HEADINGS, contests
+from lenet_trt.bench.best_peers import FIGURES, contests
 from lenet_trt.bench.gains import MeasuredWorkload, display_name, measured_workloads
 from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
@@ -106,7 +106,7 @@ def _compared(workload: MeasuredWorkload) -> list[str]:
 
 
 def contest_figure(sources: Sources, name: str, *words: str) -> str:
-    """Return a table of engines with our plugins beside TensorRT at its best.
+    """Return a table of engines with our plugins beside TensorRT at its best, a line a workload.
 
     The words are ``contest h200/engines "workload=LeNet-5 fp32" batch=1``, each as often as needed; without ``batch``,
     all batches are shown.
@@ -125,8 +125,22 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
         raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(map(str, known))}")
     batches = {*chosen["batch"], None} if chosen["batch"] else None
     found = [each for each in contests(record) if batches is None or each.case.get("batch") in batches]
-    lines = [each.cells() for name in chosen["workload"] for each in found if each.case["workload"] == name]
-    return markdown_text(HEADINGS, lines, left=(0, 2))
+    lines = [
+        [
+            str(workload),
+            *map(_joined, zip(*(e.figures() for e in found if e.case["workload"] == workload), strict=True)),
+        ]
+        for workload in chosen["workload"]
+    ]
+    return markdown_text(("workload", *FIGURES), lines, left=(0,))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Write the figures of one workload beside one another, with their unit once where they share it."""
+    if {*texts} == {"-"}:
+        return "-"
+    numbers, units = zip(*(text.partition(" ")[::2] for text in texts), strict=True)
+    return f"{' / '.join(numbers)} {units[0]}".rstrip() if len({*units}) == 1 else " / ".join(texts)
 
 
 def steps_figure(sources: Sources, name: str, *chosen: str) -> str:

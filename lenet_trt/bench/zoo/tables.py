@@ -80,11 +80,7 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
             duration(before.median_us),
             duration(after.median_us),
             f"{before.median_us / after.median_us:.2f}",
-            "yes"
-            if after.high_us < before.low_us
-            else "slower"
-            if after.low_us > before.high_us
-            else "within the noise",
+            _verdict(before, after),
             ", ".join(f"{count} {kernel}" for kernel, count in ours.extra["plugins"].items()),
         ]
         for before, after, ours in sorted(timed, key=lambda one: one[1].median_us / one[0].median_us)
