@@ -37,7 +37,7 @@ def test_the_programs_compile(tmp_path: Path, version: str, name: str) -> None:
 
 def test_the_commands_of_lenet_trt_are_valid() -> None:
     ours = [line.split() for line in commands(PAGE) if line.startswith("lenet-trt ")]
-    assert {words[1] for words in ours} == {"fuse", "library"}
+    assert {words[1] for words in ours} == {"export", "fuse", "library"}
     for words in ours:
         parser_for(words[1]).parse_args(words[2:])
 
