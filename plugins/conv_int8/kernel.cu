@@ -34,6 +34,6 @@ extern "C" __global__ void __launch_bounds__(conv_int8::kThreads)
     }
     largest = window == 0 ? sum : max(largest, sum);
   }
-  const Scale scale = scale_of(filter, x_scale, w_scale, bias, y_scale);
+  const Scale scale = scale_of(filter, kFilters, x_scale, w_scale, bias, y_scale);
   y[i] = static_cast<signed char>(requantized(static_cast<float>(largest), scale));
 }

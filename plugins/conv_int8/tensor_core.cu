@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(conv_int8::kThreads)
   static_assert(sizeof(tile) + (kHeld ? 0 : sizeof(operands)) <= 48 * 1024, "the declaration has the same condition");
   const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes, first_filter = blockIdx.y * kGroup;
   const int count = min(kFilters - first_filter, kGroup), filter = first_filter + lane / 4;
-  const Scale scale = scale_of(filter, x_scale, w_scale, bias, y_scale);
+  const Scale scale = scale_of(filter, kFilters, x_scale, w_scale, bias, y_scale);
 
   for (int i = thread; i < count * kFilterBytes; i += kThreads) {
     reinterpret_cast<signed char*>(tile)[i] = __ldg(w + first_filter * kFilterBytes + i);

@@ -9,7 +9,7 @@
 // A sum is exact; it is multiplied and added to with one rounding, then rounded half to even and cut.
 //
 // Bytes: x once for each 64 (16) outputs, w once for each 64 (8) rows, y once.
-#include "dense_int8/scale.cuh"
+#include "dense_int8/layer.cuh"
 
 namespace dense_int8 {
 
@@ -111,7 +111,7 @@ extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
 #pragma unroll
   for (int upper = 0; upper < 2; ++upper) {
     const int output = warp * kTileOutputs + upper * 8 + lane / 4;
-    const Scale scale = scale_of(first_output + output, x_scale, w_scale, bias, y_scale);
+    const Scale scale = scale_of(first_output + output, kOut, x_scale, w_scale, bias, y_scale);
 #pragma unroll
     for (int part = 0; part < kRows / kColumns; ++part) {
 #pragma unroll
@@ -150,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
   const int output = blockIdx.y * kTileOutputs + thread % kTileOutputs, row = thread / kTileOutputs;
   x += first * kIn;
   y += first * kOut;
-  const Scale scale = scale_of(output, x_scale, w_scale, bias, y_scale);
+  const Scale scale = scale_of(output, kOut, x_scale, w_scale, bias, y_scale);
 
   int sum[4] = {};
 #pragma unroll 4
@@ -185,5 +185,5 @@ extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
   } else {
     for (int k = 0; k < kIn; ++k) sum += x[k] * w[k];
   }
-  y[i] = static_cast<signed char>(requantized(sum, scale_of(o, x_scale, w_scale, bias, y_scale)));
+  y[i] = static_cast<signed char>(requantized(sum, scale_of(o, kOut, x_scale, w_scale, bias, y_scale)));
 }

@@ -8,7 +8,7 @@
 // Bytes: x once per kTileOut outputs, w once per kTileRows rows, from L2; y once.
 // What was measured: docs/kernels/dense_int8.md.
 #include "dense/staged.cuh"
-#include "dense_int8/scale.cuh"
+#include "dense_int8/layer.cuh"
 
 namespace dense_int8 {
 
@@ -33,7 +33,7 @@ __device__ __forceinline__ void by_tiles(unsigned char* shared, const signed cha
     const int at_out = out + j * 8 + 2 * t;
     Scale scales[2];
 #pragma unroll
-    for (int k = 0; k < 2; ++k) scales[k] = scale_of(first_out + at_out + k, x_scale, w_scale, bias, y_scale);
+    for (int k = 0; k < 2; ++k) scales[k] = scale_of(first_out + at_out + k, kOut, x_scale, w_scale, bias, y_scale);
 #pragma unroll
     for (int i = 0; i < 2 * Tile::kRowTiles; ++i) {
 #pragma unroll

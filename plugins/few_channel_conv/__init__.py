@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
-from ..windows.declaration import PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w, windows_of
+from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, TYPES, c, h, n, out_h, out_w, size, stride, w, windows_of
 
 (k,) = axes("k")
 # Few channels of x, or few filters.
@@ -89,8 +89,7 @@ KERNEL = Kernel(
     axes=(
         Axis("n", "images"),
         Axis("c", "channels of x", static=True),
-        Axis("h", "height of an image", static=True),
-        Axis("w", "width of an image", static=True),
+        *IMAGE,
         Axis("k", "filters", static=True),
     ),
     inputs=(
@@ -99,13 +98,9 @@ KERNEL = Kernel(
         Tensor("bias", (k,), "T", "bias of each filter", weight=True),
     ),
     outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=TYPES,
     attributes=(ACTIVATION, IntegerAttribute("size", 2, 7, (3,), "rows and columns of a filter"), STRIDE, PAD),
-    requires=(h + 2 * pad >= size) & (w + 2 * pad >= size) & (minimum(c - MOST_CHANNELS, k - MOST_FILTERS) <= 0),
+    requires=FITS & (minimum(c - MOST_CHANNELS, k - MOST_FILTERS) <= 0),
     variants=(
         tensor("small", "small.cu", 4, 4, SMALL_BLOCKS, prefer=n * out_h * out_w <= 1 << 16),
         tensor("large", "tensor_core.cu", 8, 8, LARGE_BLOCKS),

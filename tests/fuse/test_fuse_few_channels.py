@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from torch_export import exported_module
 
 NAME = "few_channel_conv"
 HEIGHT, WIDTH = 13, 18
@@ -93,20 +92,8 @@ nn = torch.nn
 
 
 def exported(network: Any, channels: int, opset: int) -> onnx.ModelProto:
-    """Export by the exporter of that opset's time: TorchScript's to 17, dynamo's from 18 on."""
-    x = torch.zeros(2, channels, HEIGHT, WIDTH)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if opset >= 18:
-            sizes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
-            return torch.onnx.export(
-                network, (x,), dynamo=True, opset_version=opset, verbose=False, **sizes
-            ).model_proto
-        file = io.BytesIO()
-        torch.onnx.export(
-            network, (x,), file, dynamo=False, opset_version=opset, input_names=["x"], dynamic_axes={"x": {0: "n"}}
-        )
-        return onnx.load_from_string(file.getvalue())
+    """The network on images of the size of these tests."""
+    return exported_module(network, torch.zeros(2, channels, HEIGHT, WIDTH), opset)
 
 
 ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from lenet_trt.cli import main
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from torch_export import exported_module
 
 WINDOWS = ("depthwise_conv", "grouped_conv", "average_pool", "max_pool", "maxpool2", "global_average_pool")
 SOME = settings(deadline=None, max_examples=60)
@@ -160,20 +159,8 @@ nn = torch.nn
 
 
 def exported(network: Any, opset: int) -> onnx.ModelProto:
-    """Export by the exporter of that opset's time: TorchScript's to 17, dynamo's from 18 on."""
-    x = torch.zeros(2, 4, SIDE, SIDE + 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if opset >= 18:
-            sizes = {"dynamic_shapes": ({0: torch.export.Dim("n")},)}
-            return torch.onnx.export(
-                network, (x,), dynamo=True, opset_version=opset, verbose=False, **sizes
-            ).model_proto
-        file = io.BytesIO()
-        torch.onnx.export(
-            network, (x,), file, dynamo=False, opset_version=opset, input_names=["x"], dynamic_axes={"x": {0: "n"}}
-        )
-        return onnx.load_from_string(file.getvalue())
+    """The network on images of the size of these tests."""
+    return exported_module(network, torch.zeros(2, 4, SIDE, SIDE + 1), opset)
 
 
 ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU())
