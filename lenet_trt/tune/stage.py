@@ -133,7 +133,7 @@ def _timed_call(ladder: Ladder, bound: Bound, declared: str, tuned: str, times: 
 
 def _compiled(planned: Sequence[Ladder], sm: int) -> Iterator[tuple[Ladder, Callable[[], None]]]:
     """Yield each ladder with a function that waits until it is compiled; later ladders are compiled meanwhile."""
-    with ThreadPoolExecutor(min(_MOST_COMPILERS, max(1, (os.cpu_count() or 2) // 2))) as pool:
+    with ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as pool:
         waiting = [(ladder, [pool.submit(_compile, *build, sm) for build in _builds(ladder, sm)]) for ladder in planned]
         try:
             for ladder, futures in waiting:

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from lenet_trt.cuda.driver import Buffer, Stream, current_context
+from lenet_trt.cuda.driver import Buffer, Stream, ask, current_context, driver
 from lenet_trt.cuda.environment import environment
 from lenet_trt.cuda.hold import memory_hold
 from lenet_trt.cuda.launch import prepare
@@ -64,12 +64,28 @@ class VariantBench:
         if self._memory.size_bytes < whole * sets:
             self._memory = Buffer(_UNIT)  # the old memory goes before the new one is there
             self._memory = Buffer(whole * sets)
-        for index, content in enumerate(drawn):
-            repeated = np.resize(np.frombuffer(content, np.uint8), sizes[index])
-            for number in range(sets):
-                self._memory.write(repeated, number * whole + starts[index])
         base = self._memory.pointer
+        for index, content in enumerate(drawn):
+            array = np.frombuffer(content, np.uint8)[: sizes[index]]
+            self._memory.write(array, starts[index])
+            _repeat(base + starts[index], array.size, sizes[index])
+        for number in range(1, sets):
+            _copy(base + number * whole, base, starts[len(drawn)])
+        ask(driver().cuStreamSynchronize(0), "cannot copy on the GPU")  # the stream of the timings would not wait
         return [[base + number * whole + start for start in starts] for number in range(sets)]
+
+
+def _repeat(address: int, filled: int, size: int) -> None:
+    """Repeat the first bytes of a piece of device memory until it is full."""
+    while 0 < filled < size:
+        step = min(filled, size - filled)
+        _copy(address + filled, address, step)
+        filled += step
+
+
+def _copy(to: int, start: int, size: int) -> None:
+    if size:
+        ask(driver().cuMemcpyDtoD(to, start, size), "cannot copy on the GPU")
 
 
 def drawn_inputs(bound: Bound) -> list[bytes]:

@@ -26,6 +26,9 @@ TENSOR_CORE_BLOCKS = 4
 TENSOR_CORE_BLOCKS_POOLED = 8
 # With fewer filters times channels, multiply-adds are faster: three products would not fill the tensor cores.
 SPLIT_LEAST_WORK = 16
+# With one channel they are also faster up to about an image a multiprocessor: 64 images with 50 filters took 9.9 us on an
+# H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
+FILLS_TENSOR_CORES = n >= (2 - minimum(c, 2)) * MULTIPROCESSORS
 QUADS_PER_UNIT = 16
 # The shared memory that every architecture has, minus the static shared memory of the kernels.
 MMA_SHARED_LIMIT = 60 * 1024
@@ -113,6 +116,7 @@ def _wgmma(entry: str, quads: Dim) -> Variant:
         only_sm=True,
         types=("fp32",),
         when=c.equals(1) & (k >= least) & (k <= most) & (shared <= WGMMA_SHARED_LIMIT),
+        prefer=FILLS_TENSOR_CORES,
     )
 
 
@@ -145,5 +149,5 @@ def _mma(
         min_sm=min_sm,
         types=(types,),
         when=shared <= MMA_SHARED_LIMIT,
-        prefer=c * k >= SPLIT_LEAST_WORK if split else None,
+        prefer=(c * k >= SPLIT_LEAST_WORK) & FILLS_TENSOR_CORES if split else None,
     )

@@ -10,6 +10,7 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
 
 POOLED = "conv5x5_bias_relu_pool2"
+H200 = {"multiprocessors": 132}
 IMAGES = {"n": 10_000, "c": 1, "h": 28, "w": 28, "k": 50}
 
 
@@ -19,7 +20,7 @@ def bound(name: str = POOLED, types: str = "fp32", **sizes: int) -> Bound:
 
 
 def test_wgmma_is_for_hopper_alone() -> None:
-    taken = {sm: bound().variant(sm).name for sm in architectures()}
+    taken = {sm: bound().variant(sm, H200).name for sm in architectures()}
     assert taken == {sm: "wgmma" if sm == 90 else "split" for sm in architectures()}
 
 
@@ -27,7 +28,9 @@ def test_wgmma_is_for_hopper_alone() -> None:
     ("changes", "variant"),
     [
         ({}, "wgmma"),
-        ({"n": 1}, "wgmma"),
+        ({"n": 132}, "wgmma"),
+        ({"n": 131}, "ffma"),
+        ({"n": 1, "c": 2}, "split"),
         ({"k": 25}, "wgmma"),
         ({"k": 64}, "wgmma"),
         ({"k": 24}, "split"),  # not measured
@@ -41,7 +44,7 @@ def test_wgmma_is_for_hopper_alone() -> None:
     ids=str,
 )
 def test_what_wgmma_is_for(changes: dict[str, object], variant: str) -> None:
-    assert bound(**changes).variant(90).name == variant  # type: ignore[arg-type]
+    assert bound(**changes).variant(90, H200).name == variant  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("k", [25, 33, 41, 49, 57, 64])
