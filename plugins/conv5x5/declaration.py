@@ -26,8 +26,8 @@ TENSOR_CORE_BLOCKS = 4
 TENSOR_CORE_BLOCKS_POOLED = 8
 # With fewer filters times channels, multiply-adds are faster: three products would not fill the tensor cores.
 SPLIT_LEAST_WORK = 16
-# With one channel they are also faster up to about an image a multiprocessor: 64 images with 50 filters took 9.9 us on an
-# H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
+# With one channel they are also faster up to about an image a multiprocessor: 64 images with 50 filters took 9.9 us on
+# an H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
 FILLS_TENSOR_CORES = n >= (2 - minimum(c, 2)) * MULTIPROCESSORS
 QUADS_PER_UNIT = 16
 # The shared memory that every architecture has, minus the static shared memory of the kernels.
