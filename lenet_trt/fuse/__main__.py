@@ -94,12 +94,13 @@ def command(arguments: argparse.Namespace) -> int:
     data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)
+    tuned = {} if embedded is None else _tuned(embedded)
     if embedded is not None:
-        write_atomic(copy, embedded)
+        write_atomic(copy, embedded.SerializeToString())
     if arguments.json:
         answer = {
             "output": str(output),
-            **({} if embedded is None else {"tensorrt": str(copy)}),
+            **({} if embedded is None else {"tensorrt": str(copy), "tuned": tuned}),
             "replacements": [asdict(entry) for entry in fused.replacements],
             "refusals": [asdict(entry) for entry in fused.refusals],
         }
@@ -116,19 +117,30 @@ def command(arguments: argparse.Namespace) -> int:
     if not fused.replacements:
         print(f"no plugin node was added ({len(plugin_nodes(model))} were there before)")
     print(output)
+    for node, names in tuned.items():
+        print(f"{node} has choices that were tuned on {', '.join(names)}")
     if embedded is not None:
         print(copy)
     return 0
 
 
-def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> bytes:
-    """Return the bytes of the copy for TensorRT."""
+def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> onnx.ModelProto:
+    """Return the copy for TensorRT."""
     from lenet_trt.cuda.tuning_record import read_tuning_record
     from lenet_trt.tensorrt.library.embed import embedded
     from lenet_trt.tensorrt.library.targets import targets_for
 
     tunings = [tuning for path in tuned for tuning in read_tuning_record(path).tunings]
-    return bytes(embedded(model, targets_for(sms), nvrtc, tunings).SerializeToString())
+    return embedded(model, targets_for(sms), nvrtc, tunings)
+
+
+def _tuned(copy: onnx.ModelProto) -> dict[str, list[str]]:
+    """Return for which GPUs each plugin node has tuned choices, by node; those with none are left out."""
+    from lenet_trt.tensorrt.library.embed import node_bytes
+    from lenet_trt.tensorrt.library.tuned_data import tuned_names
+
+    found = {node.name: tuned_names(data) for node in copy.graph.node if (data := node_bytes(node))}
+    return {node: names for node, names in found.items() if names}
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.tensorrt.library.encode import HEADER_BYTES, MUST_KNOW, TUNED, TunedGpu
+from lenet_trt.tensorrt.library.tuned_data import tuned_names
 from library_probes import Core, data_of, text_of
 
 H200 = "NVIDIA H200"
@@ -115,6 +116,16 @@ def section(data: bytes, kind: int) -> tuple[int, int, int]:
         if found == kind:
             return at, flags, begin
     raise AssertionError(f"there is no section {kind}")
+
+
+def test_the_data_says_for_which_gpus_it_has_choices() -> None:
+    assert tuned_names(lenet5_with("portable")) == [H200]
+    kernel = registry.kernel("lenet5")
+    bound = kernel.bind_axes({"n": 3}, kernel.types_named("fp32"))
+    choices = [TunedChoice("fp32", {}, {}, "n", least, 9, "portable") for least in range(5)]
+    tuned = [TunedGpu(name, 90, 132, tuple(choices[:count])) for name, count in (("a", 1), ("b", 5), ("c", 2))]
+    assert tuned_names(data_of(bound, ["sm_90"], tuned=tuned)) == ["a", "b", "c"]
+    assert tuned_names(data_of(bound, ["sm_90"])) == []
 
 
 def test_a_library_that_does_not_know_the_section_passes_over_it() -> None:

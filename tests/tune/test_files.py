@@ -28,6 +28,7 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.tensorrt.library.embed import tuned_gpus
+from lenet_trt.tensorrt.library.tuned_data import tuned_names
 from lenet_trt.tune.stage import merged
 from lenet_trt.tune.tables import calls_table, summary_table
 
@@ -210,9 +211,13 @@ def test_fuse_embeds_the_choices_of_another_gpu(
 
     assert main(command) == 0
     assert b"Orin" not in data()
+    assert tuned_names(data()) == []
+    assert "tuned" not in capsys.readouterr().out
     assert main([*command, "--tuned", str(record)]) == 0
-    assert b"Orin" in data()
-    capsys.readouterr()
+    assert tuned_names(data()) == ["Orin"]
+    assert "lenet5 has choices that were tuned on Orin" in capsys.readouterr().out
+    assert main([*command, "--tuned", str(record), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["tuned"] == {"lenet5": ["Orin"]}
     assert main(["fuse", str(lenet5), "--tuned", str(record)]) == 2
     assert "--tuned gives choices to embedded kernels: add --embed" in capsys.readouterr().err
 

@@ -158,6 +158,13 @@ def _library_node(
     return result
 
 
+def node_bytes(node: onnx.NodeProto) -> bytes:
+    """Return the data of a plugin node of a TensorRT copy; nothing for any other node."""
+    if (node.domain, node.op_type) != (DOMAIN, OPERATOR):
+        return b""
+    return next((bytes(numpy_helper.to_array(each.t)) for each in node.attribute if each.name == DATA_ATTRIBUTE), b"")
+
+
 def _values(model: onnx.ModelProto) -> dict[str, TensorType]:
     """What is known of every tensor, those between plugin nodes included."""
     inferred = model
