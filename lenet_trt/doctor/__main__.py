@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lenet_trt import __version__
 from lenet_trt.cuda.gpus import gpus, sm_text
+from lenet_trt.cuda.machine import machine_of
 from lenet_trt.cuda.nvrtc import INSTALL as CUDA_INSTALL
 from lenet_trt.cuda.nvrtc import bindings
 from lenet_trt.errors import LenetTrtError
@@ -68,6 +69,7 @@ def examine() -> list[Symptom]:
             "system", "lenet-trt", True, f"{__version__}, Python {platform.python_version()}, {platform.platform()}"
         ),
         *_gpu_findings(flavors),
+        *_tuned(),
         *(_flavor_finding(name, found) for name, found in flavors.items()),
         _onnx_runtime(),
         *(_package(name, extra) for name, extra in _PACKAGES.items()),
@@ -105,6 +107,16 @@ def _gpu_findings(flavors: dict[str, Flavor | LenetTrtError]) -> list[Symptom]:
         fix = None if takers else f"TensorRT-RTX does not take {gpu.capability}: {INSTALL['tensorrt']}"
         rows.append(Symptom("gpu", f"GPU {gpu.index}", bool(takers), text, fix))
     return rows
+
+
+def _tuned() -> list[Symptom]:
+    """Say whether the variants of the kernels were measured on the GPU here."""
+    machine = machine_of()
+    if machine is None:
+        return []
+    count = len(list(machine.tuning_path("any").parent.glob("*.json")))
+    found = f"{count} tuned for this GPU" if count else "the declared choices hold; lenet-trt tune measures them here"
+    return [Symptom("gpu", "kernels", True, found)]
 
 
 def _package(name: str, extra: str | None) -> Symptom:
