@@ -47,6 +47,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "time": figures.time_figure,
     "traced": traced_figures.traced_figure,
     "tuned": tuned_figures.tuned_figure,
+    "tuned_apart": tuned_figures.tuned_apart_figure,
 }
 _INLINE = {"exported", "plan", "time"}
 _DOCUMENTS = ("README.md", "docs/**/*.md")

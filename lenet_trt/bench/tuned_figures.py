@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
 from lenet_trt.cuda.tuning_record import read_tuning_record
-from lenet_trt.tune.tables import calls_table, summary_table
+from lenet_trt.tune.tables import calls_table, differences_table, summary_table
 
 
 def tuned_figure(sources: Sources, name: str, most: str = "20") -> str:
@@ -17,3 +17,12 @@ def tuned_figure(sources: Sources, name: str, most: str = "20") -> str:
     timed = f"{record.timed} of {record.ladders} ladders in {record.seconds:.0f} s"
     head = f"{'; '.join(machines)}; {timed}; `{record.command}`."
     return "\n".join((head, "", *summary_table(record.tunings), "", *calls_table(record.tunings, int(most))))
+
+
+def tuned_apart_figure(sources: Sources, one: str, other: str, most: str = "20") -> str:
+    """Return where two GPUs want different variants, and at what cost: ``tuned_apart tune/h200 tune/h100 20``."""
+    paths = [sources.path(name) for name in (one, other)]
+    if not all(path.is_file() for path in paths):
+        return NOT_MEASURED
+    first, second = (read_tuning_record(path).tunings for path in paths)
+    return "\n".join(differences_table(first, second, int(most)))

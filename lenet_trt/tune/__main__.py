@@ -11,7 +11,14 @@ from pathlib import Path
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.machine import machine_of, tuning_folder
 from lenet_trt.cuda.tuning_file import Tuning, read_tuning
-from lenet_trt.cuda.tuning_record import SUITE, TuneRecord, tuning_record_of, tuning_record_text, write_tuning_record
+from lenet_trt.cuda.tuning_record import (
+    SUITE,
+    TuneRecord,
+    read_tuning_record,
+    tuning_record_of,
+    tuning_record_text,
+    write_tuning_record,
+)
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
@@ -19,7 +26,7 @@ from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
 from lenet_trt.options import add_batches, batches_of, number
 from lenet_trt.overwrite import add_overwrite, guard, says
-from lenet_trt.tune.tables import calls_table, summary_table
+from lenet_trt.tune.tables import calls_table, differences_table, summary_table
 
 _SECONDS = 120.0
 _BATCHES = (1, 32)
@@ -44,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop after about this time; the largest examples of each kernel come first. 0: time everything",
     )
     parser.add_argument("--list", action="store_true", help="print the choices that are kept for the GPU here")
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("ONE", "OTHER"),
+        help="print where two records of -o, of two GPUs, want different variants; nothing is timed",
+    )
     parser.add_argument("--forget", action="store_true", help="delete the choices that are kept, of all GPUs")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="also write the choices and times as JSON")
     add_overwrite(parser)
@@ -59,6 +73,10 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.model is not None and (arguments.list or arguments.forget):
         raise UsageError("--model is timed, and --list and --forget time nothing: leave --model out")
     chosen = [kernel_named(name) for name in arguments.names] or list(kernels().values())
+    if arguments.compare is not None:
+        one, other = (read_tuning_record(path).tunings for path in arguments.compare)
+        print("\n".join(differences_table(one, other)))
+        return 0
     if arguments.forget:
         return _forget(chosen if arguments.names else None)
     if not gpus().devices:

@@ -15,11 +15,15 @@ LEAST_GAIN = 1.03
 
 
 def challenger(times: Mapping[str, Stats], declared: str) -> str | None:
-    """Return the variant that is faster than the declared one beyond the noise, or None."""
+    """Return the variant that is worth a longer comparison with the declared one, or None.
+
+    That is the fastest, where the intervals of the two medians do not overlap and the gain would matter.
+    """
     if declared not in times:
         return None
     best = min(times, key=lambda name: times[name].median_us)
-    return best if beats(times[best], times[declared]) else None
+    apart = times[best].high_us < times[declared].low_us
+    return best if apart and times[best].median_us * LEAST_GAIN <= times[declared].median_us else None
 
 
 def beats(a: Stats, b: Stats) -> bool:

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 from lenet_trt.cuda.tuning_file import TimedCall, Tuning
 from lenet_trt.text_table import markdown_table
+from lenet_trt.tune.decide import LEAST_GAIN
 
 SUMMARY = ("kernel", "calls", "changed", "mean gain of these", "largest", "of all calls")
 CALLS = ("kernel", "types", "sizes", "declared", "us", "tuned", "us", "gain")
@@ -40,6 +41,45 @@ def calls_table(tunings: Sequence[Tuning], most: int | None = None) -> list[str]
     lines = markdown_table(CALLS, rows, right=(4, 6, 7))
     left = len(found) - len(rows)
     return [*lines, *([f"and {left} more"] if left else [])]
+
+
+def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int | None = None) -> list[str]:
+    """Return the calls for which two GPUs have different variants, and what that of the first costs on the second.
+
+    Only where it costs more than the least gain for which a choice changes. The first line counts the calls of both.
+    """
+    theirs = {(tuning.kernel, call_key(call)): call for tuning in other for call in tuning.calls}
+    both = costly = 0
+    rows: list[tuple[float, tuple[str, ...]]] = []
+    for tuning in one:
+        for call in tuning.calls:
+            here = theirs.get((tuning.kernel, call_key(call)))
+            if here is None:
+                continue
+            both += 1
+            taken, best = here.variants.get(call.tuned), here.variants.get(here.tuned)
+            if taken is None or best is None or call.tuned == here.tuned:
+                continue
+            cost = taken.median_us / best.median_us
+            if cost < LEAST_GAIN:
+                continue
+            costly += 1
+            figures = (call.tuned, f"{taken.median_us:.1f}", here.tuned, f"{best.median_us:.1f}", f"{cost:.2f}x")
+            rows.append((cost, (tuning.kernel, call.types, call_text(call), *figures)))
+    rows.sort(key=lambda row: -row[0])
+    names = [", ".join(dict.fromkeys(tuning.machine.gpu for tuning in each)) for each in (one, other)]
+    heads = ("kernel", "types", "sizes", f"best on {names[0]}", "us", f"best on {names[1]}", "us", "cost")
+    lines = [
+        f"{costly} of {both} calls want another variant on {names[1]} than on {names[0]}; times are of {names[1]}."
+    ]
+    if rows:
+        lines += ["", *markdown_table(heads, [row for _, row in rows[:most]], right=(4, 6, 7))]
+    return lines
+
+
+def call_key(call: TimedCall) -> tuple[object, ...]:
+    """Return what tells a call from the others of its kernel."""
+    return call.types, tuple(sorted(call.attributes.items())), tuple(sorted(call.axes.items()))
 
 
 def changed(tuning: Tuning) -> list[TimedCall]:

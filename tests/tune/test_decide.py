@@ -10,7 +10,7 @@ import pytest
 from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.choice import TunedChoice
-from lenet_trt.tune.decide import challenger, choices
+from lenet_trt.tune.decide import beats, challenger, choices
 from lenet_trt.tune.ladders import MOST_BYTES, Ladder, ladders, ladders_in_turns, runnable
 
 H200 = {"multiprocessors": 132}
@@ -23,13 +23,20 @@ def times(median: float, spread: float = 0.002, count: int = 40) -> Stats:
 
 
 @pytest.mark.parametrize(
-    ("other", "spread", "wins"),
-    [(8.0, 0.002, True), (9.9, 0.002, False), (8.0, 0.3, False), (12.0, 0.002, False)],
-    ids=["faster", "hardly faster", "in the noise", "slower"],
+    ("other", "spread", "tried", "wins"),
+    [
+        (8.0, 0.002, True, True),
+        (9.9, 0.002, False, False),
+        (8.0, 0.2, True, False),
+        (9.5, 0.5, False, False),
+        (12.0, 0.002, False, False),
+    ],
+    ids=["faster", "hardly faster", "in the spread", "in the noise", "slower"],
 )
-def test_a_variant_wins_only_beyond_the_noise(other: float, spread: float, wins: bool) -> None:
-    found = challenger({"declared": times(10.0, spread), "other": times(other, spread)}, "declared")
-    assert found == ("other" if wins else None)
+def test_a_variant_wins_only_beyond_the_noise(other: float, spread: float, tried: bool, wins: bool) -> None:
+    found = {"declared": times(10.0, spread), "other": times(other, spread)}
+    assert challenger(found, "declared") == ("other" if tried else None)
+    assert beats(found["other"], found["declared"]) is wins
 
 
 def test_the_fastest_of_several_wins() -> None:

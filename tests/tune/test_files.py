@@ -15,7 +15,7 @@ import pytest
 
 from lenet_trt import __version__
 from lenet_trt.bench.sources import Sources
-from lenet_trt.bench.tuned_figures import tuned_figure
+from lenet_trt.bench.tuned_figures import tuned_apart_figure, tuned_figure
 from lenet_trt.child import child_environment
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
@@ -248,3 +248,27 @@ def test_a_document_has_the_table_of_a_record(tmp_path: Path) -> None:
     head, _, *rows = tuned_figure(sources, "tune/h200").splitlines()
     assert head == f"{H200}; 3 of 9 ladders in 2 s; `lenet-trt tune`."
     assert rows[-1] == "| lenet5 | fp32 | n=66 | cluster2 | 8.0 | portable | 5.0 | 1.60x |"
+
+
+def test_two_gpus_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def timed(machine: Machine, portable: float) -> Tuning:
+        times = {"cluster2": Times(8.0, 7.9, 8.1), "portable": Times(portable, portable, portable)}
+        best = min(times, key=lambda name: times[name].median_us)
+        call = TimedCall("fp32", {}, {"n": 64}, "cluster2", best, times)
+        return replace(tuning(machine=machine), calls=(call,))
+
+    paths = [tmp_path / "h200.json", tmp_path / "h100.json"]
+    h100 = replace(H200, gpu="NVIDIA H100 PCIe", multiprocessors=114)
+    for path, found in zip(paths, (timed(H200, 5.0), timed(h100, 10.0)), strict=True):
+        write_tuning_record(path, tuning_record_of("", [found], 1, 1, 1.0, []))
+    assert main(["tune", "--compare", *map(str, paths)]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == (
+        "1 of 1 calls want another variant on NVIDIA H100 PCIe than on NVIDIA H200; times are of NVIDIA H100 PCIe."
+    )
+    assert last == "| lenet5 | fp32 | n=64 | portable | 10.0 | cluster2 | 8.0 | 1.25x |"
+    assert main(["tune", "--compare", str(paths[0]), str(paths[0])]) == 0
+    assert capsys.readouterr().out.startswith("0 of 1 calls want another variant")
+    sources = Sources(tmp_path, tmp_path / "page.md")
+    assert tuned_apart_figure(sources, "h200", "h100").splitlines()[-1] == last
+    assert tuned_apart_figure(sources, "h200", "a30") == "not measured"
