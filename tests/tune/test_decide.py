@@ -19,7 +19,7 @@ KERNELS = tuple(registry.kernels())
 
 def times(median: float, spread: float = 0.002, count: int = 40) -> Stats:
     rng = np.random.default_rng(int(1000 * median))
-    return summarize(median * (1 + spread * rng.standard_normal(count)))
+    return summarize(median * np.exp(spread * rng.standard_normal(count)))
 
 
 @pytest.mark.parametrize(
