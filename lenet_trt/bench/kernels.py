@@ -66,13 +66,20 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Suit
     from lenet_trt.cuda.compile import source_sha256
     from lenet_trt.cuda.driver import context_lost
     from lenet_trt.cuda.environment import environment
+    from lenet_trt.cuda.machine import machine_of
+    from lenet_trt.cuda.tuned import choices_for
     from lenet_trt.floors.ceilings import ceilings_json, measured_ceilings
     from lenet_trt.kernel.registry import kernels
 
     ceilings = measured_ceilings()
     found.details["ceilings"] = ceilings_json(ceilings)
     found.details["kernels"] = {
-        name: {"version": kernel.version, "source_sha256": source_sha256(kernel)} for name, kernel in kernels().items()
+        name: {
+            "version": kernel.version,
+            "source_sha256": source_sha256(kernel),
+            "tuned_choices": len(choices_for(kernel, machine_of())),
+        }
+        for name, kernel in kernels().items()
     }
     peers.set_up_torch()
     stream = torch.cuda.Stream()
