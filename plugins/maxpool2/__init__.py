@@ -11,7 +11,7 @@ from .pattern import PATTERNS
 
 n, c, h, w = axes("n c h w")
 THREADS = 256
-STORE_BYTES = 8
+PACKS, STORE_BYTES = 2, 8  # of a thread, of a pack's outputs
 
 
 def reference(x: np.ndarray) -> np.ndarray:
@@ -21,20 +21,10 @@ def reference(x: np.ndarray) -> np.ndarray:
     return windows.max(axis=(3, 5))
 
 
-def launch(outputs_per_item: DimLike, items: int) -> Launch:
-    """Make the launch for kernels in which a thread computes ``items`` items of this many neighbouring outputs."""
-    threads = n * c * (h // 2) * (w // 2 // outputs_per_item)
-    return Launch(grid=(ceil_div(threads, items * THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
-
-
-def wide(name: str, items: int) -> Variant:
-    return Variant(
-        "wide" if name == "s1" else f"wide_{name}",
-        launch(STORE_BYTES // size_of("T"), items),
-        f"rows are whole 16-byte packs: a thread loads {items} packs of two rows",
-        entry=f"maxpool2_{name}",
-        when=w.multiple_of(2 * STORE_BYTES // size_of("T")),
-    )
+def launch(outputs_per_thread: DimLike) -> Launch:
+    """Make the launch for kernels in which one thread computes this many outputs."""
+    threads = ceil_div(n * c * (h // 2) * (w // 2), outputs_per_thread)
+    return Launch(grid=(ceil_div(threads, THREADS), 1, 1), block=(THREADS, 1, 1), extras=(n * c,))
 
 
 KERNEL = Kernel(
@@ -55,24 +45,14 @@ KERNEL = Kernel(
     ),
     requires=(h >= 2) & (w >= 2),
     variants=(
-        wide("s1", 1),
-        wide("s2", 2),
-        wide("s4", 4),
-        wide("p1", 1),
-        wide("p2", 2),
-        wide("p4", 4),
         Variant(
-            "narrow",
-            launch(1, 1),
-            "any width: a thread loads one window",
-            entry="maxpool2_s1",
+            "wide",
+            launch(PACKS * STORE_BYTES // size_of("T")),
+            f"rows are whole 16-byte packs: a thread loads {PACKS} packs of two rows",
+            entry="maxpool2",
+            when=w.multiple_of(2 * STORE_BYTES // size_of("T")),
         ),
-        Variant(
-            "narrow_4",
-            launch(1, 4),
-            "any width: a thread loads four windows",
-            entry="maxpool2_s4",
-        ),
+        Variant("narrow", launch(1), "any width: a thread loads one window", entry="maxpool2"),
     ),
     patterns=PATTERNS,
     reference=reference,

@@ -17,38 +17,21 @@ constexpr int kThreads = 256;
 constexpr bool kWide = kWidth % Pack16<T>::kCount == 0;
 constexpr int kRun = kWide ? Pack16<T>::kCount / 2 : 1;  // outputs of an item
 constexpr int kRuns = kOutWidth / kRun;
+constexpr int kItems = kWide ? 2 : 1;
 
 using Pair = Vector<T, 2 * kRun>;
 using Run = Vector<T, kRun>;
 
-template <bool kStreaming>
 __device__ __forceinline__ Pair load_pair(const T* address) {
-  Pair pair;
   if constexpr (kWide) {
-    const uint4* from = reinterpret_cast<const uint4*>(address);
-    *reinterpret_cast<uint4*>(&pair) = kStreaming ? __ldcs(from) : *from;
+    return load_vector<2 * kRun>(address);
   } else {
-    pair.value[0] = address[0], pair.value[1] = address[1];  // an odd width leaves no alignment
-  }
-  return pair;
-}
-
-template <bool kStreaming>
-__device__ __forceinline__ void store_run(T* address, const Run& run) {
-  if constexpr (kWide) {
-    const uint2 words = *reinterpret_cast<const uint2*>(&run);
-    if constexpr (kStreaming) {
-      __stcs(reinterpret_cast<uint2*>(address), words);
-    } else {
-      *reinterpret_cast<uint2*>(address) = words;
-    }
-  } else {
-    *address = run.value[0];
+    return {{address[0], address[1]}};  // an odd width leaves no alignment
   }
 }
 
-template <int kItems, bool kStreaming>
-__device__ __forceinline__ void pool(const T* __restrict__ x, int planes, T* __restrict__ y) {
+ASSERT_LAUNCH(maxpool2, kThreads, 0);
+extern "C" __global__ void __launch_bounds__(kThreads) maxpool2(const T* __restrict__ x, int planes, T* __restrict__ y) {
   const unsigned rows = static_cast<unsigned>(planes) * kOutHeight;  // a tensor has fewer than 2^31 elements
   const unsigned first = blockIdx.x * (kItems * kThreads) + threadIdx.x;
   Pair upper[kItems], lower[kItems];
@@ -58,8 +41,8 @@ __device__ __forceinline__ void pool(const T* __restrict__ x, int planes, T* __r
     if (row >= rows) break;
     const size_t input_row = kHeight % 2 == 0 ? 2 * row : row / kOutHeight * kHeight + row % kOutHeight * 2;
     const T* from = x + input_row * kWidth + 2 * column;
-    upper[i] = load_pair<kStreaming>(from);
-    lower[i] = load_pair<kStreaming>(from + kWidth);
+    upper[i] = load_pair(from);
+    lower[i] = load_pair(from + kWidth);
   }
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
@@ -71,19 +54,6 @@ __device__ __forceinline__ void pool(const T* __restrict__ x, int planes, T* __r
       run.value[j] = from_float<T>(max_nan(max_nan(to_float(upper[i].value[2 * j]), to_float(upper[i].value[2 * j + 1])),
                                            max_nan(to_float(lower[i].value[2 * j]), to_float(lower[i].value[2 * j + 1]))));
     }
-    store_run<kStreaming>(y + static_cast<size_t>(row) * kOutWidth + column, run);
+    store_vector(y + static_cast<size_t>(row) * kOutWidth + column, run);
   }
 }
-
-#define POOL(entry, items, streaming)                                            \
-  ASSERT_LAUNCH(entry, kThreads, 0);                                             \
-  extern "C" __global__ void __launch_bounds__(kThreads)                         \
-      entry(const T* __restrict__ x, int planes, T* __restrict__ y) {            \
-    pool<items, streaming>(x, planes, y);                                        \
-  }
-POOL(maxpool2_s1, 1, true)
-POOL(maxpool2_s2, 2, true)
-POOL(maxpool2_s4, 4, true)
-POOL(maxpool2_p1, 1, false)
-POOL(maxpool2_p2, 2, false)
-POOL(maxpool2_p4, 4, false)
