@@ -4,16 +4,17 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import Condition, axes, ceil_div, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
 
 n, inputs, outputs = axes("n in out")
 THREADS = (128, 1, 1)
-NEVER = n < 0  # until it is measured
 MAX_GRID_Y = 65_535
 STAGE_BYTES = 128
+FLOAT, HALF = ("fp32",), ("fp16", "bf16")
+OF_WARPS = (8, 16)  # rows and features of a block whose warps compute dot products
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:
@@ -22,49 +23,65 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> n
     return np.maximum(y, 0) if relu else y
 
 
-def tensor_core(name: str, types: str, min_sm: int, rows: int, threads: int, prefer: Condition) -> Variant:
-    """Make a tensor-core variant for one 16-bit type; a block computes ``rows`` rows."""
-    return Variant(
-        name,
-        Launch((ceil_div(n, rows), ceil_div(outputs, 128), 1), (threads, 1, 1), extras=(n,)),
-        f"tensor cores, {rows} rows a block",
-        source="tensor_core.cu",
-        entry="dense_bias_relu_tensor" if rows == 16 else f"dense_bias_relu_tensor_rows{rows}",
-        min_sm=min_sm,
-        types=(types,),
-        prefer=prefer,
-    )
+def blocks(rows: int, features: int) -> Dim:
+    """Return the number of blocks that compute ``rows`` x ``features`` results each."""
+    return ceil_div(n, rows) * ceil_div(outputs, features)
 
 
-def staged(rows: int, features: int, threads: int, stages: int, prefer: Condition | None) -> Variant:
-    """Make the variant whose blocks compute ``rows`` x ``features`` results from tiles in shared memory."""
-    name = f"staged_{rows}x{features}"
+def staged(name: str, tile: tuple[int, int], types: tuple[str, ...], prefer: Condition) -> Variant:
+    """Make the variant whose blocks compute a tile of rows x features from shared memory."""
+    rows, features = tile
+    warps, stages = (8, 3) if rows == 128 else (4, 4)
     return Variant(
         name,
         Launch(
             (ceil_div(n, rows), ceil_div(outputs, features), 1),
-            (threads, 1, 1),
+            (32 * warps, 1, 1),
             extras=(n,),
             shared_bytes=stages * (rows + features) * STAGE_BYTES,
         ),
         f"tensor cores, {rows} rows x {features} features a block",
         source="staged.cu",
+        entry=f"dense_bias_relu_staged_{rows}x{features}",
         min_sm=80,
+        types=types,
         when=(inputs * size_of("T")).multiple_of(4),
         prefer=prefer,
     )
 
 
-def warps(name: str, entry: str, features: int, types: tuple[str, ...] | None, prefer: Condition | None) -> Variant:
-    """Make the variant in which a warp computes ``features`` output features of eight rows at a time."""
-    return Variant(
-        name,
-        Launch((ceil_div(outputs, 4 * features), minimum(ceil_div(n, 8), MAX_GRID_Y), 1), THREADS, extras=(n,)),
-        f"a warp {features} output feature{'s' if features > 1 else ''}",
-        entry=entry,
-        types=types,
-        prefer=prefer,
-    )
+# A larger tile reads less, and wants about a block for each multiprocessor. Floats are multiplied three times: so
+# warps without tensor cores are good for more rows of them, and features that are not there cost more.
+FLOAT_TILES = (
+    staged(
+        "staged_64x64",
+        (64, 64),
+        FLOAT,
+        (n > 32) & (2 * blocks(64, 64) >= 3 * MULTIPROCESSORS) & (2 * ceil_div(outputs, 64) <= ceil_div(outputs, 32)),
+    ),
+    staged("staged_64x32", (64, 32), FLOAT, (n > 32) & (2 * blocks(64, 32) >= 3 * MULTIPROCESSORS)),
+    staged("staged_32x32", (32, 32), FLOAT, blocks(*OF_WARPS) > 7 * MULTIPROCESSORS),
+)
+HALF_TILES = (
+    staged(
+        "staged_128x128_half",
+        (128, 128),
+        HALF,
+        (n > 64) & (outputs > 64) & (2 * blocks(128, 128) >= MULTIPROCESSORS),
+    ),
+    staged("staged_64x64_half", (64, 64), HALF, (n > 32) & (outputs > 32) & (blocks(64, 64) >= MULTIPROCESSORS)),
+    # At most 128 inputs, or enough rows.
+    staged("staged_32x32_half", (32, 32), HALF, maximum(129 - inputs, blocks(*OF_WARPS) - 2 * MULTIPROCESSORS) > 0),
+)
+
+# Here no size that was timed, of 1 to 10,000 rows and 10 to 4,096 features, was slower than by cuBLAS without TF32.
+# The last claim is for numbers of rows that are known when nodes are replaced.
+OF_FLOATS, OF_HALVES = (size_of("T").equals(size) for size in (4, 2))
+CLAIMS = (
+    OF_FLOATS & (inputs <= 4096) & (outputs <= 4096) & (outputs <= 4 * inputs),
+    OF_HALVES & (inputs <= 512) & (inputs * outputs <= 10_240) & (outputs <= 4 * inputs),
+    OF_HALVES & (inputs <= 1280) & (n * inputs * outputs <= 1 << 23),
+)
 
 
 KERNEL = Kernel(
@@ -88,30 +105,48 @@ KERNEL = Kernel(
     ),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
-        staged(32, 32, 128, 4, NEVER),
-        staged(64, 32, 128, 4, NEVER),
-        staged(64, 64, 128, 4, NEVER),
-        staged(64, 128, 256, 4, NEVER),
-        staged(80, 128, 320, 4, NEVER),
-        staged(128, 128, 256, 3, NEVER),
-        tensor_core("tensor_core_rows32", "fp16", 75, 32, 128, (n >= 8192) & (inputs >= 128)),
-        tensor_core("tensor_core_rows32_bf16", "bf16", 80, 32, 128, (n >= 8192) & (inputs >= 128)),
-        tensor_core("tensor_core", "fp16", 75, 16, 256, n > 64),
-        tensor_core("tensor_core_bf16", "bf16", 80, 16, 256, n > 64),
+        Variant(
+            "vector",
+            Launch((ceil_div(outputs, 4), 1, 1), THREADS, extras=()),
+            "one row: a block four output features",
+            entry="dense_bias_relu_vector",
+            when=n.equals(1),
+        ),
+        *FLOAT_TILES,
+        *HALF_TILES,
+        Variant(
+            "tensor_core",
+            Launch((ceil_div(n, 16), ceil_div(outputs, 128), 1), (256, 1, 1), extras=(n,)),
+            "tensor cores, 16 rows a block",
+            source="tensor_core.cu",
+            entry="dense_bias_relu_tensor",
+            types=("fp16",),
+            prefer=blocks(*OF_WARPS) > 2 * MULTIPROCESSORS,
+        ),
         Variant(
             "tile",
             Launch((ceil_div(n, 128), ceil_div(outputs, 32), 1), THREADS, extras=(n,)),
             "register tiles",
             source="tile.cu",
-            prefer=(n >= 12_288) & (inputs >= 128),
+            types=FLOAT,
+            prefer=blocks(128, 32) > MULTIPROCESSORS,
         ),
-        warps("warp", "dense_bias_relu", 1, ("fp16", "bf16"), n <= 64),
-        warps("warp_by4", "dense_bias_relu_by4", 4, None, None),
+        Variant(
+            "warp_by4",
+            Launch(
+                (ceil_div(outputs, OF_WARPS[1]), minimum(ceil_div(n, OF_WARPS[0]), MAX_GRID_Y), 1),
+                THREADS,
+                extras=(n,),
+            ),
+            "a warp four output features of eight rows",
+            entry="dense_bias_relu_by4",
+        ),
     ),
+    claims=CLAIMS,
     patterns=PATTERNS,
     reference=reference,
     # Rows are counted in 32 bits, by a warp to as many beyond the last as a grid takes at once.
-    max_elements=INT32_MAX - 8 * MAX_GRID_Y,
+    max_elements=INT32_MAX - OF_WARPS[0] * MAX_GRID_Y,
     examples=(
         {"n": 1, "in": 256, "out": 120},
         {"n": 7, "in": 120, "out": 84},

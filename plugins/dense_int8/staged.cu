@@ -49,15 +49,15 @@ __device__ __forceinline__ void by_tiles(unsigned char* shared, const signed cha
 
 }  // namespace dense_int8
 
-#define STAGED(entry, rows, out, warp_rows, warp_out, stages)                                                                        \
-  ASSERT_LAUNCH(entry, 32 * ((rows) / (warp_rows)) * ((out) / (warp_out)), (stages) * ((rows) + (out)) * 128);                       \
-  extern "C" __global__ void __launch_bounds__(32 * ((rows) / (warp_rows)) * ((out) / (warp_out)))                                   \
-      entry(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,                 \
-            const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n,             \
-            signed char* __restrict__ y) {                                                                                           \
-    if constexpr (!is_launched(#entry)) return;\
-    extern __shared__ __align__(16) unsigned char shared[];                                                                          \
-    dense_int8::by_tiles<rows, out, warp_rows, warp_out, stages>(shared, x, x_scale, w, w_scale, bias, y_scale, n, y);                       \
+#define STAGED(entry, rows, out, warp_rows, warp_out, stages)                                                            \
+  ASSERT_LAUNCH(entry, 32 * ((rows) / (warp_rows)) * ((out) / (warp_out)), (stages) * ((rows) + (out)) * 128);           \
+  extern "C" __global__ void __launch_bounds__(32 * ((rows) / (warp_rows)) * ((out) / (warp_out)))                       \
+      entry(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,     \
+            const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n, \
+            signed char* __restrict__ y) {                                                                               \
+    if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                       \
+    extern __shared__ __align__(16) unsigned char shared[];                                                              \
+    dense_int8::by_tiles<rows, out, warp_rows, warp_out, stages>(shared, x, x_scale, w, w_scale, bias, y_scale, n, y);   \
   }
 STAGED(dense_int8_staged_32x32, 32, 32, 16, 16, 4)
 STAGED(dense_int8_staged_64x64, 64, 64, 32, 32, 4)

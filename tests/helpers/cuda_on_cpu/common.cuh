@@ -133,6 +133,24 @@ std::vector<T> everyone(const T& mine) {
   return result;
 }
 
+template <typename T>
+T __shfl_xor_sync(unsigned, T mine, int mask) { return everyone(mine)[threadIdx.x % kWarpLanes ^ mask]; }
+
+// Adds kCount sums over 2 * kOffset neighbouring lanes, as plugins/common.cuh shares the totals out.
+template <int kCount, int kOffset>
+int exchange_sums(float* sums, int lane) {
+  constexpr int kLanes = 2 * kOffset, kKept = kCount > kLanes ? kCount / kLanes : 1;
+  const int first = kCount > kLanes ? lane % kLanes * kKept : lane % kLanes / (kLanes / kCount);
+  float totals[kCount];
+  for (int i = 0; i < kCount; ++i) {
+    const auto all = everyone(sums[i]);
+    totals[i] = 0.0f;
+    for (int other = 0; other < kLanes; ++other) totals[i] += all[lane / kLanes * kLanes + other];
+  }
+  for (int i = 0; i < kKept; ++i) sums[i] = totals[first + i];
+  return first;
+}
+
 inline void enter() {
   block->kernel();
   block->fibers[threadIdx.x].done = true;
