@@ -78,8 +78,8 @@ HALF_TILES = (
 # The last claim is for numbers of rows that are known when nodes are replaced.
 OF_FLOATS, OF_HALVES = (size_of("T").equals(size) for size in (4, 2))
 CLAIMS = (
-    OF_FLOATS & (inputs <= 4096) & (outputs <= 4096) & (outputs <= 4 * inputs),
-    OF_HALVES & (inputs <= 512) & (inputs * outputs <= 10_240) & (outputs <= 4 * inputs),
+    OF_FLOATS & (inputs <= 4096) & (outputs <= 4096) & (outputs <= maximum(4 * inputs, 64)),
+    OF_HALVES & (inputs <= 512) & (inputs * outputs <= 10_240) & (outputs <= maximum(4 * inputs, 64)),
     OF_HALVES & (inputs <= 1280) & (n * inputs * outputs <= 1 << 23),
 )
 

@@ -5,19 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import Condition, axes, ceil_div
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
 n, inputs, outputs = axes("n in out")
 THREADS = 128
-NEVER = n < 0  # until it is measured
-# The tile of the tensor-core variants: rows of x and outputs.
-MANY_ROWS, MANY_OUTPUTS = 64, 64
-FEW_ROWS, FEW_OUTPUTS = 8, 16
-STAGE_BYTES = 128
+FEW_ROWS, FEW_OUTPUTS = 8, 16  # of a block of few_rows
 PIECE = 16  # bytes of a row that are loaded at once
+STAGE_BYTES = 128
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
 
@@ -53,13 +50,19 @@ def _product(op: Any, x: Any, x_scale: Any, w: Any, w_scale: Any, bias: Any) -> 
     return op.Gemm(op.DequantizeLinear(x, x_scale), weights, bias, transB=1)
 
 
-def staged(rows: int, features: int, threads: int, stages: int, prefer: Condition | None) -> Variant:
+def blocks(rows: int, features: int) -> Dim:
+    """Return the number of blocks that compute ``rows`` x ``features`` results each."""
+    return ceil_div(n, rows) * ceil_div(outputs, features)
+
+
+def staged(rows: int, features: int, prefer: Condition) -> Variant:
     """Make the variant whose blocks compute ``rows`` x ``features`` results from tiles in shared memory."""
+    warps, stages = (8, 3) if rows == 128 else (4, 4)
     return Variant(
         f"staged_{rows}x{features}",
         Launch(
             (ceil_div(n, rows), ceil_div(outputs, features), 1),
-            (threads, 1, 1),
+            (32 * warps, 1, 1),
             extras=(n,),
             shared_bytes=stages * (rows + features) * STAGE_BYTES,
         ),
@@ -91,20 +94,14 @@ KERNEL = Kernel(
     types=(Types("int8", {}, tolerance=0.0),),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
-        staged(32, 32, 128, 4, NEVER),
-        staged(64, 64, 128, 4, NEVER),
-        staged(128, 128, 256, 3, NEVER),
+        # A larger tile reads less, and wants about a block for each multiprocessor.
+        staged(128, 128, (n > 64) & (4 * blocks(128, 128) >= 3 * MULTIPROCESSORS)),
+        staged(64, 64, (n > 32) & (blocks(64, 64) >= MULTIPROCESSORS)),
+        staged(32, 32, blocks(FEW_ROWS, FEW_OUTPUTS) > 6 * MULTIPROCESSORS),
         Variant(
             "few_rows",
             Launch((ceil_div(n, FEW_ROWS), ceil_div(outputs, FEW_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
             "8 rows x 16 outputs a block, whose warps share the inputs",
-            when=inputs.multiple_of(PIECE),
-            prefer=n <= 8 * FEW_ROWS,
-        ),
-        Variant(
-            "many_rows",
-            Launch((ceil_div(n, MANY_ROWS), ceil_div(outputs, MANY_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
-            "64 rows x 64 outputs a block",
             when=inputs.multiple_of(PIECE),
         ),
         Variant(
@@ -113,6 +110,8 @@ KERNEL = Kernel(
             "a thread an output, four products an instruction",
         ),
     ),
+    # With so few products no size that was timed was slower than cuBLAS in fp16, without Q/DQ around it.
+    claims=(n * inputs * outputs <= 1 << 24,),
     patterns=(Pattern(dense_relu, {"relu": 1}), Pattern(dense, {"relu": 0})),
     reference=reference,
     examples=(

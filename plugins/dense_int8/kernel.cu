@@ -2,13 +2,12 @@
 //
 // x [n, IN] int8, w [OUT, IN] int8, scales and bias float -> y [n, OUT] int8.
 //
-// Mapping. The weights are the 16-row operand, rows of x the columns. The order of the inputs within a product is free: a lane takes 16
-// bytes of a row of w and of x at once, for two products. many_rows: a block has 64 rows x 64 outputs, a warp 16 outputs of all rows; x
-// passes through shared memory in chunks of 128 inputs. few_rows: a block has 8 rows x 16 outputs, its warps share the inputs and add
-// their sums. any_size: a thread an output, for rows that are not aligned to 16 bytes.
+// Mapping. few_rows: the weights are the 16-row operand, rows of x the columns. The order of the inputs within a product is free: a lane
+// takes 16 bytes of a row of w and of x at once, for two products. A block has 8 rows x 16 outputs, its warps share the inputs and add
+// their sums. any_size: a thread an output, for rows that are not aligned to 16 bytes. For many rows: staged.cu.
 // A sum is exact; it is multiplied and added to with one rounding, then rounded half to even and cut.
 //
-// Bytes: x once for each 64 (16) outputs, w once for each 64 (8) rows, y once.
+// Bytes: x once for each 16 outputs, w once for each 8 rows, from L2; y once.
 #include "dense_int8/layer.cuh"
 
 namespace dense_int8 {
@@ -32,110 +31,7 @@ __device__ __forceinline__ void multiply_step(int (&sum)[4], const uint4& low, c
   multiply_add(sum, low.z, high.z, low.w, high.w, x.z, x.w);
 }
 
-// ---- many rows -----------------------------------------------------------------------------------------------------------
-
-constexpr int kRows = 64, kOutputs = 64, kChunk = 128;
-constexpr int kChunks = (kIn + kChunk - 1) / kChunk, kChunkSteps = kChunk / kStepInputs;
-constexpr int kStride = kChunk + 4 * kPiece;  // two rows, of which four lanes each load a piece, share no bank
-constexpr int kPieces = kRows * kChunk / kPiece / kThreads;  // of a chunk, a thread
-constexpr int kOutStride = kOutputs + kPiece;
-static_assert(kOutputs == kWarps * kTileOutputs, "a warp a tile");
-
-__device__ __forceinline__ void load_chunk(uint4 (&piece)[kPieces], const signed char* x, int rows, int chunk, int thread) {
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int at = thread + i * kThreads;
-    piece[i] = load_piece(x, at / (kChunk / kPiece), rows, chunk * kChunk + at % (kChunk / kPiece) * kPiece);
-  }
-}
-__device__ __forceinline__ void store_chunk(unsigned char* tile, const uint4 (&piece)[kPieces], int thread) {
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int at = thread + i * kThreads;
-    *reinterpret_cast<uint4*>(tile + at / (kChunk / kPiece) * kStride + at % (kChunk / kPiece) * kPiece) = piece[i];
-  }
-}
-
-__device__ __forceinline__ void multiply_chunk(int (&sum)[kRows / kColumns][4], const unsigned char* tile, const signed char* w,
-                                               int first_output, int chunk, int lane) {
-  uint4 low[kChunkSteps], high[kChunkSteps];
-#pragma unroll
-  for (int step = 0; step < kChunkSteps; ++step) {
-    const int k = chunk * kChunk + step * kStepInputs + lane % 4 * kPiece;
-    low[step] = load_piece(w, first_output + lane / 4, kOut, k);
-    high[step] = load_piece(w, first_output + lane / 4 + 8, kOut, k);
-  }
-  const unsigned char* source = tile + lane / 4 * kStride + lane % 4 * kPiece;
-#pragma unroll
-  for (int step = 0; step < kChunkSteps; ++step) {
-#pragma unroll
-    for (int part = 0; part < kRows / kColumns; ++part) {
-      const uint4 x = *reinterpret_cast<const uint4*>(source + part * kColumns * kStride + step * kStepInputs);
-      multiply_step(sum[part], low[step], high[step], x);
-    }
-  }
-}
-
 }  // namespace dense_int8
-
-ASSERT_LAUNCH(dense_int8_many_rows, dense_int8::kThreads, 0);
-extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
-    dense_int8_many_rows(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,
-                         const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n,
-                         signed char* __restrict__ y) {
-  using namespace dense_int8;
-  __shared__ __align__(16) unsigned char tiles[2][kRows * kStride];
-  const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
-  const long long first = static_cast<long long>(blockIdx.x) * kRows;
-  const int rows = static_cast<int>(n - first < kRows ? n - first : kRows);
-  const int first_output = blockIdx.y * kOutputs;
-  x += first * kIn;
-  y += first * kOut + first_output;
-
-  uint4 piece[kPieces];
-  load_chunk(piece, x, rows, 0, thread);
-  store_chunk(tiles[0], piece, thread);
-  __syncthreads();
-  int sum[kRows / kColumns][4] = {};
-#pragma unroll 1
-  for (int chunk = 0; chunk < kChunks; ++chunk) {
-    if (chunk + 1 < kChunks) load_chunk(piece, x, rows, chunk + 1, thread);
-    multiply_chunk(sum, tiles[chunk % 2], w, first_output + warp * kTileOutputs, chunk, lane);
-    if (chunk + 1 < kChunks) store_chunk(tiles[(chunk + 1) % 2], piece, thread);
-    __syncthreads();
-  }
-
-  // Through shared memory, so that rows of y are written in wide pieces.
-  static_assert(kRows * kOutStride <= sizeof(tiles), "results fit where x was");
-  unsigned char* results = tiles[0];
-#pragma unroll
-  for (int upper = 0; upper < 2; ++upper) {
-    const int output = warp * kTileOutputs + upper * 8 + lane / 4;
-    const Scale scale = scale_of(first_output + output, kOut, x_scale, w_scale, bias, y_scale);
-#pragma unroll
-    for (int part = 0; part < kRows / kColumns; ++part) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int row = part * kColumns + lane % 4 * 2 + i;
-        results[row * kOutStride + output] = static_cast<unsigned char>(requantized(sum[part][2 * upper + i], scale));
-      }
-    }
-  }
-  __syncthreads();
-  constexpr int kWide = kOut % kPiece == 0 ? kPiece : 1;
-  const int outputs = min(kOut - first_output, kOutputs);
-  for (int at = thread; at < rows * (kOutputs / kWide); at += kThreads) {
-    const int row = at / (kOutputs / kWide), column = at % (kOutputs / kWide) * kWide;
-    if (column >= outputs) continue;
-    signed char* target = y + static_cast<long long>(row) * kOut + column;
-    const unsigned char* source = results + row * kOutStride + column;
-    if constexpr (kWide == kPiece) {
-      *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(source);
-    } else {
-      *target = static_cast<signed char>(*source);
-    }
-  }
-}
 
 ASSERT_LAUNCH(dense_int8_few_rows, dense_int8::kThreads, 0);
 extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
