@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS, convolution_patterns
-from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, TYPES, c, h, n, out_h, out_w, size, stride, w, windows_of
+from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, size, stride, w, windows_of
 
 (k,) = axes("k")
 # Few channels of x, or few filters.
@@ -16,10 +16,8 @@ MOST_CHANNELS = 4
 MOST_FILTERS = 8
 DIRECT_WARPS = 4
 DIRECT_ROWS = 8
-CHUNK = 8
-# Blocks are persistent; as many as a multiprocessor has at once, or a few more.
-LARGE_BLOCKS = 3
-SMALL_BLOCKS = 6
+# Pixels up to which small tiles were faster on an H200.
+FEW_PIXELS = 1 << 16
 # What every architecture from sm_80 on has.
 TENSOR_SHARED_LIMIT = 99 * 1024
 
@@ -38,6 +36,10 @@ def at_least(value: Dim, least: int) -> Dim:
     return minimum(value // least, 1)
 
 
+many = at_least(c, MOST_CHANNELS + 1)
+is_float = size_of("T") // 4
+
+
 def direct() -> Variant:
     """Make the variant of kernel.cu; the numbers follow it."""
     groups = 1 + at_least(k, 9) + 2 * at_least(k, 17)
@@ -48,23 +50,23 @@ def direct() -> Variant:
     return Variant("direct", launch, "plain multiply-adds, a thread 8 rows of 8 filters")
 
 
-def tensor(
-    name: str, source: str, warps: int, filter_tiles: int, blocks: int, prefer: Condition | None = None
-) -> Variant:
-    """Make a variant on tensor cores. Source: ``TensorPlan`` in tensor_core.cuh."""
+def tensor(name: str, source: str, *, warps: int, filter_tiles: int, blocks: DimLike, prefer: Condition) -> Variant:
+    """Make a variant on tensor cores. Source: ``TensorPlan`` in tensor_core.cuh; ``blocks`` a multiprocessor."""
     tiles = minimum(ceil_div(k, 8), filter_tiles)
-    chunk = minimum(c, CHUNK)
-    row_words = ceil_div(size * size_of("T"), 4)
-    steps = ceil_div(chunk * size * row_words, 8)
+    is_pixel = maximum(is_float, many)
+    chunk = minimum(c, 8 * (2 - is_float))
+    planes = is_pixel * ceil_div(chunk * size_of("T"), 4) + (1 - is_pixel) * chunk
+    row_words = is_pixel * size + (1 - is_pixel) * ceil_div(size, 2)
+    steps = ceil_div(planes * size * row_words, 8)
     runs = ceil_div(out_w, 4) - 1
     runs_across = 4 + 4 * at_least(runs - runs // 8 * 8, 4)
     columns, rows = 4 * runs_across, warps * (8 // runs_across)
-    float_2 = (size_of("T") // 4) * (stride // 2)
-    pairs_1 = (1 - size_of("T") // 4) * (2 - stride)
+    pixels_2 = is_pixel * (stride // 2)
+    pairs_1 = (1 - is_pixel) * (2 - stride)
     halves = 2 * (ceil_div(columns + (size + 1) // 2, 4) * 4 + 2)
-    across = float_2 * halves + (1 - float_2) * (columns + row_words * (1 + pairs_1))
+    across = pixels_2 * halves + (1 - pixels_2) * (columns + row_words * (1 + pairs_1))
     pitch = ceil_div(across, 4) * 4 + (row_words - row_words // 4 * 4)
-    patch = chunk * ((rows - 1) * stride + size) * pitch * 4
+    patch = planes * ((rows - 1) * stride + size) * pitch * 4
     shared = steps * tiles * 32 * size_of("T") * 4 + steps * 32 + patch
     units = n * ceil_div(out_w, columns) * ceil_div(out_h, rows)
     return Variant(
@@ -98,12 +100,32 @@ KERNEL = Kernel(
         Tensor("bias", (k,), "T", "bias of each filter", weight=True),
     ),
     outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
-    types=TYPES,
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=3e-6),
+        Types("fp16", {"T": "float16"}, tolerance=1e-3),
+        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
+    ),
     attributes=(ACTIVATION, IntegerAttribute("size", 2, 7, (3,), "rows and columns of a filter"), STRIDE, PAD),
     requires=FITS & (minimum(c - MOST_CHANNELS, k - MOST_FILTERS) <= 0),
     variants=(
-        tensor("small", "small.cu", 4, 4, SMALL_BLOCKS, prefer=n * out_h * out_w <= 1 << 16),
-        tensor("large", "tensor_core.cu", 8, 8, LARGE_BLOCKS),
+        # Many pixels of many filters, or of many channels, go to large tiles.
+        tensor(
+            "small",
+            "small.cu",
+            warps=4,
+            filter_tiles=4,
+            blocks=4,
+            prefer=minimum(at_least(n * out_h * out_w, FEW_PIXELS + 1), maximum(many, at_least(k, 33))) <= 0,
+        ),
+        # Tiles of 8 filters do not pay for fewer in floats, where a product takes three.
+        tensor(
+            "large",
+            "tensor_core.cu",
+            warps=8,
+            filter_tiles=8,
+            blocks=4 - 2 * at_least(k, 33),
+            prefer=many * is_float * (1 - at_least(k, 5)) <= 0,
+        ),
         direct(),
     ),
     patterns=convolution_patterns(grouped=False, preference=-1),

@@ -7,7 +7,7 @@
 // What was measured: docs/kernels/few_channel_conv.md.
 #include "tensor_core.cuh"
 
-using Plan = TensorPlan<4, 4, false>;
+using Plan = TensorPlan<4, 4>;
 ASSERT_LAUNCH(few_channel_conv_small, Plan::kThreads, Plan::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(Plan::kThreads, 4)

@@ -15,34 +15,45 @@
 #include "mma.cuh"
 
 constexpr bool kIsFloat = sizeof(T) == 4;
+// Whether a word of x is a pixel: a float, or two channels of 16 bits. Otherwise it is two neighbouring pixels of 16 bits.
+constexpr bool kIsPixel = kIsFloat || kChannels > 4;
 constexpr int kRun = 4;
 
 // Runs of a warp side by side: 4 (in two rows) where the last of 8 would be more than half empty.
 constexpr int kRunsAcross = (ceil_div(Layer::kOutWidth, kRun) - 1) % 8 < 4 ? 4 : 8, kWarpRows = 8 / kRunsAcross;
 
-template <int kWarps_, int kMostTiles, bool kAhead_>
+template <int kWarps_, int kMostTiles>
 struct TensorPlan {
-  static constexpr bool kAhead = kAhead_;  // whether a block fetches the next piece of x while it computes one
   static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
   static constexpr int kTiles = least(ceil_div(kFilters, 8), kMostTiles), kBlockFilters = 8 * kTiles;
-  static constexpr int kChunk = least(kChannels, 8);  // channels in shared memory at once
-  static constexpr int kRowWords = ceil_div(kSize * static_cast<int>(sizeof(T)), 4);
-  static constexpr int kWords = kChunk * kSize * kRowWords, kSteps = ceil_div(kWords, 8);
+  // Channels in shared memory at once, planes of words that they are, and words of a row of taps.
+  static constexpr int kChunk = least(kChannels, kIsFloat ? 8 : 16), kOfPlane = kIsPixel && !kIsFloat ? 2 : 1;
+  static constexpr int kPlanes = ceil_div(kChunk, kOfPlane), kRowWords = kIsPixel ? kSize : ceil_div(kSize, 2);
+  static constexpr int kWords = kPlanes * kSize * kRowWords, kSteps = ceil_div(kWords, 8);
 
   static constexpr int kTileColumns = kRun * kRunsAcross, kTileRows = kWarps * kWarpRows;
   static constexpr int kTilesAcross = ceil_div(Layer::kOutWidth, kTileColumns);
   static constexpr int kTilesDown = ceil_div(Layer::kOutHeight, kTileRows);
   static constexpr int kRowsOfX = (kTileRows - 1) * kStride + kSize;
-  // Words of a row. Floats with stride 2: even columns, then from kHalf on odd ones. 16 bits with stride 1: each column and its right
-  // neighbour. kHalf = 4 i + 2, and the pitch, let neighbouring words of K lie in different banks.
-  static constexpr int kHalf = kIsFloat && kStride == 2 ? round_up(kTileColumns + (kSize + 1) / 2, 4) + 2 : 0;
-  static constexpr int kAcross = kHalf > 0 ? 2 * kHalf : kTileColumns + (kIsFloat || kStride == 2 ? kRowWords : 2 * kRowWords);
+  // Words of a row. Pixels with stride 2: even columns, then from kHalf on odd ones. Two pixels with stride 1: each column and its
+  // right neighbour. kHalf = 4 i + 2, and the pitch, let neighbouring words of K lie in different banks.
+  static constexpr int kHalf = kIsPixel && kStride == 2 ? round_up(kTileColumns + (kSize + 1) / 2, 4) + 2 : 0;
+  static constexpr int kAcross = kHalf > 0 ? 2 * kHalf : kTileColumns + (kIsPixel || kStride == 2 ? kRowWords : 2 * kRowWords);
   static constexpr int kPitch = round_up(kAcross, 4) + kRowWords % 4;
   static constexpr int kPlane = kRowsOfX * kPitch;
 
+  // Columns of x, or pairs of them, that are copied; a thread copies kCopies words. A block fetches the next piece of x while it
+  // computes one where a thread has the registers for it.
+  static constexpr int kColumns = kIsPixel ? (kTileColumns - 1) * kStride + kSize : kAcross;
+  static constexpr int kCopies = ceil_div(kPlanes * kRowsOfX * kColumns, kThreads);
+  static constexpr bool kAhead = kCopies <= (kIsFloat ? 16 : 12);
+  // The tensor cores cut sums off, which adds up over many steps: with few filters, a second set of sums is added to now and then.
+  static constexpr bool kAddsUp = kIsFloat && kTiles == 1;
+  static constexpr int kStepsOfSum = 4;
+
   static constexpr int kFragmentWords = kIsFloat ? 4 : 2;  // of a lane, step and tile of 8 filters
   static constexpr int kFragmentBytes = kSteps * kTiles * 32 * kFragmentWords * 4, kTableBytes = kSteps * 32;
-  static constexpr int kSharedBytes = kFragmentBytes + kTableBytes + kChunk * kPlane * 4;
+  static constexpr int kSharedBytes = kFragmentBytes + kTableBytes + kPlanes * kPlane * 4;
 
   // The word of column `column` of the tile's rows of x.
   __host__ __device__ static constexpr int place_of(int column) { return kHalf == 0 ? column : (column & 1) * kHalf + column / 2; }
@@ -75,20 +86,21 @@ __device__ __forceinline__ void load_fragments(unsigned* fragments, const T* __r
     const int filter = first_filter + i % Plan::kTiles * 8 + lane / 4;
     const T* from = w + (filter * kChannels + first_channel) * kTaps;
     const int taps = filter < kFilters ? least(Plan::kChunk, kChannels - first_channel) * kTaps : 0;
+    const auto at = [&](int tap, bool exists) { return exists && tap < taps ? from[tap] : from_float<T>(0.0f); };
     unsigned words[Plan::kFragmentWords];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int word = i / Plan::kTiles * 8 + t + 4 * half;
       if constexpr (kIsFloat) {
-        const float value = word < taps ? to_float(from[word]) : 0.0f, high = high_part(value);
+        const float value = to_float(at(word, true)), high = high_part(value);
         words[half] = __float_as_uint(high);
         words[half + 2] = __float_as_uint(value - high);
+      } else if constexpr (kIsPixel) {
+        const int tap = word / kTaps * 2 * kTaps + word % kTaps;
+        words[half] = pair_bits(at(tap, true), at(tap + kTaps, true));
       } else {
-        const int row = word / Plan::kRowWords, column = word % Plan::kRowWords * 2;
-        const T zero = from_float<T>(0.0f);
-        const bool exists = row * kSize < taps;
-        words[half] = pair_bits(exists ? from[row * kSize + column] : zero,
-                                exists && column + 1 < kSize ? from[row * kSize + column + 1] : zero);
+        const int column = word % Plan::kRowWords * 2, tap = word / Plan::kRowWords * kSize + column;
+        words[half] = pair_bits(at(tap, true), at(tap + 1, column + 1 < kSize));
       }
     }
     unsigned* to = fragments + (i * 32 + lane) * Plan::kFragmentWords;
@@ -106,7 +118,7 @@ __device__ __forceinline__ void fill_table(int* table) {
   for (int i = threadIdx.x; i < Plan::kSteps * 8; i += Plan::kThreads) {
     const int word = i / 8 * 8 + i % 8 / 2 + i % 2 * 4;  // t, then t + 4
     const int line = word / Plan::kRowWords, column = word % Plan::kRowWords;
-    const int place = kIsFloat ? Plan::place_of(column) : kStride == 1 ? 2 * column : column;
+    const int place = kIsPixel ? Plan::place_of(column) : kStride == 1 ? 2 * column : column;
     table[i] = word < Plan::kWords ? 4 * (line / kSize * Plan::kPlane + line % kSize * Plan::kPitch + place) : 0;
   }
 }
@@ -127,24 +139,26 @@ struct Piece {
 // Words of the patch of x that a piece needs, on their way from global to shared memory: all that a thread copies, or a few.
 template <typename Plan>
 struct Fetched {
-  static constexpr int kColumns = kIsFloat ? (Plan::kTileColumns - 1) * kStride + kSize : Plan::kAcross;
-  static constexpr int kTotal = Plan::kChunk * Plan::kRowsOfX * kColumns, kAll = ceil_div(kTotal, Plan::kThreads);
-  static constexpr int kCount = Plan::kAhead ? kAll : least(kAll, 4);
-  T value[kCount], right[kCount];
+  static constexpr int kTotal = Plan::kPlanes * Plan::kRowsOfX * Plan::kColumns;
+  static constexpr int kCount = Plan::kAhead ? Plan::kCopies : least(Plan::kCopies, 4);
+  T value[kCount], second[kCount];
 
   __device__ __forceinline__ void load(const T* __restrict__ x, const Piece<Plan>& piece, int first = 0) {
     const T* image = x + (static_cast<size_t>(piece.image) * kChannels + piece.first_channel) * Layer::kPlane;
     const int top = piece.row * kStride - Layer::kPad, left = piece.column * kStride - Layer::kPad;
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
-      const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % kColumns, line = i / kColumns;
-      const int channel = line / Plan::kRowsOfX, row = top + line % Plan::kRowsOfX;
-      const int column = left + (kIsFloat ? j : j * kStride);
-      const bool in_rows = i < kTotal && piece.first_channel + channel < kChannels && static_cast<unsigned>(row) < Layer::kHeight;
+      const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % Plan::kColumns, line = i / Plan::kColumns;
+      const int channel = line / Plan::kRowsOfX * Plan::kOfPlane, row = top + line % Plan::kRowsOfX;
+      const int column = left + (kIsPixel ? j : j * kStride), channels = kChannels - piece.first_channel;
+      const bool in_rows = i < kTotal && channel < channels && static_cast<unsigned>(row) < Layer::kHeight;
+      const bool inside = in_rows && static_cast<unsigned>(column) < Layer::kWidth;
       const T* from = image + (channel * Layer::kHeight + row) * Layer::kWidth + column;
-      value[e] = in_rows && static_cast<unsigned>(column) < Layer::kWidth ? from[0] : from_float<T>(0.0f);
-      if constexpr (!kIsFloat) {
-        right[e] = in_rows && static_cast<unsigned>(column + 1) < Layer::kWidth ? from[1] : from_float<T>(0.0f);
+      value[e] = inside ? from[0] : from_float<T>(0.0f);
+      if constexpr (!kIsPixel) {
+        second[e] = in_rows && static_cast<unsigned>(column + 1) < Layer::kWidth ? from[1] : from_float<T>(0.0f);
+      } else if constexpr (!kIsFloat) {
+        second[e] = inside && channel + 1 < channels ? from[Layer::kPlane] : from_float<T>(0.0f);
       }
     }
   }
@@ -152,13 +166,10 @@ struct Fetched {
   __device__ __forceinline__ void store(unsigned* patch, int first = 0) const {
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
-      const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % kColumns, line = i / kColumns;
+      const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % Plan::kColumns, line = i / Plan::kColumns;
       if (i >= kTotal) return;
-      if constexpr (kIsFloat) {
-        patch[line * Plan::kPitch + Plan::place_of(j)] = __float_as_uint(to_float(value[e]));
-      } else {
-        patch[line * Plan::kPitch + j] = pair_bits(value[e], right[e]);
-      }
+      const unsigned word = kIsFloat ? __float_as_uint(to_float(value[e])) : pair_bits(value[e], second[e]);
+      patch[line * Plan::kPitch + (kIsPixel ? Plan::place_of(j) : j)] = word;
     }
   }
 };
@@ -184,7 +195,7 @@ __device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x,
   if (Plan::kAhead && static_cast<int>(blockIdx.x) < tiles) fetched.load(x, Piece<Plan>(blockIdx.x, 0));
 #pragma unroll 1
   for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    float sums[Plan::kTiles][2][4] = {};
+    float sums[Plan::kTiles][2][4] = {}, totals[Plan::kTiles][2][4] = {};
 #pragma unroll 1
     for (int first_channel = 0; first_channel < kChannels; first_channel += Plan::kChunk) {
       __syncthreads();
@@ -193,7 +204,7 @@ __device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x,
         fetched.store(patch);
       } else {
 #pragma unroll 1
-        for (int first = 0; first < fetched.kAll; first += fetched.kCount) {
+        for (int first = 0; first < Plan::kCopies; first += fetched.kCount) {
           fetched.load(x, Piece<Plan>(tile, first_channel), first);
           fetched.store(patch, first);
         }
@@ -204,7 +215,7 @@ __device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x,
         const Piece<Plan> next(same_tile ? tile : tile + gridDim.x, same_tile ? first_channel + Plan::kChunk : 0);
         if (same_tile || tile + static_cast<int>(gridDim.x) < tiles) fetched.load(x, next);
       }
-#pragma unroll 2
+#pragma unroll 1
       for (int step = 0; step < Plan::kSteps; ++step) {
         const int2 offsets = *reinterpret_cast<const int2*>(table + step * 8 + t * 2);
         unsigned a[2][4];
@@ -240,6 +251,15 @@ __device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x,
             for (int p = 0; p < 2; ++p) mma_16x8x16<T>(sums[f][p], a[p][0], a[p][1], a[p][2], a[p][3], of.x, of.y);
           }
         }
+        if constexpr (Plan::kAddsUp) {
+          if (step % Plan::kStepsOfSum == Plan::kStepsOfSum - 1 || step == Plan::kSteps - 1) {
+#pragma unroll
+            for (int i = 0; i < Plan::kTiles * 8; ++i) {
+              totals[i / 8][i / 4 % 2][i % 4] += sums[i / 8][i / 4 % 2][i % 4];
+              sums[i / 8][i / 4 % 2][i % 4] = 0.0f;
+            }
+          }
+        }
       }
     }
 
@@ -251,7 +271,8 @@ __device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x,
 #pragma unroll
       for (int second = 0; second < 2; ++second) {
         const int filter = first_filter + f * 8 + 2 * t + second;
-        const float run[kRun] = {sums[f][0][second], sums[f][0][second + 2], sums[f][1][second], sums[f][1][second + 2]};
+        const float(&of)[2][4] = Plan::kAddsUp ? totals[f] : sums[f];
+        const float run[kRun] = {of[0][second], of[0][second + 2], of[1][second], of[1][second + 2]};
 #pragma unroll
         for (int i = 0; i < kRun; ++i) probe = fmaf(run[i], 0.0f, probe);
         if (filter >= kFilters) continue;
