@@ -15,7 +15,8 @@ c, k, pool = axes("c k pool")
 THREADS = 128
 FILTERS = 8  # of a block
 HELD_STEPS = 10  # up to here the weights' operand stays in registers
-BLOCKS = 8  # of a multiprocessor
+# Blocks of a multiprocessor, measured on an H200: with the operand in registers, and in shared memory.
+BLOCKS_HELD, BLOCKS = 4, 16
 SHARED_LIMIT = 48 * 1024
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.001, 0.004), (0.05, 0.1)
@@ -56,7 +57,9 @@ steps = ceil_div(c * size * words, 8)
 tile = c * ((out_h * pool - 1) * stride + size) * ((quads - 1) * stride + words)
 images = minimum(maximum(64 // items, 1), 8)
 shared = 4 * maximum(images * tile, ceil_div(FILTERS * c * size * size, 4) + 1)
-shared = shared + 16 + minimum(maximum(steps - HELD_STEPS, 0), 1) * steps * 1024
+in_shared = minimum(maximum(steps - HELD_STEPS, 0), 1)  # 1 where the operand lies there
+shared = shared + 16 + in_shared * steps * 1024
+blocks = BLOCKS_HELD + (BLOCKS - BLOCKS_HELD) * in_shared
 
 KERNEL = Kernel(
     name="conv_int8",
@@ -90,7 +93,7 @@ KERNEL = Kernel(
         Variant(
             "tensor_core",
             Launch(
-                (minimum(ceil_div(n, images), BLOCKS * MULTIPROCESSORS), ceil_div(k, FILTERS), 1),
+                (minimum(ceil_div(n, images), blocks * MULTIPROCESSORS), ceil_div(k, FILTERS), 1),
                 (THREADS, 1, 1),
                 extras=(n,),
             ),

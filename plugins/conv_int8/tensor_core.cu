@@ -78,17 +78,29 @@ __device__ __forceinline__ unsigned load_row_word(const signed char* row, int wo
 }
 
 __device__ __forceinline__ void load_tile(unsigned* tile, const signed char* x, int images, int thread) {
-  constexpr bool kCopy = kPad == 0 && 4 * kPitch == kWidth && kRows == kHeight && kImageBytes % 16 == 0;
-  if constexpr (kCopy) {
-    for (int i = thread; i < images * (kImageBytes / 16); i += kThreads) {
-      reinterpret_cast<uint4*>(tile)[i] = __ldg(reinterpret_cast<const uint4*>(x) + i);
-    }
-  } else {
-    for (int i = thread; i < images * kTileWords; i += kThreads) {
-      const int word = i % kPitch, row = i / kPitch % kRows - kPad, plane = i / (kPitch * kRows);
-      const bool inside = row >= 0 && row < kHeight;
-      tile[i] = inside ? load_row_word(x + (plane * kHeight + row) * kWidth, word) : 0;
-    }
+  for (int i = thread; i < images * kTileWords; i += kThreads) {
+    const int word = i % kPitch, row = i / kPitch % kRows - kPad, plane = i / (kPitch * kRows);
+    const bool inside = row >= 0 && row < kHeight;
+    tile[i] = inside ? load_row_word(x + (plane * kHeight + row) * kWidth, word) : 0;
+  }
+}
+
+// Images that have the tile's layout are copied as they are. A tile's pieces are on their way while the one before is computed.
+constexpr bool kCopied = kPad == 0 && 4 * kPitch == kWidth && kRows == kHeight && kImageBytes % 16 == 0;
+constexpr int kImagePieces = kImageBytes / 16, kPieces = kCopied ? (kImages * kImagePieces + kThreads - 1) / kThreads : 1;
+
+__device__ __forceinline__ void load_pieces(uint4 (&pieces)[kPieces], const signed char* x, int images, int thread) {
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int at = i * kThreads + thread;
+    if (at < images * kImagePieces) pieces[i] = __ldg(reinterpret_cast<const uint4*>(x) + at);
+  }
+}
+__device__ __forceinline__ void store_pieces(unsigned* tile, const uint4 (&pieces)[kPieces], int images, int thread) {
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int at = i * kThreads + thread;
+    if (at < images * kImagePieces) reinterpret_cast<uint4*>(tile)[at] = pieces[i];
   }
 }
 
@@ -169,11 +181,23 @@ extern "C" __global__ void __launch_bounds__(conv_int8::kThreads)
 #pragma unroll
   for (int i = 0; i < kSteps * 2; ++i) offset[i / 2][i % 2] = word_offset(i * 4 + lane % 4);
 
+  uint4 pieces[kPieces];
+  const long long begin_image = static_cast<long long>(blockIdx.x) * kImages;
+  if (kCopied && begin_image < n) {
+    load_pieces(pieces, x + begin_image * kImageBytes, static_cast<int>(n - begin_image < kImages ? n - begin_image : kImages), thread);
+  }
+
   constexpr int kStepItems = kPool == 2 ? 8 : 16;  // of a warp
-  for (long long first = static_cast<long long>(blockIdx.x) * kImages; first < n; first += static_cast<long long>(gridDim.x) * kImages) {
+  for (long long first = begin_image; first < n; first += static_cast<long long>(gridDim.x) * kImages) {
     const int images = static_cast<int>(n - first < kImages ? n - first : kImages), items = images * kItems;
     __syncthreads();
-    load_tile(tile, x + first * kImageBytes, images, thread);
+    if constexpr (kCopied) {
+      store_pieces(tile, pieces, images, thread);
+      const long long next = first + static_cast<long long>(gridDim.x) * kImages;
+      if (next < n) load_pieces(pieces, x + next * kImageBytes, static_cast<int>(n - next < kImages ? n - next : kImages), thread);
+    } else {
+      load_tile(tile, x + first * kImageBytes, images, thread);
+    }
     __syncthreads();
     signed char* target = y + (first * kFilters + filter) * kOutPlane;
 #pragma unroll 1

@@ -21,8 +21,8 @@ MOST_BY_1, MOST_BY_2, MOST_BY_4 = MULTIPROCESSORS, 2 * MULTIPROCESSORS, 6 * MULT
 # Scales with which sums of random integers fill the range of the next layer, and some of it is cut.
 INPUT_STEP, CONV1_STEP, WEIGHT_STEP = (0.05, 0.1), (0.002, 0.006), (0.0005, 0.002)
 # The shared memory of the tensor-core variant in bytes; the source has the layout and asserts the sum.
-WARPS, ROUND = 16, 80
-MAP, FEATURES, HIDDEN1, HIDDEN2 = 12 * 80, 256 + 16, 128 + 16, 96 + 16
+WARPS, ROUND = 16, 96
+PIXELS, MAP, FEATURES, HIDDEN1, HIDDEN2 = 784 + 32, 12 * 80, 256 + 16, 128 + 16, 96 + 16
 
 
 def reference(x: np.ndarray, x_scale: np.ndarray, *others: np.ndarray) -> np.ndarray:
@@ -50,14 +50,14 @@ def reference(x: np.ndarray, x_scale: np.ndarray, *others: np.ndarray) -> np.nda
 
 
 def many_images(name: str, types: str, arrival_bytes: int) -> Variant:
-    """Make a variant with a warp an image; float images arrive in shared memory of their own."""
+    """Make a variant with a warp an image; the next image arrives in shared memory of its own."""
     return Variant(
         name,
         Launch(
             (minimum(ceil_div(n, 4), MULTIPROCESSORS), 1, 1),
             (32 * WARPS, 1, 1),
             extras=(n,),
-            shared_bytes=WARPS * (8 + 784 + arrival_bytes + MAP) + ROUND * (FEATURES + HIDDEN1 + HIDDEN2),
+            shared_bytes=WARPS * (16 + PIXELS + arrival_bytes + MAP) + ROUND * (FEATURES + HIDDEN1 + HIDDEN2),
         ),
         "a warp an image, for many images",
         source="tensor_core.cu",
@@ -119,7 +119,7 @@ KERNEL = Kernel(
         Types("int8_io_fp32", {"TX": "float32"}, tolerance=0.0),
     ),
     variants=(
-        many_images("tensor_core", "int8", 0),
+        many_images("tensor_core", "int8", PIXELS),
         many_images("tensor_core_io_fp32", "int8_io_fp32", 4 * 784),
         block(1, MOST_BY_1),
         block(2, MOST_BY_2),

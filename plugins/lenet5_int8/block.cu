@@ -88,7 +88,7 @@ template <int kImages>
 __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const signed char* __restrict__ weights,
                                               const float* __restrict__ numbers, int n, float* __restrict__ y) {
   constexpr int kConv1Tasks = kImages * kConv1TilesAnImage, kConv2Tasks = kImages * kConv2Groups;
-  constexpr int kPieces = kImages * kImagePixels / 16;
+  constexpr int kPiecesAnImage = kImagePixels / 16, kPieces = kImages * kPiecesAnImage;
   constexpr bool kApart = kConv1Tasks + kConv2Tasks <= kWarps;
   static_assert(kConv2Tasks <= kWarps && kFc1Tiles <= kWarps && kImages <= kColumns, "a warp a task");
   __shared__ __align__(16) unsigned char pixels[kImages * kImageBytes];
@@ -111,8 +111,9 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
 #pragma unroll
   for (int begin = 0; begin < kPieces; begin += kThreads) {
     const int piece = begin + thread;
-    if (piece < images * kImagePixels / 16) {
-      *reinterpret_cast<uint4*>(pixels + piece * 16) = load_pixels(x, piece, x_scale, x_inverse);
+    if (piece < images * kPiecesAnImage) {
+      const int image = piece / kPiecesAnImage;
+      *reinterpret_cast<uint4*>(pixels + image * (kImageBytes - kImagePixels) + piece * 16) = load_pixels(x, piece, x_scale, x_inverse);
     }
   }
   // Registers for the weights of both convolutions, or, where no warp does both, for those of either.
@@ -142,14 +143,9 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const si
 #pragma unroll 1
   for (int task = warp; task < images * kConv1TilesAnImage; task += kWarps) {
     const int image = task / kConv1TilesAnImage, tile = task % kConv1TilesAnImage;
-    const unsigned source = shared_address(pixels + image * kImageBytes) + at1.pixels;
-    const unsigned map = shared_address(maps + image * kMapBytes);
-    unsigned window[3][2];
-    int sum[kPool][kConv1Tiles][4];
-    const int low = 2 * tile, high = min(low + 1, kConv1Halves - 1);
-    load_conv1_tile<true>(window, source, low, high);
-    multiply_conv1_tile(sum, window, weight1, start);
-    store_conv1_tile<true>(map + at1.pair, map + at1.one, low, high, sum, scale1);  // the last half is stored twice
+    const int low = 2 * tile, high = min(low + 1, kConv1Halves - 1);  // the last half is computed twice
+    conv1_halves(shared_address(maps + image * kMapBytes), shared_address(pixels + image * kImageBytes), at1, low, high, weight1, scale1,
+                 start);
   }
   if constexpr (!kApart) fc1.load(weights, numbers, kFc1First, kFc1Pairs, warp, lane);
   __syncthreads();

@@ -34,18 +34,18 @@ CONV1_MAP_CHANNEL = ((0, 1, 2), (4, 5, 3))  # of half and column tile: two that 
 def conv1_sources() -> Array:
     """Return for each byte of conv1's quads the position in its weights, or -1 for a zero.
 
-    A register of lane (g, t) holds, for column g of a column tile, four pixels of row ``2 * part + t // 2`` of a window
-    of 6 x 8 pixels: columns 4 (t % 2) and on. Column g is output g % 4 of the row, in channel
-    ``CONV1_MAP_CHANNEL[g // 4][tile]``; ``dy`` is the output's row. First the pairs that one product takes (parts 0
-    and 1 for dy = 0, 1 and 2 for dy = 1), then the single ones (part 2 for dy = 0, part 0 for dy = 1).
+    A register of lane (g, t) holds, for column g of a column tile, four pixels of a row of a window of 6 x 8 pixels:
+    columns 4 (t % 2) and on. Column g is output g % 4 of the row, in channel ``CONV1_MAP_CHANNEL[g // 4][tile]``; ``dy``
+    is the output's row. Parts 0 and 1, the rows 1 to 4 that both dy need, are a product of k = 32; part 2, row 0 or 5,
+    is one of k = 16. First the pairs of parts 0 and 1, then the single registers of part 2.
     """
     sources = np.full((CONV1_QUADS, LANES, REGISTERS, BYTES), -1)
     for dy, tile, part, lane, byte in np.ndindex(2, 3, 3, LANES, BYTES):
         product = dy * 3 + tile
-        single = part == 2 * (1 - dy)
-        register = 12 + product if single else 2 * product + part - dy
+        register = 12 + product if part == 2 else 2 * product + part
         column, t = divmod(lane, 4)
-        ky = 2 * part + t // 2 - dy
+        row = (1 + t // 2, 3 + t // 2, 5 * (t // 2))[part]
+        ky = row - dy
         kx = 4 * (t % 2) + byte - column % 4
         if 0 <= ky < FILTER and 0 <= kx < FILTER:
             channel = CONV1_MAP_CHANNEL[column // 4][tile]

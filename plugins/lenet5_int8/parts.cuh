@@ -2,7 +2,7 @@
 //
 // Operands lie in registers as fragments.py arranges the weights; lane = 4 g + t. A word is four bytes.
 //   conv1: a row of the product is a window of 6 x 8 pixels at (2 y, 4 xg), which gives two rows of four outputs in all channels: its
-//     words (row, left or right half) are read as the image lies in memory. Part p of a lane: row 2p + t / 2, half t % 2.
+//     words (row, left or right half) are read as the image lies in memory.
 //   map: pooled pixels [12][12][6], rows of kMapRow bytes. A row of conv2's input for two neighbouring outputs is nine words of it.
 //   conv2: the weights are the 16-row operand, eight pooled outputs of a group the columns.
 // The four members of a pooling window lie in one thread's sums, so the pool is taken on integers, before scaling.
@@ -94,22 +94,23 @@ __device__ __forceinline__ unsigned quantized(const float4& x, float scale, floa
 
 // ---- conv1 ---------------------------------------------------------------------------------------------------------------
 
-constexpr int kImageBytes = kImagePixels;
+constexpr int kImageBytes = kImagePixels + 2 * kUnitBytes;   // a row below the last is read, and multiplied by zeros
 constexpr int kMapRow = 80;                                  // bytes; 72 and what keeps rows off each other's banks
 constexpr int kMapBytes = kPool1Side * kMapRow;
 constexpr int kConv1Tiles = 3;                               // of columns
 constexpr int kConv1Singles = 2 * kPool * kConv1Tiles;        // where the registers begin that are no pairs
 constexpr int kConv1Halves = 9, kConv1TilesAnImage = 5;      // eight windows each; a tile has two halves, the last tile one
 
-// Where a lane's first word of an image, its pair of channels and its single channel in the map lie in the first half.
+// Where a lane's words of rows 1 and 2, and of rows 0 and 5, of its window lie in the image, and its pair of channels and its single
+// channel in the map; all in the first half.
 struct Conv1Lane {
-  unsigned pixels, pair, one;
+  unsigned inner, outer, pair, one;
 };
 __device__ __forceinline__ Conv1Lane conv1_lane(int lane) {
   const int g = lane / 4, t = lane % 4;
   const unsigned pixel = g / 2 * kMapRow + (2 * (g % 2) + t % 2) * kConv1Channels;
-  return {((2 * (g / 2) + t / 2) * (kImageSide / kWord) + g % 2 + t % 2) * static_cast<unsigned>(kWord), pixel + (t < 2 ? 0 : 4),
-          pixel + (t < 2 ? 2 : 3)};
+  const unsigned corner = 2 * (g / 2) * kImageSide + (g % 2 + t % 2) * kWord;
+  return {corner + (1 + t / 2) * kImageSide, corner + (t < 2 ? 0 : 5) * kImageSide, pixel + (t < 2 ? 0 : 4), pixel + (t < 2 ? 2 : 3)};
 }
 // The other halves: four rows of windows further down, two windows further right.
 __device__ __forceinline__ constexpr unsigned half_pixels(int half) { return half / 3 * 8 * kImageSide + half % 3 * 2 * kWord; }
@@ -122,53 +123,68 @@ __device__ __forceinline__ void load_conv1_scales(Scale (&scale)[kConv1Tiles], c
   scale[2] = scale_of(numbers, kConv1Pairs + 2 * (low ? 2 : 3));
 }
 
-// A tile is two halves, or one if not kWhole: the windows of `pixels`, the lane's address there (conv1_lane) ...
-template <bool kWhole>
-__device__ __forceinline__ void load_conv1_tile(unsigned (&x)[3][2], unsigned pixels, int low, int high) {
+// Parts 0 and 1 are rows 1 to 4 of a lane's window, part 2 row 0 or 5; of two halves, or of one half and of the same windows a row below.
+constexpr int kParts = 3;
+__device__ __forceinline__ void load_windows(unsigned (&x)[kParts][2], unsigned inner, unsigned outer, unsigned low, unsigned high) {
+  x[0][0] = load_word(inner + low);
+  x[0][1] = load_word(inner + high);
+  x[1][0] = load_word(inner + low + 2 * kImageSide);
+  x[1][1] = load_word(inner + high + 2 * kImageSide);
+  x[2][0] = load_word(outer + low);
+  x[2][1] = load_word(outer + high);
+}
+
+// The sums of the outputs in row dy of the windows.
+__device__ __forceinline__ void multiply_windows(int (&sum)[kConv1Tiles][4], const unsigned (&x)[kParts][2], int dy, const unsigned* weight,
+                                                 const int4& start) {
 #pragma unroll
-  for (int part = 0; part < 3; ++part) {
-    x[part][0] = load_word(pixels + half_pixels(low) + part * 2 * kImageSide);
-    x[part][1] = kWhole ? load_word(pixels + half_pixels(high) + part * 2 * kImageSide) : x[part][0];
+  for (int tile = 0; tile < kConv1Tiles; ++tile) {
+    const unsigned* w = weight + 2 * (dy * kConv1Tiles + tile);
+    multiply(sum[tile], start, x[0][0], x[0][1], x[1][0], x[1][1], w[0], w[1]);
+  }
+#pragma unroll
+  for (int tile = 0; tile < kConv1Tiles; ++tile) {
+    multiply_add(sum[tile], x[2][0], x[2][1], weight[kConv1Singles + dy * kConv1Tiles + tile]);
   }
 }
 
-__device__ __forceinline__ void multiply_conv1_tile(int (&sum)[kPool][kConv1Tiles][4], const unsigned (&x)[3][2],
-                                                    const unsigned* weight, const int4& start) {
+// Sums over the pool of a half -> a lane's three channels of a pooled pixel.
+__device__ __forceinline__ void store_pooled(unsigned pair, unsigned one, const int (&most)[kConv1Tiles], const Scale (&scale)[kConv1Tiles]) {
+  store_two(pair, bytes(requantized(most[0], scale[0]), requantized(most[1], scale[1])));
+  store_byte(one, requantized(most[2], scale[2]));
+}
+
+// Two halves: an image -> pooled pixels of its map.
+__device__ __forceinline__ void conv1_halves(unsigned map, unsigned pixels, const Conv1Lane& at, int low, int high, const unsigned* weight,
+                                             const Scale (&scale)[kConv1Tiles], const int4& start) {
+  unsigned x[kParts][2];
+  int sum[kPool][kConv1Tiles][4];
+  load_windows(x, pixels + at.inner, pixels + at.outer, half_pixels(low), half_pixels(high));
+  multiply_windows(sum[0], x, 0, weight, start);
+  multiply_windows(sum[1], x, 1, weight, start);
 #pragma unroll
-  for (int dy = 0; dy < kPool; ++dy) {
+  for (int half = 0; half < 2; ++half) {
+    int most[kConv1Tiles];
 #pragma unroll
     for (int tile = 0; tile < kConv1Tiles; ++tile) {
-      const int w = 2 * (dy * kConv1Tiles + tile);
-      multiply(sum[dy][tile], start, x[dy][0], x[dy][1], x[dy + 1][0], x[dy + 1][1], weight[w], weight[w + 1]);
+      most[tile] = largest(sum[0][tile][2 * half], sum[0][tile][2 * half + 1], sum[1][tile][2 * half], sum[1][tile][2 * half + 1]);
     }
-  }
-#pragma unroll
-  for (int dy = 0; dy < kPool; ++dy) {
-#pragma unroll
-    for (int tile = 0; tile < kConv1Tiles; ++tile) {
-      const int part = dy == 0 ? 2 : 0;
-      multiply_add(sum[dy][tile], x[part][0], x[part][1], weight[kConv1Singles + dy * kConv1Tiles + tile]);
-    }
+    const unsigned shift = map + half_map(half == 0 ? low : high);
+    store_pooled(at.pair + shift, at.one + shift, most, scale);
   }
 }
 
-// ... -> pooled pixels, at the lane's addresses of the map.
-template <bool kWhole>
-__device__ __forceinline__ void store_conv1_tile(unsigned pair, unsigned one, int low, int high, const int (&sum)[kPool][kConv1Tiles][4],
-                                                 const Scale (&scale)[kConv1Tiles]) {
+// One half: the second eight rows of the products are the same windows a row below, whose upper outputs are the lower ones here.
+__device__ __forceinline__ void conv1_half(unsigned map, unsigned pixels, const Conv1Lane& at, int half, const unsigned* weight,
+                                           const Scale (&scale)[kConv1Tiles], const int4& start) {
+  unsigned x[kParts][2];
+  int sum[kConv1Tiles][4], most[kConv1Tiles];
+  load_windows(x, pixels + at.inner, pixels + at.outer, half_pixels(half), half_pixels(half) + kImageSide);
+  multiply_windows(sum, x, 0, weight, start);
 #pragma unroll
-  for (int half = 0; half < (kWhole ? 2 : 1); ++half) {
-    int value[kConv1Tiles];
-#pragma unroll
-    for (int tile = 0; tile < kConv1Tiles; ++tile) {
-      const int most =
-          largest(sum[0][tile][2 * half], sum[0][tile][2 * half + 1], sum[1][tile][2 * half], sum[1][tile][2 * half + 1]);
-      value[tile] = requantized(most, scale[tile]);
-    }
-    const unsigned target = half_map(half == 0 ? low : high);
-    store_two(pair + target, bytes(value[0], value[1]));
-    store_byte(one + target, value[2]);
-  }
+  for (int tile = 0; tile < kConv1Tiles; ++tile) most[tile] = largest(sum[tile][0], sum[tile][1], sum[tile][2], sum[tile][3]);
+  const unsigned shift = map + half_map(half);
+  store_pooled(at.pair + shift, at.one + shift, most, scale);
 }
 
 // ---- conv2 ---------------------------------------------------------------------------------------------------------------

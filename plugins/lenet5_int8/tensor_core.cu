@@ -17,7 +17,7 @@ namespace lenet5_int8 {
 constexpr int kWarps = 16;
 constexpr int kThreads = kWarps * kLanes;
 constexpr int kRowsATile = 16;
-constexpr int kRound = 5 * kRowsATile;  // images whose features wait in shared memory for the linear layers
+constexpr int kRound = 6 * kRowsATile;  // images whose features wait in shared memory for the linear layers
 constexpr bool kFloat = sizeof(TX) != 1;
 
 // ---- shared memory -----------------------------------------------------------------------------------------------------
@@ -25,11 +25,12 @@ constexpr bool kFloat = sizeof(TX) != 1;
 constexpr int kFeatureStride = kFeatures + kUnitBytes;  // odd numbers of units, so that eight rows share no bank
 constexpr int kHidden1Stride = kFc1Tiles * kTileOutputs + kUnitBytes;
 constexpr int kHidden2Stride = kFc2Tiles * kTileOutputs + kUnitBytes;
-constexpr int kArrivalBytes = kImagePixels * static_cast<int>(sizeof(TX));
+// A warp's next image arrives while it computes one: floats where they wait to be quantized, integers in a second place.
+constexpr int kArrivalBytes = kFloat ? kImagePixels * static_cast<int>(sizeof(TX)) : kImageBytes;
 
-constexpr int kBarrierOffset = 0;
-constexpr int kArrivalOffset = kBarrierOffset + kWarps * 8;
-constexpr int kPixelOffset = kArrivalOffset + (kFloat ? kWarps * kArrivalBytes : 0);
+constexpr int kBarrierOffset = 0;  // two a warp
+constexpr int kArrivalOffset = kBarrierOffset + kWarps * 16;
+constexpr int kPixelOffset = kArrivalOffset + kWarps * kArrivalBytes;
 constexpr int kMapOffset = kPixelOffset + kWarps * kImageBytes;
 constexpr int kFeatureOffset = kMapOffset + kWarps * kMapBytes;
 constexpr int kHidden1Offset = kFeatureOffset + kRound * kFeatureStride;
@@ -52,21 +53,9 @@ __device__ __forceinline__ void quantize_image(unsigned pixels, const Pixel* ima
 
 __device__ __forceinline__ void conv1_image(unsigned map, unsigned pixels, const Conv1Lane& at, const unsigned* weight,
                                             const Scale (&scale)[kConv1Tiles], const int4& start) {
-  const unsigned pair = map + at.pair, one = map + at.one;
 #pragma unroll
-  for (int low = 0; low < kConv1Halves; low += 2) {
-    unsigned x[3][2];
-    int sum[kPool][kConv1Tiles][4];
-    if (low + 1 < kConv1Halves) {
-      load_conv1_tile<true>(x, pixels + at.pixels, low, low + 1);
-      multiply_conv1_tile(sum, x, weight, start);
-      store_conv1_tile<true>(pair, one, low, low + 1, sum, scale);
-    } else {
-      load_conv1_tile<false>(x, pixels + at.pixels, low, low);
-      multiply_conv1_tile(sum, x, weight, start);
-      store_conv1_tile<false>(pair, one, low, low, sum, scale);
-    }
-  }
+  for (int half = 0; half + 1 < kConv1Halves; half += 2) conv1_halves(map, pixels, at, half, half + 1, weight, scale, start);
+  conv1_half(map, pixels, at, kConv1Halves - 1, weight, scale, start);
 }
 
 __device__ __forceinline__ void conv2_image(unsigned features, unsigned map, const Conv2Lane& at, const unsigned* weight,
@@ -91,47 +80,76 @@ __device__ __forceinline__ void conv2_image(unsigned features, unsigned map, con
 
 // ---- linear layers -----------------------------------------------------------------------------------------------------
 
-// 16 images (rows from `rows` on) x 16 outputs: sum[i / 2][...], columns 8 * (i / 2) + lane % 4 * 2 and the next.
-template <int kSteps, int kStride>
-__device__ __forceinline__ void linear(int (&sum)[2][4], unsigned rows, const unsigned* weight, const int4& start, int lane) {
-  const unsigned source = rows + (lane & 15) * kStride + (lane >> 4) * kUnitBytes;
+// A warp's 16 outputs of a linear layer: the weights as operands, and for the columns 8 * (i / 2) + lane % 4 * 2 + i % 2 their pairs.
+template <int kSteps>
+struct Dense {
+  unsigned weight[4 * kSteps] = {};
+  float2 pair[4] = {};
+
+  __device__ __forceinline__ void load(const signed char* weights, const float* numbers, int first, int pairs, int tile, int lane) {
+    load_quads<kSteps>(weight, weights, first + tile * kSteps, lane);
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    unsigned a[4];
-    load_matrices(a, source + step * kStepInputs);
-    const unsigned* w = weight + 4 * step;
-    if (step == 0) {
-      multiply(sum[0], start, a[0], a[1], a[2], a[3], w[0], w[2]);
-      multiply(sum[1], start, a[0], a[1], a[2], a[3], w[1], w[3]);
+    for (int i = 0; i < 4; ++i) {
+      pair[i] = __ldg(reinterpret_cast<const float2*>(numbers + pairs) + tile * kTileOutputs + i / 2 * 8 + lane % 4 * 2 + i % 2);
+    }
+  }
+
+  // kTiles tiles of 16 images, kApart rows from each other: sum[tile][i / 2][...] has columns 8 * (i / 2) + lane % 4 * 2 and the next.
+  template <int kTiles, int kApart, int kStride>
+  __device__ __forceinline__ void multiply(int (&sum)[kTiles][2][4], unsigned rows, const int4& start, int lane) const {
+    const unsigned source = rows + (lane & 15) * kStride + (lane >> 4) * kUnitBytes;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        unsigned a[4];
+        load_matrices(a, source + tile * kApart * kStride + step * kStepInputs);
+        const unsigned* w = weight + 4 * step;
+        if (step == 0) {
+          int8::multiply(sum[tile][0], start, a[0], a[1], a[2], a[3], w[0], w[2]);
+          int8::multiply(sum[tile][1], start, a[0], a[1], a[2], a[3], w[1], w[3]);
+        } else {
+          multiply_add(sum[tile][0], a[0], a[1], a[2], a[3], w[0], w[2]);
+          multiply_add(sum[tile][1], a[0], a[1], a[2], a[3], w[1], w[3]);
+        }
+      }
+    }
+  }
+
+  // The same, scaled and rounded to the next layer's inputs.
+  template <int kTiles, int kApart, int kStride, int kNextStride>
+  __device__ __forceinline__ void forward(unsigned next, unsigned rows, const int4& start, int lane) const {
+    int sum[kTiles][2][4];
+    multiply<kTiles, kApart, kStride>(sum, rows, start, lane);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int part = 0; part < 2; ++part) {
+          const int(&two)[4] = sum[tile][part];
+          store_two(next + (tile * kApart + lane / 4 + 8 * half) * kNextStride + part * 8 + lane % 4 * 2,
+                    bytes(requantized(two[2 * half], scale_of(pair[2 * part])), requantized(two[2 * half + 1], scale_of(pair[2 * part + 1]))));
+        }
+      }
+    }
+  }
+
+  // All tiles of a warp that has every kWarps-th: together, so that the products of one need not wait for each other.
+  template <int kWarps, int kStride, int kNextStride>
+  __device__ __forceinline__ void forward_all(unsigned next, unsigned rows, int warp, int images, const int4& start, int lane) const {
+    constexpr int kApart = kWarps * kRowsATile, kTiles = kRound / kApart;
+    const int row = warp * kRowsATile;
+    if (images > kApart) {
+      forward<kTiles, kApart, kStride, kNextStride>(next + row * kNextStride, rows + row * kStride, start, lane);
     } else {
-      multiply_add(sum[0], a[0], a[1], a[2], a[3], w[0], w[2]);
-      multiply_add(sum[1], a[0], a[1], a[2], a[3], w[1], w[3]);
+      forward<1, kApart, kStride, kNextStride>(next + row * kNextStride, rows + row * kStride, start, lane);
     }
   }
-}
-
-// The scales of a lane's four outputs in a tile: columns 8 * (i / 2) + lane % 4 * 2 + i % 2.
-__device__ __forceinline__ void load_linear_scales(Scale (&scale)[4], const float* numbers, int pairs, int tile, int lane) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    scale[i] = scale_of(numbers, pairs + 2 * (tile * kTileOutputs + i / 2 * 8 + lane % 4 * 2 + i % 2));
-  }
-}
-
-template <int kStride>
-__device__ __forceinline__ void store_hidden(unsigned rows, const int (&sum)[2][4], const Scale (&scale)[4], int tile, int lane) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      const unsigned two = bytes(requantized(sum[part][2 * half], scale[2 * part]), requantized(sum[part][2 * half + 1], scale[2 * part + 1]));
-      store_two(rows + (lane / 4 + 8 * half) * kStride + tile * kTileOutputs + part * 8 + lane % 4 * 2, two);
-    }
-  }
-}
+};
 
 constexpr int kRowWarps1 = kWarps / kFc1Tiles, kRowWarps2 = kWarps / kFc2Tiles;
-static_assert(kRowWarps1 >= 1, "a warp owns a tile of outputs");
+static_assert(kRowWarps1 >= 1 && kRound % (kRowWarps1 * kRowsATile) == 0 && kRound % (kRowWarps2 * kRowsATile) == 0, "whole tiles");
 
 }  // namespace lenet5_int8
 
@@ -148,16 +166,18 @@ extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
   x += first * kImagePixels;
   y += first * kClasses;
 
-  ImageFetch<TX> fetch;
-  fetch.init(reinterpret_cast<TX*>(shared + (kFloat ? kArrivalOffset + warp * kArrivalBytes : kPixelOffset + warp * kImageBytes)),
-             shared + kBarrierOffset + warp * 8, lane);
+  ImageFetch<TX> fetch, other;
+  fetch.init(reinterpret_cast<TX*>(shared + kArrivalOffset + warp * kArrivalBytes), shared + kBarrierOffset + warp * 16, lane);
+  if constexpr (!kFloat) {
+    other.init(reinterpret_cast<TX*>(shared + kPixelOffset + warp * kImageBytes), shared + kBarrierOffset + warp * 16 + 8, lane);
+  }
   if (warp < count) fetch.start(x + static_cast<long long>(warp) * kImagePixels, lane);
   constexpr int kLine = 128;
   for (int line = blockIdx.x + gridDim.x * thread; line < (kQuads - kFc1First) * kQuadBytes / kLine; line += gridDim.x * kThreads) {
     prefetch_l2(weights + kFc1First * kQuadBytes + line * kLine);
   }
   const unsigned base = shared_address(shared);
-  const unsigned pixels = base + kPixelOffset + warp * kImageBytes, map = base + kMapOffset + warp * kMapBytes;
+  const unsigned map = base + kMapOffset + warp * kMapBytes;
   const unsigned features = base + kFeatureOffset, hidden1 = base + kHidden1Offset, hidden2 = base + kHidden2Offset;
   const Conv1Lane at1 = conv1_lane(lane);
   const Conv2Lane at2 = conv2_lane(lane);
@@ -179,67 +199,53 @@ extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
       for (int image = warp; image < images; image += kWarps) {
         const int next = round + (image + kWarps < images ? image + kWarps : kRound + warp);
         const TX* next_image = x + static_cast<long long>(next) * kImagePixels;
-        if (next < count) prefetch_image(next_image, lane);
-        fetch.wait();
+        unsigned pixels;
         if constexpr (kFloat) {
+          if (next < count) prefetch_image(next_image, lane);
+          fetch.wait();
+          pixels = base + kPixelOffset + warp * kImageBytes;
           quantize_image(pixels, fetch.buffer, x_scale, x_inverse, lane);
           __syncwarp();
           if (next < count) fetch.start(next_image, lane);
+        } else {
+          if (next < count) other.start(next_image, lane);
+          fetch.wait();
+          pixels = shared_address(fetch.buffer);
+          const ImageFetch<TX> done = fetch;
+          fetch = other;
+          other = done;
         }
         conv1_image(map, pixels, at1, weight1, scale1, start);
         __syncwarp();
-        if constexpr (!kFloat) {
-          if (next < count) fetch.start(next_image, lane);
-        }
         conv2_image(features + image * kFeatureStride, map, at2, weight2, scale2, start, lane);
         __syncwarp();  // the map is free again
       }
     }
 
+    // The weights are on their way while the last images are computed.
     const int tile1 = warp % kFc1Tiles, row1 = kRowWarps1 - 1 - warp / kFc1Tiles;  // < 0: no part in it
-    const bool busy1 = row1 >= 0 && row1 * kRowsATile < images;
-    unsigned weight1[4 * kFc1Steps] = {};
-    Scale scale1[4] = {};
-    if (busy1) {
-      load_quads<kFc1Steps>(weight1, weights, kFc1First + tile1 * kFc1Steps, lane);
-      load_linear_scales(scale1, numbers, kFc1Pairs, tile1, lane);
-    }
-    __syncthreads();
-#pragma unroll 1
-    for (int row = row1 * kRowsATile; busy1 && row < images; row += kRowWarps1 * kRowsATile) {
-      int sum[2][4];
-      linear<kFc1Steps, kFeatureStride>(sum, features + row * kFeatureStride, weight1, start, lane);
-      store_hidden<kHidden1Stride>(hidden1 + row * kHidden1Stride, sum, scale1, tile1, lane);
-    }
     const int tile2 = warp % kFc2Tiles, row2 = warp / kFc2Tiles;
-    const bool busy2 = row2 < kRowWarps2 && row2 * kRowsATile < images;
-    unsigned weight2[4 * kFc2Steps] = {};
-    Scale scale2[4] = {};
-    if (busy2) {
-      load_quads<kFc2Steps>(weight2, weights, kFc2First + tile2 * kFc2Steps, lane);
-      load_linear_scales(scale2, numbers, kFc2Pairs, tile2, lane);
-    }
+    const bool busy1 = row1 >= 0 && row1 * kRowsATile < images, busy2 = row2 < kRowWarps2 && row2 * kRowsATile < images;
+    Dense<kFc1Steps> fc1;
+    Dense<kFc2Steps> fc2;
+    Dense<kFc3Steps> fc3;
+    if (busy1) fc1.load(weights, numbers, kFc1First, kFc1Pairs, tile1, lane);
+    if (busy2) fc2.load(weights, numbers, kFc2First, kFc2Pairs, tile2, lane);
     __syncthreads();
-#pragma unroll 1
-    for (int row = row2 * kRowsATile; busy2 && row < images; row += kRowWarps2 * kRowsATile) {
-      int sum[2][4];
-      linear<kFc2Steps, kHidden1Stride>(sum, hidden1 + row * kHidden1Stride, weight2, start, lane);
-      store_hidden<kHidden2Stride>(hidden2 + row * kHidden2Stride, sum, scale2, tile2, lane);
+    if (busy1) {
+      fc1.forward_all<kRowWarps1, kFeatureStride, kHidden1Stride>(hidden1 + tile1 * kTileOutputs, features, row1, images, start, lane);
     }
-    unsigned weight3[4 * kFc3Steps] = {};
-    float2 pair3[4] = {};
-    if (warp * kRowsATile < images) {
-      load_quads<kFc3Steps>(weight3, weights, kFc3First, lane);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        pair3[i] = __ldg(reinterpret_cast<const float2*>(numbers + kFc3Pairs) + i / 2 * 8 + lane % 4 * 2 + i % 2);
-      }
+    if (warp * kRowsATile < images) fc3.load(weights, numbers, kFc3First, kFc3Pairs, 0, lane);
+    __syncthreads();
+    if (busy2) {
+      fc2.forward_all<kRowWarps2, kHidden1Stride, kHidden2Stride>(hidden2 + tile2 * kTileOutputs, hidden1, row2, images, start, lane);
     }
     __syncthreads();
 #pragma unroll 1
     for (int row = warp * kRowsATile; row < images; row += kWarps * kRowsATile) {
-      int sum[2][4];
-      linear<kFc3Steps, kHidden2Stride>(sum, hidden2 + row * kHidden2Stride, weight3, start, lane);
+      int sums[1][2][4];
+      fc3.multiply<1, 0, kHidden2Stride>(sums, hidden2 + row * kHidden2Stride, start, lane);
+      const int(&sum)[2][4] = sums[0];
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int image = row + lane / 4 + 8 * half;
@@ -247,7 +253,7 @@ extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
         float2* logits = reinterpret_cast<float2*>(y + static_cast<long long>(round + image) * kClasses);
         float value[2][2];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) value[i / 2][i % 2] = fmaf(sum_of(sum[i / 2][2 * half + i % 2]), pair3[i].x, pair3[i].y);
+        for (int i = 0; i < 4; ++i) value[i / 2][i % 2] = fmaf(sum_of(sum[i / 2][2 * half + i % 2]), fc3.pair[i].x, fc3.pair[i].y);
         logits[lane % 4] = make_float2(value[0][0], value[0][1]);
         if (lane % 4 == 0) logits[4] = make_float2(value[1][0], value[1][1]);
       }
