@@ -141,6 +141,7 @@ LAYERS = (
         32,
         1,
         {"w": (8, 64, 5, 5), "b": (8,)},
+        precisions=("fp32",),
     ),
     SingleLayer(
         "AveragePool 3x3, 32x64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 32, 1

@@ -1,4 +1,4 @@
-"""Say what ``bench`` times of ``few_channel_conv``: stems of networks, super-resolution, few filters."""
+"""Say what ``bench`` times of ``few_channel_conv``: stems of networks, and super-resolution."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LAYERS = (
     layer("stem of MobileNetV3", 3, 224, 16, 3, 2, "hardswish"),
     layer("stem of EfficientNet", 3, 224, 32, 3, 2, "silu"),
     layer("super-resolution", 1, 128, 64, 5, 1, "relu"),
-    layer("to few filters", 64, 56, 8, 5, 1),
+    layer("super-resolution", 3, 128, 64, 5, 1),
 )
 
 

@@ -17,6 +17,7 @@ KERNELS = {
     "MatMul": "batched_matmul",
     "depthwise Conv": "depthwise_conv",
     "grouped Conv": "grouped_conv",
+    "Conv 5x5": "few_filter_conv",
     "Conv": "few_channel_conv",
     "AveragePool": "average_pool",
     "MaxPool": "max_pool",

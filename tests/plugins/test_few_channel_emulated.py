@@ -1,4 +1,4 @@
-"""``few_channel_conv`` on the CPU: its own source, with a thread of the host for each of its own."""
+"""The convolutions of few channels or filters on the CPU: their source, a thread of the host for each of theirs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 from lenet_trt.dims import as_dim
 from lenet_trt.kernel.attributes import AttributeValue
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.registry import kernel, plugins_dir
 from library_probes import missing_compiler
 
 HERE = Path(__file__).parent / "emulated"
-KERNEL = kernel("few_channel_conv")
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
 ENTRY = """
 extern "C" bool run(const T* x, const T* w, const T* bias, int n, T* y, int across, int down, int threads, int shared) {
@@ -26,28 +26,34 @@ extern "C" bool run(const T* x, const T* w, const T* bias, int n, T* y, int acro
 """
 # Odd sizes, more filters or channels than one pass takes, both ways to lay pixels on lanes.
 LAYERS = {
-    "7x7/2": ({"n": 2, "c": 3, "h": 21, "w": 45, "k": 20}, {"size": 7, "stride": 2, "pad": 3}),
-    "3x3/2": ({"n": 1, "c": 3, "h": 20, "w": 64, "k": 16}, {"size": 3, "stride": 2, "pad": 1}),
-    "5x5": ({"n": 1, "c": 1, "h": 11, "w": 40, "k": 40}, {"size": 5, "stride": 1, "pad": 2}),
-    "5x5 to 7": ({"n": 1, "c": 11, "h": 9, "w": 28, "k": 7}, {"size": 5, "stride": 1, "pad": 2}),
-    "4x4/2 to 3": ({"n": 1, "c": 19, "h": 21, "w": 43, "k": 3}, {"size": 4, "stride": 2, "pad": 0}),
+    "7x7/2": ("few_channel_conv", {"n": 2, "c": 3, "h": 21, "w": 45, "k": 20}, {"size": 7, "stride": 2, "pad": 3}),
+    "3x3/2": ("few_channel_conv", {"n": 1, "c": 3, "h": 20, "w": 64, "k": 16}, {"size": 3, "stride": 2, "pad": 1}),
+    "5x5": ("few_channel_conv", {"n": 1, "c": 1, "h": 11, "w": 40, "k": 40}, {"size": 5, "stride": 1, "pad": 2}),
+    "5x5 to 7": ("few_filter_conv", {"n": 1, "c": 11, "h": 9, "w": 28, "k": 7}, {"size": 5, "stride": 1, "pad": 2}),
+    "4x4/2 to 3": ("few_filter_conv", {"n": 1, "c": 9, "h": 21, "w": 43, "k": 3}, {"size": 4, "stride": 2, "pad": 0}),
 }
-# Compiling takes seconds: two cases always, the others with the slow tests.
-ALWAYS = (("fp32", "7x7/2"), ("fp16", "5x5 to 7"))
+# Compiling takes seconds: some cases always, the others with the slow tests.
+ALWAYS = (
+    ("fp32", "7x7/2", "large"),
+    ("fp16", "7x7/2", "small"),
+    ("fp16", "5x5", "large"),
+    ("fp32", "5x5 to 7", "large"),
+)
 CASES = [
-    pytest.param(types, layer, marks=[] if (types, layer) in ALWAYS else pytest.mark.slow)
-    for types in DTYPES
-    for layer in LAYERS
+    pytest.param(name, layer, types.name, variant.name, marks=[] if case in ALWAYS else pytest.mark.slow)
+    for layer, (name, _, _) in LAYERS.items()
+    for types in kernel(name).types
+    if types.name in DTYPES
+    for variant in kernel(name).variants
+    for case in [(types.name, layer, variant.name)]
 ]
 
 
-def translated(source: str) -> str:
+def translated(declared: Kernel, source: str) -> str:
     """Return a source with what it includes, as C++ for the CPU."""
-    names = ("windows/activation.cuh", "windows/windows.cuh")
-    parts = ("layer.cuh", *(["tensor_core.cuh"] if source != "kernel.cu" else []), source)
-    text = "".join(
-        (plugins_dir() / name).read_text() for name in (*names, *(f"{KERNEL.name}/{part}" for part in parts))
-    )
+    header = "direct.cuh" if source == "kernel.cu" else "tensor_core.cuh"
+    shared = ("windows/activation.cuh", "windows/windows.cuh", "few_channels/layer.cuh", f"few_channels/{header}")
+    text = "".join((plugins_dir() / name).read_text() for name in (*shared, f"{declared.name}/{source}"))
     text = re.sub(r"^#(include|pragma once).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"__device__ __forceinline__ void mma_16x8x8_tf32.*?\n}\n", "", text, flags=re.DOTALL)  # in block.h
     text = re.sub(r"extern __shared__ .* shared\[\];", "unsigned char* shared = dynamic_shared;", text)
@@ -55,22 +61,21 @@ def translated(source: str) -> str:
     return f'#include "block.h"\n{text}{ENTRY}'
 
 
-@pytest.mark.parametrize(("types", "layer"), CASES)
-@pytest.mark.parametrize("variant", [variant.name for variant in KERNEL.variants])
-def test_a_variant_computes_the_reference(variant: str, types: str, layer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "layer", "types", "variant"), CASES)
+def test_a_variant_computes_the_reference(name: str, layer: str, types: str, variant: str, tmp_path: Path) -> None:
     if missing_compiler():
         pytest.skip(missing_compiler())
-    axes, sizes = LAYERS[layer]
+    _, axes, sizes = LAYERS[layer]
     attributes: dict[str, AttributeValue] = {**sizes, "activation": "none"}
-    declared = KERNEL.variant(variant)
-    bound = KERNEL.bind_axes(axes, KERNEL.types_named(types), attributes)
-    if not bound.fits(declared):
-        pytest.skip(f"{variant} does not take this layer")
-    (tmp_path / "kernel.cpp").write_text(translated(declared.source))
+    kernel_ = kernel(name)
+    declared = kernel_.variant(variant)
+    bound = kernel_.bind_axes(axes, kernel_.types_named(types), attributes)
+    assert bound.fits(declared)
+    (tmp_path / "kernel.cpp").write_text(translated(kernel_, declared.source))
     macros = [f"-D{macro.removeprefix('--define-macro=')}" for macro in bound.specialized.macros]
     macros = [
         *macros,
-        f"-DKERNEL_ENTRY={KERNEL.entry(declared)}",
+        f"-DKERNEL_ENTRY={kernel_.entry(declared)}",
         "-DTYPE_T=" + ("float" if types == "fp32" else "__half"),
     ]
     command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", *dict.fromkeys(macros), f"-I{HERE}"]
@@ -93,7 +98,7 @@ def test_a_variant_computes_the_reference(variant: str, types: str, layer: str, 
         beyond = run(*pointers[:3], axes["n"], pointers[3], across, down, declared.launch.block[0], shared)
         assert not beyond, "more shared memory was written than the launch has"
         with np.errstate(invalid="ignore"):
-            wanted = KERNEL.reference(*(array.astype(np.float64) for array in (x, w, bias)), **attributes)
+            wanted = kernel_.reference(*(array.astype(np.float64) for array in (x, w, bias)), **attributes)
         finite = np.isfinite(wanted)
         assert finite.all() != infinite
         assert np.array_equal(y[~finite].astype(np.float64), wanted[~finite], equal_nan=True)

@@ -1,4 +1,4 @@
-// The layer that a convolution of few channels is compiled for, and one output of it by plain multiply-adds.
+// The layer that a convolution of few channels or filters is compiled for, and one output of it by plain multiply-adds.
 #pragma once
 
 #include "windows/activation.cuh"

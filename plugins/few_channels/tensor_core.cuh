@@ -1,4 +1,4 @@
-// The convolution of few channels on tensor cores: pixels as A, filters as B, sums in float.
+// The convolution of few channels or filters on tensor cores: pixels as A, filters as B, sums in float.
 //
 // K is made of words: a tap of a float, or two neighbouring taps of a row of 16 bits (where the filter's row is odd, the last tap is
 // paired with a weight of zero). A step has 8 words, of which lane (g = lane / 4, t = lane % 4) needs words t and t + 4. x is in shared
@@ -15,8 +15,6 @@
 #include "mma.cuh"
 
 constexpr bool kIsFloat = sizeof(T) == 4;
-// Whether a word of x is a pixel: a float, or two channels of 16 bits. Otherwise it is two neighbouring pixels of 16 bits.
-constexpr bool kIsPixel = kIsFloat || kChannels > 4;
 constexpr int kRun = 4;
 
 // Runs of a warp side by side: 4 (in two rows) where the last of 8 would be more than half empty.
@@ -26,26 +24,25 @@ template <int kWarps_, int kMostTiles>
 struct TensorPlan {
   static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
   static constexpr int kTiles = least(ceil_div(kFilters, 8), kMostTiles), kBlockFilters = 8 * kTiles;
-  // Channels in shared memory at once, planes of words that they are, and words of a row of taps.
-  static constexpr int kChunk = least(kChannels, kIsFloat ? 8 : 16), kOfPlane = kIsPixel && !kIsFloat ? 2 : 1;
-  static constexpr int kPlanes = ceil_div(kChunk, kOfPlane), kRowWords = kIsPixel ? kSize : ceil_div(kSize, 2);
-  static constexpr int kWords = kPlanes * kSize * kRowWords, kSteps = ceil_div(kWords, 8);
+  static constexpr int kChunk = least(kChannels, 8);  // channels in shared memory at once
+  static constexpr int kRowWords = kIsFloat ? kSize : ceil_div(kSize, 2);  // of a row of taps
+  static constexpr int kWords = kChunk * kSize * kRowWords, kSteps = ceil_div(kWords, 8);
 
   static constexpr int kTileColumns = kRun * kRunsAcross, kTileRows = kWarps * kWarpRows;
   static constexpr int kTilesAcross = ceil_div(Layer::kOutWidth, kTileColumns);
   static constexpr int kTilesDown = ceil_div(Layer::kOutHeight, kTileRows);
   static constexpr int kRowsOfX = (kTileRows - 1) * kStride + kSize;
-  // Words of a row. Pixels with stride 2: even columns, then from kHalf on odd ones. Two pixels with stride 1: each column and its
-  // right neighbour. kHalf = 4 i + 2, and the pitch, let neighbouring words of K lie in different banks.
-  static constexpr int kHalf = kIsPixel && kStride == 2 ? round_up(kTileColumns + (kSize + 1) / 2, 4) + 2 : 0;
-  static constexpr int kAcross = kHalf > 0 ? 2 * kHalf : kTileColumns + (kIsPixel || kStride == 2 ? kRowWords : 2 * kRowWords);
+  // Words of a row. Floats with stride 2: even columns, then from kHalf on odd ones. 16 bits with stride 1: each column and its right
+  // neighbour. kHalf = 4 i + 2, and the pitch, let neighbouring words of K lie in different banks.
+  static constexpr int kHalf = kIsFloat && kStride == 2 ? round_up(kTileColumns + (kSize + 1) / 2, 4) + 2 : 0;
+  static constexpr int kAcross = kHalf > 0 ? 2 * kHalf : kTileColumns + (kIsFloat || kStride == 2 ? kRowWords : 2 * kRowWords);
   static constexpr int kPitch = round_up(kAcross, 4) + kRowWords % 4;
   static constexpr int kPlane = kRowsOfX * kPitch;
 
   // Columns of x, or pairs of them, that are copied; a thread copies kCopies words. A block fetches the next piece of x while it
   // computes one where a thread has the registers for it.
-  static constexpr int kColumns = kIsPixel ? (kTileColumns - 1) * kStride + kSize : kAcross;
-  static constexpr int kCopies = ceil_div(kPlanes * kRowsOfX * kColumns, kThreads);
+  static constexpr int kColumns = kIsFloat ? (kTileColumns - 1) * kStride + kSize : kAcross;
+  static constexpr int kCopies = ceil_div(kChunk * kRowsOfX * kColumns, kThreads);
   static constexpr bool kAhead = kCopies <= (kIsFloat ? 16 : 12);
   // The tensor cores cut sums off, which adds up over many steps: with few filters, a second set of sums is added to now and then.
   static constexpr bool kAddsUp = kIsFloat && kTiles == 1;
@@ -53,7 +50,7 @@ struct TensorPlan {
 
   static constexpr int kFragmentWords = kIsFloat ? 4 : 2;  // of a lane, step and tile of 8 filters
   static constexpr int kFragmentBytes = kSteps * kTiles * 32 * kFragmentWords * 4, kTableBytes = kSteps * 32;
-  static constexpr int kSharedBytes = kFragmentBytes + kTableBytes + kPlanes * kPlane * 4;
+  static constexpr int kSharedBytes = kFragmentBytes + kTableBytes + kChunk * kPlane * 4;
 
   // The word of column `column` of the tile's rows of x.
   __host__ __device__ static constexpr int place_of(int column) { return kHalf == 0 ? column : (column & 1) * kHalf + column / 2; }
@@ -95,9 +92,6 @@ __device__ __forceinline__ void load_fragments(unsigned* fragments, const T* __r
         const float value = to_float(at(word, true)), high = high_part(value);
         words[half] = __float_as_uint(high);
         words[half + 2] = __float_as_uint(value - high);
-      } else if constexpr (kIsPixel) {
-        const int tap = word / kTaps * 2 * kTaps + word % kTaps;
-        words[half] = pair_bits(at(tap, true), at(tap + kTaps, true));
       } else {
         const int column = word % Plan::kRowWords * 2, tap = word / Plan::kRowWords * kSize + column;
         words[half] = pair_bits(at(tap, true), at(tap + 1, column + 1 < kSize));
@@ -118,7 +112,7 @@ __device__ __forceinline__ void fill_table(int* table) {
   for (int i = threadIdx.x; i < Plan::kSteps * 8; i += Plan::kThreads) {
     const int word = i / 8 * 8 + i % 8 / 2 + i % 2 * 4;  // t, then t + 4
     const int line = word / Plan::kRowWords, column = word % Plan::kRowWords;
-    const int place = kIsPixel ? Plan::place_of(column) : kStride == 1 ? 2 * column : column;
+    const int place = kIsFloat ? Plan::place_of(column) : kStride == 1 ? 2 * column : column;
     table[i] = word < Plan::kWords ? 4 * (line / kSize * Plan::kPlane + line % kSize * Plan::kPitch + place) : 0;
   }
 }
@@ -139,7 +133,7 @@ struct Piece {
 // Words of the patch of x that a piece needs, on their way from global to shared memory: all that a thread copies, or a few.
 template <typename Plan>
 struct Fetched {
-  static constexpr int kTotal = Plan::kPlanes * Plan::kRowsOfX * Plan::kColumns;
+  static constexpr int kTotal = Plan::kChunk * Plan::kRowsOfX * Plan::kColumns;
   static constexpr int kCount = Plan::kAhead ? Plan::kCopies : least(Plan::kCopies, 4);
   T value[kCount], second[kCount];
 
@@ -149,16 +143,13 @@ struct Fetched {
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
       const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % Plan::kColumns, line = i / Plan::kColumns;
-      const int channel = line / Plan::kRowsOfX * Plan::kOfPlane, row = top + line % Plan::kRowsOfX;
-      const int column = left + (kIsPixel ? j : j * kStride), channels = kChannels - piece.first_channel;
-      const bool in_rows = i < kTotal && channel < channels && static_cast<unsigned>(row) < Layer::kHeight;
-      const bool inside = in_rows && static_cast<unsigned>(column) < Layer::kWidth;
-      const T* from = image + (channel * Layer::kHeight + row) * Layer::kWidth + column;
-      value[e] = inside ? from[0] : from_float<T>(0.0f);
-      if constexpr (!kIsPixel) {
+      const int channel = line / Plan::kRowsOfX, row = top + line % Plan::kRowsOfX;
+      const int column = left + (kIsFloat ? j : j * kStride);
+      const bool in_rows = i < kTotal && piece.first_channel + channel < kChannels && static_cast<unsigned>(row) < Layer::kHeight;
+            const T* from = image + (channel * Layer::kHeight + row) * Layer::kWidth + column;
+      value[e] = in_rows && static_cast<unsigned>(column) < Layer::kWidth ? from[0] : from_float<T>(0.0f);
+      if constexpr (!kIsFloat) {
         second[e] = in_rows && static_cast<unsigned>(column + 1) < Layer::kWidth ? from[1] : from_float<T>(0.0f);
-      } else if constexpr (!kIsFloat) {
-        second[e] = inside && channel + 1 < channels ? from[Layer::kPlane] : from_float<T>(0.0f);
       }
     }
   }
@@ -169,13 +160,13 @@ struct Fetched {
       const int i = threadIdx.x + (first + e) * Plan::kThreads, j = i % Plan::kColumns, line = i / Plan::kColumns;
       if (i >= kTotal) return;
       const unsigned word = kIsFloat ? __float_as_uint(to_float(value[e])) : pair_bits(value[e], second[e]);
-      patch[line * Plan::kPitch + (kIsPixel ? Plan::place_of(j) : j)] = word;
+      patch[line * Plan::kPitch + (kIsFloat ? Plan::place_of(j) : j)] = word;
     }
   }
 };
 
 template <typename Plan>
-__device__ __forceinline__ void few_channel_conv_by_mma(const T* __restrict__ x, const T* __restrict__ w,
+__device__ __forceinline__ void few_channels_by_mma(const T* __restrict__ x, const T* __restrict__ w,
                                                         const T* __restrict__ bias, int n, T* __restrict__ y) {
   extern __shared__ __align__(16) unsigned char shared[];
   unsigned* fragments = reinterpret_cast<unsigned*>(shared);
