@@ -40,6 +40,24 @@ def quantized_nodes(model: ModelProto) -> list[str]:
     return list(dict.fromkeys(node.op_type for node in model.graph.node if _quantizes(node)))
 
 
+def write_zero_points(model: ModelProto, types: Mapping[str, int] | None = None) -> None:
+    """Give each DequantizeLinear without a zero point one of zeros, in place; ONNX leaves it to the writer.
+
+    ``types``: the element types of values, where shape inference does not find them all.
+    """
+    known, scales = types or _types(model), {name: tuple(tensor.dims) for name, tensor in constants(model.graph)}
+    made: dict[tuple[int, tuple[int, ...]], str] = {}
+    for node in model.graph.node:
+        if node.op_type != DEQUANTIZE or len(node.input) > 2 or node.input[0] not in known:
+            continue
+        kind = known[node.input[0]], scales.get(node.input[1], ())
+        if kind not in made:
+            made[kind] = f"{node.output[0]}.zero_point"
+            zeros = np.zeros(kind[1], helper.tensor_dtype_to_np_dtype(kind[0]))
+            model.graph.initializer.append(numpy_helper.from_array(zeros, made[kind]))
+        node.input.append(made[kind])
+
+
 def with_quantized_input(model: ModelProto) -> ModelProto:
     """Return a copy that takes quantized numbers: the one QuantizeLinear that reads an input is left to the caller.
 

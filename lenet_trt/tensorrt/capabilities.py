@@ -40,7 +40,8 @@ class Capabilities:
     ``progress_monitor``: it has them. ``external_tactics``: the libraries whose handles it makes for plugins.
 
     ``opset``: the newest that its ONNX parser is documented for. ``functions``: see ``LocalFunctions``.
-    ``names_failed_nodes``: the parser's errors say the node's operator and name.
+    ``zero_points``: it reads DequantizeLinear without one. ``names_failed_nodes``: the parser's errors say the node's
+    operator and name.
 
     ``python_plugins``: IPluginV3 in Python. ``ptx_plugins``: ahead-of-time ``tensorrt.plugin``. ``library_majors``:
     the TensorRT whose headers a plugin library may be made from. ``loads_libraries``: its registry loads them.
@@ -65,6 +66,7 @@ class Capabilities:
     external_tactics: tuple[str, ...] = ("CUBLAS", "CUBLAS_LT", "CUDNN")
     opset: int = 17
     functions: LocalFunctions = LocalFunctions.UNREAD
+    zero_points: bool = False
     names_failed_nodes: bool = False
     python_plugins: bool = False
     ptx_plugins: bool = False
@@ -95,6 +97,7 @@ _10_0 = replace(
     external_tactics=(),  # off unless asked for
     opset=20,
     functions=LocalFunctions.FIRST,
+    zero_points=True,
     names_failed_nodes=True,
     library_majors=(10,),
     library_layer="PLUGIN_V3",

@@ -42,6 +42,7 @@ def constrain(trt: Any, network: Any, config: Any, model: ModelProto, *, half_re
         if half_rest or TensorProto.FLOAT16 in kinds.values():
             config.set_flag(trt.BuilderFlag.FP16)
         return
+    _allow_integers(trt, network, config)
     if TensorProto.FLOAT16 not in kinds.values():
         return
     config.set_flag(trt.BuilderFlag.FP16)
@@ -58,6 +59,20 @@ def constrain(trt: Any, network: Any, config: Any, model: ModelProto, *, half_re
                     known.setdefault(tensor.name, tensor.dtype)
             continue
         _constrain_layer(layer, outputs, known, frozenset(data_types.values()))
+
+
+def _allow_integers(trt: Any, network: Any, config: Any) -> None:
+    """Allow int8 where plugins read or write it, and say that its numbers are those that are stored.
+
+    Without Q/DQ nodes TensorRT 8 wants the range of what a tensor of int8 stands for; 127 makes its scale 1.
+    """
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    tensors = [network.get_input(index) for index in range(network.num_inputs)]
+    tensors += [layer.get_output(i) for layer in layers for i in range(layer.num_outputs)]
+    for tensor in tensors:
+        if tensor.dtype == trt.DataType.INT8:
+            config.set_flag(trt.BuilderFlag.INT8)
+            tensor.set_dynamic_range(-127.0, 127.0)
 
 
 def value_types(model: ModelProto) -> dict[str, int]:

@@ -35,9 +35,9 @@ def conv1_sources() -> Array:
     """Return for each byte of conv1's quads the position in its weights, or -1 for a zero.
 
     A register of lane (g, t) holds, for column g of a column tile, four pixels of a row of a window of 6 x 8 pixels:
-    columns 4 (t % 2) and on. Column g is output g % 4 of the row, in channel ``CONV1_MAP_CHANNEL[g // 4][tile]``; ``dy``
-    is the output's row. Parts 0 and 1, the rows 1 to 4 that both dy need, are a product of k = 32; part 2, row 0 or 5,
-    is one of k = 16. First the pairs of parts 0 and 1, then the single registers of part 2.
+    columns 4 (t % 2) and on. Column g is output g % 4 of the row, in channel ``CONV1_MAP_CHANNEL[g // 4][tile]``; the
+    output's row is ``dy``. Parts 0 and 1, the rows 1 to 4 that both dy need, are a product of k = 32; part 2, row 0 or
+    5, is one of k = 16. First the pairs of parts 0 and 1, then the single registers of part 2.
     """
     sources = np.full((CONV1_QUADS, LANES, REGISTERS, BYTES), -1)
     for dy, tile, part, lane, byte in np.ndindex(2, 3, 3, LANES, BYTES):

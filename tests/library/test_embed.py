@@ -7,21 +7,28 @@ import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.export import mnist
+from lenet_trt.export.lenet5 import lenet5_int8
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
 from lenet_trt.kernel.dims import axes
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
+from lenet_trt.runtimes.ort import runner
+from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.library.encode import IMAGES
 from lenet_trt.tensorrt.library.sizes import KnownSizes
 from lenet_trt.tensorrt.library.targets import targets_for
+from lenet_trt.tensorrt.readable import readable
 
 UNFUSED = "conv5x5_bias,maxpool2,dense_bias_relu"
 n, c = axes("n c")
@@ -193,3 +200,54 @@ def test_shapes_between_plugin_nodes_come_from_the_declaration(lenet5: Path) -> 
     del fused.functions[:]  # without which ONNX infers nothing of a plugin's outputs
     wanted = embedded(fuse(onnx.load(lenet5), UNFUSED).model, ["sm_86"])
     assert embedded(fused, ["sm_86"]).graph.node == wanted.graph.node
+
+
+@pytest.mark.parametrize(("names", "weights"), [(["lenet5_int8"], [1]), (["conv_int8", "dense_int8"], [2] * 4)])
+def test_weights_of_8_bits_are_words_of_int32(names: list[str], weights: list[int]) -> None:
+    fused = fuse(lenet5_int8(), names).model
+    before = {tensor.name: numpy_helper.to_array(tensor) for tensor in fused.graph.initializer}
+    result = embedded(fused, ["sm_90"])
+    after = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.graph.initializer}
+    kernels = [node for node in fused.graph.node if node.domain == DOMAIN]
+    copies = [node for node in result.graph.node if node.domain == DOMAIN]
+    for fused_node, node, index in zip(kernels, copies, weights, strict=True):
+        told = before[fused_node.input[index]]
+        words = after[node.input[index]]
+        assert (words.dtype, words.shape) == (np.int32, (-(-told.size // 4),))
+        assert words.tobytes().ljust(told.size, b"?")[: told.size] == told.tobytes()
+        assert not any(words.tobytes()[told.size :])
+        others = [i for i in range(len(node.input)) if i != index]
+        assert [node.input[i] for i in others] == [fused_node.input[i] for i in others]
+        # The data wants what the node has: int32, and as many words.
+        tensor = data_in(node).split(told_name(fused_node, index))[1]
+        assert tensor[0] == 4
+        assert struct.pack("<q", words.size) in tensor[:64]
+    assert not any(array.dtype == np.int8 and array.ndim for name, array in after.items() if "weight_Q" in name)
+
+
+def told_name(node: onnx.NodeProto, index: int) -> bytes:
+    """A kernel's input, as its data names it."""
+    name = registry.kernel(node.op_type).inputs[index].name.encode()
+    return struct.pack("<H", len(name)) + name
+
+
+def test_a_zero_point_that_the_file_leaves_out_is_written() -> None:
+    model = lenet5_int8()
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear":
+            del node.input[2:]
+    old, new = (readable(model, capabilities("tensorrt", version)) for version in ("8.6.0", "10.0.0"))
+    assert new is model
+    for made in (old, embedded(fuse(model, ["dense_int8"]).model, ["sm_90"])):
+        onnx.checker.check_model(made)
+        tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in made.graph.initializer}
+        nodes = [node for node in made.graph.node if node.op_type == "DequantizeLinear"]
+        assert nodes
+        for node in nodes:
+            zeros = tensors[node.input[2]]
+            assert zeros.dtype == np.int8
+            assert zeros.shape == tensors[node.input[1]].shape
+            assert not zeros.any()
+    x = mnist.network_input(mnist.test_set()[0][:20])
+    (wanted,), (found,) = (runner(each)({"images": x}) for each in (model, old))
+    assert (found == wanted).all()

@@ -48,6 +48,7 @@ class Network:
         self.layers = [Told(network.get_layer(index)) for index in range(network.num_layers)]
         self.num_layers = len(self.layers)
         self.get_layer = self.layers.__getitem__
+        self.num_inputs, self.get_input = network.num_inputs, network.get_input
 
 
 class Flags:

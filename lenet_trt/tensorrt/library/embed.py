@@ -19,7 +19,9 @@ from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized
 from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
 from lenet_trt.tensorrt.library.sizes import KnownSizes, sizes_of
@@ -64,6 +66,9 @@ def embedded(
         for node in result.graph.node:
             if node.domain == DOMAIN:
                 node.CopyFrom(_library_node(node, values, targets, tunings))
+        _words_of_constants(result, model)
+    # The parser of TensorRT 8 reads no DequantizeLinear without one.
+    write_zero_points(result, {name: _elem_type(value) for name, value in values.items()})
     others = [function for function in model.functions if function.domain != DOMAIN]
     del result.functions[:]
     result.functions.extend(others)
@@ -73,9 +78,14 @@ def embedded(
 
 
 def node_data(
-    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str], tunings: Sequence[Tuning] = ()
+    node: onnx.NodeProto,
+    inputs: Sequence[TensorType],
+    targets: Sequence[str],
+    tunings: Sequence[Tuning] = (),
 ) -> bytes:
     """Encode one plugin node of a fused model, with its kernel compiled for the targets.
+
+    Weights of 8 bits are told as words of int32 (``encode``).
 
     Raises:
         LenetTrtError: the kernel is not for these inputs, or has no variant for a target.
@@ -91,7 +101,48 @@ def node_data(
         for variant, chosen in usable(specialized, sizes, targets)
     ]
     tuned = tuned_gpus(kernel, targets, tunings)
-    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda(), tuned)
+    words = frozenset(name for name, _ in _narrow_weights(kernel, inputs))
+    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda(), tuned, words)
+
+
+def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[str, int]]:
+    """Return the weights of 8 bits, each with its position among the inputs."""
+    return [
+        (tensor.name, index)
+        for index, (tensor, value) in enumerate(zip(kernel.inputs, inputs, strict=True))
+        if tensor.weight and is_quantized(value.dtype)
+    ]
+
+
+def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None:
+    """Give the nodes of the copy their weights of 8 bits as words of int32, with zeros at the end."""
+    known = {tensor.name: tensor for tensor in result.graph.initializer}
+    replaced: set[str] = set()
+    for node, fused in zip(result.graph.node, model.graph.node, strict=True):
+        if fused.domain != DOMAIN:
+            continue
+        types = [_tensor_type(known[name]) if name in known else TensorType((), "") for name in fused.input]
+        for _, index in _narrow_weights(kernel_named(fused.op_type), types):
+            name = f"{fused.input[index]}.words"
+            if name not in known:
+                array = (
+                    np.ascontiguousarray(numpy_helper.to_array(known[fused.input[index]])).view(np.uint8).reshape(-1)
+                )
+                padded = np.pad(array, (0, -len(array) % 4)).view("<i4")
+                known[name] = numpy_helper.from_array(padded.astype(np.int32), name)
+                result.graph.initializer.append(known[name])
+            replaced.add(fused.input[index])
+            node.input[index] = name
+    for name in sorted(replaced - {name for node in result.graph.node for name in node.input}):
+        result.graph.initializer.remove(known[name])
+
+
+def _elem_type(value: TensorType) -> int:
+    return int(helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype)))
+
+
+def _tensor_type(tensor: onnx.TensorProto) -> TensorType:
+    return TensorType(tuple(tensor.dims), _numpy_name(tensor.data_type))
 
 
 def tuned_gpus(kernel: Kernel, targets: Sequence[str], tunings: Sequence[Tuning]) -> list[TunedGpu]:
@@ -181,15 +232,13 @@ def _values(model: onnx.ModelProto) -> dict[str, TensorType]:
         if not found:
             return values
         for name, value in found:  # ONNX goes on from here
-            elem_type = helper.np_dtype_to_tensor_dtype(numpy_dtype(value.dtype))
+            elem_type = _elem_type(value)
             shape = [None if size == UNKNOWN else size for size in value.shape]
             _replace(inferred.graph, helper.make_tensor_value_info(name, elem_type, shape))
 
 
 def _declared(graph: onnx.GraphProto) -> dict[str, TensorType]:
-    values = {
-        tensor.name: TensorType(tuple(tensor.dims), _numpy_name(tensor.data_type)) for tensor in graph.initializer
-    }
+    values = {tensor.name: _tensor_type(tensor) for tensor in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kind = value.type.tensor_type
         if kind.HasField("shape") and kind.elem_type != onnx.TensorProto.UNDEFINED:

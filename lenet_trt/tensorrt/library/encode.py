@@ -24,14 +24,18 @@ first that holds, and whose variant can run, is taken. A library that does not k
 A later version adds sections; an old library refuses those that it must know and passes over the others. ``VERSION``
 changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
 know.
+
+A constant of 8 bits is a vector of int32 to TensorRT: its bytes, four a word and zeros at the end. TensorRT 8 takes
+int8 constants for rounded real numbers and may rescale them; the kernel sees the same bytes. (Until TensorRT 8 goes.)
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, replace
 
 import lenet_trt
 from lenet_trt.cuda.compile import Module
@@ -39,7 +43,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Specialized
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim
+from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim, product
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.tensors import Tensor
 from lenet_trt.kernel.variants import Variant
@@ -101,11 +105,12 @@ def encode(
     variants: Sequence[EncodedVariant],
     cuda: int,
     tuned: Sequence[TunedGpu] = (),
+    words: Set[str] = frozenset(),
 ) -> bytes:
     """Write the data of one plugin node.
 
     ``variants`` are those that these sizes allow, in declared order; ``cuda`` is the CUDA version that made the images
-    (13000 for 13.0), which the driver has to know.
+    (13000 for 13.0), which the driver has to know. ``words``: the inputs that are constants of 8 bits, in words.
 
     Raises:
         LenetTrtError: the kernel has something that the format has no room for.
@@ -120,7 +125,7 @@ def encode(
             _string(axis.name) + struct.pack("<HH", axis.input, axis.dimension) for axis in sizes.open_axes.values()
         ),
         TENSORS: b"".join(
-            _list(_tensor(write, tensor, specialized) for tensor in tensors)
+            _list(_tensor(write, tensor, specialized, words) for tensor in tensors)
             for tensors in (kernel.inputs, kernel.outputs)
         ),
         LIMITS: struct.pack("<IQ", kernel.alignment, kernel.max_elements)
@@ -177,6 +182,10 @@ class _Expressions:
     def size(self, size: DimLike) -> bytes:
         return _code(code_of(self._sizes.substituted(as_dim(size)), self._axes))
 
+    def number(self, size: DimLike) -> int:
+        """A size that is known."""
+        return self._sizes.substituted(as_dim(size)).evaluate({})
+
     def may_hold(self, condition: Condition) -> bool:
         """Whether the known sizes leave it possible."""
         return self._sizes.decided(condition) is not False
@@ -218,7 +227,15 @@ class _Images:
         return b"".join(image.ljust(_aligned(len(image)), b"\0") for _, image in self._images.values())
 
 
-def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized) -> bytes:
+def word_count(shape: Sequence[int]) -> int:
+    """Return the words that a constant of 8 bits takes."""
+    return -(-math.prod(shape) // 4)
+
+
+def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized, words: Set[str]) -> bytes:
+    if tensor.name in words:
+        count = write.number(product(tensor.shape))
+        tensor = replace(tensor, shape=(word_count([count]),), dtype="int32")
     element = specialized.types.resolve(tensor.dtype)
     if element not in ELEMENT_TYPE_CODES:
         known = ", ".join(ELEMENT_TYPE_CODES)
