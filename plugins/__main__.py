@@ -168,7 +168,7 @@ def _text(entry: Mapping[str, Any], variants: bool, measured: bool) -> str:
         f"  runs in   {', '.join(entry['types'])}, on sm_{oldest} and newer",
     ]
     if entry["by_name"]:
-        lines.append(f"  chosen    only by name, --plugins {entry['name']}: no GPU has run it in this form")
+        lines.append(f"  chosen    only by name, --plugins {entry['name']}: no engine with it was measured")
     if variants:
         lines += [f"  requires  {entry['requires']}"] if entry["requires"] else []
         lines += [f"  claims    {condition}" for condition in entry["claims"]]

@@ -33,8 +33,8 @@ class Kernel:
     of the others. Tensors of more than ``max_elements`` elements are refused. An integer
     attribute is a size too: shapes, launches and conditions name it like an axis. ``resident``: a
     form of the kernel that stays on the GPU and takes one request after the other from the host's
-    memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no GPU
-    has run it in this form. ``claims``: sizes at which it was measured to be as fast as libraries are, or
+    memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no
+    engine with it was measured. ``claims``: sizes at which it was measured to be as fast as libraries are, or
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
     conditions hold (none: wherever it fits).
 
