@@ -11,7 +11,6 @@ from ..few_channels.declaration import (
     FLOPS,
     INPUTS,
     OUTPUTS,
-    WINDOW_FITS,
     at_least,
     direct,
     k,
@@ -21,7 +20,7 @@ from ..few_channels.declaration import (
     small_tiles,
 )
 from ..windows.activation import convolution_patterns
-from ..windows.declaration import c
+from ..windows.declaration import FITS, c
 
 MOST_CHANNELS = 4
 
@@ -37,7 +36,7 @@ KERNEL = Kernel(
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
     attributes=ATTRIBUTES,
-    requires=WINDOW_FITS & (c <= MOST_CHANNELS),
+    requires=FITS & (c <= MOST_CHANNELS),
     variants=(
         small_tiles(prefer=minimum(many_pixels, at_least(k, 33)) <= 0),
         large_tiles(),

@@ -11,7 +11,7 @@ from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
-from ..windows.declaration import PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w, windows_of
+from ..windows.declaration import IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, size, stride, w, windows_of
 
 (k,) = axes("k")
 DIRECT_WARPS = 4
@@ -25,8 +25,7 @@ TENSOR_SHARED_LIMIT = 99 * 1024
 AXES = (
     Axis("n", "images"),
     Axis("c", "channels of x", static=True),
-    Axis("h", "height of an image", static=True),
-    Axis("w", "width of an image", static=True),
+    *IMAGE,
     Axis("k", "filters", static=True),
 )
 INPUTS = (
@@ -36,7 +35,6 @@ INPUTS = (
 )
 OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),)
 ATTRIBUTES = (ACTIVATION, IntegerAttribute("size", 2, 7, (3,), "rows and columns of a filter"), STRIDE, PAD)
-WINDOW_FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 FLOPS = 2 * n * k * out_h * out_w * c * size * size
 
 

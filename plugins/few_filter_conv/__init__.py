@@ -10,7 +10,6 @@ from ..few_channels.declaration import (
     FLOPS,
     INPUTS,
     OUTPUTS,
-    WINDOW_FITS,
     at_least,
     direct,
     k,
@@ -20,7 +19,7 @@ from ..few_channels.declaration import (
     small_tiles,
 )
 from ..windows.activation import convolution_patterns
-from ..windows.declaration import c
+from ..windows.declaration import FITS, c
 
 LEAST_CHANNELS = 5
 MOST_FILTERS = 8
@@ -33,7 +32,7 @@ KERNEL = Kernel(
     outputs=OUTPUTS,
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=ATTRIBUTES,
-    requires=WINDOW_FITS & (c >= LEAST_CHANNELS) & (k <= MOST_FILTERS),
+    requires=FITS & (c >= LEAST_CHANNELS) & (k <= MOST_FILTERS),
     variants=(
         small_tiles(prefer=many_pixels <= 0),
         # Tiles of 8 filters do not pay for fewer.
