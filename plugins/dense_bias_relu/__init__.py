@@ -107,7 +107,7 @@ KERNEL = Kernel(
     variants=(
         Variant(
             "vector",
-            Launch((ceil_div(outputs, 4), 1, 1), THREADS, extras=()),
+            Launch((ceil_div(outputs, 4), 1, 1), THREADS, extras=(n,)),
             "one row: a block four output features",
             entry="dense_bias_relu_vector",
             when=n.equals(1),

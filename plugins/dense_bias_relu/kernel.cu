@@ -88,7 +88,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 // Grid: ceil(out / kFeatures).
 extern "C" __global__ void __launch_bounds__(kThreads)
-    dense_bias_relu_vector(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, T* __restrict__ y) {
+    dense_bias_relu_vector(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int /* n = 1 */,
+                           T* __restrict__ y) {
   __shared__ float parts[kWarps][kFeatures];
   const int thread = threadIdx.x, lane = thread % 32, first_feature = blockIdx.x * kFeatures;
   const T* weights[kFeatures];
