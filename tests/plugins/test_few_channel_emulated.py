@@ -78,6 +78,8 @@ def test_a_variant_computes_the_reference(name: str, layer: str, types: str, var
         f"-DKERNEL_ENTRY={kernel_.entry(declared)}",
         "-DTYPE_T=" + ("float" if types == "fp32" else "__half"),
     ]
+    # Without -fno-gnu-unique, two libraries in this process would share their shared memory.
+    macros.append("-fno-gnu-unique")
     command = ["g++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-pthread", *dict.fromkeys(macros), f"-I{HERE}"]
     command += [str(tmp_path / "kernel.cpp"), "-o", str(tmp_path / "kernel.so")]
     done = subprocess.run(command, capture_output=True, text=True)
