@@ -16,6 +16,7 @@ from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import work_of
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
+from lenet_trt.trace.engine import traced_work
 from lenet_trt.trace.kernel_names import short_name
 from lenet_trt.trace.ledger import TERMS, Ledger, ledger_of
 from lenet_trt.trace.readers import timeline_from
@@ -123,4 +124,5 @@ def traced_figure(sources: Sources, *traces: str) -> str:
 
 def _ledger(trace: Path, model: Path, ceilings: Ceilings) -> tuple[Ledger, float | None]:
     timeline = timeline_from(trace)
-    return ledger_of(timeline, work_of(load_model(model), timeline.sizes), ceilings), timeline.unprofiled_us
+    nodes = traced_work(timeline, work_of(load_model(model), timeline.sizes))
+    return ledger_of(timeline, nodes, ceilings), timeline.unprofiled_us
