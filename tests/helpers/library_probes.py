@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +103,7 @@ def data_of(
     known: Iterable[str] = (),
     cuda: int = 13000,
     tuned: Sequence[TunedGpu] = (),
+    words: Set[str] = frozenset(),
 ) -> bytes:
     """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
     fixed = {*bound.kernel.static_axes, *known}
@@ -123,7 +124,7 @@ def data_of(
         )
         for variant, chosen in usable(bound.specialized, sizes, targets)
     ]
-    return encode("node", bound.specialized, sizes, variants, cuda, tuned)
+    return encode("node", bound.specialized, sizes, variants, cuda, tuned, words)
 
 
 def text_of(shapes: Iterable[Shape]) -> str:

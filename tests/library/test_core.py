@@ -22,7 +22,7 @@ from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Condition, Dim, as_dim, axes
 from lenet_trt.kernel.variants import Variant
-from lenet_trt.tensorrt.library.encode import TunedGpu, code_of, condition_code_of
+from lenet_trt.tensorrt.library.encode import TunedGpu, code_of, condition_code_of, word_count
 from library_probes import CORE, SANITIZED, Core, compiled, data_of, hexadecimal, text_of
 
 SMS = (75, 80, 86, 89, 90, 100, 120)
@@ -370,3 +370,25 @@ def test_mutations_are_refused_or_used_and_never_crash(tmp_path: Path) -> None:
         assert int(found[2]) > int(found[1]) // 20, "too few are accepted to reach what follows the reading"
         assert int(found[3]) > 0
     core.close()
+
+
+@pytest.mark.parametrize("name", ["lenet5_int8", "conv_int8", "dense_int8"])
+def test_weights_of_8_bits_are_wanted_as_words(core: Core, tmp_path: Path, name: str) -> None:
+    """A plan has the variant and the launch of the true sizes, which the words do not tell."""
+    kernel = registry.kernel(name)
+    bound = kernel.bind_axes(kernel.examples[1], kernel.types[0])
+    inputs = zip(kernel.inputs, bound.input_shapes, bound.input_dtypes, strict=True)
+    narrow = {tensor.name: shape for tensor, shape, dtype in inputs if tensor.weight and dtype == "int8"}
+    assert narrow
+    plans = []
+    for words in (frozenset(), frozenset(narrow)):
+        named = zip(kernel.inputs, bound.input_shapes, strict=True)
+        shapes = [(word_count(shape),) if each.name in words else shape for each, shape in named]
+        (tmp_path / "data").write_bytes(data_of(bound, ["sm_90"], words=words))
+        core.ask("load", tmp_path / "data")
+        plans.append(core.ask("plan", *gpu(90), -1, text_of(shapes), "/", text_of(bound.output_shapes)))
+        if words:
+            answer = core.ask("plan", *gpu(90), -1, text_of(bound.input_shapes), "/", text_of(bound.output_shapes))
+            assert answer.startswith("error")
+    assert plans[0] == plans[1]
+    assert not plans[0].startswith("error")
