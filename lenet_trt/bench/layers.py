@@ -34,13 +34,23 @@ class Layer:
 
 def types_for(kernel: Kernel, precision: Precision) -> Types:
     """Return the kernel's types in which ``T`` has this precision."""
-    return ours.types_of(kernel, T=str(DTYPES[precision]).removeprefix("torch."))
+    return ours.types_of(kernel, T=_name(precision))
+
+
+def _name(precision: Precision) -> str:
+    return str(DTYPES[precision]).removeprefix("torch.")
+
+
+def precisions_of(kernel: Kernel) -> list[Precision]:
+    """Return the precisions that are timed and that the kernel is declared for."""
+    declared = {types.variables.get("T") for types in kernel.types}
+    return [precision for precision in PRECISIONS if _name(precision) in declared]
 
 
 def each_alone(layers: Sequence[Layer], extent: Extent) -> Iterator[Workload]:
-    """Yield the layers of a network one by one, in every precision and batch size."""
+    """Yield the layers of a network one by one, in every precision that their kernels have and every batch size."""
     for layer in layers:
-        for precision in PRECISIONS:
+        for precision in precisions_of(kernel_named(layer.kernel)):
             tail = peers.network_peers(layer.function, autotune=False, quick=extent.quick)
             for n in extent.layer_batches:
                 name = f"{layer.name} {precision} n={n}"

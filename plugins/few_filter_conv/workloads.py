@@ -7,8 +7,7 @@ from functools import partial
 
 import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
 
-from lenet_trt.bench import peers
-from lenet_trt.bench.layers import Layer, layer_workload
+from lenet_trt.bench.layers import Layer, each_alone
 from lenet_trt.bench.workload import Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel import AttributeValue
@@ -27,9 +26,5 @@ LAYERS = (layer(64, 56, 8, 5), layer(64, 128, 3, 3), layer(32, 128, 1, 5))
 
 
 def layers(extent: Extent) -> Iterator[Workload]:
-    """Yield the layers in fp32, the only precision of the kernel, beside torch."""
-    for each in LAYERS:
-        tail = peers.network_peers(each.function, autotune=False, quick=extent.quick)
-        for n in extent.layer_batches:
-            title = f"{each.name}, fp32, n = {n}"
-            yield layer_workload("layers", each, n, "fp32", f"{each.name} fp32 n={n}", title, tail, ("graph",))
+    """Yield the layers, beside torch."""
+    yield from each_alone(LAYERS, extent)

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from lenet_trt.bench import ours  # noqa: E402
-from lenet_trt.bench.layers import PRECISIONS, types_for  # noqa: E402
+from lenet_trt.bench.layers import precisions_of, types_for  # noqa: E402
 from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, tensor_error  # noqa: E402
 from lenet_trt.bench.workloads import BATCHES, Extent, layer_workloads_of, without_workloads  # noqa: E402
 from lenet_trt.floors.floor import Work  # noqa: E402
@@ -84,7 +84,7 @@ def test_layers_take_what_their_kernels_declare(name: str) -> None:
     declared = kernel(name)
     for layer in getattr(part(name, "workloads"), "LAYERS", ()):
         assert layer.kernel == name
-        for precision in PRECISIONS:
+        for precision in precisions_of(declared):
             bound = declared.bind_axes({"n": 3, **layer.axes}, types_for(declared, precision), layer.attributes)
             inputs = [torch.rand(shape) for shape in bound.input_shapes]
             assert tuple(layer.function(*inputs).shape) == tuple(bound.output_shapes[0]), layer.name
