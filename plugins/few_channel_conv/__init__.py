@@ -10,6 +10,7 @@ from ..few_channels.declaration import (
     AXES,
     FLOPS,
     INPUTS,
+    NOT_CONV5X5,
     OUTPUTS,
     at_least,
     direct,
@@ -36,7 +37,7 @@ KERNEL = Kernel(
         Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
     ),
     attributes=ATTRIBUTES,
-    requires=FITS & (c <= MOST_CHANNELS),
+    requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS),
     variants=(
         small_tiles(prefer=minimum(many_pixels, at_least(k, 33)) <= 0),
         large_tiles(),

@@ -11,7 +11,7 @@ from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
-from ..windows.declaration import IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, size, stride, w, windows_of
+from ..windows.declaration import IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w, windows_of
 
 (k,) = axes("k")
 DIRECT_WARPS = 4
@@ -35,6 +35,8 @@ INPUTS = (
 )
 OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),)
 ATTRIBUTES = (ACTIVATION, IntegerAttribute("size", 2, 7, (3,), "rows and columns of a filter"), STRIDE, PAD)
+# Unpadded 5x5 filters at stride 1 have kernels of their own (conv5x5/).
+NOT_CONV5X5 = (size - 5) * (size - 5) + (stride - 1) + pad >= 1
 FLOPS = 2 * n * k * out_h * out_w * c * size * size
 
 

@@ -9,6 +9,7 @@ from ..few_channels.declaration import (
     AXES,
     FLOPS,
     INPUTS,
+    NOT_CONV5X5,
     OUTPUTS,
     at_least,
     direct,
@@ -32,7 +33,7 @@ KERNEL = Kernel(
     outputs=OUTPUTS,
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=ATTRIBUTES,
-    requires=FITS & (c >= LEAST_CHANNELS) & (k <= MOST_FILTERS),
+    requires=FITS & NOT_CONV5X5 & (c >= LEAST_CHANNELS) & (k <= MOST_FILTERS),
     variants=(
         small_tiles(prefer=many_pixels <= 0),
         # Tiles of 8 filters do not pay for fewer.
