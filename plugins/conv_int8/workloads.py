@@ -39,11 +39,12 @@ class Layer:
         """Return the kernel's attributes."""
         return {"relu": 1, "pool": self.pool, "size": self.size, "stride": 1, "pad": self.pad}
 
-    def __call__(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        """Compute the layer in the type of the weights, and round to int8."""
-        y = F.relu(F.conv2d(x.to(weight.dtype) * X_SCALE, weight, bias, padding=self.pad))
-        y = F.max_pool2d(y, 2) if self.pool == 2 else y
-        return (y / Y_SCALE).round().clamp(0, 127).to(torch.int8)
+
+def computed(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, pad: int, pool: int) -> torch.Tensor:
+    """Compute a layer in the type of the weights, and round to int8."""
+    y = F.relu(F.conv2d(x.to(weight.dtype) * X_SCALE, weight, bias, padding=pad))
+    y = F.max_pool2d(y, 2) if pool == 2 else y
+    return (y / Y_SCALE).round().clamp(0, 127).to(torch.int8)
 
 
 _CONVOLUTIONS = (
@@ -59,7 +60,7 @@ def workloads(extent: Extent) -> Iterator[Workload]:
     for layer in _CONVOLUTIONS:
         products = layer.channels * layer.size**2
         filters = torch.randint(-128, 128, (layer.filters, layer.channels, layer.size, layer.size), dtype=torch.int8)
-        scale = torch.full((layer.filters,), 0.5 / products**0.5 / 100)
+        scale = torch.full((layer.filters,), 0.5 / products**0.5 / 30)
         bias = torch.randn(layer.filters) / 100
         weights = {
             "x_scale": torch.tensor(X_SCALE),
@@ -71,11 +72,21 @@ def workloads(extent: Extent) -> Iterator[Workload]:
         exact = (filters.double() * scale.double()[:, None, None, None]).cuda(), bias.double().cuda()
         half = exact[0].half(), exact[1].half()
 
-        def in_half(x: torch.Tensor, layer: Layer = layer, half: tuple[torch.Tensor, ...] = half) -> torch.Tensor:
-            return layer(x, *half)
+        how = layer.pad, layer.pool
 
-        def reference(inputs: Inputs, layer: Layer = layer, exact: tuple[torch.Tensor, ...] = exact) -> torch.Tensor:
-            return layer(inputs[0], *exact).double()
+        def in_half(
+            x: torch.Tensor,
+            half: tuple[torch.Tensor, torch.Tensor] = half,
+            how: tuple[int, int] = how,
+        ) -> torch.Tensor:
+            return computed(x, *half, *how)
+
+        def reference(
+            inputs: Inputs,
+            exact: tuple[torch.Tensor, torch.Tensor] = exact,
+            how: tuple[int, int] = how,
+        ) -> torch.Tensor:
+            return computed(inputs[0], *exact, *how).double()
 
         others = peers.network_peers(in_half, autotune=not extent.quick)
         for n in extent.batches:
