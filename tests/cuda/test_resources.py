@@ -48,8 +48,8 @@ def test_the_compiler_tells_registers_and_shared_memory() -> None:
 def test_each_function_of_a_source_has_its_own_registers() -> None:
     declared = kernel("dense_bias_relu")
     bound = declared.bind_axes({"n": 1, "in": 256, "out": 120}, declared.types_named("fp16"))
-    one, four = (resources_of(bound, declared.variant(name), 90).registers for name in ("warp", "warp_by4"))
-    assert one < four, "sums of four features take more registers than those of one"
+    one, eight = (resources_of(bound, declared.variant(name), 90).registers for name in ("vector", "warp_by4"))
+    assert one < eight, "sums of eight rows take more registers than those of one"
 
 
 def test_an_unknown_architecture_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_the_figures_fit_the_data_sheet(found: Ceilings) -> None:
     for arithmetic, rate in found.flop_per_s.items():
         library = found.details["origins"][arithmetic] == "cuBLAS"
         least = LEAST_SHARE if library else LEAST_SHARE_WITHOUT_LIBRARY
-        assert least <= rate / stated.flop_per_s[arithmetic] <= LARGEST_SHARE, arithmetic
+        assert least <= rate / stated.rate(arithmetic) <= LARGEST_SHARE, arithmetic
 
 
 def test_the_figures_stand_in_the_right_order(found: Ceilings) -> None:

@@ -7,8 +7,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "log.h"
@@ -81,7 +83,14 @@ bool is_known_to(IPluginRegistry& registry) {
 #if LENET_TRT_V3
   return registry.getCreator(kName, kVersion, kNamespace) != nullptr;
 #else
-  return registry.getPluginCreator(kName, kVersion, kNamespace) != nullptr;
+  // getPluginCreator logs an error where there is none.
+  auto const same = [](char const* one, char const* other) { return one != nullptr && std::strcmp(one, other) == 0; };
+  int32_t count = 0;
+  IPluginCreator* const* const creators = registry.getPluginCreatorList(&count);
+  return std::any_of(creators, creators + count, [&](IPluginCreator* creator) {
+    return same(creator->getPluginName(), kName) && same(creator->getPluginVersion(), kVersion) &&
+           same(creator->getPluginNamespace(), kNamespace);
+  });
 #endif
 }
 
