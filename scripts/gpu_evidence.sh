@@ -19,8 +19,9 @@ SHOWN_LINES=40
 PIECES=(
     engines-lenet5-fp32-small engines-lenet5-fp32-large engines-lenet5-fp16-small engines-lenet5-fp16-large
     engines-lenet5-int8-small engines-lenet5-int8-large
-    engines-matmul-fp32 engines-matmul-fp16 engines-conv engines-conv-pool engines-conv-int8 engines-kernels
-    builds quantized service sanitizer optimize-matmul optimize-lenet5 optimize-conv
+    engines-matmul-fp32 engines-matmul-fp16 engines-conv engines-conv-pool engines-conv-int8
+    engines-layers-fp32 engines-layers-fp16 engines-kernels
+    builds quantized service sanitizer nsys polygraphy latency optimize-matmul optimize-lenet5 optimize-conv
 )
 
 usage() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"; }
@@ -87,6 +88,28 @@ sanitizer() {
     done
 }
 
+# TensorRT's program under Nsight Systems, and the traces as timelines.
+nsys_traces() {
+    local model
+    for model in matmul lenet5; do
+        local shapes=() profile=()
+        [ "$model" != lenet5 ] || shapes=(--shapes=images:32x1x28x28) profile=(--{min,opt,max}Shapes=images:32x1x28x28)
+        lenet export "$model" -o "$out/$model.onnx" --overwrite
+        lenet fuse "$out/$model.onnx" --embed -o "$out/$model.fused.onnx" --overwrite
+        step trtexec "--onnx=$out/$model.fused.trt.onnx" "--staticPlugins=$library" --profilingVerbosity=detailed \
+            "${profile[@]}" "--saveEngine=$out/$model.engine"
+        step scripts/nsys_profile.sh "$out/$model" trtexec "--loadEngine=$out/$model.engine" "--staticPlugins=$library" \
+            "${shapes[@]}" --profilingVerbosity=detailed --noDataTransfers --warmUp=0 --duration=0 --iterations=20
+        lenet profile --from "$out/$model.nsys-rep" -o "$out/$model.timeline.json" --overwrite
+    done
+}
+
+compared() {
+    lenet build --flavor "$flavor" --fp32 --force --plugins lenet5 --plugin-route library --library "$library" \
+        -o "$out/lenet5.engine"
+    step scripts/polygraphy_compare.sh "$out/lenet5.engine" --plugins "$library"
+}
+
 optimized() { # MODEL BATCH...
     local model=$1
     shift
@@ -107,11 +130,16 @@ piece() {
         engines-conv) engines "Conv fp" ;;
         engines-conv-pool) engines "Conv + ReLU" ;;
         engines-conv-int8) engines "pool int8" ;;
+        engines-layers-fp32) engines ", fp32" ;;
+        engines-layers-fp16) engines ", fp16" ;;
         engines-kernels) engines "kernel " ;;
         builds) builds ;;
         quantized) quantized ;;
         service) step "${PYTHON:-python}" -m pytest -q -s tests/gpu/test_engine_service.py ;;
         sanitizer) sanitizer ;;
+        nsys) nsys_traces ;;
+        polygraphy) compared ;;
+        latency) lenet bench latency --library "$library" -o "$out" --overwrite ;;
         optimize-matmul) optimized matmul ;;
         optimize-lenet5) optimized lenet5 1 32 1024 10000 ;;
         optimize-conv) optimized conv ;;

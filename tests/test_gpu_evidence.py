@@ -34,6 +34,9 @@ def test_it_has_a_piece_for_each_kind_of_evidence() -> None:
         "quantized",
         "service",
         "sanitizer",
+        "nsys",
+        "polygraphy",
+        "latency",
         "optimize",
     }
     assert len(set(PIECES)) == len(PIECES)
