@@ -79,13 +79,20 @@ def used(fused: Fused) -> list[str]:
         ("quantize", "Conv", "Relu"),
         ("Conv", "Relu", "MaxPool", "quantize"),
         ("quantize", "MaxPool", "quantize"),
-        ("quantize", "ConvQuantized", "Relu", "MaxPool", "quantize"),
+        ("quantize", "ConvQuantized", "Relu", "quantize"),
     ],
 )
 def test_nothing_between_q_and_dq_becomes_a_plugin(steps: tuple[str, ...]) -> None:
     fused = fuse(network(*steps))
     assert used(fused) == []
     assert fused.refusals
+
+
+def test_a_kernel_of_8_bits_stands_between_them_for_sizes_that_it_claims() -> None:
+    steps = ("quantize", "ConvQuantized", "Relu", "MaxPool", "quantize")
+    assert used(fuse(network(*steps))) == ["conv_int8"]
+    without_pool = [step for step in steps if step != "MaxPool"]
+    assert used(fuse(network(*without_pool), "conv_int8")) == ["conv_int8"]
 
 
 def test_values_that_only_move_do_not_hide_the_quantization() -> None:
