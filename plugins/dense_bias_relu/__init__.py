@@ -75,10 +75,11 @@ HALF_TILES = (
 )
 
 # Here no size that was timed, of 1 to 10,000 rows and 10 to 4,096 features, was slower than by cuBLAS without TF32.
-# The last claim is for numbers of rows that are known when nodes are replaced.
+# Claims that name n are for numbers of rows that are known when nodes are replaced.
 OF_FLOATS, OF_HALVES = (size_of("T").equals(size) for size in (4, 2))
 CLAIMS = (
-    OF_FLOATS & (inputs <= 4096) & (outputs <= 4096) & (outputs <= maximum(4 * inputs, 64)),
+    OF_FLOATS & (inputs <= 256) & (outputs <= maximum(4 * inputs, 64)),
+    OF_FLOATS & (n >= 2) & (inputs <= 4096) & (outputs <= 4096) & (outputs <= maximum(4 * inputs, 64)),
     OF_HALVES & (inputs <= 512) & (inputs * outputs <= 10_240) & (outputs <= maximum(4 * inputs, 64)),
     OF_HALVES & (inputs <= 1280) & (n * inputs * outputs <= 1 << 23),
 )
@@ -110,7 +111,9 @@ KERNEL = Kernel(
             Launch((ceil_div(outputs, 4), 1, 1), THREADS, extras=(n,)),
             "one row: a block four output features",
             entry="dense_bias_relu_vector",
+            types=FLOAT,
             when=n.equals(1),
+            prefer=inputs > 256,  # where warp_by4 is slower than cuBLAS
         ),
         *FLOAT_TILES,
         *HALF_TILES,
