@@ -148,7 +148,8 @@ def command(arguments: argparse.Namespace) -> int:
         raise LenetTrtError(f"there is no kernel {unknown[0]!r}; known are {', '.join(known)}")
     if arguments.resources is not None:
         table = [row for name in arguments.names or known for row in resource_rows(known[name], arguments.resources)]
-        print(json.dumps([asdict(row) for row in table], indent=2) if arguments.json else resource_table(table))
+        lines = ",\n".join(json.dumps(asdict(row)) for row in table)
+        print(f"[\n{lines}\n]" if arguments.json else resource_table(table))
         return 0
     listed = [describe(known[name]) for name in arguments.names or known]
     if arguments.json:
