@@ -54,7 +54,7 @@ def shipped(lenet5: Path) -> onnx.ModelProto:
 @given(networks(), st.sampled_from([1, 3]))
 def test_any_network_in_any_dialect_computes_the_same_when_fused(network: Network, batch: int) -> None:
     model = model_of(network)
-    fused = fuse(model, "auto")
+    fused = fuse(model, "all")  # "auto" leaves dense layers of many inputs to TensorRT while the batch is open
     onnx.checker.check_model(fused.model, full_check=True)
     used = kernels_used(fused.model)
     convolutions = sum(name.startswith("conv5x5") for name in used)
