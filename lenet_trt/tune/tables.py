@@ -40,7 +40,7 @@ def calls_table(tunings: Sequence[Tuning], most: int | None = None) -> list[str]
     ]
     lines = markdown_table(CALLS, rows, right=(4, 6, 7))
     left = len(found) - len(rows)
-    return [*lines, *([f"and {left} more"] if left else [])]
+    return [*lines, *(["", f"and {left} more"] if left else [])]
 
 
 def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int | None = None) -> list[str]:
