@@ -204,7 +204,9 @@ def test_a_file_that_is_no_plugin_library_is_refused(tmp_path: Path, content: by
         load_library(select("rtx"), path)
 
 
-@pytest.mark.parametrize("share", [0.7, 0.95, None])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.7, marks=pytest.mark.slow), 0.95, pytest.param(None, marks=pytest.mark.slow)]
+)
 def test_a_library_that_was_cut_is_refused_before_it_is_opened(
     libraries: dict[str, Path], tmp_path: Path, share: float | None
 ) -> None:
