@@ -88,8 +88,8 @@ def judge(model: ModelProto, before: ModelProto, images: LabelledImages) -> Judg
         wanted = output_for(old, batch.pixels, scaling).astype(np.float64)
         found = wanted if new is old else output_for(new, batch.pixels, scaling).astype(np.float64)
         known = batch.labels != UNKNOWN
-        if batch.labels.max() >= wanted.shape[1]:
-            raise LenetTrtError(f"there is a label {batch.labels.max()}; the model has {wanted.shape[1]} classes")
+        if np.max(batch.labels) >= wanted.shape[1]:
+            raise LenetTrtError(f"there is a label {np.max(batch.labels)}; the model has {wanted.shape[1]} classes")
         total += int(known.sum())
         correct_before += _right(wanted, batch.labels, known)
         correct += _right(found, batch.labels, known)

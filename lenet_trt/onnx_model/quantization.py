@@ -156,8 +156,8 @@ def _check_scale(node: NodeProto, known: Mapping[str, TensorProto]) -> None:
     scale = numpy_helper.to_array(known[node.input[1]]).astype(np.float64)
     if not (np.isfinite(scale).all() and (scale > 0).all()):
         raise LenetTrtError(
-            f"{_title(node)}: its scale {node.input[1]} has the value {scale.min():g}; TensorRT wants scales above 0: "
-            "quantize the float model again, with data that uses this tensor"
+            f"{_title(node)}: its scale {node.input[1]} has the value {np.min(scale):g}; TensorRT wants scales above "
+            "0: quantize the float model again, with data that uses this tensor"
         )
 
 

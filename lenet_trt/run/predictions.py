@@ -94,7 +94,7 @@ class Prediction:
 
 def predictions(names: Sequence[str], labels: NDArray[np.int64], shares: NDArray[np.float64]) -> list[Prediction]:
     """Return a prediction for each image of a batch."""
-    broken: list[bool] = np.isnan(shares).any(axis=1).tolist()  # type: ignore[assignment]
+    broken = np.atleast_1d(np.isnan(shares).any(axis=1))
     return [
         Prediction(name, None if label == UNKNOWN else int(label), None if bad else int(best), tuple(row.tolist()))
         for name, label, best, row, bad in zip(names, labels, shares.argmax(axis=1), shares, broken, strict=True)
@@ -126,8 +126,8 @@ class Score:
         known = labels != UNKNOWN
         if not known.any():
             return
-        if labels.max() >= classes:
-            raise LenetTrtError(f"there is a label {labels.max()}; the network has the classes 0 to {classes - 1}")
+        if np.max(labels) >= classes:
+            raise LenetTrtError(f"there is a label {np.max(labels)}; the network has the classes 0 to {classes - 1}")
         if not self.confusion:
             self.confusion = [[0] * classes for _ in range(classes)]
         sound = known & ~np.isnan(shares).any(axis=1)
