@@ -120,7 +120,9 @@ def test_a_row_without_a_time_is_measured_again(trtexec: Path) -> None:
     assert len(again.rows) == len(failed.rows)
 
 
-@pytest.mark.parametrize("what", ["GPU", "commit", "plugin library"])
+@pytest.mark.parametrize(
+    "what", ["GPU", *(pytest.param(w, marks=pytest.mark.slow) for w in ("commit", "plugin library"))]
+)
 def test_records_that_do_not_belong_together_are_refused(trtexec: Path, what: str) -> None:
     one = of_a_gpu(engines.measure(options(trtexec, batches=(1,))))
     other = {

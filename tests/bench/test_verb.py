@@ -137,6 +137,7 @@ def test_several_suites_are_measured_in_processes_of_their_own(
     assert "ladder:" in said.out, "the other suite goes on"
 
 
+@pytest.mark.slow
 def test_on_ctrl_c_a_suite_keeps_what_it_has_and_no_other_begins(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "lenet_trt.bench", "sweep", "10k", "--batch", *BATCHES, "-o", str(tmp_path)]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)

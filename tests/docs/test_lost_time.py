@@ -15,6 +15,7 @@ from lenet_trt.cli import parser_for
 from lenet_trt.cuda.gpus import gpus
 
 PAGE = ROOT / "docs" / "lost-time.md"
+pytestmark = pytest.mark.slow
 
 
 def typed(folder: Path, lines: list[str]) -> dict[str, str]:

@@ -26,7 +26,11 @@ NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, Fals
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "lenet5" else []) for n in sorted(registry.kernels())]
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in ("lenet5", "lenet5_int8") else [])
+        for n in sorted(registry.kernels())
+    ],
 )
 def test_every_pattern_is_found_and_computes_the_reference(name: str) -> None:
     calls = small_bounds(bounds(registry.kernel(name)))

@@ -17,6 +17,7 @@ from library_probes import compiled, data_of, headers_of
 COMPILER = COMPILERS["aarch64"]
 SYSTEM = Path("/usr/aarch64-linux-gnu")  # where Debian has the libraries of the cross compiler
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+pytestmark = pytest.mark.slow
 needs_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"there is no {COMPILER}")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 

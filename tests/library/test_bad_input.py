@@ -114,6 +114,7 @@ def test_a_model_whose_plugin_node_is_wrong_is_refused_with_the_nodes_name(answe
     assert ("plugin node node" in said) is bool(why), said
 
 
+@pytest.mark.slow
 def test_a_library_from_headers_of_tensorrt_11_says_in_tensorrt_rtx_what_is_wrong(
     library, good: onnx.ModelProto, tmp_path: Path
 ) -> None:

@@ -141,7 +141,7 @@ def test_conditions_are_decided_as_far_as_sizes_are_known() -> None:
     assert sizes.simplified(c <= 8) is None
 
 
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@pytest.mark.parametrize("precision", ["fp16", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_other_precisions_are_embedded_in_their_types(lenet5: Path, precision: str) -> None:
     fused = fuse(convert(onnx.load(lenet5), precision), "dense_bias_relu").model
     result = embedded(fused, ["sm_86"])

@@ -31,7 +31,11 @@ SIZES = [
 
 
 @needs_gcc
-@pytest.mark.parametrize("bound", SIZES, ids=lambda bound: f"{bound.axes} {bound.attributes}")
+@pytest.mark.parametrize(
+    "bound",
+    [pytest.param(b, marks=pytest.mark.slow if i % 3 else []) for i, b in enumerate(SIZES)],
+    ids=lambda bound: f"{bound.axes} {bound.attributes}",
+)
 def test_the_source_computes_the_reference(bound: Bound, tmp_path: Path) -> None:
     plain = plain_inputs(bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(bound, plain)

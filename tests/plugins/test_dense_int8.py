@@ -19,7 +19,9 @@ CASES = [case for case in cases(KERNEL) if case.bound.attributes["relu"] == (cas
 
 
 @needs_gcc
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow if i % 3 else []) for i, c in enumerate(CASES)], ids=str
+)
 def test_the_source_computes_the_reference(case: ExampleCase, tmp_path: Path) -> None:
     plain = plain_inputs(case.bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(case.bound, plain)

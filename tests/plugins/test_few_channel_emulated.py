@@ -34,10 +34,8 @@ LAYERS = {
 }
 # Compiling takes seconds: some cases always, the others with the slow tests.
 ALWAYS = (
-    ("fp32", "7x7/2", "large"),
     ("fp16", "7x7/2", "small"),
     ("fp16", "5x5", "large"),
-    ("fp32", "5x5 to 7", "large"),
 )
 CASES = [
     pytest.param(name, layer, types.name, variant.name, marks=[] if case in ALWAYS else pytest.mark.slow)

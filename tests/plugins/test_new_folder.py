@@ -74,6 +74,7 @@ def test_it_is_in_every_listing(checkout: Path) -> None:
     assert NAME in {row["case"]["workload"] for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [("-k", NAME, "tests"), TOGETHER], ids=["its own", "of all kernels"])
 def test_the_tests_are_green(checkout: Path, chosen: tuple[str, ...]) -> None:
     printed = run(checkout, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen)

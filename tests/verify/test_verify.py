@@ -125,6 +125,7 @@ def test_the_report_says_what_was_built_what_ran_and_how_right_and_fast(trtexec:
     assert {row.extra["right"] for row in record.rows} == {True}
 
 
+@pytest.mark.slow
 def test_a_plugin_that_fails_fails_the_command_and_the_rest_is_measured(trtexec: Path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("CRASH", "1")
     assert verify(trtexec) == 1

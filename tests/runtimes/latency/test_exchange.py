@@ -118,6 +118,7 @@ def test_the_answer_of_an_interrupted_request_is_not_that_of_the_next(call: Call
     np.testing.assert_array_equal(ask(np.ones(4, np.float32)), 3)
 
 
+@pytest.mark.slow
 def test_requests_of_several_threads_follow_one_another() -> None:
     worker = Worker((1, 10))
     path = LatencyPath([Port("x", "float32", ("n", 10))], worker.exchange(), "a test")
