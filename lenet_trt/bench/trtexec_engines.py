@@ -181,6 +181,5 @@ def _errors(said: str) -> str:
     # Messages of the plugin library name the node and the fix; TensorRT's own messages do not.
     chosen = [line for line in lines if "[E]" in line or "plugin node " in line] or lines
     # The first errors have the cause, the last ones what came of it.
-    first = min(_SHOWN_LINES, len(chosen))
-    shown = dict.fromkeys([*chosen[:first], *chosen[max(first, len(chosen) - _SHOWN_LINES) :]])
+    shown = dict.fromkeys([*chosen[:_SHOWN_LINES], *chosen[_SHOWN_LINES:][-_SHOWN_LINES:]])
     return "; ".join(shown) or "it said nothing"
