@@ -14,7 +14,7 @@ import onnx
 
 from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
-from lenet_trt.bench.resume import check_resumed, kept
+from lenet_trt.bench.resume import check_resumed
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import tables
@@ -126,10 +126,8 @@ class _Bench:
     def add(self, batch: int, precision: str) -> None:
         """Add the rows of every backend: kept from the record that is resumed, measured, or with the reason why not."""
         case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
-        # Both engines are timed in turns, so the times of one run belong together.
         for backends, measured in (((TENSORRT, PLUGINS), self._tensorrt), ((GRAPH,), self._graph)):
-            old = [row for name in backends if (row := kept(self.options.resume, name, case)) is not None]
-            if old:
+            if old := self._kept(backends, case):
                 for row in old:
                     self.found.add(row)
                 continue
@@ -139,6 +137,12 @@ class _Bench:
                     measured(case, batch, precision, Path(folder))
             except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
                 self.found.cannot(backends[0], case, problem)
+
+    def _kept(self, backends: Sequence[str], case: RowCase) -> list[Row]:
+        """Return the rows of the record that is resumed; none where one has no time, since they are timed in turns."""
+        old = self.options.resume
+        rows = [] if old is None else [row for name in backends if (row := old.find(name, **case)) is not None]
+        return rows if all(row.stats is not None for row in rows) else []
 
     @cached_property
     def _exported(self) -> ExportedNetwork:
@@ -176,28 +180,27 @@ class _Bench:
             iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
             run = Run(path, {}, iterations, transfers=False, trust=True, exports=exports, inputs=inputs)
             engines[backend] = _Traced(built, replace(run, library=library if ours else None), self.tool)
-        for _ in range(QUICK_TURNS if self.options.quick else TURNS):
-            for traced in engines.values():
-                if isinstance(traced, _Traced):
-                    traced.run()
+        _run_in_turns(engines, QUICK_TURNS if self.options.quick else TURNS)
         for backend, traced in engines.items():
-            if isinstance(traced, LenetTrtError):
-                self.found.cannot(backend, case, traced)
-                continue
-            name = f"n{batch}-{precision}" + "-plugins" * (backend == PLUGINS)
-            self._keep(traced.timeline, exported, name, batch)
-            nodes = network_of(ran[backend], {BATCH_AXIS: batch}).nodes
-            extra = {
-                **exported.facts,
-                "build_seconds": traced.engine.build_seconds,
-                "engine_bytes": traced.engine.path.stat().st_size,
-                **accounted(traced.timeline, nodes, node_kinds(ran[backend]), self.ceilings),
-            }
-            if backend == PLUGINS:
-                extra["plugins"] = dict(plugins)
-            if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
-                extra |= checked_results(builder, traced.engine, plain, drawn, precision)
-            self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
+            try:
+                if isinstance(traced, LenetTrtError):
+                    raise traced
+                name = f"n{batch}-{precision}" + "-plugins" * (backend == PLUGINS)
+                self._keep(traced.timeline, exported, name, batch)
+                nodes = network_of(ran[backend], {BATCH_AXIS: batch}).nodes
+                extra = {
+                    **exported.facts,
+                    "build_seconds": traced.engine.build_seconds,
+                    "engine_bytes": traced.engine.path.stat().st_size,
+                    **accounted(traced.timeline, nodes, node_kinds(ran[backend]), self.ceilings),
+                }
+                if backend == PLUGINS:
+                    extra["plugins"] = dict(plugins)
+                if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
+                    extra |= checked_results(builder, traced.engine, plain, drawn, precision)
+                self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
+            except LenetTrtError as problem:
+                self.found.cannot(backend, case, problem)
 
     def _keep(self, timeline: Timeline, exported: ExportedNetwork, name: str, batch: int) -> None:
         """Keep the trace for lenet-trt report, where the user named a folder for the networks."""
@@ -242,6 +245,17 @@ class _Traced:
         exports = read_trtexec(file.read_text(encoding="utf-8"), file.name)
         assert exports is not None
         self.times_us += [time.compute_ms * 1e3 for time in exports[1].times]
+
+
+def _run_in_turns(engines: dict[str, _Traced | LenetTrtError], turns: int) -> None:
+    """Run the engines in turns; one that fails is left out from then on, and its error takes its place."""
+    for _ in range(turns):
+        for backend, traced in engines.items():
+            try:
+                if isinstance(traced, _Traced):
+                    traced.run()
+            except LenetTrtError as problem:
+                engines[backend] = problem
 
 
 def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions, found: Recording) -> None:

@@ -44,6 +44,8 @@ if "saveEngine" in options:
     kind = b"FP16" if "fp16" in options else b"FP32"
     pathlib.Path(options["saveEngine"]).write_bytes(kind + pathlib.Path(options["onnx"]).read_bytes())
     sys.exit(139)  # as trtexec 8.6 ends, the engine saved
+if "staticPlugins" in options and pathlib.Path(__file__ + ".plugins_fail").exists():
+    sys.exit("[E] the plugin refuses to run")
 engine = pathlib.Path(options["loadEngine"]).read_bytes()
 kind, file = engine[:4].decode(), options["loadInputs"].partition(":")[2]
 dims = [pathlib.Path(file).stat().st_size // (4 * 8), 8]
@@ -172,6 +174,21 @@ def test_an_engine_with_our_plugins_is_timed_in_turns_with_the_other(
         "yes",
         "1 softmax",
     ]
+
+
+def test_a_plugin_that_does_not_run_is_a_row_with_its_reason_and_is_tried_again(
+    trtexec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "fuse", lambda model: fuse(model, ["softmax"]))
+    (failing := Path(f"{trtexec}.plugins_fail")).touch()
+    first = survey.measure(options(trtexec))
+    assert len(engines_of(first)) == len(survey.PRECISIONS), "TensorRT's own layers are timed all the same"
+    whys = [row.why for row in first.rows if row.backend == survey.PLUGINS]
+    assert len(whys) == len(survey.PRECISIONS)
+    assert all("the plugin refuses to run" in str(why) for why in whys)
+    failing.unlink()
+    again = survey.measure(options(trtexec, resume=replace(first, environment={"gpu": "a GPU"})))
+    assert all(row.stats for row in again.rows if row.backend in (survey.TENSORRT, survey.PLUGINS))
 
 
 @pytest.mark.slow
