@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
 
-from lenet_trt.bench import ours, peers
+from lenet_trt.bench import peers
+from lenet_trt.bench.quantized import X_SCALE, Y_SCALE, quantized_weights, quantized_workload
 from lenet_trt.bench.workload import Inputs, Workload
 from lenet_trt.bench.workloads import Extent
 
 from . import KERNEL
-
-X_SCALE, Y_SCALE = 0.05, 0.1
 
 
 @dataclass(frozen=True)
@@ -59,18 +58,9 @@ def workloads(extent: Extent) -> Iterator[Workload]:
     types = KERNEL.types_named("int8")
     for layer in _CONVOLUTIONS:
         products = layer.channels * layer.size**2
-        filters = torch.randint(-128, 128, (layer.filters, layer.channels, layer.size, layer.size), dtype=torch.int8)
-        scale = torch.full((layer.filters,), 0.5 / products**0.5 / 30)
-        bias = torch.randn(layer.filters) / 100
-        weights = {
-            "x_scale": torch.tensor(X_SCALE),
-            "w": filters,
-            "w_scale": scale,
-            "bias": bias,
-            "y_scale": torch.tensor(Y_SCALE),
-        }
-        exact = (filters.double() * scale.double()[:, None, None, None]).cuda(), bias.double().cuda()
-        half = exact[0].half(), exact[1].half()
+        shape = layer.filters, layer.channels, layer.size, layer.size
+        weights = quantized_weights(shape, 0.5 / products**0.5 / 30)
+        exact, half = (weights.w, weights.bias), (weights.w.half(), weights.bias.half())
 
         how = layer.pad, layer.pool
 
@@ -95,18 +85,6 @@ def workloads(extent: Extent) -> Iterator[Workload]:
             def draw(shape: tuple[int, ...] = bound.input_shapes[0]) -> Inputs:
                 return (torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda"),)
 
-            yield Workload(
-                section="conv_int8",
-                name=f"conv int8 {layer.name} n={n}",
-                title=f"Convolution in int8, {layer.name}, {n} image{'s' if n > 1 else ''}",
-                axes=bound.axes,
-                precision="int8",
-                work=ours.call_work(bound),
-                draw=draw,
-                reference=reference,
-                contenders=[*ours.contenders(bound, weights, ("graph",)), *others],
-                mode="graph",
-                launch_counts=True,
-                kernel=KERNEL.name,
-                weights=weights,
-            )
+            name = f"conv int8 {layer.name} n={n}"
+            title = f"Convolution in int8, {layer.name}, {n} image{'s' if n > 1 else ''}"
+            yield quantized_workload(bound, name, title, draw, reference, weights.given, others)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import torch
 
-from lenet_trt.bench import ours, peers
+from lenet_trt.bench import peers
+from lenet_trt.bench.quantized import quantized_workload
 from lenet_trt.bench.workload import Inputs, Workload
 from lenet_trt.bench.workloads import Extent
 
@@ -47,20 +48,14 @@ def workloads(extent: Extent) -> Iterator[Workload]:
                 return exact(inputs[0].double() * step)
 
             tested = n == len(labels)
-            yield Workload(
-                section="lenet5_int8",
-                name=f"lenet5 {types} n={n}",
-                title=f"LeNet-5, int8, {title}, n = {n}",
-                axes={"n": n},
-                precision="int8",
-                work=ours.call_work(bound),
-                draw=draw,
-                reference=logits,
-                contenders=[*ours.contenders(bound, weights, ("graph",)), *others],
-                mode="graph",
-                launch_counts=True,
-                kernel=KERNEL.name,
-                weights=weights,
+            yield quantized_workload(
+                bound,
+                f"lenet5 {types} n={n}",
+                f"LeNet-5, int8, {title}, n = {n}",
+                draw,
+                logits,
+                weights,
+                others,
                 checked=(given(real),) if tested else None,
                 labels=torch.from_numpy(labels).cuda() if tested else None,
             )
