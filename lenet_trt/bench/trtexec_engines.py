@@ -38,13 +38,23 @@ class TrtexecEngines:
     """Use the tool trtexec, or tensorrt_rtx: see ``EngineTool``.
 
     ``library``: the plugin library. ``target``: the GPU for which kernels are compiled ("sm_89"). ``flags``: further
-    flags of each build.
+    flags of each build. ``timings``: a file in which builds share what they timed, so that engines of one network get
+    the same kernel for the same layer.
     """
 
     runs = True
 
-    def __init__(self, tool: Trtexec, library: Path, target: str, folder: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tool: Trtexec,
+        library: Path,
+        target: str,
+        folder: Path,
+        flags: Sequence[str] = (),
+        timings: Path | None = None,
+    ) -> None:
         self._tool, self._library, self._target, self._folder, self._flags = tool, library, target, folder, flags
+        self._timings = timings
 
     def __str__(self) -> str:
         return str(self._tool)
@@ -70,6 +80,8 @@ class TrtexecEngines:
         onnx.save(content, file := engine.with_suffix(".onnx"))
         words = [f"--onnx={file}", f"--saveEngine={engine}", self._building(), *self._flags]
         words += self._build_flags(model, options, weak)
+        if self._timings is not None and "timingCacheFile" in self._tool.options:
+            words.append(f"--timingCacheFile={self._timings}")
         for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
             words.append(f"--{option}={shapes_option(chosen)}")
         if external_tactics:

@@ -99,16 +99,17 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     found.details["flags"] = list(options.trtexec_flags)
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
     for network in chosen:
-        bench = _Bench(network, models, options, found, ceilings, tool, gpu)
-        for batch in bench.batches:
-            for precision in PRECISIONS:
-                bench.add(batch, precision)
+        with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-timings-") as folder:
+            bench = _Bench(network, models, options, found, ceilings, tool, gpu, Path(folder) / "timings.cache")
+            for batch in bench.batches:
+                for precision in PRECISIONS:
+                    bench.add(batch, precision)
         found.sample_clocks()
 
 
 @dataclass(frozen=True)
 class _Bench:
-    """Measure one network."""
+    """Measure one network; its engines share what TensorRT timed while it built them, in the file ``timings``."""
 
     network: ZooNetwork
     models: Path
@@ -117,6 +118,7 @@ class _Bench:
     ceilings: Ceilings
     tool: Trtexec | LenetTrtError
     gpu: Gpu
+    timings: Path
 
     @property
     def batches(self) -> tuple[int, ...]:
@@ -158,7 +160,8 @@ class _Bench:
         fused = fuse(typed).model
         model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
         library = (self.options.library or DEFAULT_LIBRARY).resolve()
-        builder = TrtexecEngines(self.tool, library, f"sm_{self.gpu.sm}", folder, self.options.trtexec_flags)
+        flags = self.options.trtexec_flags
+        builder = TrtexecEngines(self.tool, library, f"sm_{self.gpu.sm}", folder, flags, self.timings)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
         for name, array in drawn.items():

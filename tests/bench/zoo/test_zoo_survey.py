@@ -34,7 +34,7 @@ print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
     print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly --fp16 "
           "--useCudaGraph --useSpinWait --noDataTransfers --separateProfileRun --noTF32 --profilingVerbosity "
-          "--staticPlugins")
+          "--staticPlugins --timingCacheFile")
     sys.exit()
 with open(__file__ + ".calls", "a") as calls:
     calls.write(json.dumps(options) + "\\n")
@@ -151,6 +151,7 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
     built = [call for call in calls(trtexec) if "saveEngine" in call and "staticPlugins" not in call]
     assert ["fp16" in call for call in built] == [False, True, False, True]
     assert all("noTF32" in call and "buildOnly" in call and "minShapes" not in call for call in built)
+    assert len({call["timingCacheFile"] for call in built}) == 1, "the same layer gets the same kernel in each engine"
     ran = [call for call in calls(trtexec) if "exportTimes" in call]
     assert all({"useCudaGraph", "separateProfileRun", "noDataTransfers", "exportProfile"} <= set(call) for call in ran)
 
