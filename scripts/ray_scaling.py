@@ -2,16 +2,18 @@
 
     python scripts/ray_scaling.py lenet5.onnx --images 20000000 --folder /dev/shm/images   # from the host's memory
     python scripts/ray_scaling.py lenet5.onnx --images 20000000 --folder /data/images      # from files on a disk
+    python scripts/ray_scaling.py resnet18.onnx --images 200000 --folder /data/colour      # limited by the GPU
 
-It writes MNIST's test images again and again as .npy files, classifies them with each number of GPUs (--workers: of
-workers on the CPU), and reads them once more without a network: the rate of reading. What two workers gain over one is
-the answer only where reading is not the limit.
+It writes .npy files of images as the network takes them (MNIST's digits, repeated to that size), classifies them with
+each number of GPUs (--workers: of workers on the CPU), and reads them once more without a network: the rate of
+reading. What two workers gain over one is the answer only where reading is not the limit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import tempfile
 import time
@@ -20,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.export.mnist import test_set
-from lenet_trt.images.form import form_of
+from lenet_trt.images.form import Form, form_of
 from lenet_trt.run.on_ray import classify_files
 from lenet_trt.run.on_ray.cluster import connected_ray
 from lenet_trt.run.on_ray.model import read_model
@@ -28,23 +30,27 @@ from lenet_trt.run.on_ray.pieces import default_shard, find_pieces, shards_of
 from lenet_trt.run.on_ray.place import place
 from lenet_trt.run.on_ray.read import Reader
 
-_FILE_IMAGES = 1_000_000
+_FILE_BYTES = 784_000_000
 
 
-def write(folder: Path, images: int) -> None:
-    """Write that many images; what is there already stays."""
+def write(folder: Path, images: int, form: Form) -> None:
+    """Write that many images; what is there already stays. Files of equal size are one file with several names."""
     folder.mkdir(parents=True, exist_ok=True)
-    source = test_set()[0]
-    for number, start in enumerate(range(0, images, _FILE_IMAGES)):
-        path = folder / f"{number:05d}.npy"
-        if not path.exists():
-            np.save(path, np.resize(source, (min(_FILE_IMAGES, images - start), 28, 28)))
+    file_images = max(_FILE_BYTES // math.prod(form.shape), 1)
+    digits = test_set()[0]
+    for number, start in enumerate(range(0, images, file_images)):
+        path, first, count = folder / f"{number:05d}.npy", folder / "00000.npy", min(file_images, images - start)
+        if path.exists():
+            continue
+        if number and count == file_images:
+            path.hardlink_to(first)
+        else:
+            np.save(path, np.stack([np.resize(digits[i % len(digits)], form.shape) for i in range(count)]))
 
 
-def reading(model: Path, folder: Path, address: str | None) -> float:
+def reading(form: Form, folder: Path, address: str | None) -> float:
     """Images a second that all cores read, with nothing behind."""
     where = place(str(folder))
-    form = form_of(read_model(model, "auto", None).inputs)
     shards = list(shards_of(find_pieces([where], form), default_shard(form)))
     with connected_ray(address) as ray:
         task = ray.remote(lambda pieces: len(Reader((where,), form)(pieces).names))
@@ -65,16 +71,19 @@ def main() -> None:
     parser.add_argument("--address", help="the Ray cluster (default: one on this machine)")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    write(given.folder, given.images)
+    form = form_of(read_model(given.model, "auto", None).inputs)
+    write(given.folder, given.images, form)
     option, counts = ("workers", given.workers) if given.workers else ("gpus", given.gpus or [1, 2])
-    found = {"reading": reading(given.model, given.folder, given.address)}
+    found = {"reading": reading(form, given.folder, given.address)}
     for count in counts:
         scratch = Path(tempfile.mkdtemp(prefix="ray-scaling-"))
         runtime = "ort-cpu" if given.workers else "auto"
         options = {option: count, "address": given.address, "runtime": runtime}
         done = classify_files(given.model, [str(given.folder)], scratch / "out", **options)
         shutil.rmtree(scratch)
-        found[f"{option}={count}"] = done.images_per_s or 0.0
+        if done.images_per_s is None:
+            parser.error(f"--images {given.images}: too few to tell a rate, they are {done.of_shards} shards")
+        found[f"{option}={count}"] = done.images_per_s
     if given.json:
         print(json.dumps(found, indent=2))
         return
