@@ -21,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="few timings and batch sizes, to see that everything runs")
     parser.add_argument("--build-only", action="store_true", help="build every engine, run none: needs no GPU")
-    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="only workloads with this in their name")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="TEXT",
+        help="only workloads of bench engines with this in their name (default: LeNet-5 and every kernel)",
+    )
     add_batches(parser, "these batch sizes of LeNet-5 (default: 1 to 10000)")
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT-RTX or full TensorRT"
@@ -46,7 +52,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.bench.record import as_json
     from lenet_trt.bench.suite import STOPPED, SuiteOptions
     from lenet_trt.verify.report import failures, kernel_verdict, markdown
-    from lenet_trt.verify.stage import VerifyRequest, verify
+    from lenet_trt.verify.stage import USUAL, USUAL_QUICK, VerifyRequest, verify
 
     report, record_path = arguments.output / "verify.md", arguments.output / "verify.json"
     mark = says('"format": "lenet-trt bench"')
@@ -55,7 +61,7 @@ def command(arguments: argparse.Namespace) -> int:
         quick=arguments.quick,
         batches=batches_of(arguments.batch),
         command=shlex.join(arguments.command_line),
-        only=tuple(arguments.only),
+        only=tuple(arguments.only) or (USUAL_QUICK if arguments.quick else USUAL),
         commit=arguments.commit,
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lenet_trt.bench.engine_tool import EngineTool
+from lenet_trt.bench.engine_workloads import KERNEL_PREFIX
 from lenet_trt.bench.engines import measure_engines
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record
@@ -21,6 +22,10 @@ from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.compile import DEFAULT_NAME, compile_library, find_headers, options_from_environment
 from lenet_trt.tensorrt.library_file import library_content
 from lenet_trt.tensorrt.routes import chosen_route
+
+# The workloads, by the texts of --only: what TensorRT builds for minutes is left to bench engines.
+USUAL = ("LeNet-5", KERNEL_PREFIX)
+USUAL_QUICK = ("LeNet-5 fp32", KERNEL_PREFIX)
 
 
 @dataclass(frozen=True)
