@@ -93,7 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for engines: time TensorRT also with kernels of cuBLAS and cuDNN, where the real libraries are found "
         "(TensorRT 8 and 9), and at optimization level 5 in every workload; this takes longer",
     )
-    parser.add_argument("--commit", metavar="ID", help="the measured commit, where git cannot name it")
 
 
 def command(arguments: argparse.Namespace) -> int:
@@ -126,7 +125,6 @@ def command(arguments: argparse.Namespace) -> int:
         batches=batches,
         command=shlex.join(["lenet-trt", "bench", name, *_asked_for(arguments)]),
         only=tuple(arguments.only),
-        commit=arguments.commit,
         trtexec=arguments.trtexec_path,
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
         library=arguments.library,
@@ -179,7 +177,6 @@ def _each_alone(names: Sequence[str], arguments: argparse.Namespace, compared: M
     common = _asked_for(arguments)
     for option, value in (
         ("--output", arguments.output),
-        ("--commit", arguments.commit),
         ("--trtexec-path", arguments.trtexec_path),
         ("--library", arguments.library),
     ):

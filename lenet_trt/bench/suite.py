@@ -19,7 +19,6 @@ from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
 
 # The checkout, where this is one and not an installed copy.
-_ROOT = Path(__file__).resolve().parents[2]
 STOPPED, SHARED = "stopped", "shared"
 # A GPU that is busier than this before a suite begins has another user too; nvidia-smi's figure lags behind.
 BUSY_PERCENT = 5
@@ -32,18 +31,17 @@ class SuiteOptions:
     """Hold the options of a suite. ``batches`` None: the suite's own; ``quick``: few timings and cases.
 
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
-    ``command``: what to type for the same run again. ``commit``: the measured commit, where git cannot tell it.
-    ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with engines: the program that builds them, its
-    further flags, and the plugin library; None: the ones found here. ``resume`` is a record whose timings the suites
-    ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for ``zoo``: the folder of the exported networks,
-    and whether to build alone. ``best_peers`` is for ``engines``: time all the ways in which TensorRT chooses kernels.
+    ``command``: what to type for the same run again. ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with
+    engines: the program that builds them, its further flags, and the plugin library; None: the ones found here.
+    ``resume`` is a record whose timings the suites ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for
+    ``zoo``: the folder of the exported networks, and whether to build alone. ``best_peers`` is for ``engines``: time
+    all the ways in which TensorRT chooses kernels.
     """
 
     quick: bool = False
     batches: tuple[int, ...] | None = None
     command: str = ""
     only: tuple[str, ...] = ()
-    commit: str | None = None
     trtexec: str | None = None
     trtexec_flags: tuple[str, ...] = ()
     library: Path | None = None
@@ -114,7 +112,7 @@ class Recording:
             suite=self._suite,
             command=self._options.command,
             date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            commit=self._options.commit or (commit(_ROOT) if (_ROOT / "pyproject.toml").is_file() else None),
+            commit=commit(),
             environment=self._environment,
             plan=asdict(self._options.plan),
             rows=tuple(self.rows),

@@ -15,7 +15,8 @@ def tuned_figure(sources: Sources, name: str, most: str = "20") -> str:
     record = read_tuning_record(path)
     machines = dict.fromkeys(str(tuning.machine) for tuning in record.tunings)
     timed = f"{record.timed} of {record.ladders} ladders in {record.seconds:.0f} s"
-    head = f"{'; '.join(machines)}; {timed}; `{record.command}`."
+    commit = f", commit `{record.commit[:12]}`" if record.commit else ""
+    head = f"{'; '.join(machines)}; {timed}; `{record.command}`{commit}."
     return "\n".join((head, "", *summary_table(record.tunings), "", *calls_table(record.tunings, int(most))))
 
 

@@ -15,6 +15,8 @@ from lenet_trt.cuda.driver import ask, driver
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import LenetTrtError
 
+_COMMIT = "LENET_TRT_COMMIT"
+_ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
     "torch",
     "triton",
@@ -109,11 +111,18 @@ def clocks(device: int = 0) -> Clocks:
     return Clocks(numbers[0], numbers[1], *numbers[2:])
 
 
-def commit(folder: Path) -> str | None:
-    """Return the commit that is checked out in ``folder``, with "-modified" where files differ; None without git."""
+def commit() -> str | None:
+    """Return the commit of lenet-trt that runs here, with "-modified" where files differ; None where nothing tells it.
+
+    ``LENET_TRT_COMMIT`` names it for an installed copy; for a clone, git does.
+    """
+    if named := os.environ.get(_COMMIT):
+        return named
+    if not (_ROOT / "pyproject.toml").is_file():
+        return None
     try:
-        head = _run(["git", "-C", str(folder), "rev-parse", "HEAD"])
-        changed = _run(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+        head = _run(["git", "-C", str(_ROOT), "rev-parse", "HEAD"])
+        changed = _run(["git", "-C", str(_ROOT), "status", "--porcelain", "--untracked-files=no"])
     except (OSError, subprocess.SubprocessError):
         return None
     return head + ("-modified" if changed else "")

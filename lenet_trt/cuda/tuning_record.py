@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.cuda.environment import environment
+from lenet_trt.cuda.environment import commit, environment
 from lenet_trt.cuda.tuning_file import Tuning
 from lenet_trt.files import write_atomic
 from lenet_trt.schema import Count, Duration, read_json
@@ -28,6 +28,7 @@ class TuneRecord:
     seconds: Duration
     problems: tuple[str, ...]
     tunings: tuple[Tuning, ...]
+    commit: str | None = None
 
 
 def tuning_record_of(
@@ -35,7 +36,7 @@ def tuning_record_of(
 ) -> TuneRecord:
     """Return the record of a run on this machine."""
     return TuneRecord(
-        *(SUITE, command, environment(), ladders, timed, round(seconds, 1)), tuple(problems), tuple(tunings)
+        *(SUITE, command, environment(), ladders, timed, round(seconds, 1)), tuple(problems), tuple(tunings), commit()
     )
 
 

@@ -240,7 +240,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
         "environment": environment(),
         "made": {
             "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "commit": commit(Path(__file__).resolve().parent),
+            "commit": commit(),
         },
         "refusals": [asdict(entry) for entry in space.refusals],
     }

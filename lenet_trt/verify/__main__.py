@@ -43,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headers", type=Path, metavar="DIR", help="folder of NvInfer.h, to make the plugin library from"
     )
-    parser.add_argument("--commit", metavar="ID", help="the commit of lenet-trt, where git cannot name it")
     add_overwrite(parser)
 
 
@@ -62,7 +61,6 @@ def command(arguments: argparse.Namespace) -> int:
         batches=batches_of(arguments.batch),
         command=shlex.join(arguments.command_line),
         only=tuple(arguments.only) or (USUAL_QUICK if arguments.quick else USUAL),
-        commit=arguments.commit,
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
     )
     with tempfile.TemporaryDirectory(prefix="lenet-trt-verify-") as folder:

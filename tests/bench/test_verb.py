@@ -118,10 +118,11 @@ def test_a_failure_keeps_what_was_measured(
 
 
 def test_several_suites_are_measured_in_processes_of_their_own(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = tmp_path / "old"
-    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "--commit", "abc", "-o", str(old)]) == 0
+    monkeypatch.setenv("LENET_TRT_COMMIT", "abc")
+    assert main(["bench", "kernels", "ladder", "--quick", "--only", "maxpool", "-o", str(old)]) == 0
     assert capfd.readouterr().out.splitlines()[-1] == str(old / "ladder.csv")
     for name in ("kernels", "ladder"):
         record = load_record(old / f"{name}.json")
@@ -152,8 +153,9 @@ def test_on_ctrl_c_a_suite_keeps_what_it_has_and_no_other_begins(tmp_path: Path)
     assert not (tmp_path / "10k.json").exists()
 
 
-def test_the_commit_can_be_told_and_is_not_part_of_the_command(tmp_path: Path) -> None:
-    assert main(["bench", "sorting", "--quick", "--commit", "abc123", "--batch", "9", "-o", str(tmp_path)]) == 0
+def test_the_environment_names_the_commit_of_an_installed_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_COMMIT", "abc123")
+    assert main(["bench", "sorting", "--quick", "--batch", "9", "-o", str(tmp_path)]) == 0
     record = load_record(tmp_path / "sorting.json")
     assert record.commit == "abc123"
     assert record.command == "lenet-trt bench sorting --quick --batch 9"

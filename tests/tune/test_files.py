@@ -241,12 +241,13 @@ def test_forgetting_deletes_what_is_named(capsys: pytest.CaptureFixture[str]) ->
     assert main(["tune", "no_such_kernel", "--forget"]) == 1
 
 
-def test_a_document_has_the_table_of_a_record(tmp_path: Path) -> None:
+def test_a_document_has_the_table_of_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LENET_TRT_COMMIT", "0123456789abcdef")
     sources = Sources(tmp_path, tmp_path / "page.md")
     assert tuned_figure(sources, "tune/h200") == "not measured"
     write_tuning_record(tmp_path / "tune" / "h200.json", tuning_record_of("lenet-trt tune", [tuning()], 9, 3, 2.0, []))
     head, _, *rows = tuned_figure(sources, "tune/h200").splitlines()
-    assert head == f"{H200}; 3 of 9 ladders in 2 s; `lenet-trt tune`."
+    assert head == f"{H200}; 3 of 9 ladders in 2 s; `lenet-trt tune`, commit `0123456789ab`."
     assert rows[-1] == "| lenet5 | fp32 | n=66 | cluster2 | 8.0 | portable | 5.0 | 1.60x |"
 
 
