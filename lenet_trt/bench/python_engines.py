@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -27,6 +26,7 @@ from lenet_trt.tensorrt.engine import BuildOptions, engine_from_onnx
 from lenet_trt.tensorrt.flavors import Flavor
 from lenet_trt.tensorrt.layers import layer_from_inspector, layer_text
 from lenet_trt.tensorrt.routes import ROUTES, chosen_route
+from lenet_trt.trace.readers.lenient_json import loads
 
 _BURST = 10
 
@@ -108,7 +108,7 @@ class PythonEngines:
     def layers(self, engine: Engine) -> list[str]:
         """Name the layers, by TensorRT's engine inspector: see ``EngineTool``."""
         with closing(self._loaded(engine)) as runtime:
-            rows = json.loads(runtime.description()).get("Layers", [])
+            rows = loads(runtime.description()).get("Layers", [])
             return [layer_text(layer_from_inspector(row, engine.path.name)) for row in rows]
 
     def _loaded(self, engine: Engine) -> TensorRt:

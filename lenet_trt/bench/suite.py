@@ -17,6 +17,7 @@ from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.tensorrt.engine import builder_kept
 
 # The checkout, where this is one and not an installed copy.
 STOPPED, SHARED = "stopped", "shared"
@@ -142,7 +143,8 @@ def recording(suite: str, options: SuiteOptions) -> Iterator[Recording]:
     found = Recording(suite, options)
     found.begin()
     try:
-        yield found
+        with builder_kept():
+            yield found
     except KeyboardInterrupt:
         found.interrupted = True
         found.say("interrupted: what was measured until here is kept")

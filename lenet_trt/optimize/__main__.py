@@ -67,6 +67,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.optimize.markdown import REHEARSAL, optimize_headline
     from lenet_trt.optimize.result import optimize
     from lenet_trt.optimize.space import Space
+    from lenet_trt.tensorrt.engine import builder_kept
 
     path: Path = arguments.model
     if path.suffix != ".onnx":
@@ -95,13 +96,14 @@ def command(arguments: argparse.Namespace) -> int:
     if about["rehearsal"]:
         _log(REHEARSAL)
     try:
-        optimized = optimize(settings.batches, space, bench, _log)
+        with builder_kept():
+            optimized = optimize(settings.batches, space, bench, _log)
+            paths, record = written.write_optimized(folder, path.stem, space, optimized, about)
+            if engines_alone(settings.runtime):
+                paths += _engines(folder, record, settings)
     except KeyboardInterrupt:
         _log(f"interrupted: the same command continues from {folder / written.STATE}")
         return 130
-    paths, record = written.write_optimized(folder, path.stem, space, optimized, about)
-    if engines_alone(settings.runtime):
-        paths += _engines(folder, record, settings)
     shutil.rmtree(folder / TRIED, ignore_errors=True)
     if arguments.json:
         print(json.dumps({**record, "written": [str(each) for each in paths]}, indent=2))

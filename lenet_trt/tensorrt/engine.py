@@ -30,6 +30,27 @@ if TYPE_CHECKING:
 
 VERBOSITIES = ("layer_names_only", "detailed", "none")
 
+# The first builder of a block of `builder_kept`; None outside of such a block.
+_kept: list[Any] | None = None
+
+
+@contextmanager
+def builder_kept() -> Iterator[None]:
+    """Keep the first builder of this block until its end, so that later builds in it start at once.
+
+    TensorRT loads its kernels for the first builder, which takes seconds, and unloads them with the last one. While
+    they are loaded they take memory, of the host and of the GPU: with TensorRT 8.6 some gigabytes.
+    """
+    global _kept
+    if _kept is not None:
+        yield
+        return
+    _kept = []
+    try:
+        yield
+    finally:
+        _kept = None
+
 
 @dataclass(frozen=True)
 class BuildOptions:
@@ -86,6 +107,8 @@ def engine_from_onnx(
     given = readable(given, can)
     log = error_log(trt)
     builder = trt.Builder(log)
+    if _kept is not None and not _kept:
+        _kept.append(builder)
     network = builder.create_network(_network_flags(flavor, route))
     parser = trt.OnnxParser(network, log)
     with reporting():

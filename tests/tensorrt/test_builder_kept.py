@@ -1,0 +1,43 @@
+"""A builder that is kept between builds; that later builds start at once with it, only full TensorRT on a GPU shows."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import onnx
+import pytest
+
+from lenet_trt.export.lenet5 import SHIPPED
+from lenet_trt.onnx_model.profiles import Profile
+from lenet_trt.tensorrt.engine import builder_kept, engine_from_onnx
+from lenet_trt.tensorrt.flavors import installed, select
+
+pytestmark = pytest.mark.skipif(not installed()["rtx"], reason="TensorRT-RTX is not installed")
+
+
+def test_the_first_builder_of_a_block_lives_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    flavor = select("rtx")
+    make, made = flavor.trt.Builder, list[Any]()
+
+    def builder(log: object) -> object:
+        found = make(log)
+        made.append(weakref.ref(found))
+        return found
+
+    def build() -> list[bool]:
+        """Build LeNet-5; say of each builder whether it is there."""
+        shape = (1, 1, 28, 28)
+        profiles = {"images": Profile(shape, shape, shape)}
+        engine_from_onnx(onnx.load(SHIPPED), flavor, profiles=profiles, targets=(86,))
+        return [each() is not None for each in made]
+
+    monkeypatch.setattr(flavor.trt, "Builder", builder)
+    assert build() == [False]
+    with builder_kept():
+        build()
+        with builder_kept():
+            build()
+        assert build() == [False, True, False, False]
+    assert made[1]() is None
+    assert build() == [False] * 5
