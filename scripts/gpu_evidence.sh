@@ -113,8 +113,9 @@ compared() {
 optimized() { # MODEL BATCH...
     local model=$1
     shift
-    lenet export "$model" -o "$out/$model.onnx" --overwrite
-    lenet optimize "$out/$model.onnx" --runtime tensorrt --flavor "$flavor" ${1:+--batch "$@"} -o "$out/$model"
+    [ "$mode" = --print ] || cd "$out" || exit # so that the record names no folder of this machine
+    lenet export "$model" -o "$model.onnx" --overwrite
+    lenet optimize "$model.onnx" --runtime tensorrt --flavor "$flavor" ${1:+--batch "$@"} -o "$model"
 }
 
 piece() {
@@ -149,7 +150,7 @@ piece() {
 
 # Called by itself, so that a limit of time holds for a piece as a whole.
 if [ "${1:-}" = --piece ]; then
-    mode=--piece out=$2/$3 library=${LIBRARY:-liblenet_trt_plugins.so}
+    mode=--piece out=$2/$3 library=$(realpath -m "${LIBRARY:-liblenet_trt_plugins.so}")
     export LENET_TRT_LIBRARY=$library
     mkdir -p "$out"
     piece "$3"
