@@ -32,9 +32,10 @@ class Engine:
 class EngineModel:
     """Hold the models from which an engine is built.
 
-    ``typed``: computes in the types of its tensors. ``weak``: the same for releases that get the types by flags, with
-    these flags; None where ``typed``, ``half`` and ``int8`` suffice for them. ``fused``: has our plugin nodes in place
-    of TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take long.
+    ``typed``: computes in the types of its tensors. ``weak``: the same for releases that get the types by options, with
+    these flags of trtexec; None where ``typed``, ``half`` and ``int8`` suffice for them. ``fused``: has our plugin
+    nodes in place of TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take
+    long.
     """
 
     typed: onnx.ModelProto
@@ -54,10 +55,12 @@ class EngineModel:
 class EngineTool(Protocol):
     """Build, run and time engines; ``folder`` is for the files that the tool writes.
 
-    Every method raises a LenetTrtError with TensorRT's message. ``runs`` is False where the tool only builds.
+    Every method raises a LenetTrtError with TensorRT's message. ``runs`` is False where the tool only builds. ``weak``:
+    this TensorRT takes ``EngineModel.weak`` and chooses among the types that its options allow.
     """
 
     runs: bool
+    weak: bool
 
     def __str__(self) -> str:
         """Name the tool and its version."""

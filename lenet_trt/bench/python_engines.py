@@ -39,7 +39,7 @@ class PythonEngines:
     """
 
     def __init__(self, flavor: Flavor, library: Path | None, targets: Sequence[int] = (), runs: bool = True) -> None:
-        self.runs = runs
+        self.runs, self.weak = runs, not flavor.can.strongly_typed
         self._flavor, self._library, self._targets = flavor, library, targets
         self._route = ROUTES["library"] if library is not None else chosen_route(flavor, None)
 
@@ -61,7 +61,10 @@ class PythonEngines:
             raise LenetTrtError("kernels of cuBLAS and cuDNN are measured by trtexec alone")
         if options.optimization_level is not None and not self._flavor.can.optimization_level:
             raise LenetTrtError(f"{self._flavor.product} has no optimization level")
-        given = model.fused() if with_plugins else model.typed
+        # Flags of trtexec say more than the types that TensorRT may choose among; the typed model says it all.
+        chooses = self.weak and not with_plugins and model.weak is not None and not model.weak_flags
+        given = model.fused() if with_plugins else model.weak if chooses else model.typed
+        assert given is not None
         self._flavor.check_types(frozenset({model.precision or "fp32"}), self._targets, has_fp32_gemm=False)
         profiles = {name: Profile(*(each[name] for each in shapes)) for name in shapes[0]} if shapes else {}
         begin = time.monotonic()
@@ -74,6 +77,7 @@ class PythonEngines:
             plugins=list(plugin_nodes(given).values()),
             route=self._route,
             library=self._library,
+            half_allowed=model.half,
         )
         seconds = round(time.monotonic() - begin, 1)
         write_atomic(engine, plan)

@@ -38,23 +38,14 @@ class TrtexecEngines:
     """Use the tool trtexec, or tensorrt_rtx: see ``EngineTool``.
 
     ``library``: the plugin library. ``target``: the GPU for which kernels are compiled ("sm_89"). ``flags``: further
-    flags of each build. ``timings``: a file in which builds share what they timed, so that engines of one network get
-    the same kernel for the same layer.
+    flags of each build.
     """
 
     runs = True
 
-    def __init__(
-        self,
-        tool: Trtexec,
-        library: Path,
-        target: str,
-        folder: Path,
-        flags: Sequence[str] = (),
-        timings: Path | None = None,
-    ) -> None:
+    def __init__(self, tool: Trtexec, library: Path, target: str, folder: Path, flags: Sequence[str] = ()) -> None:
         self._tool, self._library, self._target, self._folder, self._flags = tool, library, target, folder, flags
-        self._timings = timings
+        self.weak = "fp16" in tool.options
 
     def __str__(self) -> str:
         return str(self._tool)
@@ -72,16 +63,13 @@ class TrtexecEngines:
         """Build an engine: see ``EngineTool``."""
         flavor = "rtx" if self._tool.rtx else "tensorrt"
         can = capabilities(flavor, ".".join(map(str, self._tool.version)))
-        weak = "fp16" in self._tool.options
         if with_plugins:
             content = embedded(model.fused(), [self._target])
         else:
-            content = readable(model.weak if weak and model.weak is not None else model.typed, can)
+            content = readable(model.weak if self.weak and model.weak is not None else model.typed, can)
         onnx.save(content, file := engine.with_suffix(".onnx"))
         words = [f"--onnx={file}", f"--saveEngine={engine}", self._building(), *self._flags]
-        words += self._build_flags(model, options, weak)
-        if self._timings is not None and "timingCacheFile" in self._tool.options:
-            words.append(f"--timingCacheFile={self._timings}")
+        words += self._build_flags(model, options)
         for option, chosen in zip(("minShapes", "optShapes", "maxShapes"), shapes, strict=False):
             words.append(f"--{option}={shapes_option(chosen)}")
         if external_tactics:
@@ -126,7 +114,7 @@ class TrtexecEngines:
         found = read_trtexec(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
         return [] if found is None else [layer_text(layer) for layer in found[1].layers]
 
-    def _build_flags(self, model: EngineModel, options: BuildOptions, weak: bool) -> list[str]:
+    def _build_flags(self, model: EngineModel, options: BuildOptions) -> list[str]:
         """Write the options as this program's release takes them; options that it lacks are left out."""
         flags = [] if options.tf32 else ["noTF32"]
         flags.append(f"profilingVerbosity={options.profiling_verbosity}")
@@ -134,7 +122,9 @@ class TrtexecEngines:
             if "builderOptimizationLevel" not in self._tool.options:
                 raise LenetTrtError(f"{self._tool} has no optimization level")
             flags.append(f"builderOptimizationLevel={options.optimization_level}")
-        if weak:
+        if options.timing_cache is not None:
+            flags.append(f"timingCacheFile={options.timing_cache}")
+        if self.weak:
             flags += ["fp16"] * model.half + ["int8"] * model.int8 + list(model.weak_flags)
         if model.quick_search:
             flags.append("avgTiming=1")

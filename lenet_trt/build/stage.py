@@ -123,7 +123,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             plugins=kernels,
             route=route,
             library=library,
-            half_rest=request.precision == "fp16",
+            half_allowed=request.precision == "fp16",
             progress=progress,
         )
         sidecar = Sidecar(

@@ -78,16 +78,16 @@ def engine_from_onnx(
     plugins: Sequence[str] = (),
     route: Route | None = None,
     library: Path | None = None,
-    half_rest: bool = False,
+    half_allowed: bool = False,
     progress: bool = False,
 ) -> bytes:
     """Build an engine and return its bytes.
 
     ``targets`` are compute capabilities (86); none means the flavor's default. ``plugins`` names the kernel of each
     plugin node: the build fails unless TensorRT made a plugin layer of each. ``route``: the way of the kernels into
-    TensorRT (None: the flavor's default). ``library``: the plugin library, for the route that has one. ``half_rest``:
-    where networks do not take their types from the model, the layers of a quantized model that are not quantized may be
-    in fp16.
+    TensorRT (None: the flavor's default). ``library``: the plugin library, for the route that has one.
+    ``half_allowed``: where networks do not take their types from the model, and the model has no fp16 itself, layers
+    may compute in it.
 
     Raises:
         LenetTrtError: TensorRT refused the model or could not build it; the message has TensorRT's own words.
@@ -123,7 +123,7 @@ def engine_from_onnx(
     _set_targets(flavor, config, targets)
     cache = _set_options(flavor, config, options)
     if not can.strongly_typed:
-        constrain(trt, network, config, model, half_rest=half_rest)
+        constrain(trt, network, config, model, half_allowed=half_allowed)
     if route is not None:
         _leave_out_external_tactics(flavor, config)
     with reporting(), _monitored(flavor, config, progress) as interrupted:

@@ -30,20 +30,22 @@ _GIVEN = (
 _QUANTIZED = ("QuantizeLinear", "DequantizeLinear")
 
 
-def constrain(trt: Any, network: Any, config: Any, model: ModelProto, *, half_rest: bool = False) -> None:
+def constrain(trt: Any, network: Any, config: Any, model: ModelProto, *, half_allowed: bool = False) -> None:
     """Allow the types that ``model`` computes in, and have each layer of ``network`` use its own.
 
-    ``network`` is what TensorRT's parser made of the model, or of one with the same names. ``half_rest``: what a
-    quantized model does not quantize may be computed in float16, where that is faster.
+    ``network`` is what TensorRT's parser made of the model, or of one with the same names. ``half_allowed``: where a
+    model has no float16 itself, TensorRT may compute in it, where that is faster.
     """
     kinds = value_types(model)
     if any(node.op_type in _QUANTIZED for node in model.graph.node):
         config.set_flag(trt.BuilderFlag.INT8)
-        if half_rest or TensorProto.FLOAT16 in kinds.values():
+        if half_allowed or TensorProto.FLOAT16 in kinds.values():
             config.set_flag(trt.BuilderFlag.FP16)
         return
     _allow_integers(trt, network, config)
     if TensorProto.FLOAT16 not in kinds.values():
+        if half_allowed:
+            config.set_flag(trt.BuilderFlag.FP16)
         return
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)

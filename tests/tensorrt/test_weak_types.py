@@ -150,6 +150,6 @@ def test_quantization_is_left_to_the_nodes_that_say_it(rtx) -> None:
     layers, flags = told(rtx, model)
     assert flags == ["INT8"]
     assert all(layer.precision is None for layer in layers)
-    layers, flags = told(rtx, model, half_rest=True)
+    layers, flags = told(rtx, model, half_allowed=True)
     assert flags == ["INT8", "FP16"]
     assert all(layer.precision is None for layer in layers)

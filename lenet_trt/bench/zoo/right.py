@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from lenet_trt.bench.engine_tool import Arrays, Engine
-from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.runtimes.ort import runner
 
@@ -17,7 +16,7 @@ LIMITS = {"fp32": 1e-3, "fp16": 5e-2}
 
 
 def checked_results(
-    tool: TrtexecEngines, engine: Engine, model: onnx.ModelProto, inputs: Arrays, precision: str
+    tool: EngineTool, engine: Engine, model: onnx.ModelProto, inputs: Arrays, precision: str
 ) -> dict[str, Any]:
     """Return how far an engine's result is from the float model's in norm, and whether that is right.
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import onnx
 
-from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
+from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel, EngineTool
+from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
@@ -38,7 +39,8 @@ from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.engine import BuildOptions
-from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
+from lenet_trt.tensorrt.flavors import installed, select
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, save
 from lenet_trt.trace.traced_model import of_model
@@ -160,14 +162,13 @@ class _Bench:
         fused = fuse(typed).model
         model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
         library = (self.options.library or DEFAULT_LIBRARY).resolve()
-        flags = self.options.trtexec_flags
-        builder = TrtexecEngines(self.tool, library, f"sm_{self.gpu.sm}", folder, flags, self.timings)
+        builder = self._builder(self.tool, library, folder)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
         for name, array in drawn.items():
             array.tofile(inputs.setdefault(name, folder / f"{name}.bin"))
         # Weakly typed releases keep the file's names and types; their layers say what they compute in.
-        ran = {TENSORRT: plain if "fp16" in self.tool.options else typed}
+        ran = {TENSORRT: plain if builder.weak else typed}
         plugins = Counter(plugin_nodes(fused).values())
         if plugins:
             ran[PLUGINS] = fused
@@ -175,7 +176,9 @@ class _Bench:
         for backend in ran:
             ours, path = backend == PLUGINS, folder / f"{len(engines)}.engine"
             try:
-                built = builder.built(model, path, BuildOptions(), [], with_plugins=ours)
+                if ours:
+                    library_for_build(library)
+                built = builder.built(model, path, BuildOptions(timing_cache=self.timings), [], with_plugins=ours)
             except LenetTrtError as problem:
                 engines[backend] = problem
                 continue
@@ -204,6 +207,19 @@ class _Bench:
                 self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
             except LenetTrtError as problem:
                 self.found.cannot(backend, case, problem)
+
+    def _builder(self, tool: Trtexec, library: Path, folder: Path) -> EngineTool:
+        """Return what builds the engines that trtexec runs: TensorRT's Python package of the same release, or trtexec.
+
+        The package keeps its builder; trtexec starts one for each engine.
+        """
+        name = "rtx" if tool.rtx else "tensorrt"
+        if installed()[name] and not self.options.trtexec_flags:
+            flavor = select(name)
+            release = tuple(map(int, flavor.version.split(".")[:3]))
+            if release == tool.version and flavor.supports(self.gpu):
+                return PythonEngines(flavor, library, (self.gpu.sm,) if flavor.can.builds_without_gpu else ())
+        return TrtexecEngines(tool, library, f"sm_{self.gpu.sm}", folder, self.options.trtexec_flags)
 
     def _keep(self, timeline: Timeline, exported: ExportedNetwork, name: str, batch: int) -> None:
         """Keep the trace for lenet-trt report, where the user named a folder for the networks."""
