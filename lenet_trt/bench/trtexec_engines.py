@@ -161,7 +161,7 @@ class TrtexecEngines:
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise LenetTrtError(f"{self._tool.path} does not run: {error}") from error
-        return done.stdout
+        return f"{done.stdout}\nits exit status was {done.returncode}"
 
 
 def trtexec_here(options: SuiteOptions, gpu: Gpu, folder: Path) -> tuple[TrtexecEngines, Path]:
@@ -179,9 +179,11 @@ def _layer_file(engine: Engine) -> Path:
 
 
 def _errors(said: str) -> str:
-    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip()]
+    # A line that begins with && repeats the command.
+    lines = [" ".join(line.split()) for line in said.splitlines() if line.strip() and not line.startswith("&&")]
     # Messages of the plugin library name the node and the fix; TensorRT's own messages do not.
-    chosen = [line for line in lines if "[E]" in line or "plugin node " in line] or lines
+    chosen = [line for line in lines if "[E]" in line or "plugin node " in line]
+    if not chosen:
+        return "; ".join(lines[-_SHOWN_LINES:])
     # The first errors have the cause, the last ones what came of it.
-    shown = dict.fromkeys([*chosen[:_SHOWN_LINES], *chosen[_SHOWN_LINES:][-_SHOWN_LINES:]])
-    return "; ".join(shown) or "it said nothing"
+    return "; ".join(dict.fromkeys([*chosen[:_SHOWN_LINES], *chosen[_SHOWN_LINES:][-_SHOWN_LINES:]]))

@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -16,12 +17,14 @@ from bench_data import record, stats
 from lenet_trt.bench.engine_tool import NOT_RUN
 from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import survey
 from lenet_trt.bench.zoo.networks import ZooInput, ZooNetwork
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import Gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.profile.trtexec import find_trtexec
 from lenet_trt.tensorrt.flavors import installed
 from traced import CEILINGS
 from trtexec_script import write_library
@@ -190,6 +193,29 @@ def test_a_plugin_that_does_not_run_is_a_row_with_its_reason_and_is_tried_again(
     failing.unlink()
     again = survey.measure(options(trtexec, resume=replace(first, environment={"gpu": "a GPU"})))
     assert all(row.stats for row in again.rows if row.backend in (survey.TENSORRT, survey.PLUGINS))
+
+
+@pytest.mark.usefixtures("without_plugins")
+@pytest.mark.parametrize(("version", "builds"), [("8.6.0", True), ("8.6.0.12", True), ("8.6.1", False)])
+def test_the_package_of_trtexecs_release_builds_and_trtexec_runs(
+    version: str, builds: bool, trtexec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def package(flavor: object, library: Path, targets: object) -> TrtexecEngines:
+        made.append(library)
+        return TrtexecEngines(find_trtexec(str(trtexec)), library, "sm_90", trtexec.parent)
+
+    can = SimpleNamespace(builds_without_gpu=False)
+    flavor = SimpleNamespace(version=version, supports=lambda gpu: True, can=can)
+    monkeypatch.setattr(survey, "installed", lambda: {"rtx": False, "tensorrt": True})
+    monkeypatch.setattr(survey, "select", lambda name: flavor)
+    monkeypatch.setattr(survey, "PythonEngines", package)
+    assert len(engines_of(survey.measure(options(trtexec)))) == len(survey.PRECISIONS)
+    assert bool(made) == builds
+    made.clear()
+    survey.measure(options(trtexec, trtexec_flags=("--directIO",)))
+    assert not made, "flags are for trtexec"
 
 
 @pytest.mark.slow
