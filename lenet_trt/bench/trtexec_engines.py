@@ -14,8 +14,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel
+from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel, EngineTool
 from lenet_trt.bench.external_tactics import check_libraries, external_flags, logged
+from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda.gpus import Gpu
 from lenet_trt.errors import LenetTrtError
@@ -24,6 +25,7 @@ from lenet_trt.profile.trtexec import Trtexec, find_trtexec, loading, network_al
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.tensorrt.find_library import library_for_build
+from lenet_trt.tensorrt.flavors import select
 from lenet_trt.tensorrt.layers import layer_text
 from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.readable import readable
@@ -38,13 +40,23 @@ class TrtexecEngines:
     """Use the tool trtexec, or tensorrt_rtx: see ``EngineTool``.
 
     ``library``: the plugin library. ``target``: the GPU for which kernels are compiled ("sm_89"). ``flags``: further
-    flags of each build.
+    flags of each build. ``package``: builds what needs no flag of the program; it keeps its builder from engine to
+    engine, and the program starts one for each.
     """
 
     runs = True
 
-    def __init__(self, tool: Trtexec, library: Path, target: str, folder: Path, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tool: Trtexec,
+        library: Path,
+        target: str,
+        folder: Path,
+        flags: Sequence[str] = (),
+        package: EngineTool | None = None,
+    ) -> None:
         self._tool, self._library, self._target, self._folder, self._flags = tool, library, target, folder, flags
+        self._package = package
         self.weak = "fp16" in tool.options
 
     def __str__(self) -> str:
@@ -61,6 +73,10 @@ class TrtexecEngines:
         external_tactics: bool = False,
     ) -> Engine:
         """Build an engine: see ``EngineTool``."""
+        plain = not (external_tactics or model.quick_search or model.weak_flags)
+        if self._package is not None and plain and self._package.weak == self.weak:
+            loading(self._tool, self._library if with_plugins else None)  # an error where it is no library for it
+            return self._package.built(model, engine, options, shapes, with_plugins=with_plugins)
         flavor = "rtx" if self._tool.rtx else "tensorrt"
         can = capabilities(flavor, ".".join(map(str, self._tool.version)))
         if with_plugins:
@@ -171,7 +187,23 @@ def trtexec_here(options: SuiteOptions, gpu: Gpu, folder: Path) -> tuple[Trtexec
         LenetTrtError: one of them is missing.
     """
     tool, library = find_trtexec(options.trtexec), library_for_build(options.library).resolve()
-    return TrtexecEngines(tool, library, f"sm_{gpu.sm}", folder, options.trtexec_flags), library
+    return trtexec_engines(tool, library, gpu, folder, options.trtexec_flags), library
+
+
+def trtexec_engines(tool: Trtexec, library: Path, gpu: Gpu, folder: Path, flags: Sequence[str] = ()) -> TrtexecEngines:
+    """Return what uses trtexec, with TensorRT's Python package for builds where it is of the same release."""
+    return TrtexecEngines(tool, library, f"sm_{gpu.sm}", folder, flags, None if flags else _package(tool, library, gpu))
+
+
+def _package(tool: Trtexec, library: Path, gpu: Gpu) -> PythonEngines | None:
+    try:
+        flavor = select("rtx" if tool.rtx else "tensorrt")
+    except LenetTrtError:  # not installed, or it does not load
+        return None
+    release = tuple(map(int, flavor.version.split(".")[:3]))
+    if release != tool.version or not flavor.supports(gpu):
+        return None
+    return PythonEngines(flavor, library, (gpu.sm,) if flavor.can.builds_without_gpu else ())
 
 
 def _layer_file(engine: Engine) -> Path:

@@ -12,7 +12,7 @@ from lenet_trt.bench.engines import measure_engines
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.suite import SuiteOptions, recording
-from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import sha256_file
@@ -93,7 +93,7 @@ def chosen_tool(request: VerifyRequest, options: SuiteOptions) -> tuple[EngineTo
     if program is not None:
         version = ".".join(map(str, program.version))
         library = _library(request, _Release("rtx" if program.rtx else "tensorrt", version, str(program)))
-        tool = TrtexecEngines(program, library.resolve(), f"sm_{gpu.sm}", request.folder, options.trtexec_flags)
+        tool = trtexec_engines(program, library.resolve(), gpu, request.folder, options.trtexec_flags)
         return tool, library
     try:
         flavor = select(request.flavor)

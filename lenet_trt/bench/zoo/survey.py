@@ -12,12 +12,11 @@ from pathlib import Path
 
 import onnx
 
-from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel, EngineTool
-from lenet_trt.bench.python_engines import PythonEngines
+from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
-from lenet_trt.bench.trtexec_engines import TrtexecEngines
+from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
 from lenet_trt.bench.zoo.kinds import node_kinds
@@ -39,8 +38,7 @@ from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
 from lenet_trt.tensorrt.engine import BuildOptions
-from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
-from lenet_trt.tensorrt.flavors import installed, select
+from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, save
 from lenet_trt.trace.traced_model import of_model
@@ -162,7 +160,7 @@ class _Bench:
         fused = fuse(typed).model
         model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
         library = (self.options.library or DEFAULT_LIBRARY).resolve()
-        builder = self._builder(self.tool, library, folder)
+        builder = trtexec_engines(self.tool, library, self.gpu, folder, self.options.trtexec_flags)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
         for name, array in drawn.items():
@@ -176,8 +174,6 @@ class _Bench:
         for backend in ran:
             ours, path = backend == PLUGINS, folder / f"{len(engines)}.engine"
             try:
-                if ours:
-                    library_for_build(library)
                 built = builder.built(model, path, BuildOptions(timing_cache=self.timings), [], with_plugins=ours)
             except LenetTrtError as problem:
                 engines[backend] = problem
@@ -207,19 +203,6 @@ class _Bench:
                 self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
             except LenetTrtError as problem:
                 self.found.cannot(backend, case, problem)
-
-    def _builder(self, tool: Trtexec, library: Path, folder: Path) -> EngineTool:
-        """Return what builds the engines that trtexec runs: TensorRT's Python package of the same release, or trtexec.
-
-        The package keeps its builder; trtexec starts one for each engine.
-        """
-        name = "rtx" if tool.rtx else "tensorrt"
-        if installed()[name] and not self.options.trtexec_flags:
-            flavor = select(name)
-            release = tuple(map(int, flavor.version.split(".")[:3]))
-            if release == tool.version and flavor.supports(self.gpu):
-                return PythonEngines(flavor, library, (self.gpu.sm,) if flavor.can.builds_without_gpu else ())
-        return TrtexecEngines(tool, library, f"sm_{self.gpu.sm}", folder, self.options.trtexec_flags)
 
     def _keep(self, timeline: Timeline, exported: ExportedNetwork, name: str, batch: int) -> None:
         """Keep the trace for lenet-trt report, where the user named a folder for the networks."""

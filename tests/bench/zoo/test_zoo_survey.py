@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bench_data import record, stats
+from lenet_trt.bench import trtexec_engines
 from lenet_trt.bench.engine_tool import NOT_RUN
 from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.suite import SuiteOptions
@@ -202,15 +203,15 @@ def test_the_package_of_trtexecs_release_builds_and_trtexec_runs(
 ) -> None:
     made = []
 
-    def package(flavor: object, library: Path, targets: object) -> TrtexecEngines:
-        made.append(library)
-        return TrtexecEngines(find_trtexec(str(trtexec)), library, "sm_90", trtexec.parent)
+    class Package(TrtexecEngines):
+        def __init__(self, flavor: object, library: Path, targets: object) -> None:
+            made.append(library)
+            super().__init__(find_trtexec(str(trtexec)), library, "sm_90", trtexec.parent)
 
     can = SimpleNamespace(builds_without_gpu=False)
     flavor = SimpleNamespace(version=version, supports=lambda gpu: True, can=can)
-    monkeypatch.setattr(survey, "installed", lambda: {"rtx": False, "tensorrt": True})
-    monkeypatch.setattr(survey, "select", lambda name: flavor)
-    monkeypatch.setattr(survey, "PythonEngines", package)
+    monkeypatch.setattr(trtexec_engines, "select", lambda name: flavor)
+    monkeypatch.setattr(trtexec_engines, "PythonEngines", Package)
     assert len(engines_of(survey.measure(options(trtexec)))) == len(survey.PRECISIONS)
     assert bool(made) == builds
     made.clear()
