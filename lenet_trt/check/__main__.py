@@ -17,14 +17,13 @@ import numpy as np
 
 from lenet_trt.check.gpu_checks import CHECKS, run_check
 from lenet_trt.child import child_environment
-from lenet_trt.cuda.compile import architectures, compile_for_launch, compile_variant, sm_of
+from lenet_trt.cuda.compile import architectures, compile_ahead, compile_variant, sm_of, target_for
 from lenet_trt.cuda.driver import context_lost, current_context
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Bound, Specialized
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import (
     SEED,
-    ExampleCase,
     bounds,
     cases,
     expected_outputs,
@@ -96,7 +95,10 @@ def check_kernel(
     chosen = [case for case in cases(kernel, sm) if case_filter in str(case)]
     if quick:
         chosen = [case for case in chosen if case.bound.flops <= _QUICK_FLOPS]
-    _compile_ahead(chosen, sm)
+    compile_ahead(
+        ((case.bound.specialized, part, target_for(sm)) for case in chosen for part in case.variant.parts),
+        line_info=True,
+    )
     lost = ""
     for name in gpu_checks:
         if lost:
@@ -105,14 +107,6 @@ def check_kernel(
         yield _collect(kernel, name, chosen, lambda case, name=name: run_check(name, case), f"calls on sm_{sm}")
         if reason := context_lost():
             lost = f"a call above ended with {reason}, and nothing runs in this process after it: mend that call first"
-
-
-def _compile_ahead(chosen: Sequence[ExampleCase], sm: int) -> None:
-    """Compile what the calls need, on all cores; an error is told by the call that has it."""
-    wanted = dict.fromkeys((case.bound.specialized, part) for case in chosen for part in case.variant.parts)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for specialized, part in wanted:
-            pool.submit(compile_for_launch, specialized, part, sm)
 
 
 def all_targets() -> tuple[str, ...]:

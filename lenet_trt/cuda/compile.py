@@ -12,7 +12,8 @@ import importlib.util
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -64,6 +65,18 @@ def compile_variant(specialized: Specialized, variant: Variant, target: str, *, 
         others = "alone" if variant.only_sm else "or newer"
         raise LenetTrtError(f"{name} needs sm_{variant.min_sm} {others}, not {target}")
     return _compile(specialized, variant, target, line_info, chosen_file())
+
+
+def compile_ahead(wanted: Iterable[tuple[Specialized, Variant, str]], *, line_info: bool = False) -> None:
+    """Compile variants for targets on all cores, into the cache; an error comes again where the variant is asked for.
+
+    Ctrl-C waits only for what is being compiled.
+    """
+    pool = ThreadPoolExecutor(os.cpu_count())
+    try:
+        wait([pool.submit(compile_variant, *each, line_info=line_info) for each in dict.fromkeys(wanted)])
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def sm_of(target: str) -> int:

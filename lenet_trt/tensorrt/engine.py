@@ -256,15 +256,18 @@ def _monitored(flavor: Flavor, config: Any, progress: bool) -> AbstractContextMa
 
 @contextmanager
 def _without_monitor(flavor: Flavor, progress: bool) -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing is written yet."""
+    """Let Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing is written yet.
+
+    Among several builds there are results to keep: there Ctrl-C counts when TensorRT has built this engine.
+    """
     if progress:
         tqdm.write(f"{flavor.product} builds, which can take minutes; it does not tell how far it is", file=sys.stderr)
-    in_main = threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGINT, signal.SIG_DFL) if in_main else None
+    ends = _kept is None and threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL) if ends else None
     try:
         yield lambda: False
     finally:
-        if in_main:
+        if ends:
             signal.signal(signal.SIGINT, previous)
 
 

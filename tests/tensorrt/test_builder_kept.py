@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -10,12 +12,26 @@ import pytest
 
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.onnx_model.profiles import Profile
+from lenet_trt.tensorrt import engine
 from lenet_trt.tensorrt.engine import builder_kept, engine_from_onnx
 from lenet_trt.tensorrt.flavors import installed, select
 
-pytestmark = pytest.mark.skipif(not installed()["rtx"], reason="TensorRT-RTX is not installed")
+needs_rtx = pytest.mark.skipif(not installed()["rtx"], reason="TensorRT-RTX is not installed")
 
 
+def test_ctrl_c_ends_a_single_build_at_once_and_loses_nothing_of_several() -> None:
+    def answer() -> object:
+        with engine._without_monitor(SimpleNamespace(product="TensorRT 8.6"), progress=False):
+            return signal.getsignal(signal.SIGINT)
+
+    usual = signal.getsignal(signal.SIGINT)
+    assert answer() == signal.SIG_DFL
+    with builder_kept():
+        assert answer() == usual
+    assert signal.getsignal(signal.SIGINT) == usual
+
+
+@needs_rtx
 def test_the_first_builder_of_a_block_lives_until_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     flavor = select("rtx")
     make, made = flavor.trt.Builder, list[Any]()

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from lenet_trt.cuda.compile import compile_variant, nvrtc_version
+from lenet_trt.cuda.compile import compile_ahead, compile_variant, nvrtc_version
 from lenet_trt.cuda.machine import machine_of
 from lenet_trt.cuda.tuned import choices_for
 from lenet_trt.cuda.tuning_file import Tuning, check_declaration
@@ -63,9 +63,17 @@ def embedded(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     with compiling_for(targets, nvrtc):
-        for node in result.graph.node:
-            if node.domain == DOMAIN:
-                node.CopyFrom(_library_node(node, values, targets, tunings))
+        nodes = [node for node in result.graph.node if node.domain == DOMAIN]
+        compile_ahead(
+            (specialized, part, target)
+            for node in nodes
+            for specialized, _, found in [_to_compile(node, _inputs(node, values), targets)]
+            for variant, chosen in found
+            for part in variant.parts
+            for target in chosen
+        )
+        for node in nodes:
+            node.CopyFrom(_library_node(node, _inputs(node, values), targets, tunings))
         _words_of_constants(result, model)
     # The parser of TensorRT 8 reads no DequantizeLinear without one.
     write_zero_points(result, {name: _elem_type(value) for name, value in values.items()})
@@ -90,19 +98,35 @@ def node_data(
     Raises:
         LenetTrtError: the kernel is not for these inputs, or has no variant for a target.
     """
-    kernel = kernel_named(node.op_type)
-    shapes = [value.shape for value in inputs]
-    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
-    sizes = sizes_of(specialized, shapes)
+    specialized, sizes, found = _to_compile(node, inputs, targets)
     variants = [
         EncodedVariant(
             variant, tuple(tuple(compile_variant(specialized, part, t) for t in chosen) for part in variant.parts)
         )
-        for variant, chosen in usable(specialized, sizes, targets)
+        for variant, chosen in found
     ]
-    tuned = tuned_gpus(kernel, targets, tunings)
-    words = frozenset(name for name, _ in _narrow_weights(kernel, inputs))
+    tuned = tuned_gpus(specialized.kernel, targets, tunings)
+    words = frozenset(name for name, _ in _narrow_weights(specialized.kernel, inputs))
     return encode(node.name or node.output[0], specialized, sizes, variants, _cuda(), tuned, words)
+
+
+def _to_compile(
+    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str]
+) -> tuple[Specialized, KnownSizes, list[tuple[Variant, list[str]]]]:
+    """Return a plugin node's kernel for these inputs, the sizes that are known, and the variants to compile."""
+    kernel = kernel_named(node.op_type)
+    shapes = [value.shape for value in inputs]
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
+    sizes = sizes_of(specialized, shapes)
+    return specialized, sizes, usable(specialized, sizes, targets)
+
+
+def _inputs(node: onnx.NodeProto, values: Mapping[str, TensorType]) -> list[TensorType]:
+    unknown = [value for value in node.input if value not in values]
+    if unknown:
+        name = node.name or node.output[0]
+        raise LenetTrtError(f"{name}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first")
+    return [values[value] for value in node.input]
 
 
 def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[str, int]]:
@@ -188,18 +212,14 @@ def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
 
 
 def _library_node(
-    node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Sequence[str], tunings: Sequence[Tuning]
+    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str], tunings: Sequence[Tuning]
 ) -> onnx.NodeProto:
-    name = node.name or node.output[0]
-    unknown = [value for value in node.input if value not in values]
-    if unknown:
-        raise LenetTrtError(f"{name}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first")
-    data = node_data(node, [values[value] for value in node.input], targets, tunings)
+    data = node_data(node, inputs, targets, tunings)
     result = helper.make_node(
         OPERATOR,
         node.input,
         node.output,
-        name=name,
+        name=node.name or node.output[0],
         domain=DOMAIN,
         plugin_version=OPERATOR_VERSION,
         plugin_namespace=DOMAIN,
