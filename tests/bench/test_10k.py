@@ -71,7 +71,8 @@ def test_cpu_backends_are_right_at_any_batch(chosen: Backend) -> None:
         images = mnist(count)
         ready = session.prepare(images)
         ready()
-        np.testing.assert_allclose(ready.logits(), images.exact, rtol=0, atol=2e-5)
+        limit = 0.02 * np.abs(images.exact).max() if chosen.precision == "int8" else 2e-5
+        np.testing.assert_allclose(ready.logits(), images.exact, rtol=0, atol=limit)
     session.close()
 
 

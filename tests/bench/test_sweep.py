@@ -155,7 +155,7 @@ def test_every_backend_has_a_row(record: Record) -> None:
     assert [row.backend for row in without] == [each.name for each in backends() if each.place == "GPU"]
     assert {row.why for row in without} == {"needs a CUDA GPU: there is none for this test"}
     for row in record.timed:
-        assert row.extra["error"] < 1e-6
+        assert row.extra["error"] < (2e-2 if row.extra["precision"] == "int8" else 1e-6)
         assert row.extra["us_per_image"] == pytest.approx(row.stats.median_us / row.case["batch"], rel=1e-3)
 
 

@@ -23,6 +23,13 @@ def backends(options: SuiteOptions = _NO_OPTIONS) -> tuple[Backend, ...]:
         Backend("torch CPU", "PyTorch on the CPU, all threads", "CPU", partial(with_torch.CpuSession, None)),
         Backend("ONNX Runtime CPU", "ONNX Runtime on the CPU, all threads", "CPU", with_onnx.OrtCpuSession),
         Backend(
+            "ONNX Runtime CPU, int8",
+            "the same on the quantized network",
+            "CPU",
+            partial(with_onnx.OrtCpuSession, "int8"),
+            "int8",
+        ),
+        Backend(
             NAIVE,
             "a launch a layer and image, a device sync after each",
             "GPU",
@@ -91,10 +98,10 @@ def backends(options: SuiteOptions = _NO_OPTIONS) -> tuple[Backend, ...]:
             "fp16",
         ),
         Backend(
-            "ONNX Runtime CUDA graph, int8",
-            "the same on the quantized network, whose Q/DQ it computes in float",
+            "ONNX Runtime CUDA, int8",
+            "the quantized network without a CUDA graph, which its CUDA provider cannot make of it",
             "GPU",
-            partial(with_onnx.ort_cuda_session, "int8", cuda_graph=True),
+            partial(with_onnx.ort_cuda_session, "int8", cuda_graph=False),
             "int8",
         ),
         Backend(

@@ -20,10 +20,10 @@ LAYER_KERNELS = ("conv5x5_bias_relu_pool2", "dense_bias_relu")
 class OrtCpuSession:
     """Run ONNX Runtime on the CPU, with its default number of threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, precision: Precision = "fp32") -> None:
         from lenet_trt.runtimes.ort import OrtCpu
 
-        self._runtime = OrtCpu(_model("fp32"))
+        self._runtime = OrtCpu(_model(precision))
 
     def prepare(self, images: LabelledBatch) -> _OrtCpu:
         """Return the batch; nothing needs to be prepared."""
