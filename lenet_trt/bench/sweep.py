@@ -30,7 +30,7 @@ QUICK_LIMIT_S = 0.3
 _BUDGET_S = 0.5
 # A picture with these lines too would not be readable; the table has them.
 _NOT_DRAWN = ("torch CPU, 1 thread", "torch CPU", f"{NAIVE}, PyCUDA", "ONNX Runtime CUDA")
-_EMPHASIZED = "lenet5 kernel"
+_EMPHASIZED, _SAME_KERNEL = "TensorRT + plugins", "lenet5 kernel"
 
 
 def measure(options: SuiteOptions) -> Record:
@@ -84,7 +84,9 @@ def columns(record: Record) -> list[Column]:
 def charts(record: Record) -> list[Chart]:
     """Draw microseconds per image over the batch, in fp32: how long a caller waits."""
     names = dict.fromkeys(row.backend for row in record.timed if row.extra.get("precision", "fp32") == "fp32")
-    series = [_series(record, name) for name in names if name not in _NOT_DRAWN]
+    emphasized = _EMPHASIZED if _EMPHASIZED in names else _SAME_KERNEL
+    hidden = {*_NOT_DRAWN, _EMPHASIZED, _SAME_KERNEL} - {emphasized}  # two lines of one kernel would cover each other
+    series = [_series(record, name, name == emphasized) for name in names if name not in hidden]
     # A single point would not show among lines.
     several = [each for each in series if len(each.x) > 1]
     if not series:
@@ -94,13 +96,13 @@ def charts(record: Record) -> list[Chart]:
     return [Chart(title, "batch", unit, several or series, True, True, (where,), named_at_ends=True)]
 
 
-def _series(record: Record, name: str) -> Series:
+def _series(record: Record, name: str, emphasis: bool) -> Series:
     found = [(int(row.case["batch"]), row.stats) for row in record.timed if row.backend == name and row.stats]
     return Series(
         name,
         [batch for batch, _ in found],
         [stats.median_us / batch for batch, stats in found],
-        emphasis=name.startswith(_EMPHASIZED),
+        emphasis=emphasis,
         low=[stats.low_us / batch for batch, stats in found],
         high=[stats.high_us / batch for batch, stats in found],
     )

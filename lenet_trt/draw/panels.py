@@ -184,7 +184,8 @@ def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]
         if points:
             ends[series.label] = (series, *points[-1], float(to_axes.transform(points[-1])[1]))
     order = sorted(ends.values(), key=lambda end: end[3])
-    for (series, x, y, _), place in zip(order, spread_apart([end[3] for end in order], _NAME_STEP), strict=True):
+    apart = spread_apart([end[3] for end in order], _NAME_STEP, 1.0)  # higher ones would cover the title
+    for (series, x, y, _), place in zip(order, apart, strict=True):
         colour = looks[series.label][0]
         axes.annotate(
             series.label,
@@ -200,8 +201,11 @@ def _name_ends(axes: PlotAxes, chart: Chart, looks: Mapping[str, tuple[str, str]
         )  # fmt: skip
 
 
-def spread_apart(places: Sequence[float], step: float) -> list[float]:
-    """Move ascending places as little as makes them ``step`` apart: crowded places stay around their middle."""
+def spread_apart(places: Sequence[float], step: float, most: float = math.inf) -> list[float]:
+    """Move ascending places as little as makes them ``step`` apart: crowded places stay around their middle.
+
+    None is moved above ``most``.
+    """
     groups: list[tuple[float, int]] = []  # the lowest place of each, and how many it has
     for place in places:
         low, count = place, 1
@@ -211,7 +215,8 @@ def spread_apart(places: Sequence[float], step: float) -> list[float]:
             count += many
             low = middle - (count - 1) * step / 2
         groups.append((low, count))
-    return [low + index * step for low, count in groups for index in range(count)]
+    apart = [low + index * step for low, count in groups for index in range(count)]
+    return [min(place, most - above * step) for above, place in zip(reversed(range(len(apart))), apart, strict=True)]
 
 
 def _draw_bars(axes: PlotAxes, chart: Chart, bars: Sequence[Series], looks: Mapping[str, tuple[str, str]]) -> None:
@@ -287,7 +292,9 @@ def _bar_limits(chart: Chart, bars: Sequence[Series], log: bool) -> tuple[float,
 
 
 def _plain(value: float) -> str:
-    """Format a number on an axis: 0.01, 1, 16, 1,024, 10 M."""
+    """Format a number on an axis: 0.01, 1, 16, 1,024, 10 k, 10 M."""
     if value >= 1e6:
         return f"{value / 1e6:g} M"
+    if value >= 1e4 and value % 1e3 == 0:
+        return f"{value / 1e3:g} k"
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"

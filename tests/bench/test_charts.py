@@ -204,6 +204,9 @@ def test_names_are_spread_no_more_than_needed(places: list[float], step: float) 
     assert sum(found) == pytest.approx(sum(places), abs=1e-6)  # a crowd stays around its middle
     if all(b - a > step for a, b in pairwise(places)):
         assert found == pytest.approx(places)
+    below = panels.spread_apart(places, step, 1.0)
+    assert max(below, default=0.0) <= 1.0 + 1e-9
+    assert all(b - a >= step - 1e-9 for a, b in pairwise(below))
 
 
 def test_what_cannot_be_drawn_is_said() -> None:

@@ -9,7 +9,7 @@ from lenet_trt.bench.backends.protocol import Backend
 from lenet_trt.bench.suite import SuiteOptions
 
 NAIVE = "naive CUDA program"
-OURS = ("our kernels", "lenet5 kernel")  # names of this toolkit's own backends begin so
+OURS = ("our kernels", "lenet5 kernel", "TensorRT + plugins")  # names of backends with our kernels begin so
 # These use the compiler's default mode. Tuning makes them faster, and takes some seconds for each batch size.
 COMPILED = ("torch.compile + graph", "torch.compile + graph, fp16")
 TUNED_BATCHES = (1, 32, 1024, 10_000, 16_384)

@@ -12,6 +12,19 @@ from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.draw.chart import Chart, Series
 
+# More lines cannot be told apart; the table has them all.
+_MOST_LINES = 8
+_NOT_DRAWN = (
+    "ONNX Runtime CPU",
+    "torch eager",
+    "torch.compile, tuned + graph",
+    "TensorRT + plugins",
+    "lenet5 kernel, ordinary call",
+    "lenet5 kernel, pinned copies",
+    "torch's kernels, latency path",
+    "resident kernel, alone on its SMs",
+)
+
 
 def columns(record: Record) -> list[Column]:
     """Return the columns: load, answerer, percentiles, the slowest request and the number of requests."""
@@ -52,6 +65,8 @@ def charts(record: Record) -> list[Chart]:
             for row in record.timed
             if row.case["load"] == load and "curve" in row.extra
         ]
+        if len(series) > _MOST_LINES:
+            series = [each for each in series if each.label not in _NOT_DRAWN]
         if series:
             beside = "an idle machine" if load == IDLE else f"other work: {load}"
             where = f"LeNet-5, batch {record.timed[0].case.get('batch', 1)}, {record.gpu or 'on the CPU'}"
