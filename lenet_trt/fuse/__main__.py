@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special, write_atomic
 from lenet_trt.fuse.stage import fuse
-from lenet_trt.onnx_model.plugin_nodes import made_by_fuse, plugin_nodes
+from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes
 from lenet_trt.overwrite import Mark, add_overwrite, guard
 
 if TYPE_CHECKING:
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 
 NVRTC_MAJORS = ("12", "13")
-
-
-# A network of many layers can be full of places that are like a pattern.
-_SHOWN_REFUSALS = 12
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,11 +103,7 @@ def command(arguments: argparse.Namespace) -> int:
         print(json.dumps(answer, indent=2))
         return 0
     replaced = {name for done in fused.replacements for name in done.replaced}
-    left = [entry for entry in fused.refusals if not replaced.issuperset(entry.replaced)]
-    for entry in left[:_SHOWN_REFUSALS]:
-        print(f"left as it is: {', '.join(entry.replaced)}: {entry.reason}", file=sys.stderr)
-    if len(left) > _SHOWN_REFUSALS:
-        print(f"and {len(left) - _SHOWN_REFUSALS} more (--json lists them)", file=sys.stderr)
+    _print_left([entry for entry in fused.refusals if not replaced.issuperset(entry.replaced)])
     for done in fused.replacements:
         print(f"{done.node} ({done.types}) replaces {', '.join(done.replaced)}")
     if not fused.replacements:
@@ -122,6 +114,17 @@ def command(arguments: argparse.Namespace) -> int:
     if embedded is not None:
         print(copy)
     return 0
+
+
+def _print_left(refusals: Sequence[Refusal]) -> None:
+    """Print for each kernel the first place where it cannot be used, and why; a network has hundreds of such places."""
+    nodes: dict[str, set[str]] = {}
+    for entry in refusals:
+        nodes.setdefault(entry.kernel, set()).add(entry.replaced[0])  # of a node with and without its activation
+    for kernel, places in nodes.items():
+        entry = next(entry for entry in refusals if entry.kernel == kernel)
+        more = f" ({kernel} does not fit {len(places) - 1} other places: --json lists them)" if len(places) > 1 else ""
+        print(f"left as it is: {', '.join(entry.replaced)}: {entry.reason}{more}", file=sys.stderr)
 
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> onnx.ModelProto:
