@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=2_000_000)
     parser.add_argument("--folder", type=Path, required=True, help="where the images are written, and stay")
     parser.add_argument("--gpus", type=int, nargs="+", metavar="N", help="numbers of GPUs, such as 1 2")
+    parser.add_argument("--each", type=int, default=1, metavar="N", help="workers on each GPU")
     parser.add_argument("--workers", type=int, nargs="+", metavar="N", help="numbers of workers on the CPU instead")
     parser.add_argument("--address", help="the Ray cluster (default: one on this machine)")
     parser.add_argument("--json", action="store_true")
@@ -79,6 +80,8 @@ def main() -> None:
         scratch = Path(tempfile.mkdtemp(prefix="ray-scaling-"))
         runtime = "ort-cpu" if given.workers else "auto"
         options = {option: count, "address": given.address, "runtime": runtime}
+        if not given.workers:
+            options["workers"] = count * given.each
         done = classify_files(given.model, [str(given.folder)], scratch / "out", **options)
         shutil.rmtree(scratch)
         if done.images_per_s is None:

@@ -38,7 +38,10 @@ def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
         "--gpus", type=whole(), metavar="N", help="GPUs, a worker for each (default: all of the cluster)"
     )
     group.add_argument(
-        "--workers", type=whole(), metavar="N", help="workers on the CPU (default: half of the processor cores)"
+        "--workers",
+        type=whole(),
+        metavar="N",
+        help="workers on the CPU (default: half of the processor cores), or with --gpus workers that share the GPUs",
     )
     group.add_argument(
         "--shard", type=whole(), metavar="N", help="images of a file in OUT (default: 65536, or 64 MiB of pixels)"

@@ -12,10 +12,13 @@ from typing import Any
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.run.on_ray.packages import ray_data
 
+# Ray counts parts of a GPU in steps of 1 / 10,000.
+_PARTS = 10_000
+
 
 @dataclass(frozen=True)
 class Workers:
-    """How many workers hold the network, and how many GPUs each has: one, or none.
+    """How many workers hold the network, and how many GPUs each has: one, a part of one, or none.
 
     Workers take no processor core from Ray's account: the tasks that read need those of every machine, and where
     machines are lost, workers on the others would leave them none.
@@ -61,14 +64,21 @@ def connected_ray(address: str | None) -> Iterator[Any]:
 def workers_of(resources: dict[str, float], gpus: int | None, workers: int | None) -> Workers:
     """Share out a cluster: a worker for each GPU, or where there is none, one for every second processor core.
 
+    Of ``gpus`` and ``workers`` together each GPU holds an equal number of workers.
+
     Raises:
         UsageError: more is asked for than there is.
     """
     cores, present = most_workers(resources), int(resources.get("GPU", 0.0))
-    if gpus is not None and workers is not None:
-        raise UsageError("--gpus has one worker for each GPU, and --workers none on a GPU: give one of them")
     if gpus is not None and gpus > present:
         raise UsageError(f"--gpus {gpus}: the cluster has {present} GPUs (ray status lists them)")
+    if gpus and workers is not None:
+        if workers % gpus:
+            raise UsageError(
+                f"--gpus {gpus} --workers {workers}: every GPU holds the same number of workers: take a multiple of "
+                f"{gpus} workers"
+            )
+        return Workers(workers, math.floor(_PARTS * gpus / workers) / _PARTS)
     if gpus or (gpus is None and workers is None and present):
         return Workers(gpus or present, 1.0)
     if workers is not None and workers > cores:

@@ -73,7 +73,8 @@ def classify_files(
 
     ``sources`` and ``output`` are paths or URIs that PyArrow opens, or paths of ``filesystem`` (of PyArrow or fsspec).
     ``shard`` is the number of images of each file. ``gpus`` is the number of GPUs (default: all of the cluster),
-    ``workers`` the number of workers on the CPU, each of one processor core. ``progress`` is called with the images
+    ``workers`` the number of workers that share them (default: one each), or without ``gpus`` the number of workers on
+    the CPU, each of one processor core. ``progress`` is called with the images
     done, those of earlier starts with them, and the images in all.
 
     Raises:
@@ -150,8 +151,10 @@ def _asked(ray: Any, gpus: int | None, workers: int | None) -> Callable[[], Work
 
     def now() -> Workers:
         there = ray.cluster_resources()
-        fewer = None if gpus is None else min(gpus, int(there.get("GPU", 0)))
-        return workers_of(there, fewer, None if workers is None else min(workers, most_workers(there)))
+        if gpus is None:
+            return workers_of(there, None, None if workers is None else min(workers, most_workers(there)))
+        fewer = min(gpus, int(there.get("GPU", 0)))
+        return workers_of(there, fewer, None if workers is None or not fewer else workers // gpus * fewer)
 
     return now
 

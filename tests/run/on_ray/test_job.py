@@ -99,12 +99,15 @@ def test_workers_are_shared_out_over_what_the_cluster_has() -> None:
     assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, None) == Workers(2, 1.0)
     assert workers_of({"CPU": 16.0, "GPU": 2.0}, 1, None) == Workers(1, 1.0)
     assert workers_of({"CPU": 16.0, "GPU": 2.0}, None, 3) == Workers(3, 0.0)
+    assert workers_of({"CPU": 16.0, "GPU": 2.0}, 2, 8) == Workers(8, 0.25)
+    assert workers_of({"CPU": 16.0, "GPU": 2.0}, 1, 3) == Workers(3, 0.3333)
     assert workers_of({"CPU": 16.0}, None, None) == Workers(8, 0.0)
     assert workers_of({"CPU": 1.0}, None, None) == Workers(1, 0.0)
     for gpus, workers, message in (
         (3, None, "has 2 GPUs"),
         (None, 17, "has 16 processor cores"),
-        (1, 1, "give one of them"),
+        (2, 3, "take a multiple of 2 workers"),
+        (2, 1, "take a multiple of 2 workers"),
     ):
         with pytest.raises(UsageError, match=message):
             workers_of({"CPU": 16.0, "GPU": 2.0}, gpus, workers)
