@@ -22,16 +22,16 @@ _SEED = 1
 class SingleLayer:
     """Describe a layer as ONNX text: ``nodes`` compute ``y`` from ``inputs``, whose first axis is the batch.
 
-    ``weights``: shapes of the constants. ``checked``: the batch at which results are compared; TensorRT's program
-    writes them as text. ``slow``: TensorRT's own layer takes many milliseconds.
+    ``weights``: shapes of the constants. ``batches``: what is timed. ``checked``: the largest batch at which results
+    are compared; TensorRT's program writes them as text. ``slow``: TensorRT's own layer takes many milliseconds.
     """
 
     title: str
     nodes: str
     inputs: Mapping[str, Shape]
-    batch: int
     checked: int
     weights: Mapping[str, Shape] | None = None
+    batches: Sequence[int] = (1, 32)
     slow: bool = False
     precisions: Sequence[str] = ("fp32", "fp16")
 
@@ -65,93 +65,87 @@ def expected(model: onnx.ModelProto, inputs: Arrays) -> NDArray[np.float64]:
 
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
-    SingleLayer("Softmax 32x50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 32, 2),
-    SingleLayer("Softmax 32x6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 32, 1),
+    SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
+    SingleLayer("Softmax 6x196x196", "y = Softmax<axis = -1>(x)", {"x": (6, 196, 196)}, 1),
     SingleLayer(
-        "LayerNormalization 6272x768",
+        "LayerNormalization 196x768",
         "y = LayerNormalization<axis = -1, epsilon = 1e-6>(x, scale, shift)",
-        {"x": (768,)},
-        6272,
-        32,
+        {"x": (196, 768)},
+        1,
         {"scale": (768,), "shift": (768,)},
     ),
     SingleLayer(
-        "TopK 100 of 32x50257",
+        "TopK 100 of 50257",
         "k = Constant<value = int64[1] {100}>() y, where = TopK<axis = -1>(x, k)",
         {"x": (50257,)},
         32,
-        32,
         precisions=("fp32",),
     ),
-    SingleLayer("MatMul 200000x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 200_000, 100, slow=True),
-    SingleLayer("MatMul 6144x49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 6144, 64, slow=True),
     SingleLayer(
-        "depthwise Conv 7x7, 32x64x56x56",
+        "MatMul 8x8x8", "y = MatMul(a, b)", {"a": (8, 8), "b": (8, 8)}, 100, batches=(6250, 200_000), slow=True
+    ),
+    SingleLayer(
+        "MatMul 49x32x49", "y = MatMul(a, b)", {"a": (49, 32), "b": (32, 49)}, 64, batches=(192, 6144), slow=True
+    ),
+    SingleLayer(
+        "depthwise Conv 7x7, 64x56x56",
         "y = Conv<group = 64, pads = [3, 3, 3, 3]>(x, w, b)",
         _MAPS,
-        32,
         1,
         {"w": (64, 1, 7, 7), "b": (64,)},
     ),
     SingleLayer(
-        "depthwise Conv 3x3, 32x64x56x56",
+        "depthwise Conv 3x3, 64x56x56",
         "y = Conv<group = 64, pads = [1, 1, 1, 1]>(x, w, b)",
         _MAPS,
-        32,
         1,
         {"w": (64, 1, 3, 3), "b": (64,)},
     ),
     SingleLayer(
-        "grouped Conv 3x3, 8 groups, 32x64x56x56",
+        "grouped Conv 3x3, 8 groups, 64x56x56",
         "y = Conv<group = 8, pads = [1, 1, 1, 1]>(x, w, b)",
         _MAPS,
-        32,
         1,
         {"w": (64, 8, 3, 3), "b": (64,)},
     ),
     SingleLayer(
-        "Conv 7x7 stride 2 + ReLU, 32x3x224x224 to 64",
+        "Conv 7x7 stride 2 + ReLU, 3x224x224 to 64",
         "c = Conv<strides = [2, 2], pads = [3, 3, 3, 3]>(x, w, b) y = Relu(c)",
         _IMAGES,
-        32,
         1,
         {"w": (64, 3, 7, 7), "b": (64,)},
     ),
     SingleLayer(
-        "Conv 3x3 stride 2, 32x3x224x224 to 32",
+        "Conv 3x3 stride 2, 3x224x224 to 32",
         "y = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b)",
         _IMAGES,
-        32,
         1,
         {"w": (32, 3, 3, 3), "b": (32,)},
     ),
     SingleLayer(
-        "Conv 3x3 stride 2 + HardSwish, 32x3x224x224 to 16",
+        "Conv 3x3 stride 2 + HardSwish, 3x224x224 to 16",
         "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) h = HardSigmoid<alpha = 0.1666666716337204>(c) "
         "y = Mul(c, h)",
         _IMAGES,
-        32,
         1,
         {"w": (16, 3, 3, 3), "b": (16,)},
     ),
     SingleLayer(
-        "Conv 5x5, 32x64x56x56 to 8",
+        "Conv 5x5, 64x56x56 to 8",
         "y = Conv<pads = [2, 2, 2, 2]>(x, w, b)",
         _MAPS,
-        32,
         1,
         {"w": (8, 64, 5, 5), "b": (8,)},
         precisions=("fp32",),
     ),
     SingleLayer(
-        "AveragePool 3x3, 32x64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 32, 1
+        "AveragePool 3x3, 64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 1
     ),
     SingleLayer(
-        "MaxPool 3x3 stride 2, 32x64x112x112",
+        "MaxPool 3x3 stride 2, 64x112x112",
         "y = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(x)",
         {"x": (64, 112, 112)},
-        32,
         1,
     ),
-    SingleLayer("GlobalAveragePool 32x64x56x56", "y = GlobalAveragePool(x)", _MAPS, 32, 32),
+    SingleLayer("GlobalAveragePool 64x56x56", "y = GlobalAveragePool(x)", _MAPS, 32),
 )
