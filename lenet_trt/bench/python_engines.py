@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -73,7 +74,7 @@ class PythonEngines:
             self._flavor,
             profiles=profiles,
             targets=self._targets,
-            options=options,
+            options=replace(options, quick_search=model.quick_search),
             plugins=list(plugin_nodes(given).values()),
             route=self._route,
             library=self._library,

@@ -59,6 +59,7 @@ class BuildOptions:
     ``workspace_mib`` bounds scratch memory; ``timing_cache`` is a file that is read if it is there and written after;
     ``profiling_verbosity`` decides how much of a layer the engine inspector and ``trtexec`` can tell later. ``tf32``
     lets float32 layers multiply in TF32, with 10 bits of mantissa, on GPUs that have it: TensorRT's default, not ours.
+    ``quick_search``: each of TensorRT's kernels is timed once, for layers that take long.
     """
 
     optimization_level: int | None = None
@@ -66,6 +67,7 @@ class BuildOptions:
     timing_cache: Path | None = None
     profiling_verbosity: str = "detailed"
     tf32: bool = False
+    quick_search: bool = False
 
 
 def engine_from_onnx(
@@ -227,6 +229,8 @@ def _set_options(flavor: Flavor, config: Any, options: BuildOptions) -> Any:
     config.profiling_verbosity = getattr(trt.ProfilingVerbosity, options.profiling_verbosity.upper())
     if options.optimization_level is not None:
         config.builder_optimization_level = options.optimization_level
+    if options.quick_search:
+        config.avg_timing_iterations = 1
     if options.workspace_mib is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, options.workspace_mib << 20)
     if options.timing_cache is None:
