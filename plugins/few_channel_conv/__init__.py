@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import minimum
 from lenet_trt.kernel import Kernel, Types
 
 from ..few_channels.declaration import (
@@ -10,15 +9,17 @@ from ..few_channels.declaration import (
     AXES,
     FLOPS,
     INPUTS,
+    LARGE,
     NOT_CONV5X5,
     OUTPUTS,
-    at_least,
+    SMALL,
     direct,
     k,
     large_tiles,
-    many_pixels,
+    many_tiles,
     reference,
     small_tiles,
+    tensor_work,
 )
 from ..windows.activation import convolution_patterns
 from ..windows.declaration import FITS, c
@@ -39,8 +40,9 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS),
     variants=(
-        small_tiles(prefer=minimum(many_pixels, at_least(k, 33)) <= 0),
-        large_tiles(),
+        # For more filters than a small tile has, and where no more of the large ones is empty.
+        large_tiles(prefer=(k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),
+        small_tiles(),
         direct(),
     ),
     patterns=convolution_patterns(grouped=False, preference=-1),

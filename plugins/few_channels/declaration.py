@@ -16,9 +16,10 @@ from ..windows.declaration import IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad
 (k,) = axes("k")
 DIRECT_WARPS = 4
 DIRECT_ROWS = 8
+# Warps of a block, tiles of 8 filters of a block, and blocks a multiprocessor.
+SMALL, LARGE = (4, 4, 4), (8, 8, 4)
+WARP_PIXELS = 32
 CHUNK = 8
-# Up to here small tiles were faster on an H200.
-FEW_PIXELS = 1 << 16
 # What every architecture from sm_80 on has.
 TENSOR_SHARED_LIMIT = 99 * 1024
 
@@ -54,57 +55,84 @@ def at_least(value: Dim, least: int) -> Dim:
     return minimum(value // least, 1)
 
 
-many_pixels = at_least(n * out_h * out_w, FEW_PIXELS + 1)
+direct_groups = 1 + at_least(k, 9) + 2 * at_least(k, 17)
+_direct_columns = 16 + 16 * at_least((out_w - 1) - (out_w - 1) // 32 * 32, 16)
+_direct_rows = DIRECT_ROWS * (32 // _direct_columns) * (DIRECT_WARPS // direct_groups)
+# Of an image.
+direct_tiles = ceil_div(out_w, _direct_columns) * ceil_div(out_h, _direct_rows)
+direct_tile_pixels = _direct_columns * _direct_rows
+_runs = ceil_div(out_w, 4) - 1
+_runs_across = 4 + 4 * at_least(_runs - _runs // 8 * 8, 4)
+
+
+def tile_rows(warps: int) -> Dim:
+    """Return the rows of a tile on tensor cores."""
+    return warps * (8 // _runs_across)
+
+
+def tiles(warps: int) -> Dim:
+    """Return the number of tiles of an image on tensor cores."""
+    return ceil_div(out_w, 4 * _runs_across) * ceil_div(out_h, tile_rows(warps))
+
+
+def _block_filters(filter_tiles: int) -> Dim:
+    return 8 * minimum(ceil_div(k, 8), filter_tiles)
+
+
+def tensor_work(kind: tuple[int, int, int]) -> Dim:
+    """Return how many pixels times filters of an image are computed on tensor cores, with those that are not there."""
+    warps, filter_tiles, _ = kind
+    filters = _block_filters(filter_tiles)
+    return tiles(warps) * (WARP_PIXELS * warps) * ceil_div(k, filters) * filters
+
+
+# More small tiles than blocks at once: before, larger ones would only leave multiprocessors without work.
+many_tiles = n * tiles(SMALL[0]) > SMALL[2] * MULTIPROCESSORS
 
 
 def direct() -> Variant:
     """Make the variant of direct.cuh."""
-    groups = 1 + at_least(k, 9) + 2 * at_least(k, 17)
-    columns = 16 + 16 * at_least((out_w - 1) - (out_w - 1) // 32 * 32, 16)
-    rows = DIRECT_ROWS * (32 // columns) * (DIRECT_WARPS // groups)
-    tiles = ceil_div(out_w, columns) * ceil_div(out_h, rows)
-    launch = Launch((n * tiles, ceil_div(k, 8 * groups), 1), (32 * DIRECT_WARPS, 1, 1), extras=(n,))
+    grid = (n * direct_tiles, ceil_div(k, 8 * direct_groups), 1)
+    launch = Launch(grid, (32 * DIRECT_WARPS, 1, 1), extras=(n,))
     return Variant("direct", launch, "plain multiply-adds, a thread 8 rows of up to 8 filters")
 
 
-def small_tiles(prefer: Condition) -> Variant:
+def small_tiles(prefer: Condition | None = None) -> Variant:
     """Make the variant on tensor cores for little work."""
-    return _tensor("small", "small.cu", 4, 4, 4, prefer)
+    return _tensor("small", "small.cu", *SMALL, prefer)
 
 
-def large_tiles(prefer: Condition | None = None) -> Variant:
+def large_tiles(prefer: Condition) -> Variant:
     """Make the variant on tensor cores for much work."""
-    return _tensor("large", "tensor_core.cu", 8, 8, 4 - 2 * at_least(k, 33), prefer)
+    warps, filter_tiles, blocks = LARGE
+    return _tensor("large", "tensor_core.cu", warps, filter_tiles, blocks - 2 * at_least(k, 33), prefer)
 
 
 def _tensor(
     name: str, source: str, warps: int, filter_tiles: int, blocks: DimLike, prefer: Condition | None
 ) -> Variant:
     is_float = size_of("T") // 4
-    tiles = minimum(ceil_div(k, 8), filter_tiles)
+    filters = _block_filters(filter_tiles)
     chunk = minimum(c, CHUNK)
     row_words = ceil_div(size * size_of("T"), 4)
     steps = ceil_div(chunk * size * row_words, 8)
-    runs = ceil_div(out_w, 4) - 1
-    runs_across = 4 + 4 * at_least(runs - runs // 8 * 8, 4)
-    columns, rows = 4 * runs_across, warps * (8 // runs_across)
+    columns, rows = 4 * _runs_across, tile_rows(warps)
     floats_2 = is_float * (stride // 2)
     pairs_1 = (1 - is_float) * (2 - stride)
     halves = 2 * (ceil_div(columns + (size + 1) // 2, 4) * 4 + 2)
     across = floats_2 * halves + (1 - floats_2) * (columns + row_words * (1 + pairs_1))
     pitch = ceil_div(across, 4) * 4 + (row_words - row_words // 4 * 4)
     patch = chunk * ((rows - 1) * stride + size) * pitch * 4
-    shared = steps * tiles * 32 * size_of("T") * 4 + steps * 32 + patch
-    units = n * ceil_div(out_w, columns) * ceil_div(out_h, rows)
+    shared = steps * filters * size_of("T") * 16 + steps * 32 + patch
     return Variant(
         name,
         Launch(
-            (minimum(units, blocks * MULTIPROCESSORS), ceil_div(k, 8 * tiles), 1),
+            (minimum(n * tiles(warps), blocks * MULTIPROCESSORS), ceil_div(k, filters), 1),
             (32 * warps, 1, 1),
             extras=(n,),
             shared_bytes=shared,
         ),
-        f"on tensor cores, tiles of {warps * 32} pixels",
+        f"on tensor cores, tiles of {warps * WARP_PIXELS} pixels",
         source=source,
         min_sm=80,
         when=shared <= TENSOR_SHARED_LIMIT,

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lenet_trt.dims import MULTIPROCESSORS, minimum
 from lenet_trt.kernel import Kernel, Types
 
 from ..few_channels.declaration import (
@@ -11,19 +12,28 @@ from ..few_channels.declaration import (
     INPUTS,
     NOT_CONV5X5,
     OUTPUTS,
+    SMALL,
     at_least,
     direct,
+    direct_tile_pixels,
+    direct_tiles,
     k,
     large_tiles,
-    many_pixels,
+    many_tiles,
     reference,
     small_tiles,
+    tile_rows,
 )
 from ..windows.activation import convolution_patterns
-from ..windows.declaration import FITS, c
+from ..windows.declaration import FITS, c, n, out_h, out_w
 
 LEAST_CHANNELS = 5
 MOST_FILTERS = 8
+# Tensor cores compute 8 filters, however few there are. Plain multiply-adds are faster for fewer than 8, where their
+# tiles are not almost empty, and are enough for the GPU.
+tiles_filled = minimum(8 * out_h * out_w // (direct_tiles * direct_tile_pixels), 1)
+gpu_filled = minimum(2 * n * direct_tiles // (3 * MULTIPROCESSORS), 1)
+direct_pays = (1 - at_least(k, 8)) * tiles_filled * gpu_filled
 
 KERNEL = Kernel(
     name="few_filter_conv",
@@ -35,9 +45,9 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=FITS & NOT_CONV5X5 & (c >= LEAST_CHANNELS) & (k <= MOST_FILTERS),
     variants=(
-        small_tiles(prefer=many_pixels <= 0),
-        # Tiles of 8 filters do not pay for fewer.
-        large_tiles(prefer=at_least(k, 5) >= 1),
+        # Not for images that are no higher than a small tile: half of a larger one would be empty.
+        large_tiles(prefer=(direct_pays <= 0) & many_tiles & (out_h > tile_rows(SMALL[0]))),
+        small_tiles(prefer=direct_pays <= 0),
         direct(),
     ),
     patterns=convolution_patterns(grouped=False, preference=-1),
