@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
@@ -15,6 +15,8 @@ THREADS = 128
 FEW_ROWS, FEW_OUTPUTS = 8, 16  # of a block of few_rows
 PIECE = 16  # bytes of a row that are loaded at once
 STAGE_BYTES = 128
+# A warp multiplies 64 inputs at once. With fewer than half of them, most of its work is on zeros.
+HALF_STEP = 2 * PIECE
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
 
@@ -53,6 +55,9 @@ def _product(op: Any, x: Any, x_scale: Any, w: Any, w_scale: Any, bias: Any) -> 
 def blocks(rows: int, features: int) -> Dim:
     """Return the number of blocks that compute ``rows`` x ``features`` results each."""
     return ceil_div(n, rows) * ceil_div(outputs, features)
+
+
+wanted_blocks = MULTIPROCESSORS * (4 - 3 * minimum(inputs // HALF_STEP, 1))
 
 
 def staged(rows: int, features: int, prefer: Condition) -> Variant:
@@ -94,15 +99,17 @@ KERNEL = Kernel(
     types=(Types("int8", {}, tolerance=0.0),),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
-        # A larger tile reads less, and wants about a block for each multiprocessor.
-        staged(128, 128, (n > 64) & (4 * blocks(128, 128) >= 3 * MULTIPROCESSORS)),
-        staged(64, 64, (n > 32) & (blocks(64, 64) >= MULTIPROCESSORS)),
-        staged(32, 32, blocks(FEW_ROWS, FEW_OUTPUTS) > 6 * MULTIPROCESSORS),
+        # A larger tile reads less, and wants half of its outputs and about a block for each multiprocessor; four where
+        # inputs are few.
+        staged(128, 128, (n > 64) & (outputs > 64) & (4 * blocks(128, 128) >= 3 * wanted_blocks)),
+        staged(64, 64, (n > 32) & (outputs > 32) & (blocks(64, 64) >= wanted_blocks)),
+        staged(32, 32, (inputs >= HALF_STEP) & (blocks(FEW_ROWS, FEW_OUTPUTS) > 6 * MULTIPROCESSORS)),
         Variant(
             "few_rows",
             Launch((ceil_div(n, FEW_ROWS), ceil_div(outputs, FEW_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
             "8 rows x 16 outputs a block, whose warps share the inputs",
             when=inputs.multiple_of(PIECE),
+            prefer=inputs >= HALF_STEP,
         ),
         Variant(
             "any_size",
