@@ -18,6 +18,9 @@ HELD_STEPS = 10  # up to here the weights' operand stays in registers
 # Blocks of a multiprocessor, measured on an H200: with the operand in registers, and in shared memory.
 BLOCKS_HELD, BLOCKS = 4, 16
 SHARED_LIMIT = 48 * 1024
+# A thread computes an output of so few products before a tile is in shared memory.
+FEW_PRODUCTS = 80
+MULTIPROCESSOR_THREADS = 2048
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.001, 0.004), (0.05, 0.1)
 
@@ -60,6 +63,8 @@ shared = 4 * maximum(images * tile, ceil_div(FILTERS * c * size * size, 4) + 1)
 in_shared = minimum(maximum(steps - HELD_STEPS, 0), 1)  # 1 where the operand lies there
 shared = shared + 16 + in_shared * steps * 1024
 blocks = BLOCKS_HELD + (BLOCKS - BLOCKS_HELD) * in_shared
+products = c * size * size * pool * pool
+outputs = n * k * out_h * out_w
 
 KERNEL = Kernel(
     name="conv_int8",
@@ -100,6 +105,8 @@ KERNEL = Kernel(
             "on tensor cores, 8 filters a block",
             source="tensor_core.cu",
             when=shared <= SHARED_LIMIT,
+            # Unless the outputs have few products, and the GPU has a thread for each.
+            prefer=maximum(products // (FEW_PRODUCTS + 1), outputs // (MULTIPROCESSOR_THREADS * MULTIPROCESSORS)) >= 1,
         ),
         Variant(
             "any_size",

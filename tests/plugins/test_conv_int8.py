@@ -28,6 +28,7 @@ SIZES = [
     if all(bound.axes[axis.name] == example[axis.name] for axis in KERNEL.axes)
     and (bound.attributes["relu"], bound.attributes["pool"]) == ((1, 2), (0, 1), (1, 1), (0, 2))[index % 4]
 ]
+H200 = {"multiprocessors": 132}
 
 
 @needs_gcc
@@ -48,7 +49,26 @@ def test_the_source_computes_the_reference(bound: Bound, tmp_path: Path) -> None
 
 def test_the_sizes_are_all_examples_and_use_both_variants() -> None:
     assert len(SIZES) == len(KERNEL.examples)
-    assert {bound.variant(90).name for bound in SIZES} == {variant.name for variant in KERNEL.variants}
+    assert {bound.variant(90, H200).name for bound in SIZES} == {variant.name for variant in KERNEL.variants}
+
+
+@pytest.mark.parametrize(
+    ("n", "h", "w", "c", "k", "size", "stride", "pad", "pool", "variant"),
+    [
+        (16, 32, 30, 3, 9, 5, 1, 2, 1, "any_size"),
+        (64, 32, 30, 3, 9, 5, 1, 2, 1, "tensor_core"),
+        (256, 14, 20, 8, 8, 3, 2, 3, 1, "any_size"),
+        (1024, 14, 20, 8, 8, 3, 2, 3, 1, "tensor_core"),
+        (1, 14, 20, 8, 8, 3, 2, 3, 2, "tensor_core"),
+        (1, 28, 28, 1, 6, 5, 1, 0, 2, "tensor_core"),
+    ],
+)
+def test_few_products_for_few_images_take_a_thread_an_output(
+    n: int, h: int, w: int, c: int, k: int, size: int, stride: int, pad: int, pool: int, variant: str
+) -> None:
+    attributes = {"relu": 1, "pool": pool, "size": size, "stride": stride, "pad": pad}
+    bound = KERNEL.bind_axes({"n": n, "h": h, "w": w, "c": c, "k": k}, KERNEL.types[0], attributes)
+    assert bound.variant(90, H200).name == variant
 
 
 def test_examples_saturate_at_both_ends() -> None:
