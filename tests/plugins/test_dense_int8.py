@@ -39,6 +39,9 @@ def test_the_source_computes_the_reference(case: ExampleCase, tmp_path: Path) ->
         (90, 1024, 4096, 4096, "staged_128x128"),
         (90, 10_000, 84, 120, "staged_64x64"),
         (90, 10_000, 85, 120, "any_size"),
+        (90, 65_536, 84, 10, "staged_32x32"),
+        (90, 16_384, 16, 65, "any_size"),
+        (90, 65_536, 16, 65, "staged_128x128"),
         (75, 10_000, 256, 120, "few_rows"),
     ],
 )
