@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, Launch, Tensor, Types, Variant
 
 n, c, h, w, k = axes("n c h w k")
@@ -29,6 +29,9 @@ SPLIT_LEAST_WORK = 16
 # With one channel they are also faster up to about an image a multiprocessor: 64 images with 50 filters took 9.9 us on
 # an H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
 FILLS_TENSOR_CORES = n >= (2 - minimum(c, 2)) * MULTIPROCESSORS
+# Up to so many images a multiprocessor, tensor cores are good even where most of what they compute is quads and filters
+# that are not there. With more, split has to use half of its three products, and fp16 a sixth of its one.
+EMPTY_IMAGES = 8
 QUADS_PER_UNIT = 16
 # The shared memory that every architecture has, minus the static shared memory of the kernels.
 MMA_SHARED_LIMIT = 60 * 1024
@@ -129,6 +132,8 @@ def _mma(
 ) -> Variant:
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
+    computed = ceil_div(images * units, MMA_WARPS) * (MMA_WARPS * QUADS_PER_UNIT) * ceil_div(k, 8) * 8
+    empty = 1 - minimum((2 if split else 6) * images * quads * k // computed, 1)
     halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS_POOLED if pooled else TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
     pitch = _pooled_pitch() if pooled else ceil_div(w - 1, 4) * 4 + 1
@@ -149,5 +154,14 @@ def _mma(
         min_sm=min_sm,
         types=(types,),
         when=shared <= MMA_SHARED_LIMIT,
-        prefer=(c * k >= SPLIT_LEAST_WORK) & FILLS_TENSOR_CORES if split else None,
+        prefer=_mma_prefer(empty, pooled, split),
     )
+
+
+def _mma_prefer(empty: Dim, pooled: bool, split: bool) -> Condition:
+    """Return where a variant on tensor cores is preferred; ``empty`` is 1 where too little of its products is used."""
+    if split:
+        few = empty * n <= minimum(c - 1, 1) * EMPTY_IMAGES * MULTIPROCESSORS
+        return (c * k >= SPLIT_LEAST_WORK) & FILLS_TENSOR_CORES & few
+    few = empty * n <= EMPTY_IMAGES * MULTIPROCESSORS
+    return few if pooled else FILLS_TENSOR_CORES & few

@@ -47,6 +47,25 @@ def test_what_wgmma_is_for(changes: dict[str, object], variant: str) -> None:
     assert bound(**changes).variant(90, H200).name == variant  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("changes", "variant"),
+    [
+        ({"types": "fp16", "h": 8, "w": 9, "k": 3}, "ffma"),
+        ({"types": "bf16", "h": 8, "w": 9, "k": 3, "n": 1024}, "tensor_core_bf16"),
+        ({"c": 3, "h": 13, "w": 17, "k": 7}, "ffma"),
+        ({"c": 3, "h": 13, "w": 17, "k": 7, "n": 1024}, "split"),
+        ({"c": 6, "h": 12, "w": 12, "k": 16}, "split"),
+        ({"name": "conv5x5_bias", "h": 11, "w": 15, "k": 33}, "ffma"),
+        ({"name": "conv5x5_bias", "types": "fp16", "h": 11, "w": 15, "k": 33}, "tensor_core"),
+        ({"name": "conv5x5_bias", "types": "fp16", "n": 131}, "ffma"),
+        ({"types": "fp16", "n": 1}, "tensor_core"),
+    ],
+    ids=str,
+)
+def test_mostly_empty_tiles_are_left_to_multiply_adds(changes: dict[str, object], variant: str) -> None:
+    assert bound(**changes).variant(90, H200).name == variant  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("k", [25, 33, 41, 49, 57, 64])
 def test_every_number_of_columns_compiles_and_the_launch_gives_the_memory_that_it_takes(k: int) -> None:
     specialized = bound(k=k).specialized
