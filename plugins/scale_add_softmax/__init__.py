@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, product, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, product, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor
 
 from ..softmax.declaration import TYPES, RowVariants, k, softmax_of
@@ -19,6 +19,9 @@ def reference(x: np.ndarray, mask: np.ndarray, scale: float) -> np.ndarray:
     return softmax_of(x * scale + mask)
 
 
+row_bytes = k * size_of("T")
+# Up to here, all blocks of 256 threads run at once, and all of 1024.
+FEW_ROWS, FEWEST_ROWS = 8 * MULTIPROCESSORS, 2 * MULTIPROCESSORS
 VARIANTS = RowVariants("scale_add_softmax", rows, (rows, repeat, inner))
 
 KERNEL = Kernel(
@@ -38,10 +41,11 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(FloatAttribute("scale", (0.125,), "multiplies the scores"),),
     variants=(
-        VARIANTS.lanes(16, prefer=k.multiple_of(4)),
-        VARIANTS.lanes(32, prefer=k * size_of("T") <= 2048),
-        VARIANTS.row(128, prefer=k <= 2048),
-        VARIANTS.row(256),
+        # A lane has up to two packs of x and two of the mask; while rows are few, a thread does too.
+        VARIANTS.lanes(16, prefer=k.multiple_of(4) & (row_bytes <= 512)),
+        VARIANTS.lanes(32, prefer=row_bytes <= 2048),
+        VARIANTS.row(128, prefer=(k <= 2048) & (maximum(2049 - row_bytes, rows - FEW_ROWS) > 0)),
+        VARIANTS.row(256, prefer=maximum(8193 - row_bytes, rows - FEWEST_ROWS) > 0),
         VARIANTS.row(1024),
         VARIANTS.block(),
     ),
