@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import Condition
 
@@ -16,6 +16,7 @@ PACK = 16 // size_of("T")  # elements
 LANES_GROUPS = 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
 BLOCK_THREADS = 512
+FEW_ROWS = 8 * MULTIPROCESSORS
 
 AXES = (Axis("rows", "rows"), Axis("k", "length of a row", static=True))
 WEIGHTS = (
@@ -76,9 +77,12 @@ def variants(kernel: str) -> tuple[Variant, ...]:
 
     return (
         lanes(8, prefer=k <= 128),
-        lanes(16),
-        lanes(32, prefer=rows >= 2 * MULTIPROCESSORS),
-        row(128, prefer=k <= 2048),
+        # Rows that are not whole packs want fewer elements a lane.
+        lanes(16, prefer=k.multiple_of(4)),
+        # A block of lanes has 16 rows: long ones are too few for the GPU until they are FEW_ROWS.
+        lanes(32, prefer=rows >= 2 * MULTIPROCESSORS + minimum(k // 513, 1) * (FEW_ROWS - 2 * MULTIPROCESSORS)),
+        # A pack a thread, as long as the rows are few.
+        row(128, prefer=(k <= 2048) & (maximum(2049 - k * size_of("T"), rows - FEW_ROWS) > 0)),
         row(256),
         row(1024),
         Variant(
