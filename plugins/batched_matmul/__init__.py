@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import DimLike, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.dims import MULTIPROCESSORS, DimLike, axes, ceil_div, maximum, minimum, product, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import LARGEST, PATTERNS
@@ -18,7 +18,8 @@ THREADS = 128
 BLOCK_BYTES = 16 * 1024
 # Conditions under which variants were the fastest on an H200: see docs/kernels/batched_matmul.md.
 few_rows = (m * k <= 64) & (k_after_n <= 8) & k.multiple_of(4) & n.multiple_of(4)
-window = (m > 32) & (m < 64) & (n >= 32)
+# With fewer products than multiprocessors, twice as many threads a product are faster than fewer loads.
+window = (m > 32) & (m < 64) & (n >= 32) & (batch >= MULTIPROCESSORS)
 fills_tensor_cores = minimum(minimum(m, n), k) >= 8
 one_product = product((m * k + k * n + m * n, size_of("T")))
 
