@@ -13,11 +13,10 @@ outer, broadcast, inner, rows, k = axes("outer broadcast inner rows k")
 THREADS = 256
 # A block goes on until all rows are done, so any grid is right; this much of `a` keeps each busy for one round.
 BLOCK_BYTES = 16 * 1024
-# A block of the bulk copies has BULK_GROUPS groups of lanes, four rows each. It was measured for long streams alone, in
-# which few blocks lie across two outer indices.
+# A block of the bulk copies has BULK_GROUPS groups of lanes, four rows each. It is for streams in which few blocks lie
+# across two outer indices.
 BULK_THREADS, BULK_GROUPS = 128, 16
 BULK_ROWS = 4 * BULK_GROUPS
-BULK_LEAST_ROWS = 65_536
 all_rows = product((outer, broadcast, inner, rows))
 
 
@@ -62,7 +61,7 @@ KERNEL = Kernel(
             min_sm=90,
             types=("fp16",),
             when=k.equals(64) & as_dim(BULK_GROUPS).multiple_of(maximum(inner * rows, 1)),
-            prefer=(broadcast * inner * rows >= 16 * BULK_ROWS) & (all_rows >= BULK_LEAST_ROWS),
+            prefer=broadcast * inner * rows >= 16 * BULK_ROWS,
         ),
         Variant(
             "lanes",
