@@ -124,7 +124,8 @@ KERNEL = Kernel(
             source="tensor_core.cu",
             entry="dense_bias_relu_tensor",
             types=("fp16",),
-            prefer=blocks(*OF_WARPS) > 2 * MULTIPROCESSORS,
+            # Rows of an odd number of elements are loaded by single elements.
+            prefer=blocks(*OF_WARPS) > (2 + 8 * (inputs - inputs // 2 * 2)) * MULTIPROCESSORS,
         ),
         Variant(
             "tile",
