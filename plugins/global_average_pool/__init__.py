@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.declaration import divisor_of
@@ -14,6 +14,7 @@ n, c, h, w = axes("n c h w")
 THREADS = 256
 WARP = 32
 FLIGHT = 8
+MANY_PLANES = 30  # a multiprocessor
 planes = n * c
 # The planes of a warp: as many as keep FLIGHT loads of a lane in flight.
 warp_planes = FLIGHT // minimum(ceil_div(h * w // divisor_of(h * w), WARP), FLIGHT)
@@ -45,7 +46,8 @@ KERNEL = Kernel(
             "block",
             Launch((planes, 1, 1), (THREADS, 1, 1), extras=(planes,)),
             "a block a plane",
-            prefer=h * w >= 1024,
+            # In 16 bits, warps are enough for many images: a block waits for its warps, and starts and ends more often.
+            prefer=(h * w >= 1024) & (planes * (4 // size_of("T") - 1) <= MANY_PLANES * MULTIPROCESSORS),
         ),
         Variant(
             "warp",
