@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lenet_trt.dims import Condition
+from lenet_trt.dims import Condition, minimum
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Tensor, Variant
 
-from .declaration import FITS, IMAGE, PAD, c, direct_launch, h, n, out_h, out_w, pad, size, stride, w
+from .declaration import FITS, IMAGE, PAD, c, direct_launch, h, n, out_h, out_w, pad, run, size, stride, w
 
 AXES = (
     Axis("n", "images"),
@@ -28,7 +28,9 @@ def _variant(name: str, rows: int, types: tuple[str, ...] | None = None, prefer:
     return Variant(name, launch, note, types=types, prefer=prefer)
 
 
-VARIANTS = (_variant("pair", 2, types=("fp16", "bf16"), prefer=stride.equals(1)), _variant("single", 1))
+# Two rows share what they read, and a thread without neighbours in a row has two outputs then instead of one.
+_SHARE = minimum(stride, run).equals(1) & (2 * stride <= size + 1)
+VARIANTS = (_variant("pair", 2, types=("fp16", "bf16"), prefer=_SHARE), _variant("single", 1))
 EXAMPLES = (
     {"n": 1, "c": 1, "h": 2, "w": 3, "size": 2, "stride": 1, "pad": 0},
     {"n": 3, "c": 5, "h": 7, "w": 9, "size": 3, "stride": 2, "pad": 1},
