@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
@@ -14,6 +14,7 @@ THREADS = 512
 BLOCKS = 8
 MOST = 128
 LANES_THREADS = 256
+AT_ONCE = 4  # blocks of a multiprocessor
 LANES_LONGEST, LANES_MOST = 1024, 32  # of a row in registers of a warp
 
 
@@ -47,7 +48,8 @@ KERNEL = Kernel(
             "a warp a row",
             source="lanes.cu",
             when=(n <= LANES_LONGEST) & (k <= LANES_MOST),
-            prefer=(k <= 16) & (rows >= n // 4),
+            # Longer rows are better off with a block each, as long as all blocks run at once.
+            prefer=(k <= 16) & (rows >= n // 4) & (rows > minimum(n // 512, 1) * AT_ONCE * MULTIPROCESSORS),
         ),
         Variant(
             "cluster",
@@ -55,7 +57,8 @@ KERNEL = Kernel(
             f"a cluster of {BLOCKS} blocks a row",
             source="cluster.cu",
             min_sm=90,
-            prefer=(n >= 16384) & (rows <= MULTIPROCESSORS // 4),
+            # Up to half a cluster a multiprocessor, all run at once; that is too many where blocks get little to do.
+            prefer=(n >= 16384) & (rows <= MULTIPROCESSORS // 4 * (1 + minimum(n // (BLOCKS * 16384), 1))),
         ),
         Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
     ),
