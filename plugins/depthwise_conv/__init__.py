@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATIONS, convolution_patterns
@@ -30,6 +30,7 @@ from ..windows.declaration import (
 TILE_THREADS = 64
 TILE_ROWS = 7
 TILE_SHARED_LIMIT = 60 * 1024
+MULTIPROCESSOR_THREADS = 2048
 BAND_TILES = 4
 BAND_WARPS = 4
 # What every architecture has.
@@ -54,6 +55,8 @@ def reference(
 
 
 outputs = n * group * out_h * out_w
+# Fewer floats than the GPU runs threads: all blocks run at once, and none computes while another waits for its tile.
+least_tiled = size_of("T") // 4 * MULTIPROCESSOR_THREADS * MULTIPROCESSORS
 
 
 def tiling(prefer: Condition) -> Variant:
@@ -118,7 +121,7 @@ KERNEL = Kernel(
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),
-        tiling(prefer=size.equals(7) & out_w.multiple_of(2) & (outputs <= 1 << 21)),
+        tiling(prefer=size.equals(7) & out_w.multiple_of(2) & (outputs >= least_tiled) & (outputs <= 1 << 21)),
         direct("tall", "tall.cu", rows=7, prefer=(size >= 5) & stride.equals(1) & (out_h <= 14) & (outputs >= 1 << 18)),
         direct("direct", "kernel.cu", rows=4),
     ),
