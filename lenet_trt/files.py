@@ -189,16 +189,20 @@ def _refuse_others(folder: Path) -> None:
         found = folder.stat()
     except OSError:  # there is nothing to take from it
         return
-    advice = "or let LENET_TRT_CACHE name a folder of your own"
+    advice = "let LENET_TRT_CACHE name a folder of your own"
     if found.st_uid not in (os.geteuid(), 0):
         raise LenetTrtError(
             f"the cache {folder} belongs to another user (uid {found.st_uid}), who could change what is run from it: "
-            f"chown it to yours (uid {os.geteuid()}) if you trust its files, {advice}"
+            f"chown it to yours (uid {os.geteuid()}) if you trust its files, or {advice}"
         )
     if found.st_mode & stat.S_IWOTH:
+        # A folder such as /tmp has to stay open to everybody; what lies in it belongs to its owner.
+        shared = found.st_mode & stat.S_ISVTX
+        close = f"`chmod -R o-w {folder}` if you trust its files, or {advice}"
+        remedy = f"{advice}, such as {folder / 'lenet-trt'}" if shared else close
         raise LenetTrtError(
             f"everybody can write the cache {folder} (mode {stat.S_IMODE(found.st_mode):o}), and so change what is run "
-            f"from it: `chmod -R o-w {folder}` if you trust its files, {advice}"
+            f"from it: {remedy}"
         )
 
 

@@ -133,6 +133,14 @@ def test_a_cache_that_everybody_can_write_is_refused_with_the_way_out(cache: Pat
     assert cache_dir("kernels") == cache / "kernels"
 
 
+def test_a_cache_that_all_users_share_is_not_to_be_closed(cache: Path) -> None:
+    cache.mkdir()
+    cache.chmod(0o1777)  # as /tmp: other programs fail once it is closed
+    with pytest.raises(LenetTrtError, match=rf"mode 1777\).*LENET_TRT_CACHE.* such as {cache}/lenet-trt$") as error:
+        cache_dir()
+    assert "chmod" not in str(error.value)
+
+
 def test_a_cache_of_another_user_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache_dir()
     if os.geteuid() == 0:
