@@ -103,11 +103,11 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
         image: Image.Image = Image.open(file, formats=("PNG", "JPEG"))
         if image.size != size and not form.resize:  # checked before anything of this size is decoded
             raise LenetTrtError(
-                f"{name} is {image.size[0]}x{image.size[1]} pixels; the network takes {size[0]}x{size[1]}: "
+                f"{name} is {_extent(image.size)}; the network takes {_extent(size)}: "
                 "cut out the part to classify and scale it to this size, or add --resize"
             )
         if image.size[0] * image.size[1] * _PIXEL_BYTES > MAX_BYTES:
-            raise LenetTrtError(f"{name} is {image.size[0]}x{image.size[1]} pixels, more than {MAX_BYTES} bytes hold")
+            raise LenetTrtError(f"{name} is {_extent(image.size)}, more than {MAX_BYTES} bytes hold")
         image.load()
         if image.mode in _WIDE_MODES:
             image = Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
@@ -120,6 +120,11 @@ def _picture(file: BinaryIO, name: str, form: Form) -> NDArray[np.uint8]:
             image = ImageOps.fit(image, size, Image.Resampling.BILINEAR)
         array = np.array(image, dtype=np.uint8)
         return array if form.channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+def _extent(size: tuple[int, int]) -> str:
+    """Name both sides: pictures are told width first, and shapes and ``--size`` height first."""
+    return f"{size[0]} pixels wide and {size[1]} high"
 
 
 def _npz(file: BinaryIO, name: str, wanted: str) -> NDArray[Any]:

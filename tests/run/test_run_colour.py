@@ -99,11 +99,16 @@ def test_resize_covers_the_size_and_keeps_the_middle(tmp_path: Path) -> None:
     wide = np.zeros((60, 120, 3), np.uint8)
     wide[:, 40:80] = 200  # of 120 columns the middle 40 are what is left, 60 x 40 like 6 x 4
     Image.fromarray(wide).save(tmp_path / "wide.png")
-    with pytest.raises(LenetTrtError, match=r"is 120x60 pixels; the network takes 4x6: .* or add --resize"):
+    with pytest.raises(LenetTrtError, match=r"120 pixels wide and 60 high; .* 4 pixels wide and 6 high: .* --resize"):
         list(batches([str(tmp_path / "wide.png")], Form(*SHAPE), 10))
     (found,) = batches([str(tmp_path / "wide.png")], Form(*SHAPE, resize=True), 10)
     assert found.pixels.shape == (1, *SHAPE)
     assert (found.pixels[0, :, 1:-1, 1:-1] == 200).all()
+
+
+def test_a_network_without_inputs_takes_no_images() -> None:
+    with pytest.raises(UsageError, match="the network takes no input; images go into"):
+        form_of(())
 
 
 def test_names_top_and_labels_of_many_classes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

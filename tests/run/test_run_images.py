@@ -93,7 +93,7 @@ def test_jpeg_and_one_image_without_an_axis_for_it() -> None:
     [
         (b"", "is empty; wanted IDX"),
         (b"GIF89a..", "starts with the bytes 47 49 46"),
-        (picture(np.zeros((32, 30), np.uint8)), "is 30x32 pixels; the network takes 28x28"),
+        (picture(np.zeros((32, 30), np.uint8)), "is 30 pixels wide and 32 high; the network takes 28 pixels"),
         (picture(np.zeros((28, 28, 4), np.uint8)), "has transparent pixels"),
         (picture(PIXELS[0])[:-40], "is a damaged picture"),
         (idx_bytes(PIXELS)[:-1], "is cut short"),
