@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,7 +105,7 @@ def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -
     if library is not None:
         words.append(program_option(inputs["flavor"], inputs["flavor_version"], library))
     if shapes:
-        words.append(f"--shapes={shapes}")
+        words.append(f"--shapes={shlex.quote(shapes)}")
     return [run, f"{' '.join(words)}   # on one of those GPUs"]
 
 
@@ -116,8 +117,9 @@ def _run_command(engine: Path, sidecar: Sidecar, library: Path | None) -> str:
     if classifies_images(found["input"], found["output"]):
         option = "" if library is None else f" --library {shlex.quote(str(library))}"
         return f"lenet-trt run {shlex.quote(str(engine))}{option}"
-    where = "" if library is None else f", library={str(library)!r}"
-    program = f"from lenet_trt.run import load; print(load({str(engine)!r}{where}).inputs)"
+    file, *others = (json.dumps(str(path), ensure_ascii=False) for path in (engine, library) if path is not None)
+    where = "".join(f", library={other}" for other in others)
+    program = f"from lenet_trt.run import load; print(load({file}{where}).inputs)"  # no ' in it, so that it reads well
     return f"python -c {shlex.quote(program)}"
 
 
