@@ -98,12 +98,12 @@ class ModelWork:
                     read[tensor] = max(read.get(tensor, 0), size)
             written.update({tensor: size for tensor, size in cost.written.items() if tensor in needed})
         parts = [cost.summary for cost in inside.values()]
-        heaviest = max(parts, key=lambda part: part.work.flops)
+        heaviest = max(parts, key=lambda part: part.work.flops, default=None)
         return NodeWork(
             node,
             op,
             Work(sum(read.values()), sum(written.values()), sum(part.work.flops for part in parts)),
-            heaviest.arithmetic,
+            "" if heaviest is None else heaviest.arithmetic,
             f"{len(parts)} nodes",
             tuple(names),
             any(part.estimated for part in parts),

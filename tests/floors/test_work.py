@@ -283,3 +283,10 @@ def test_a_plugin_computes_in_the_type_of_its_inputs(dtype: type, arithmetic: st
     (plugin,) = work_of(fuse(plain, ["dense_bias_relu"]).model, {"n": 2})
     assert (plugin.op, plugin.arithmetic, plugin.shapes) == ("dense_bias_relu", arithmetic, "2x4 -> 2x3")
     assert plugin.weights == 15
+
+
+def test_a_model_of_constants_alone_needs_nothing() -> None:
+    folded = network_of(model("() => (float[3, 3] y) { y = Add(w, w) }", {"w": np.ones((3, 3), np.float32)}), {})
+    assert not folded.nodes
+    whole = folded.fused((), "as one kernel", "all")
+    assert (whole.work.total_bytes, whole.work.flops, whole.shapes) == (0, 0, "0 nodes")
