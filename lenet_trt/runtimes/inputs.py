@@ -91,17 +91,23 @@ def _shape(name: str, axes: Axes, counted: set[int | str], sizes: Sizes) -> Shap
                 f"--shapes {name}:{'x'.join(map(str, shape))}: the network has {name} [{', '.join(map(str, axes))}]"
             )
         return shape
-    return tuple(_size(name, at, axis, counted, sizes) for at, axis in enumerate(axes))
+    return tuple(_size(name, axes, at, counted, sizes) for at in range(len(axes)))
 
 
-def _size(name: str, at: int, axis: int | str, counted: set[int | str], sizes: Sizes) -> int:
+def _size(name: str, axes: Axes, at: int, counted: set[int | str], sizes: Sizes) -> int:
+    axis = axes[at]
     if isinstance(axis, int):
         return axis
     if axis in sizes.axes:
         return sizes.axes[axis]
     if at == 0 or (axis != "?" and axis in counted):
         return sizes.batch or 1
-    raise UsageError(f"the axis {axis} of {name} has no size: give --shapes {name}:...")
+    raise UsageError(f"the axis {axis} of {name} has no size: give --shapes {name}:{_example(axes)}")
+
+
+def _example(axes: Axes) -> str:
+    """Return sizes that fit, to show how they are written: 1 for the first axis, 224 for others that are open."""
+    return "x".join(str(axis if isinstance(axis, int) else 1 if at == 0 else 224) for at, axis in enumerate(axes))
 
 
 def arrays_for(ports: Sequence[Port], shapes: dict[str, Shape]) -> list[NDArray[Any]]:
