@@ -150,7 +150,13 @@ def _place(
         quantized = quantization_around(model, graph, match, None)
         if quantized:
             raise _UnusableError(quantized)
-        raise _UnusableError(f"{computed[0]} is computed in the network; {kernel.name} wants constant weights")
+        weight = computed[0]
+        if weight in graph.inputs:
+            raise _UnusableError(
+                f"{weight} is an input of the network, which a caller may set; {kernel.name} wants constant weights: "
+                "where it never changes, remove it from the graph's inputs and keep its initializer"
+            )
+        raise _UnusableError(f"{weight} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     if claims and not claimed(specialized, shapes):
