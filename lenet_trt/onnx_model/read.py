@@ -47,6 +47,9 @@ def load_quantized_lenet5(narrow: str) -> ModelProto:
     return in_float8(model) if narrow == "fp8" else model
 
 
+_LFS_POINTER = b"version https://git-lfs"
+
+
 def load_model(path: Path) -> ModelProto:
     """Read and check a model, external weights included.
 
@@ -120,9 +123,23 @@ def _structure(path: Path) -> ModelProto:
     except OSError as error:
         raise LenetTrtError(f"{path} cannot be read: {error.strerror or error}") from error
     except DecodeError as error:
-        raise LenetTrtError(f"{path} is not an ONNX file ({error}): wanted a serialized ModelProto") from error
+        raise LenetTrtError(_not_onnx(path)) from error
+    if not path.stat().st_size:  # protobuf takes it for a model without content
+        raise LenetTrtError(_not_onnx(path))
     check_texts(model, path)
     return model
+
+
+def _not_onnx(path: Path) -> str:
+    """Say what a file is that is no model, as far as its first bytes tell."""
+    with open(path, "rb") as file:
+        head = file.read(len(_LFS_POINTER))
+    if not head:
+        return f"{path} is empty; wanted an ONNX file: export or copy it again"
+    if head == _LFS_POINTER:
+        return f"{path} is a pointer of Git LFS, not the model itself: fetch the model with git lfs pull"
+    seen = f"it starts with the bytes {head[:8].hex(' ')}"
+    return f"{path} is not an ONNX file ({seen}), or it was cut short: export or copy it again"
 
 
 def described_tensors(model: ModelProto, profiles: Mapping[str, Profile]) -> dict[str, Any]:

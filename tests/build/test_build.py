@@ -221,7 +221,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "not valid ONNX"),
+        (b"", "is empty; wanted an ONNX file"),
         (b"\x80PK not a model", "is not an ONNX file"),
         (None, "does not exist"),
     ],

@@ -299,3 +299,20 @@ def _damage(model: ModelProto, kind: str) -> bytes:
 )
 def test_damage_that_was_seen(tmp_path: Path, name: str, kind: str) -> None:
     survives(tmp_path / "m.onnx", _damage(onnx.load_model_from_string(MODELS[name]), kind), kind)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "is empty; wanted an ONNX file"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "git lfs pull"),
+        (b"hello, hello, hello", "starts with the bytes 68 65 6c 6c 6f 2c 20 68.*: export or copy it again"),
+        (SHIPPED.read_bytes()[:1000], "or it was cut short: export or copy it again"),
+    ],
+)
+def test_a_file_that_is_no_model_is_told_with_the_way_out(tmp_path: Path, data: bytes, told: str) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(data)
+    for read in (load_model, model_fingerprint):
+        with pytest.raises(LenetTrtError, match=told):
+            read(path)
