@@ -9,6 +9,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.c_bindings import flavor_by_library
 from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
 from lenet_trt.tensorrt.flavors import INSTALL, Flavor, installed, select
+from lenet_trt.tensorrt.plan_header import read_header
 from lenet_trt.tensorrt.routes import recorded_route
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar, sidecar_path
 from lenet_trt.tensorrt.summary import runs_on
@@ -18,10 +19,15 @@ def vouched(engine: Path) -> Sidecar:
     """Return the sidecar of an engine, after checking that it describes exactly these bytes.
 
     Raises:
-        LenetTrtError: there is no sidecar, it describes another engine, or the engine was changed.
+        LenetTrtError: the file is no engine, there is no sidecar, it describes another engine, or the engine was
+            changed.
     """
     if not engine.is_file():
         raise LenetTrtError(f"{engine} does not exist, or is not a file")
+    if sidecar_path(engine) == engine:
+        raise LenetTrtError(f"{engine} is not an engine: .json is the suffix of an engine's sidecar; name the engine")
+    if not sidecar_path(engine).exists():
+        read_header(engine)
     sidecar = read_sidecar(sidecar_path(engine))
     if (difference := sidecar.mismatch(engine)) is not None:
         raise LenetTrtError(f"{difference}: the engine was changed or replaced; build it again with --force")

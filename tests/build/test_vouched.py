@@ -96,3 +96,9 @@ def test_the_bytes_that_are_deserialized_are_those_that_were_hashed(engines: Pat
     shutil.copy(engines / "b.engine", engines / "a.engine")
     with pytest.raises(LenetTrtError, match=r"the content of .*a\.engine does not match its sidecar"):
         TensorRt(engines / "a.engine", sidecar)
+
+
+def test_a_file_that_is_no_engine_is_told_by_its_content(engines: Path) -> None:
+    refused(engines / "a.json", "a.json is not an engine: .json is the suffix of an engine's sidecar")
+    (engines / "images.npy").write_bytes(b"\x93NUMPY\x01\x00")
+    refused(engines / "images.npy", "starts with the bytes 93 4e 55 4d 50 59 01 00; wanted an ONNX file")
