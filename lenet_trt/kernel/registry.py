@@ -61,9 +61,13 @@ def plugins_dir() -> Path:
 def _folders() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for parent in _parents():
-        for folder in sorted(parent.iterdir()):
-            if not (folder / "__init__.py").is_file():
-                continue
+        folders = [folder for folder in sorted(parent.iterdir()) if (folder / "__init__.py").is_file()]
+        if not folders and (parent / "__init__.py").is_file():
+            raise LenetTrtError(
+                f"${ENVIRONMENT} names {parent}, which is the folder of one kernel: name the folder above it, "
+                f"{parent.parent}"
+            )
+        for folder in folders:
             if folder.name in found:
                 raise LenetTrtError(
                     f"two kernels are called {folder.name}: {found[folder.name]} and {folder}; rename one folder"

@@ -50,6 +50,15 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         registry.kernel("maxpol2")
 
 
+def test_the_folder_of_one_kernel_is_told_from_the_folder_above_it(
+    own_plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy_kernel(own_plugins)
+    monkeypatch.setenv("LENET_TRT_PLUGINS", str(folder))
+    with pytest.raises(LenetTrtError, match=rf"names {folder}, .* one kernel: .* above it, {own_plugins}$"):
+        registry.kernels()
+
+
 def test_two_folders_of_one_name_are_refused(own_plugins: Path) -> None:
     (own_plugins / "maxpool2").mkdir()
     (own_plugins / "maxpool2" / "__init__.py").write_text("")
