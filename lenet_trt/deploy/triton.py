@@ -85,7 +85,11 @@ def deploy(
         config.name,
         (*written, folder / CONFIG),
         _command(repository.resolve(), None if own is None else own.resolve()),
-        _container_command(repository.resolve(), None if own is None else f"{_MOUNTED}/{config.name}/{own.name}"),
+        _container_command(
+            repository.resolve(),
+            None if own is None else f"{_MOUNTED}/{config.name}/{own.name}",
+            with_gpus=config.gpus is not None,
+        ),
         served.tensorrt,
     )
 
@@ -144,8 +148,9 @@ def _command(repository: Path, library: Path | None) -> str:
     return shlex.join(words)
 
 
-def _container_command(repository: Path, library: str | None) -> str:
+def _container_command(repository: Path, library: str | None, *, with_gpus: bool) -> str:
     plugins = "" if library is None else f" --backend-config=tensorrt,plugins={library}"
     mount = shlex.quote(f"{repository}:{_MOUNTED}:ro")
     ports = "-p 8000:8000 -p 8001:8001"
-    return f"docker run --rm --gpus all {ports} -v {mount} IMAGE tritonserver --model-repository={_MOUNTED}{plugins}"
+    gpus = "--gpus all " if with_gpus else ""  # without a GPU, Docker refuses the option
+    return f"docker run --rm {gpus}{ports} -v {mount} IMAGE tritonserver --model-repository={_MOUNTED}{plugins}"

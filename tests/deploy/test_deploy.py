@@ -102,6 +102,12 @@ def test_an_engine_is_served_as_it_says(engine: Path, tmp_path: Path) -> None:
     assert done.tensorrt == "10.13.3.9"
 
 
+def test_the_command_for_a_container_asks_for_gpus_where_the_model_has_some(lenet5: Path, tmp_path: Path) -> None:
+    for gpus, wanted in ((None, False), ((), True), ((1,), True)):
+        done = deploy(lenet5, tmp_path / str(gpus), "python", options=TritonOptions(name="net", gpus=gpus))
+        assert ("--gpus all" in done.in_container) == wanted
+
+
 def test_the_plugin_library_goes_with_its_engine(
     engine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
