@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,15 @@ def engine_from_onnx(
 
 
 def error_log(trt: Any) -> Any:
-    """Return a logger that keeps errors for our own message and shows warnings."""
+    """Return the logger that keeps errors for our own message and shows warnings; earlier errors are gone."""
+    log = _one_log(trt)
+    log.errors.clear()
+    return log
+
+
+@cache
+def _one_log(trt: Any) -> Any:
+    """Return one logger for all builders and runtimes: TensorRT warns of a second one and does not use it."""
 
     class ErrorLog(trt.ILogger):
         def __init__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.onnx_model.profiles import Profile
 from lenet_trt.tensorrt import engine
@@ -57,3 +58,25 @@ def test_the_first_builder_of_a_block_lives_until_its_end(monkeypatch: pytest.Mo
         assert build() == [False, True, False, False]
     assert made[1]() is None
     assert build() == [False] * 5
+
+
+@needs_rtx
+def test_builds_in_a_block_share_one_logger_and_no_errors(capfd: pytest.CaptureFixture[str]) -> None:
+    flavor, shape = select("rtx"), (1, 1, 28, 28)
+
+    def build(sm: int) -> None:
+        profiles = {"images": Profile(shape, shape, shape)}
+        engine_from_onnx(onnx.load(SHIPPED), flavor, profiles=profiles, targets=(sm,))
+
+    def refused() -> str:
+        with pytest.raises(LenetTrtError, match="could not build this model") as error:
+            build(75)
+        return str(error.value)
+
+    with builder_kept():
+        build(86)
+        first = refused()
+        assert "FP32 GEMM is not supported" in first
+        build(86)
+        assert refused() == first
+    assert "TensorRT warns" not in capfd.readouterr().err
