@@ -7,10 +7,11 @@ import importlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 
 from lenet_trt import __version__
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError, LenetTrtWarning, UsageError
 
 # verb -> summary; lenet_trt/VERB/__main__.py has add_arguments() and command()
 VERBS = {
@@ -58,6 +59,18 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
     return parser
 
 
+_python_form = warnings.formatwarning
+
+
+def _form_of_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Write a warning of ours without the line of the program that gave it."""
+    if issubclass(category, LenetTrtWarning):
+        return f"warning: {message}\n"
+    return _python_form(message, category, filename, lineno, line)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit status: 0, 1 (failed), 2 (bad usage) or 130 (interrupted)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -70,6 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _top_level(arguments)
     if hasattr(sys.stdout, "reconfigure"):  # a name that the terminal's encoding lacks is shown escaped
         sys.stdout.reconfigure(errors="backslashreplace")
+    warnings.formatwarning = _form_of_warning
     try:
         _check_none_is_empty(arguments)
         parsed = parser_for(arguments[0]).parse_args(arguments[1:])
@@ -116,7 +130,7 @@ def _top_level(arguments: list[str]) -> int:
     width = max(map(len, VERBS))
     parser = argparse.ArgumentParser(
         prog="lenet-trt",
-        description="LeNet-5 on TensorRT: engines, hand-written plugins, and where the time goes.",
+        description="Find where TensorRT loses time, and replace these layers by CUDA kernels. LeNet-5 is the example.",
         epilog="verbs:\n"
         + "\n".join(f"  {verb:<{width}}  {summary}" for verb, summary in VERBS.items())
         + "\n\nlenet-trt VERB --help says more; python -m lenet_trt.VERB is the same.",

@@ -7,6 +7,10 @@ class LenetTrtError(Exception):
     exit_code = 1
 
 
+class LenetTrtWarning(RuntimeWarning):
+    """Report what was done in another way than usual; the command line prints it in one line, as it prints errors."""
+
+
 class UsageError(LenetTrtError):
     """Report a wrong call: an unknown value of an option, or options that contradict each other."""
 

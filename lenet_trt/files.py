@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, LenetTrtWarning
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -119,7 +119,7 @@ def keep(path: Path, data: bytes, what: str) -> None:
         write_atomic(path, data)
     except LenetTrtError:
         advice = f"{path.parent} cannot be written; LENET_TRT_CACHE names another folder"
-        warnings.warn(f"{what} are not kept: {advice}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{what} are not kept: {advice}", LenetTrtWarning, stacklevel=3)
 
 
 @contextmanager

@@ -56,6 +56,18 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
 
 
+def test_a_warning_is_one_line_without_the_program(lenet5: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["fuse", str(lenet5), "--embed", "--sm", "8.6", "-o", str(tmp_path / "fused.onnx")]
+    environment = os.environ | {"LENET_TRT_CACHE": str(tmp_path / "file")}
+    answer = subprocess.run(
+        [sys.executable, "-m", "lenet_trt.cli", *words], capture_output=True, text=True, check=True, env=environment
+    )
+    (line,) = answer.stderr.splitlines()
+    assert line.startswith("warning: compiled kernels are not kept: ")
+    assert "LENET_TRT_CACHE" in line
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_tells_defaults_in_words(verb: str) -> None:
     said = " ".join(parser_for(verb).format_help().split())

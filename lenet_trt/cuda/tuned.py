@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lenet_trt.cuda.driver import Context
 from lenet_trt.cuda.machine import Machine, machine_of
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, LenetTrtWarning
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.variants import Variant
@@ -38,5 +38,5 @@ def choices_for(kernel: Kernel, machine: Machine | None) -> tuple[TunedChoice, .
     try:
         return read_tuning(path, kernel, machine).choices
     except LenetTrtError as error:
-        warnings.warn(f"{error}. The declared choices of {kernel.name} hold until then", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{error}. The declared choices of {kernel.name} hold until then", LenetTrtWarning, stacklevel=2)
         return ()
