@@ -39,7 +39,15 @@ from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.library.embed import OPERATOR
 from lenet_trt.tensorrt.routes import chosen_route
 from lenet_trt.tensorrt.routes.protocol import Route
-from lenet_trt.tensorrt.sidecar import FileRecord, Sidecar, made_by, model_path, read_sidecar, sidecar_path
+from lenet_trt.tensorrt.sidecar import (
+    FileRecord,
+    Sidecar,
+    described_by,
+    made_by,
+    model_path,
+    read_sidecar,
+    sidecar_path,
+)
 
 
 @dataclass(frozen=True)
@@ -148,6 +156,12 @@ def _guard(engine: Path, request: BuildRequest) -> None:
     outputs = {sidecar: mark, engine: beside(sidecar, mark), model_path(engine): beside(sidecar, mark)}
     model = [] if request.onnx is None else model_files(request.onnx)
     guard(outputs, [*model, request.options.timing_cache, request.library], request.overwrite)
+    other = described_by(sidecar)
+    if not request.overwrite and other is not None and other.name != engine.name and sidecar_path(other) == sidecar:
+        raise LenetTrtError(
+            f"{sidecar} is the sidecar of {other}, and that of {engine} would replace it: give -o another name before "
+            "the suffix, or say --overwrite"
+        )
     if request.options.timing_cache is not None:  # written too; what is there is checked by TensorRT, which reads it
         guard({request.options.timing_cache: lambda _: True}, model, request.overwrite)
 

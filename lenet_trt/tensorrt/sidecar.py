@@ -167,6 +167,15 @@ def model_path(engine: Path) -> Path:
     return engine.with_name(f"{engine.name}.onnx")
 
 
+def described_by(path: Path) -> Path | None:
+    """Return the engine that a sidecar names, where that file is beside it; None where the sidecar cannot be read."""
+    try:
+        engine = path.with_name(read_sidecar(path).engine.name)
+    except (LenetTrtError, ValueError):
+        return None
+    return engine if engine.is_file() else None
+
+
 def read_sidecar(path: Path) -> Sidecar:
     """Read a sidecar.
 
