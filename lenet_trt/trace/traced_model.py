@@ -22,7 +22,12 @@ def differs(timeline: Timeline, model: Path) -> bool:
 
 
 def warning(timeline: Timeline, model: Path) -> str | None:
-    """Return a warning where the model that the user names is not the one that was traced."""
+    """Return a warning where the model that the user names is not the one that was traced.
+
+    The hash of an engine says nothing of the ONNX file from which it was built.
+    """
+    if model.suffix == ".onnx" and Path(timeline.model or "").suffix not in ("", ".onnx"):
+        return None
     return (
         f"warning: {model} is not the file that was traced (its SHA-256 differs)" if differs(timeline, model) else None
     )

@@ -461,6 +461,15 @@ def test_a_model_that_was_not_traced_is_warned_of(made: Path, lenet5: Path, caps
     assert "is not the file that was traced" in capsys.readouterr().err
 
 
+def test_the_model_of_a_traced_engine_is_not_warned_of(
+    made: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(replace(traced(model=None, model_sha256="0" * 64), model="lenet5.engine"), made / "e.json")
+    given = ["report", str(made / "e.json"), "--model", str(lenet5), "--datasheet", "H200", "-o", str(made / "e.md")]
+    assert main(given) == 0
+    assert "traced (" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("wrong", "status", "said"),
     [
