@@ -8,6 +8,8 @@ import json
 import os
 
 import numpy as np
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read by the import: else each session is told to Microsoft
 import onnxruntime
 import triton_python_backend_utils as pb_utils
 

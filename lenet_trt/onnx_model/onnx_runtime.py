@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import metadata
 from typing import Any
 
@@ -13,11 +14,12 @@ INSTALL_CUDA = f"pip uninstall -y {CPU_PACKAGE} {CUDA_PACKAGE} && pip install {C
 
 
 def onnx_runtime() -> Any:
-    """Import ONNX Runtime, whichever package brought it.
+    """Import ONNX Runtime, whichever package brought it; from version 1.29 on it would tell Microsoft of each session.
 
     Raises:
         LenetTrtError: it is not installed, or does not load; says what to install.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read once, by the import
     try:
         import onnxruntime
 
