@@ -60,10 +60,7 @@ def _from_engine(
         sidecar = vouched(path)
     except LenetTrtError as error:
         if not path.is_file() or not trust:
-            advice = (
-                "; an engine can contain code, so it is run only with --trust (trust=True)" if path.is_file() else ""
-            )
-            raise LenetTrtError(f"{error}{advice}") from error
+            raise LenetTrtError(f"{error}{_about_trust(path)}") from error
         if not itself:
             raise UsageError(
                 f"--trust runs the engine itself: that needs --runtime tensorrt, not {for_onnx[0].name}"
@@ -82,6 +79,16 @@ def _from_engine(
         return _tensorrt(path, sidecar, library)
     since = f"{beside}, since the engine does not run here ({reason})"
     return _from_onnx(_built_from(path, sidecar), for_onnx, since, threads)
+
+
+def _about_trust(path: Path) -> str:
+    from lenet_trt.tensorrt.plan_header import read_header
+
+    try:
+        read_header(path)
+    except LenetTrtError:  # what is no engine does not become one by trust
+        return ""
+    return "; an engine can contain code, so it is run only with --trust (trust=True)"
 
 
 def _built_from(engine: Path, sidecar: Sidecar) -> Path:

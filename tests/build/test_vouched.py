@@ -102,6 +102,8 @@ def test_a_file_that_is_no_engine_is_told_by_its_content(engines: Path) -> None:
     refused(engines / "a.json", "a.json is not an engine: .json is the suffix of an engine's sidecar")
     (engines / "images.npy").write_bytes(b"\x93NUMPY\x01\x00")
     refused(engines / "images.npy", "starts with the bytes 93 4e 55 4d 50 59 01 00; wanted an ONNX file")
+    with pytest.raises(LenetTrtError, match=r"which starts with ftrt or vtrt$"):  # --trust makes no engine of it
+        load(engines / "images.npy")
 
 
 def test_the_sidecar_of_an_engine_that_is_there_is_not_given_to_another(engines: Path) -> None:
