@@ -58,7 +58,8 @@ def rows_of(shape: Shape) -> Shape | str:
     """Fold all axes but the last one into rows: return [rows, length], or say why it cannot be done."""
     lead, last = shape[:-1], shape[-1:]
     if lead.count(UNKNOWN) > 1:
-        return f"more than one size of {list(lead)}, before the last axis, is not known"
+        several = f"more than one size of {list(lead)}, before the last axis, is not known"
+        return f"{several}: export it with one open axis there at most"
     return (UNKNOWN if UNKNOWN in lead else prod(lead), *last)
 
 
@@ -79,5 +80,5 @@ def repeated(many: Shape, few: Shape) -> tuple[int, int, int] | str:
         return f"the dimensions of {list(many)} over which {list(few)} is repeated are not side by side"
     parts = [UNKNOWN if UNKNOWN in part else prod(part) for part in (many[:first], many[first:last], many[last:])]
     if parts.count(UNKNOWN) > 1:
-        return f"more than one size of {list(many)} is not known"
+        return f"more than one size of {list(many)} is not known: export it with one open axis there at most"
     return parts[0], parts[1], parts[2]

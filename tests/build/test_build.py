@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from lenet_trt.build import __main__ as build_main
 from lenet_trt.build import stage as stage
@@ -340,6 +340,15 @@ def test_a_model_that_is_fused_already_brings_its_plugins(tmp_path: Path, lenet5
     onnx.save(model, tmp_path / "damaged.onnx")
     with pytest.raises(LenetTrtError, match="is not JSON"):
         build(BuildRequest(onnx=tmp_path / "damaged.onnx", output=tmp_path / "n.engine"))
+
+
+def test_a_build_says_where_no_plugin_fits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Sin(x) }'
+    onnx.save(parser.parse_model(text), tmp_path / "sin.onnx")
+    for plugins, told in (("auto", 1), ("none", 0)):
+        words = ["build", str(tmp_path / "sin.onnx"), "--plugins", plugins, "-o", str(tmp_path / f"{plugins}.engine")]
+        assert main(words) == 0
+        assert capsys.readouterr().out.count("none: no kernel fits a layer of this network") == told
 
 
 def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:
