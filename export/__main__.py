@@ -43,7 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a batched matrix-vector product: a [d0,d1,d2,d3,d4] x b [d0,1,d2,d4,1] -> c [d0,d1,d2,d3,1]",
         _matmul,
     )
-    matmul.add_argument("--dims", type=_dims, metavar="D0,D1,D2,D3,D4", default=MATMUL_DIMS, help=f"(default: {dims})")
+    matmul.add_argument(
+        "--dims",
+        type=_dims,
+        metavar="D0,D1,D2,D3,D4",
+        default=MATMUL_DIMS,
+        help=f"sizes of the product [D0,D1,D2,D3,D4] x [D0,1,D2,D4,1] (default: {dims})",
+    )
     matmul.add_argument("--dynamic", action="store_true", help="make d0 a dynamic axis, n")
 
     conv = _add_model(models, "conv", "a convolution layer on images [batch,1,28,28], with seeded weights", _conv)

@@ -56,6 +56,15 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
 
 
+def test_the_help_of_build_names_its_targets_and_every_choice_of_plugins() -> None:
+    text = " ".join(parser_for("build").format_help().split())
+    assert "for TensorRT-RTX 8.0, 8.6, 8.9, 12.0, 12.1, for full TensorRT the GPU here" in text
+    assert "Ampere" not in text  # later than Ampere is also 9.0, for which TensorRT-RTX does not build
+    assert [text.count(f"{which} shape of each dynamic input") for which in ("smallest", "usual", "largest")] == [1] * 3
+    for verb in ("build", "fuse"):
+        assert "all (at every size" in " ".join(parser_for(verb).format_help().split())
+
+
 def test_a_warning_is_one_line_without_the_program(lenet5: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     words = ["fuse", str(lenet5), "--embed", "--sm", "8.6", "-o", str(tmp_path / "fused.onnx")]

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lenet_trt.build.labelled import LabelledImages
+from lenet_trt.cuda.gpus import sm_text
 from lenet_trt.errors import UsageError
+from lenet_trt.fuse.stage import CHOICES_HELP
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
@@ -15,6 +17,7 @@ from lenet_trt.options import number, whole
 from lenet_trt.overwrite import add_overwrite
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
+from lenet_trt.tensorrt.flavors import RTX_PORTABLE_SMS
 from lenet_trt.tensorrt.routes import ROUTES
 
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "fp8")
@@ -31,7 +34,7 @@ class BuildRequest:
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
-    ``plugins``: "none", "auto" (every kernel that fits) or kernel names joined by commas.
+    ``plugins``: "none", "auto", "all" or kernel names joined by commas, as ``lenet_trt.fuse.stage.fuse`` takes them.
     ``plugin_route``: the way of the kernels into TensorRT ("ptx", "python", "library"); None is the flavor's default.
     ``library``: the plugin library, for the route of that name; None is the library in the current folder.
     ``sms``: target compute capabilities, or "current"; none means the flavor's default.
@@ -97,8 +100,8 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plugins",
         default="none",
-        metavar="auto|none|NAME,...",
-        help="kernels that replace layers: all that fit, none, or these (lenet-trt plugins lists them)",
+        metavar="auto|all|none|NAME,...",
+        help=f"kernels that replace layers: {CHOICES_HELP}",
     )
     parser.add_argument(
         "--plugin-route",
@@ -120,12 +123,14 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="X.Y",
-        help="target compute capability, such as 8.6, or 'current'; repeatable (default: Ampere and later)",
+        help="target compute capability, such as 8.6, or 'current'; repeatable (default: for TensorRT-RTX "
+        f"{', '.join(map(sm_text, RTX_PORTABLE_SMS))}, for full TensorRT the GPU here)",
     )
     shapes = parser.add_argument_group("shapes of a model with dynamic axes")
     shapes.add_argument("--batch", metavar="MIN:OPT:MAX", help=f"size of the first axis (default: {DEFAULT_BATCH})")
-    for option in ("--minShapes", "--optShapes", "--maxShapes"):
-        shapes.add_argument(option, metavar="NAME:1x3x28x28", help="shape of each input, as trtexec takes it")
+    for option, which in (("--minShapes", "smallest"), ("--optShapes", "usual"), ("--maxShapes", "largest")):
+        text = f"{which} shape of each dynamic input, written as for trtexec; several joined by commas"
+        shapes.add_argument(option, metavar="NAME:1x3x28x28,...", help=text)
     builder = parser.add_argument_group("TensorRT's builder")
     builder.add_argument("--optimization-level", type=whole(0, 5), metavar="0..5", help="how long the builder searches")
     builder.add_argument(

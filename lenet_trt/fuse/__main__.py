@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special, write_atomic
-from lenet_trt.fuse.stage import fuse
+from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes
 from lenet_trt.overwrite import Mark, add_overwrite, guard
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--plugins",
         default="auto",
         metavar="auto|all|none|NAME,...",
-        help="kernels to use: all that fit, none, or these (lenet-trt plugins lists them)",
+        help=f"kernels to use: {CHOICES_HELP}",
     )
     parser.add_argument(
         "--embed",

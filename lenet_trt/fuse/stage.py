@@ -31,6 +31,13 @@ class Fused:
     refusals: tuple[Refusal, ...]
 
 
+# What values of --plugins mean, for the help of every verb that has the option.
+CHOICES_HELP = (
+    "auto (those that fit, at sizes for which they claim to be as fast as libraries), all (at every size, and those "
+    "that auto leaves out), none, or these (lenet-trt plugins lists them)"
+)
+
+
 def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 

@@ -103,7 +103,9 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="POINTS",
         help="percentage points of accuracy that it may cost on the labelled images",
     )
-    parser.add_argument("--images", nargs="+", metavar="FILE", help="labelled images to measure the accuracy, as build")
+    parser.add_argument(
+        "--images", nargs="+", metavar="FILE", help="labelled images to measure the accuracy, as run takes them"
+    )
     parser.add_argument("--labels", metavar="FILE", help="the images' classes")
     add_overwrite(parser)
     add_image_arguments(parser)

@@ -105,7 +105,7 @@ class Flavor:
         if gpu is None:
             raise UsageError(
                 "--sm current needs a GPU, and this machine has none: name one, such as --sm 8.6, "
-                "or leave --sm out for a plan that runs on Ampere and later"
+                f"or leave --sm out for a plan that runs on {', '.join(map(sm_text, RTX_PORTABLE_SMS))}"
             )
         return gpu.sm
 
