@@ -20,7 +20,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
-from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
 from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, at_opset, check_quantization, quantized_nodes
@@ -36,7 +36,6 @@ from lenet_trt.overwrite import beside, guard, says
 from lenet_trt.tensorrt.engine import engine_from_onnx
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY, library_for_build
 from lenet_trt.tensorrt.flavors import Flavor, select
-from lenet_trt.tensorrt.library.embed import OPERATOR
 from lenet_trt.tensorrt.routes import chosen_route
 from lenet_trt.tensorrt.routes.protocol import Route
 from lenet_trt.tensorrt.sidecar import (
@@ -106,11 +105,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             _gate(Evaluation(**old.evaluation), request)
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
-        if OPERATOR in plugin_nodes(original).values():
-            raise UsageError(
-                f"{origin} is a copy for TensorRT, whose plugin nodes hold compiled kernels (trtexec takes it): build "
-                "from the fused model that it was made from"
-            )
+        refuse_copy(original, origin)
         model = fuse(_with_precision(original, request, flavor), request.plugins).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()

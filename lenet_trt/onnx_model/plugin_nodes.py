@@ -8,12 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from lenet_trt.errors import UsageError
 from lenet_trt.schema import checked, parsed
 
 if TYPE_CHECKING:
     import onnx
 
 METADATA_KEY = "lenet_trt.fuse"
+# The one operator of the plugin library, whose nodes hold compiled kernels: parsers before TensorRT 10.10 find a plugin
+# by the operator's name alone.
+OPERATOR = "Kernel"
 
 
 _WANTED = "what fuse records"
@@ -79,6 +83,19 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
     from lenet_trt.kernel.pattern import DOMAIN
 
     return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
+
+
+def refuse_copy(model: onnx.ModelProto, path: str) -> None:
+    """Refuse the copy of a model for the plugin library, which nothing but TensorRT can read.
+
+    Raises:
+        UsageError: the model is one.
+    """
+    if OPERATOR in plugin_nodes(model).values():
+        raise UsageError(
+            f"{path} is a copy for TensorRT, whose plugin nodes hold compiled kernels (trtexec takes it): give the "
+            "fused model that it was made from"
+        )
 
 
 def made_by_fuse(path: Path) -> bool:

@@ -19,7 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes, sha256_file
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.external import ExternalPiece, external_pieces
-from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes
 from lenet_trt.onnx_model.profiles import Profile, axes_of, inputs_of
 from lenet_trt.onnx_model.quantization import in_float8
 from lenet_trt.onnx_model.valid import check_texts, check_values
@@ -87,7 +87,7 @@ def model_fingerprint(path: Path | None) -> str:
     model = _structure(path)
     for piece in external_pieces(model, path):
         hashes.append(f"{piece} {_sha256_of(piece, path.parent)}")
-    hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()))]
+    hashes += [source_sha256(kernel(name)) for name in sorted(set(plugin_nodes(model).values()) - {OPERATOR})]
     return sha256_bytes("\n".join(hashes).encode())
 
 

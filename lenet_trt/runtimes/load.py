@@ -111,10 +111,12 @@ def _tensorrt(path: Path, sidecar: Sidecar | None, library: Path | None) -> Netw
 
 def _from_onnx(path: Path, chosen: Sequence[Runtime], note: str, threads: int | None) -> Network:
     """Try the runtimes in order; what is not taken leaves its reason."""
+    from lenet_trt.onnx_model.plugin_nodes import refuse_copy
     from lenet_trt.onnx_model.read import load_model
     from lenet_trt.runtimes.network import Network
 
     model = load_model(path)
+    refuse_copy(model, str(path))
     passed_over = []
     tried = [each for each in chosen if len(chosen) == 1 or each.obstacle() is None]
     for runtime in tried:

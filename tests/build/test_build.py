@@ -351,6 +351,15 @@ def test_a_build_says_where_no_plugin_fits(tmp_path: Path, capsys: pytest.Captur
         assert capsys.readouterr().out.count("none: no kernel fits a layer of this network") == told
 
 
+def test_a_copy_for_tensorrt_is_neither_built_nor_run(lenet5: Path, tmp_path: Path, capsys) -> None:
+    words = ["fuse", str(lenet5), "--plugins", "lenet5", "--embed", "--sm", "8.6", "-o", str(tmp_path / "f.onnx")]
+    assert main(words) == 0
+    copy = str(tmp_path / "f.trt.onnx")
+    for words in (["build", copy, "-o", str(tmp_path / "e.engine")], ["run", copy]):
+        assert main(words) == 2
+        assert "f.trt.onnx is a copy for TensorRT, " in capsys.readouterr().err
+
+
 def test_an_unknown_plugin_lists_the_known_ones(request_for) -> None:
     with pytest.raises(UsageError, match="dense_bias_relu"):
         build(request_for(plugins="dense"))

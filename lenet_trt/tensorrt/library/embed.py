@@ -21,14 +21,14 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.plugin_nodes import OPERATOR
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
 from lenet_trt.tensorrt.library.sizes import KnownSizes, sizes_of
 from lenet_trt.tensorrt.library.targets import compiling_for
 
-# The one operator of the plugin library: parsers before TensorRT 10.10 find a plugin by the operator's name alone.
-OPERATOR, OPERATOR_VERSION = "Kernel", "1"
+OPERATOR_VERSION = "1"
 DATA_ATTRIBUTE = "data"
 # What the parser of TensorRT 8.6 is documented for. Source: onnx-tensorrt 8.6, README.
 _OPSET, _IR_VERSION = 17, 8

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.kernel.pattern import DOMAIN
-from lenet_trt.tensorrt.library.embed import OPERATOR, embedded
+from lenet_trt.onnx_model.plugin_nodes import OPERATOR
+from lenet_trt.tensorrt.library.embed import embedded
 from lenet_trt.tensorrt.library_file import library_content
 
 if TYPE_CHECKING:
