@@ -11,7 +11,7 @@ from lenet_trt.bench.engine_workloads import KERNEL_PREFIX
 from lenet_trt.bench.engines import measure_engines
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record
-from lenet_trt.bench.suite import SuiteOptions, recording
+from lenet_trt.bench.suite import STOPPED, SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -59,6 +59,7 @@ def verify(request: VerifyRequest, options: SuiteOptions) -> Record:
     """Build, run, compare and time the workloads; what fails is a row with its reason.
 
     Raises:
+        UsageError: no workload has the name that was asked for.
         LenetTrtError: something is missing without which nothing can be verified; says all of it, and the fix.
     """
     if request.sms and not request.build_only:
@@ -70,7 +71,13 @@ def verify(request: VerifyRequest, options: SuiteOptions) -> Record:
         if request.sms:
             found.details["targets"] = list(request.sms)
         measure_engines(tool, options, request.folder, found)
-    return found.finish()
+    record = found.finish()
+    if not record.rows and not record.interrupted and STOPPED not in record.details:
+        raise UsageError(
+            f"--only {' '.join(options.only)}: no workload has that in its name; names are such as LeNet-5 fp32, "
+            "MatMul fp32 and those of the kernels, which lenet-trt plugins lists"
+        )
+    return record
 
 
 def chosen_tool(request: VerifyRequest, options: SuiteOptions) -> tuple[EngineTool, Path | None]:

@@ -67,6 +67,12 @@ def test_without_a_gpu_one_error_says_what_to_do(tmp_path: Path, capsys: pytest.
     assert not (tmp_path / "out").exists()
 
 
+def test_a_name_that_no_workload_has_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--build-only", "--only", "sofmax", "-o", str(tmp_path / "out")]) == 2
+    assert "--only sofmax: no workload has that in its name" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_library_of_another_major_and_a_target_without_build_only_are_refused(tmp_path: Path, capsys) -> None:
     write_library(tmp_path / "old.so", "8.6")
     command = ["verify", "-o", str(tmp_path / "out"), "--sm", "8.6", "--library", str(tmp_path / "old.so")]
