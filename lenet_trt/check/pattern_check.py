@@ -32,13 +32,15 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
     for bound in kernel_bounds:
         fitting = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
         patterns = {pattern.onnx_graph: pattern for pattern in fitting}.values()
+        reasons: list[str] = []
         try:
-            found = [model for model in (pattern_model(bound, pattern) for pattern in patterns) if model is not None]
+            made = (pattern_model(bound, pattern, reasons=reasons) for pattern in patterns)
+            found = [model for model in made if model is not None]
         except LenetTrtError as error:
             yield str(error)
             continue
         if patterns and not found:
-            yield f"no pattern is valid ONNX for the types {bound.types.name}"
+            yield ": ".join([f"no pattern is valid ONNX for the types {bound.types.name}", *reasons[:1]])
         for model in found:
             try:
                 problem = _problem(bound, model)

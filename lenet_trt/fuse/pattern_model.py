@@ -67,11 +67,13 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, _Given) else value
 
 
-def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> onnx.ModelProto | None:
+def pattern_model(
+    bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET, reasons: list[str] | None = None
+) -> onnx.ModelProto | None:
     """Make the ONNX model that a pattern describes, with a call's sizes and random weights; the batch is symbolic.
 
     Returns None when the pattern is not valid ONNX for these types, or has a number that they have not: the root of 2
-    in 16 bits is another number, which the pattern does not describe.
+    in 16 bits is another number, which the pattern does not describe. What is wrong is added to ``reasons``.
 
     Raises:
         LenetTrtError: the pattern raises, or gives no values.
@@ -107,6 +109,10 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     try:
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         onnx.checker.check_model(model, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        if reasons is not None:
+            unknown = [node.op_type for node in op.nodes if not onnx.defs.has(node.op_type, opset, "")]
+            found = " ".join(str(error).split())
+            reasons.append(f"opset {opset} has no operator {', '.join(unknown)}" if unknown else found)
         return None
     return model

@@ -45,6 +45,17 @@ def test_the_check_tells_a_pattern_that_computes_something_else() -> None:
     assert any("differs from the reference" in problem for problem in pattern_problems(small_bounds(bounds(wrong))))
 
 
+def test_the_check_tells_an_operator_that_onnx_has_not() -> None:
+    kernel = registry.kernel("maxpool2")
+    wrong = replace(kernel, patterns=(Pattern(lambda op, x: op.MaxPol(x, kernel_shape=[2, 2])),))
+    problems = list(pattern_problems(small_bounds(bounds(wrong))))
+    assert problems
+    assert all(
+        "no pattern is valid ONNX for the types" in problem and problem.endswith("no operator MaxPol")
+        for problem in problems
+    )
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
