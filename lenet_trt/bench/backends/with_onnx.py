@@ -50,11 +50,10 @@ class _OrtCpu:
 
 def ort_cuda_session(precision: Precision, cuda_graph: bool) -> RuntimeSession:
     """Open ONNX Runtime on the GPU; it reads and writes GPU memory."""
-    import onnxruntime
-
+    from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
     from lenet_trt.runtimes.ort import OrtCuda
 
-    onnxruntime.set_default_logger_severity(3)  # errors only: its warnings here are harmless
+    onnx_runtime().set_default_logger_severity(3)  # errors only: its warnings here are harmless
     return RuntimeSession(OrtCuda(_model(precision), cuda_graph=cuda_graph), self_waiting=True)
 
 
