@@ -17,6 +17,8 @@ from onnx import ModelProto, TensorProto
 
 from lenet_trt.errors import UsageError
 from lenet_trt.files import sha256_file, write_atomic
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes, recorded
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.onnx_model.read import described_tensors, load_model, model_files
 from lenet_trt.overwrite import add_overwrite, guard, says
@@ -44,7 +46,7 @@ def inspect_onnx(path: Path) -> dict[str, Any]:
         "precision": sorted(kinds_of(model)),
         "parameters": sum(math.prod(tensor.dims) for tensor in graph.initializer if tensor.data_type in FLOATING_POINT),
         "operators": dict(Counter(_operator(node.domain, node.op_type) for node in graph.node).most_common()),
-        "plugins": _plugin_functions(model),
+        "plugins": _plugins(model),
         "metadata": {entry.key: entry.value for entry in model.metadata_props},
         "tensors": described_tensors(model, {}),
     }
@@ -68,10 +70,13 @@ def _operator(domain: str, name: str) -> str:
     return f"{domain}::{name}" if domain else name
 
 
-def _plugin_functions(model: ModelProto) -> list[str]:
-    """Return the model's operators that have a fallback function: the plugins that `fuse` inserted."""
+def _plugins(model: ModelProto) -> list[str]:
+    """Return the plugins that `fuse` inserted: operators with a fallback function, or the kernels in a copy."""
     functions = {(function.domain, function.name) for function in model.functions}
-    return sorted({_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)})
+    found = {_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)}
+    kernels = {entry["node"]: entry["kernel"] for entry in recorded(model)}
+    copied = [name for name, operator in plugin_nodes(model).items() if operator == OPERATOR]
+    return sorted(found | {_operator(DOMAIN, kernels.get(name, name)) for name in copied})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

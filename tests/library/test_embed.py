@@ -167,6 +167,9 @@ def test_fuse_embed_writes_both_files_and_leaves_the_portable_one_as_it_is(
     assert answer["tensorrt"] == str(tmp_path / "both.trt.onnx")
     assert both.read_bytes() == plain.read_bytes()
     assert onnx.load(answer["tensorrt"]).graph.node[0].op_type == "Kernel"
+    assert main(["inspect", answer["tensorrt"], "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert (seen["plugins"], seen["precision"]) == (["lenet_trt::lenet5"], ["fp32"])
     # A file that is fused already needs no further plugin.
     assert (
         main(["fuse", str(plain), "-o", str(tmp_path / "again.onnx"), "--plugins", "none", "--embed", "--sm", "9.0"])
