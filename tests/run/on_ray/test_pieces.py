@@ -210,7 +210,7 @@ def test_a_row_without_an_image_is_an_error_of_that_row(tmp_path: Path) -> None:
     assert [error is None for error in errors] == [True, False, False, False]
     assert "is empty; wanted a picture or pixels" in str(errors[1])
     assert f"{path}[2]" in str(errors[2])
-    assert "28x20" in str(errors[3])
+    assert "is 28 pixels wide and 20 high" in str(errors[3])
 
 
 def test_what_is_no_source_is_told(tmp_path: Path) -> None:
