@@ -42,7 +42,10 @@ def report(found: Quantized) -> str:
     if record.kept:
         rows.append(("left", f"{', '.join(record.kept)}: {rest}"))
     data = record.calibration
-    rows.append(("calibrated", f"with {data.samples:,} samples of {data.source}; {data.change:.2f}% of them change"))
+    change = f"{data.change:.2f}% of them get another class"
+    if not data.classes:
+        change = f"the results change by {data.change:.2f}% in norm"
+    rows.append(("calibrated", f"with {data.samples:,} samples of {data.source}; {change}"))
     rows.append(("accuracy", accuracy_text(record.evaluation)))
     target = " --sm 8.9" if narrow == "fp8" else ""
     rows.append(("next", f"lenet-trt build {shlex.quote(str(found.model))}{target}"))

@@ -35,12 +35,17 @@ class LayerRecord:
 
 @dataclass(frozen=True)
 class CalibrationRecord:
-    """Describe the calibration data. ``change``: percent of it that changed (see ``QuantizeRequest.max_change``)."""
+    """Describe the calibration data.
+
+    ``change``: percent of the samples that get another class, or where not ``classes`` the relative error of the
+    outputs in percent (see ``QuantizeRequest.max_change``).
+    """
 
     source: str
     samples: Count
     sha256: str
     change: Real
+    classes: bool = True
 
 
 @dataclass(frozen=True)

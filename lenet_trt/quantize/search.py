@@ -41,7 +41,9 @@ class Judge:
         self._data, self._batch = data, batch
         self.source = data.source
         self._wanted = self._outputs(model)
-        self.classifies = self._wanted[0].ndim == 2 and self._wanted[0].shape[1] > 1
+        (first, *others) = self._wanted
+        # Of several outputs the first need not be scores: the boxes of a detector, the values of a TopK.
+        self.classifies = not others and first.ndim == 2 and first.shape[1] > 1
         broken = [output for output in self._wanted if not np.isfinite(output).all()]
         if broken:
             raise LenetTrtError(

@@ -79,7 +79,7 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
             inputs=inputs,
             origin=origin,
             layers=_layers(model, found, request),
-            calibration=CalibrationRecord(data.source, len(data), data.sha256(), found.change),
+            calibration=CalibrationRecord(data.source, len(data), data.sha256(), found.change, judge.classifies),
             evaluation=evaluation.as_dict(),
             made=made_by(command),
         )

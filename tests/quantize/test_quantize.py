@@ -193,6 +193,19 @@ def test_a_network_that_is_no_classifier_takes_arrays_by_name(folder: Path) -> N
     record = asked(onnx=Path("two.onnx"), data=("two.npz",), max_change=3.0).record
     assert record.calibration.samples == 40
     assert 0 < record.calibration.change < 3
+    assert not record.calibration.classes
+
+
+def test_a_network_with_several_outputs_is_no_classifier(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert asked().record.calibration.classes
+    model = network()
+    model.graph.output.append(helper.make_tensor_value_info("e", TensorProto.FLOAT, ["n", 16]))
+    onnx.save(model, "several.onnx")
+    record = asked(onnx=Path("several.onnx"), max_change=5.0).record
+    assert not record.calibration.classes
+    assert 0 < record.calibration.change < 5
+    assert main(["quantize", "several.onnx", "--data", "train.npy", "--max-change", "5"]) == 0
+    assert f"the results change by {record.calibration.change:.2f}% in norm" in capsys.readouterr().out
 
 
 def test_the_command_says_what_to_do_next(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
