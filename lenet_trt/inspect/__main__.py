@@ -18,7 +18,7 @@ from onnx import ModelProto, TensorProto
 from lenet_trt.errors import UsageError
 from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.kernel.pattern import DOMAIN
-from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes, recorded
+from lenet_trt.onnx_model.plugin_nodes import holds_kernel, recorded
 from lenet_trt.onnx_model.precision import kinds_of
 from lenet_trt.onnx_model.read import described_tensors, load_model, model_files
 from lenet_trt.overwrite import add_overwrite, guard, says
@@ -75,8 +75,8 @@ def _plugins(model: ModelProto) -> list[str]:
     functions = {(function.domain, function.name) for function in model.functions}
     found = {_operator(*key) for key in functions if any((n.domain, n.op_type) == key for n in model.graph.node)}
     kernels = {entry["node"]: entry["kernel"] for entry in recorded(model)}
-    copied = [name for name, operator in plugin_nodes(model).items() if operator == OPERATOR]
-    return sorted(found | {_operator(DOMAIN, kernels.get(name, name)) for name in copied})
+    copied = {kernels.get(node.name, node.name) for node in model.graph.node if holds_kernel(node)}
+    return sorted(found | {_operator(DOMAIN, kernel) for kernel in copied})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -85,13 +85,20 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
     return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
 
 
+def holds_kernel(node: onnx.NodeProto) -> bool:
+    """Say whether it is a node of the plugin library, with a compiled kernel in it."""
+    from lenet_trt.kernel.pattern import DOMAIN
+
+    return (node.domain, node.op_type) == (DOMAIN, OPERATOR)
+
+
 def refuse_copy(model: onnx.ModelProto, path: str) -> None:
     """Refuse the copy of a model for the plugin library, which nothing but TensorRT can read.
 
     Raises:
         UsageError: the model is one.
     """
-    if OPERATOR in plugin_nodes(model).values():
+    if any(map(holds_kernel, model.graph.node)):
         raise UsageError(
             f"{path} is a copy for TensorRT, whose plugin nodes hold compiled kernels (trtexec takes it): give the "
             "fused model that it was made from"

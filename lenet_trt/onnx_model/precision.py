@@ -19,7 +19,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
-from lenet_trt.onnx_model.plugin_nodes import OPERATOR, plugin_nodes
+from lenet_trt.onnx_model.plugin_nodes import holds_kernel
 
 _BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
 
@@ -37,10 +37,9 @@ def kinds_of(model: ModelProto) -> frozenset[str]:
     found = {tensor.data_type for tensor in graph.initializer}
     for value in (*graph.input, *graph.output, *graph.value_info):
         found.add(value.type.tensor_type.elem_type)
-    copied = [name for name, operator in plugin_nodes(model).items() if operator == OPERATOR]
     for node in graph.node:
-        if (node.name or node.output[0]) in copied:
-            continue  # its tensor is a compiled kernel
+        if holds_kernel(node):
+            continue  # its tensor is no number
         for attribute in node.attribute:
             if attribute.type == AttributeProto.TENSOR:
                 found.add(attribute.t.data_type)

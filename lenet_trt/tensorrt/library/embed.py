@@ -21,7 +21,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.onnx_model.plugin_nodes import OPERATOR
+from lenet_trt.onnx_model.plugin_nodes import OPERATOR, holds_kernel
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
@@ -63,17 +63,10 @@ def embedded(
     result = onnx.ModelProto()
     result.CopyFrom(model)
     with compiling_for(targets, nvrtc):
-        nodes = [node for node in result.graph.node if node.domain == DOMAIN]
-        compile_ahead(
-            (specialized, part, target)
-            for node in nodes
-            for specialized, _, found in [_to_compile(node, _inputs(node, values), targets)]
-            for variant, chosen in found
-            for part in variant.parts
-            for target in chosen
-        )
-        for node in nodes:
-            node.CopyFrom(_library_node(node, _inputs(node, values), targets, tunings))
+        plans = [_planned(node, values, targets) for node in result.graph.node if node.domain == DOMAIN]
+        compile_ahead(each for plan in plans for each in plan.to_compile())
+        for plan in plans:
+            plan.node.CopyFrom(_library_node(plan, targets, tunings))
         _words_of_constants(result, model)
     # The parser of TensorRT 8 reads no DequantizeLinear without one.
     write_zero_points(result, {name: _elem_type(value) for name, value in values.items()})
@@ -85,48 +78,56 @@ def embedded(
     return result
 
 
-def node_data(
-    node: onnx.NodeProto,
-    inputs: Sequence[TensorType],
-    targets: Sequence[str],
-    tunings: Sequence[Tuning] = (),
-) -> bytes:
-    """Encode one plugin node of a fused model, with its kernel compiled for the targets.
+@dataclass(frozen=True)
+class _Plan:
+    """Hold a plugin node, its inputs and its kernel for them, the sizes that are known, and each variant's targets."""
 
-    Weights of 8 bits are told as words of int32 (``encode``).
+    node: onnx.NodeProto
+    inputs: Sequence[TensorType]
+    specialized: Specialized
+    sizes: KnownSizes
+    variants: Sequence[tuple[Variant, Sequence[str]]]
+
+    def to_compile(self) -> Iterator[tuple[Specialized, Variant, str]]:
+        """Yield what has to be compiled."""
+        for variant, targets in self.variants:
+            yield from ((self.specialized, part, target) for part in variant.parts for target in targets)
+
+
+def _planned(node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Sequence[str]) -> _Plan:
+    """Find what a plugin node of a fused model needs.
 
     Raises:
         LenetTrtError: the kernel is not for these inputs, or has no variant for a target.
     """
-    specialized, sizes, found = _to_compile(node, inputs, targets)
+    unknown = [value for value in node.input if value not in values]
+    if unknown:
+        raise LenetTrtError(
+            f"{_name(node)}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first"
+        )
+    inputs = [values[value] for value in node.input]
+    kernel, shapes = kernel_named(node.op_type), [value.shape for value in inputs]
+    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
+    sizes = sizes_of(specialized, shapes)
+    return _Plan(node, inputs, specialized, sizes, usable(specialized, sizes, targets))
+
+
+def _data(plan: _Plan, targets: Sequence[str], tunings: Sequence[Tuning]) -> bytes:
+    """Encode a plugin node with its kernel compiled for the targets; weights of 8 bits are told as words of int32."""
+    specialized, kernel = plan.specialized, plan.specialized.kernel
     variants = [
         EncodedVariant(
             variant, tuple(tuple(compile_variant(specialized, part, t) for t in chosen) for part in variant.parts)
         )
-        for variant, chosen in found
+        for variant, chosen in plan.variants
     ]
-    tuned = tuned_gpus(specialized.kernel, targets, tunings)
-    words = frozenset(name for name, _ in _narrow_weights(specialized.kernel, inputs))
-    return encode(node.name or node.output[0], specialized, sizes, variants, _cuda(), tuned, words)
+    tuned = tuned_gpus(kernel, targets, tunings)
+    words = frozenset(name for name, _ in _narrow_weights(kernel, plan.inputs))
+    return encode(_name(plan.node), specialized, plan.sizes, variants, _cuda(), tuned, words)
 
 
-def _to_compile(
-    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str]
-) -> tuple[Specialized, KnownSizes, list[tuple[Variant, list[str]]]]:
-    """Return a plugin node's kernel for these inputs, the sizes that are known, and the variants to compile."""
-    kernel = kernel_named(node.op_type)
-    shapes = [value.shape for value in inputs]
-    specialized = kernel.specialize(shapes, [value.dtype for value in inputs], chosen_attributes(kernel, node))
-    sizes = sizes_of(specialized, shapes)
-    return specialized, sizes, usable(specialized, sizes, targets)
-
-
-def _inputs(node: onnx.NodeProto, values: Mapping[str, TensorType]) -> list[TensorType]:
-    unknown = [value for value in node.input if value not in values]
-    if unknown:
-        name = node.name or node.output[0]
-        raise LenetTrtError(f"{name}: the shape or type of {unknown[0]} is not known: run onnx.shape_inference first")
-    return [values[value] for value in node.input]
+def _name(node: onnx.NodeProto) -> str:
+    return str(node.name or node.output[0])
 
 
 def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[str, int]]:
@@ -211,15 +212,13 @@ def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
     return variant.supports(int(sm), specialized.types) and not (variant.only_sm and kind == "compute")
 
 
-def _library_node(
-    node: onnx.NodeProto, inputs: Sequence[TensorType], targets: Sequence[str], tunings: Sequence[Tuning]
-) -> onnx.NodeProto:
-    data = node_data(node, inputs, targets, tunings)
+def _library_node(plan: _Plan, targets: Sequence[str], tunings: Sequence[Tuning]) -> onnx.NodeProto:
+    node, data = plan.node, _data(plan, targets, tunings)
     result = helper.make_node(
         OPERATOR,
         node.input,
         node.output,
-        name=node.name or node.output[0],
+        name=_name(node),
         domain=DOMAIN,
         plugin_version=OPERATOR_VERSION,
         plugin_namespace=DOMAIN,
@@ -231,7 +230,7 @@ def _library_node(
 
 def node_bytes(node: onnx.NodeProto) -> bytes:
     """Return the data of a plugin node of a TensorRT copy; nothing for any other node."""
-    if (node.domain, node.op_type) != (DOMAIN, OPERATOR):
+    if not holds_kernel(node):
         return b""
     return next((bytes(numpy_helper.to_array(each.t)) for each in node.attribute if each.name == DATA_ATTRIBUTE), b"")
 
