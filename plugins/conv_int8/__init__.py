@@ -8,7 +8,7 @@ from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
 from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 
-from ..windows.declaration import PAD, STRIDE, h, n, pad, size, stride, w, windows_of
+from ..windows.declaration import PAD, STRIDE, THREADS_AT_ONCE, h, n, pad, size, stride, w, windows_of
 from .pattern import PATTERNS
 
 c, k, pool = axes("c k pool")
@@ -20,7 +20,6 @@ BLOCKS_HELD, BLOCKS = 4, 16
 SHARED_LIMIT = 48 * 1024
 # A thread computes an output of so few products before a tile is in shared memory.
 FEW_PRODUCTS = 80
-MULTIPROCESSOR_THREADS = 2048
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.001, 0.004), (0.05, 0.1)
 
@@ -106,7 +105,7 @@ KERNEL = Kernel(
             source="tensor_core.cu",
             when=shared <= SHARED_LIMIT,
             # Unless the outputs have few products, and the GPU has a thread for each.
-            prefer=maximum(products // (FEW_PRODUCTS + 1), outputs // (MULTIPROCESSOR_THREADS * MULTIPROCESSORS)) >= 1,
+            prefer=maximum(products // (FEW_PRODUCTS + 1), outputs // THREADS_AT_ONCE) >= 1,
         ),
         Variant(
             "any_size",

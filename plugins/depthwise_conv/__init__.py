@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATIONS, convolution_patterns
@@ -12,6 +12,7 @@ from ..windows.convolutions import convolution_attributes
 from ..windows.declaration import (
     FITS,
     IMAGE,
+    THREADS_AT_ONCE,
     TYPES,
     direct_launch,
     h,
@@ -30,7 +31,6 @@ from ..windows.declaration import (
 TILE_THREADS = 64
 TILE_ROWS = 7
 TILE_SHARED_LIMIT = 60 * 1024
-MULTIPROCESSOR_THREADS = 2048
 BAND_TILES = 4
 BAND_WARPS = 4
 # What every architecture has.
@@ -56,7 +56,7 @@ def reference(
 
 outputs = n * group * out_h * out_w
 # Fewer floats than the GPU runs threads: all blocks run at once, and none computes while another waits for its tile.
-least_tiled = size_of("T") // 4 * MULTIPROCESSOR_THREADS * MULTIPROCESSORS
+least_tiled = size_of("T") // 4 * THREADS_AT_ONCE
 
 
 def tiling(prefer: Condition) -> Variant:

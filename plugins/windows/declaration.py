@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import Dim, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch, Types
 
 n, c, h, w = axes("n c h w")
@@ -15,6 +15,8 @@ size, stride, pad = axes("size stride pad")
 out_h, out_w = (h + 2 * pad - size) // stride + 1, (w + 2 * pad - size) // stride + 1
 
 DIRECT_THREADS = 128
+# Threads that a GPU runs at once, where a multiprocessor runs 2048, as data-centre ones do.
+THREADS_AT_ONCE = 2048 * MULTIPROCESSORS
 
 IMAGE = (Axis("h", "height of an image", static=True), Axis("w", "width of an image", static=True))
 # Of kernels that add in float32 and round once.
