@@ -45,7 +45,8 @@ def write(folder: Path, images: int, form: Form) -> None:
         if number and count == file_images:
             path.hardlink_to(first)
         else:
-            np.save(path, np.stack([np.resize(digits[i % len(digits)], form.shape) for i in range(count)]))
+            drawn = np.stack([np.resize(digit, form.shape) for digit in digits[:count]])
+            np.save(path, np.resize(drawn, (count, *form.shape)))
 
 
 def reading(form: Form, folder: Path, address: str | None) -> float:

@@ -19,7 +19,6 @@ from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.engine import builder_kept
 
-# The checkout, where this is one and not an installed copy.
 STOPPED, SHARED = "stopped", "shared"
 # A GPU that is busier than this before a suite begins has another user too; nvidia-smi's figure lags behind.
 BUSY_PERCENT = 5

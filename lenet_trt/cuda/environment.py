@@ -16,6 +16,7 @@ from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import LenetTrtError
 
 _COMMIT = "LENET_TRT_COMMIT"
+# The checkout, where this is one and not an installed copy.
 _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = (
     "torch",

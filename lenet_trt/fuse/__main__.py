@@ -118,13 +118,14 @@ def command(arguments: argparse.Namespace) -> int:
 
 def _print_left(refusals: Sequence[Refusal]) -> None:
     """Print for each kernel the first place where it cannot be used, and why; a network has hundreds of such places."""
-    nodes: dict[str, set[str]] = {}
+    by_kernel: dict[str, list[Refusal]] = {}
     for entry in refusals:
-        nodes.setdefault(entry.kernel, set()).add(entry.replaced[0])  # of a node with and without its activation
-    for kernel, places in nodes.items():
-        entry = next(entry for entry in refusals if entry.kernel == kernel)
-        more = f" ({kernel} does not fit {len(places) - 1} other places: --json lists them)" if len(places) > 1 else ""
-        print(f"left as it is: {', '.join(entry.replaced)}: {entry.reason}{more}", file=sys.stderr)
+        by_kernel.setdefault(entry.kernel, []).append(entry)
+    for kernel, (first, *others) in by_kernel.items():
+        # A node is refused with its activation and without.
+        count = len({entry.replaced[0] for entry in others} - {first.replaced[0]})
+        more = f" ({kernel} does not fit {count} other places: --json lists them)" if count else ""
+        print(f"left as it is: {', '.join(first.replaced)}: {first.reason}{more}", file=sys.stderr)
 
 
 def _embedded(model: onnx.ModelProto, sms: Sequence[str], nvrtc: str | None, tuned: Sequence[Path]) -> onnx.ModelProto:

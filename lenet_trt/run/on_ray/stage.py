@@ -74,8 +74,8 @@ def classify_files(
     ``sources`` and ``output`` are paths or URIs that PyArrow opens, or paths of ``filesystem`` (of PyArrow or fsspec).
     ``shard`` is the number of images of each file. ``gpus`` is the number of GPUs (default: all of the cluster),
     ``workers`` the number of workers that share them (default: one each), or without ``gpus`` the number of workers on
-    the CPU, each of one processor core. ``progress`` is called with the images
-    done, those of earlier starts with them, and the images in all.
+    the CPU, each of one processor core. ``progress`` is called with the images done, those of earlier starts with them,
+    and the images in all.
 
     Raises:
         UsageError: options that contradict each other or the cluster.
