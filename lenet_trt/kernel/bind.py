@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Shape: TypeAlias = tuple[int, ...]
 UNKNOWN = -1
+# Sources hold a size that is compiled in as an int, and count up to a stride of a block beyond it.
+MOST_COMPILED_IN = 2**30
 _NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -207,6 +209,11 @@ def specialize(
             raise LenetTrtError(
                 f"{kernel.name} compiles in the size of axis {name}; it must be known and >= 1, "
                 f"and is {axes.get(name, 'unknown')}: give the input a fixed size there"
+            )
+        if axes[name] > MOST_COMPILED_IN:
+            raise LenetTrtError(
+                f"{kernel.name} compiles in the size of axis {name}; it is {axes[name]}, and can be at most "
+                f"{MOST_COMPILED_IN}: leave this layer to TensorRT"
             )
     _require(kernel, {**named, **axes})
     return Specialized(

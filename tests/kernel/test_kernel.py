@@ -116,6 +116,7 @@ def test_a_call_is_solved_from_its_inputs() -> None:
         ([(5, 3), (4,)], r"s has shape \[4\]; scale_rows wants \[c\]: c is 4 here and 3 in x"),
         ([(5, -1), (-1,)], "compiles in the size of axis c"),
         ([(5, 0), (0,)], "compiles in the size of axis c; it must be known and >= 1, and is 0"),
+        ([(5, 2**30 + 1), (2**30 + 1,)], "axis c; it is 1073741825, and can be at most 1073741824"),
         ([(-1, 3), (3,)], "the size of axis n is unknown"),
         ([(-2, 3), (3,)], "a size is negative"),
     ],
