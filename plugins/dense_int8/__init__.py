@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
-from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
@@ -17,6 +17,8 @@ PIECE = 16  # bytes of a row that are loaded at once
 STAGE_BYTES = 128
 # A warp multiplies 64 inputs at once. With fewer than half of them, most of its work is on zeros.
 HALF_STEP = 2 * PIECE
+# So many products of -128 and -128 add up to a number that an int holds.
+MOST_INPUTS = INT32_MAX // 128**2
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
 
@@ -98,6 +100,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, outputs), "int8", "results"),),
     types=(Types("int8", {}, tolerance=0.0),),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
+    requires=inputs <= MOST_INPUTS,
     variants=(
         # A larger tile reads less, and wants half of its outputs and about a block for each multiprocessor; four where
         # inputs are few.

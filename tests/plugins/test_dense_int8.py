@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kernel_on_cpu import computed_on_cpu, needs_gcc
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import ExampleCase, cases, expected_outputs, kernel_inputs, plain_inputs
 
@@ -27,6 +28,23 @@ def test_the_source_computes_the_reference(case: ExampleCase, tmp_path: Path) ->
     (wanted,) = expected_outputs(case.bound, plain)
     (found,) = computed_on_cpu(case.bound, case.variant, kernel_inputs(case.bound, plain), tmp_path)
     assert (found == wanted).all()
+
+
+@needs_gcc
+def test_the_largest_sum_is_exact(tmp_path: Path) -> None:
+    inputs = 131_071
+    bound = KERNEL.bind_axes({"n": 1, "in": inputs, "out": 1}, KERNEL.types[0], {"relu": 0})
+    smallest = np.full((1, inputs), -128, np.int8)
+    scales = [np.float32(value) for value in (0.001, 1e-5, 0.0, 1.0)]
+    plain = [smallest, scales[0], smallest, scales[1:2], scales[2:3], scales[3]]
+    given = [np.asarray(array) for array in plain]
+    (found,) = computed_on_cpu(bound, bound.kernel.variant("any_size"), given, tmp_path)
+    assert found.tolist() == expected_outputs(bound, given)[0].tolist() == [[21]]
+
+
+def test_more_products_than_an_int_adds_up_are_refused() -> None:
+    with pytest.raises(LenetTrtError, match="dense_int8 wants in <= 131071, and in = 131072"):
+        KERNEL.bind_axes({"n": 1, "in": 131_072, "out": 1}, KERNEL.types[0])
 
 
 @pytest.mark.parametrize(
