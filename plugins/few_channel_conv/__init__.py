@@ -10,6 +10,7 @@ from ..few_channels.declaration import (
     FLOPS,
     INPUTS,
     LARGE,
+    MAX_ELEMENTS,
     NOT_CONV5X5,
     OUTPUTS,
     SMALL,
@@ -57,5 +58,6 @@ KERNEL = Kernel(
         {"n": 67, "c": 3, "h": 112, "w": 112, "k": 32, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
     ),
     flops=FLOPS,
+    max_elements=MAX_ELEMENTS,
     source_dir=Path(__file__).parent,
 )

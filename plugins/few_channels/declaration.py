@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Tensor, Variant
+from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w, windows_of
@@ -20,6 +20,9 @@ DIRECT_ROWS = 8
 SMALL, LARGE = (4, 4, 4), (8, 8, 4)
 WARP_PIXELS = 32
 CHUNK = 8
+# Tiles are counted as an int, by a block up to a grid beyond the last; a grid has fewer blocks than this on any GPU.
+MOST_BLOCKS = 1 << 16
+MAX_ELEMENTS = INT32_MAX - MOST_BLOCKS
 # What every architecture from sm_80 on has.
 TENSOR_SHARED_LIMIT = 99 * 1024
 

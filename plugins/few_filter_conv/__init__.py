@@ -10,6 +10,7 @@ from ..few_channels.declaration import (
     AXES,
     FLOPS,
     INPUTS,
+    MAX_ELEMENTS,
     NOT_CONV5X5,
     OUTPUTS,
     SMALL,
@@ -60,5 +61,6 @@ KERNEL = Kernel(
         {"n": 35, "c": 9, "h": 56, "w": 60, "k": 5, "size": 3, "stride": 1, "pad": 1, "activation": "hardswish"},
     ),
     flops=FLOPS,
+    max_elements=MAX_ELEMENTS,
     source_dir=Path(__file__).parent,
 )

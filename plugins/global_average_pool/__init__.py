@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
 
 from ..windows.declaration import divisor_of
 from .pattern import PATTERNS
@@ -56,6 +56,8 @@ KERNEL = Kernel(
         ),
     ),
     patterns=PATTERNS,
+    # A lane counts vectors up to one round of a block beyond the last.
+    max_elements=INT32_MAX - THREADS * FLIGHT,
     reference=reference,
     examples=(
         {"n": 1, "c": 1, "h": 1, "w": 1},

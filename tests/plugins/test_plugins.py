@@ -67,12 +67,24 @@ def test_json_tells_what_the_declaration_says(capsys: pytest.CaptureFixture[str]
     assert entry["requires"] == "5 <= h & 5 <= w"
 
 
-def test_more_rows_than_a_warp_of_the_dense_layer_can_count_are_refused() -> None:
-    kernel = registry.kernel("dense_bias_relu")
-    largest, rounds = 2**31 - 1, 8 * 65_535  # the next round's first row must be an int as well
-    kernel.bind_axes({"n": largest - rounds, "in": 1, "out": 1}, kernel.types[0]).check_size()
-    with pytest.raises(LenetTrtError, match="takes at most 2146959367 a tensor: split the batch"):
-        kernel.bind_axes({"n": largest - rounds + 1, "in": 1, "out": 1}, kernel.types[0]).check_size()
+# What a loop adds to an int, a block's or a warp's next round, must not pass 2^31 - 1 either.
+ONE_ELEMENT_EACH = {
+    "dense_bias_relu": ({"in": 1, "out": 1}, {}, 8 * 65_535),
+    "few_channel_conv": ({"c": 1, "h": 1, "w": 1, "k": 1}, {"size": 7, "pad": 3}, 1 << 16),
+    "few_filter_conv": ({"c": 5, "h": 1, "w": 1, "k": 1}, {"size": 7, "pad": 3}, 1 << 16),
+    "global_average_pool": ({"c": 1, "h": 1, "w": 1}, {}, 256 * 8),
+}
+
+
+@pytest.mark.parametrize("name", ONE_ELEMENT_EACH)
+def test_more_elements_than_a_loop_can_count_are_refused(name: str) -> None:
+    kernel = registry.kernel(name)
+    axes, attributes, rounds = ONE_ELEMENT_EACH[name]
+    most = 2**31 - 1 - rounds
+    rows = most // axes.get("c", 1)
+    kernel.bind_axes({"n": rows, **axes}, kernel.types[0], attributes).check_size()
+    with pytest.raises(LenetTrtError, match=f"takes at most {most} a tensor: split the batch"):
+        kernel.bind_axes({"n": rows + 1, **axes}, kernel.types[0], attributes).check_size()
 
 
 def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
