@@ -75,7 +75,7 @@ def measure_engines(tool: EngineTool, options: SuiteOptions, folder: Path, found
     found.details["flags"] = list(options.trtexec_flags)
     found.notes = _notes(tool)
     for workload in engine_workloads(options):
-        if not options.only or any(text in workload.name for text in options.only):
+        if found.wants(workload.name):
             _Bench(tool, folder, options, found).run(workload)
 
 
@@ -103,8 +103,8 @@ class _Bench:
         for backend, batches in workload.backends.items():
             for batch in batches:
                 key = (backend, batch)
-                if (old := kept(self.options.resume, backend, _case(workload, batch))) is not None:
-                    self.found.add(old)
+                if old := kept(self.options.resume, _case(workload, batch), backend):
+                    self.found.rows += old
                     continue
                 try:
                     engines[key] = self._engine(workload, backend, batch, engines)

@@ -85,7 +85,7 @@ def run_all(found_workloads: Iterable[Workload], found: Recording, options: Suit
     stream = torch.cuda.Stream()
     l2_bytes = int(str(environment()["l2_bytes"]))
     for workload in found_workloads:
-        if options.only and not any(text in workload.name for text in options.only):
+        if not found.wants(workload.name):
             continue
         try:
             measure_workload(workload, found, ceilings, l2_bytes, stream, options.plan)

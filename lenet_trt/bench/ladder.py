@@ -34,7 +34,7 @@ def measure(options: SuiteOptions) -> Record:
     with recording("ladder", options) as found:
         for name, declared in kernels().items():
             in_c, case = cpu_step_of(name), _case(f"{name} fp32")
-            if in_c and (not options.only or any(text in str(case["workload"]) for text in options.only)):
+            if in_c and found.wants(str(case["workload"])):
                 found.say(f"{name} on the CPU")
                 found.add(cpu_loop.row(declared, in_c, case, options.plan))
         problem = kernels_obstacle()

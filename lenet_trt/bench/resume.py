@@ -51,10 +51,10 @@ def check_resumed(old: Record | None, found: Recording, suite: str, gpu: str) ->
             raise UsageError(f"--resume: the record's {what} is {seen}, and here it is {wanted}: measure all again")
 
 
-def kept(old: Record | None, backend: str, case: RowCase) -> Row | None:
-    """Return the timed row of the record that is resumed, or None where it has none."""
-    row = None if old is None else old.find(backend, **case)
-    return row if row is not None and row.stats is not None else None
+def kept(old: Record | None, case: RowCase, *backends: str) -> list[Row]:
+    """Return the rows of these backends, timed in turns, in the record that is resumed; none where one has no time."""
+    rows = [] if old is None else [row for name in backends if (row := old.find(name, **case)) is not None]
+    return rows if all(row.stats is not None for row in rows) else []
 
 
 def _facts(record: Record, other: Record) -> list[tuple[str, object, object]]:

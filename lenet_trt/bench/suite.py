@@ -16,7 +16,7 @@ from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.timing import TimingPlan
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.tensorrt.engine import builder_kept
 
 STOPPED, SHARED = "stopped", "shared"
@@ -65,10 +65,19 @@ class Recording:
         self.details: dict[str, Any] = {}
         self.interrupted = False
         self._suite, self._options = suite, options
+        self._left_out: list[str] = []
         self._begin = time.monotonic()
         # Asked now: a later error on the GPU must not lose what was measured.
         self._environment = environment()
         self._clocks: list[Mapping[str, float | None]] = []
+
+    def wants(self, name: str) -> bool:
+        """Return whether to measure the workload of that name: all, or those that ``only`` names."""
+        only = self._options.only
+        if not only or any(text in name for text in only):
+            return True
+        self._left_out.append(name)
+        return False
 
     def add(self, row: Row) -> None:
         """Keep a row."""
@@ -106,7 +115,17 @@ class Recording:
         self.sample_clocks()
 
     def finish(self) -> Record:
-        """Return the record of what was measured until now, and of what the resumed record has."""
+        """Return the record of what was measured until now, and of what the resumed record has.
+
+        Raises:
+            UsageError: no workload has a name that ``only`` gives; says which names there are.
+        """
+        if self._left_out and not self.rows and not self.interrupted:
+            texts = " or ".join(map(repr, self._options.only))
+            raise UsageError(
+                f"--only: no workload of the suite {self._suite} has {texts} in its name; they are "
+                + ", ".join(dict.fromkeys(self._left_out))
+            )
         old = self._options.resume
         return Record(
             suite=self._suite,

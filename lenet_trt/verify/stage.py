@@ -11,7 +11,7 @@ from lenet_trt.bench.engine_workloads import KERNEL_PREFIX
 from lenet_trt.bench.engines import measure_engines
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.record import Record
-from lenet_trt.bench.suite import STOPPED, SuiteOptions, recording
+from lenet_trt.bench.suite import SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.cuda.gpus import first_gpu, gpus
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -71,13 +71,7 @@ def verify(request: VerifyRequest, options: SuiteOptions) -> Record:
         if request.sms:
             found.details["targets"] = list(request.sms)
         measure_engines(tool, options, request.folder, found)
-    record = found.finish()
-    if not record.rows and not record.interrupted and STOPPED not in record.details:
-        raise UsageError(
-            f"--only {' '.join(options.only)}: no workload has that in its name; names are such as LeNet-5 fp32, "
-            "MatMul fp32 and those of the kernels, which lenet-trt plugins lists"
-        )
-    return record
+    return found.finish()
 
 
 def chosen_tool(request: VerifyRequest, options: SuiteOptions) -> tuple[EngineTool, Path | None]:

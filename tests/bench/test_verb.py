@@ -15,8 +15,8 @@ import pytest
 import bench_data
 from documents import ROOT, commands, fenced
 from lenet_trt.bench import __main__ as bench
-from lenet_trt.bench.record import as_json, load_record
-from lenet_trt.bench.suite import Recording
+from lenet_trt.bench.record import Record, as_json, load_record
+from lenet_trt.bench.suite import Recording, SuiteOptions
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
 
@@ -243,6 +243,16 @@ def test_a_folder_that_cannot_be_one_is_told_before_anything_is_measured(
 def test_a_text_that_is_in_no_name_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from lenet_trt.bench import engines
 
-    monkeypatch.setattr(engines, "measure", lambda options: Recording("engines", options).finish())
-    assert main(["bench", "engines", "--only", "conv9"]) == 2
-    assert "no workload of the suite engines has 'conv9' in its name" in capsys.readouterr().err
+    def measure(options: SuiteOptions) -> Record:
+        found = Recording("engines", options)
+        for name in filter(found.wants, ("LeNet-5 fp32", "LeNet-5 fp16", "MatMul fp32")):
+            found.cannot("ours", {"workload": name}, "no time")
+        return found.finish()
+
+    monkeypatch.setattr(engines, "measure", measure)
+    assert main(["bench", "engines", "--only", "conv9", "resnet"]) == 2
+    said = capsys.readouterr().err
+    assert "--only: no workload of the suite engines has 'conv9' or 'resnet' in its name; they are LeNet-5" in said
+    assert main(["bench", "engines", "--only", "fp16", "Mat", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["case"]["workload"] for row in rows] == ["LeNet-5 fp16", "MatMul fp32"]

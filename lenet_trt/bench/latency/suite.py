@@ -40,14 +40,14 @@ def measure(options: SuiteOptions) -> Record:
 
 def measure_latency(options: SuiteOptions, answerers: Sequence[Answerer], plan: RequestPlan) -> Record:
     """Time these answerers by this plan."""
-    chosen = [each for each in answerers if not options.only or any(text in each.name for text in options.only)]
     with recording("latency", options) as found, tempfile.TemporaryDirectory(prefix="lenet-trt-latency-") as folder:
         setting = Setting((options.batches or (BATCH,))[0], options, Path(folder))
         found.details["requests"] = asdict(plan)
         with ExitStack() as cleanup:
             bench = _Bench(setting, plan, found)
-            for each in chosen:
-                bench.open(each, cleanup)
+            for each in answerers:
+                if found.wants(each.name):
+                    bench.open(each, cleanup)
             for load in _loads(options):
                 bench.time(load)
             bench.account()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError
 
 if TYPE_CHECKING:
     import torch
@@ -48,20 +48,6 @@ class ZooNetwork:
         """Return random inputs, the same at each call."""
         random = np.random.default_rng(SEED)
         return {name: each.drawn(batch, random) for name, each in self.inputs.items()}
-
-
-def networks(only: Sequence[str] = ()) -> list[ZooNetwork]:
-    """Return the networks whose name contains one of these texts, or all.
-
-    Raises:
-        UsageError: no network has such a name.
-    """
-    if unknown := [text for text in only if not any(text in each.name for each in ZOO)]:
-        raise UsageError(
-            f"--only {unknown[0]}: no network of the zoo has that in its name; they are "
-            + ", ".join(each.name for each in ZOO)
-        )
-    return [each for each in ZOO if not only or any(text in each.name for text in only)]
 
 
 def _vision(name: str) -> Callable[[], torch.nn.Module]:

@@ -14,14 +14,14 @@ import onnx
 
 from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
 from lenet_trt.bench.record import Record, Row, RowCase
-from lenet_trt.bench.resume import check_resumed
+from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
 from lenet_trt.bench.zoo.kinds import node_kinds
 from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, model_folder
-from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZooNetwork, networks
+from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZOO, ZooNetwork
 from lenet_trt.bench.zoo.right import checked_results
 from lenet_trt.bench.zoo.tables import PLUGINS, TENSORRT
 from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
@@ -61,9 +61,9 @@ def measure(options: SuiteOptions) -> Record:
     Raises:
         LenetTrtError: there is no GPU, or no network can be exported because torch is missing.
     """
-    chosen = networks(options.only)
     gpu = None if options.build_only else _gpu()
     with model_folder(options.models) as models, recording("zoo", options) as found:
+        chosen = [network for network in ZOO if found.wants(network.name)]
         if gpu is None:
             _build_all(chosen, models, options, found)
         else:
@@ -129,9 +129,8 @@ class _Bench:
         """Add the rows of every backend: kept from the record that is resumed, measured, or with the reason why not."""
         case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
         for backends, measured in (((TENSORRT, PLUGINS), self._tensorrt), ((GRAPH,), self._graph)):
-            if old := self._kept(backends, case):
-                for row in old:
-                    self.found.add(row)
+            if old := kept(self.options.resume, case, *backends):
+                self.found.rows += old
                 continue
             self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backends[0]}")
             try:
@@ -139,12 +138,6 @@ class _Bench:
                     measured(case, batch, precision, Path(folder))
             except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
                 self.found.cannot(backends[0], case, problem)
-
-    def _kept(self, backends: Sequence[str], case: RowCase) -> list[Row]:
-        """Return the rows of the record that is resumed; none where one has no time, since they are timed in turns."""
-        old = self.options.resume
-        rows = [] if old is None else [row for name in backends if (row := old.find(name, **case)) is not None]
-        return rows if all(row.stats is not None for row in rows) else []
 
     @cached_property
     def _exported(self) -> ExportedNetwork:

@@ -11,9 +11,9 @@ import onnx
 import onnxruntime
 import pytest
 
-from lenet_trt.bench.zoo.networks import ZOO, ZooNetwork, networks
+from lenet_trt.bench.zoo.networks import ZOO, ZooNetwork
 from lenet_trt.cli import main
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.examples import relative_error
@@ -23,6 +23,10 @@ QUICK = ("detector", "point_cloud")
 # Both are published: multiply-adds of one image of 224 x 224, in 10^9.
 GIGA_MULTIPLY_ADDS = {"resnet18": 1.81, "efficientnet_b0": 0.39}
 EVERY = [pytest.param(each, id=each.name, marks=() if each.name in QUICK else pytest.mark.slow) for each in ZOO]
+
+
+def named(name: str) -> ZooNetwork:
+    return next(each for each in ZOO if each.name == name)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +109,7 @@ def test_every_node_has_a_floor_by_data_sheet(
 
 
 def test_two_exports_are_the_same(exported: Callable[[ZooNetwork], tuple[Path, float]], tmp_path: Path) -> None:
-    (network,) = networks(["point_cloud"])
+    network = named("point_cloud")
     path, _ = exported(network)
     from lenet_trt.bench.zoo.exported import write
 
@@ -114,7 +118,7 @@ def test_two_exports_are_the_same(exported: Callable[[ZooNetwork], tuple[Path, f
 
 
 def test_a_wrong_export_is_refused(exported: Callable[[ZooNetwork], tuple[Path, float]]) -> None:
-    (network,) = networks(["point_cloud"])
+    network = named("point_cloud")
     model = onnx.load(exported(network)[0])
     from lenet_trt.bench.zoo.exported import built, difference
 
@@ -125,16 +129,8 @@ def test_a_wrong_export_is_refused(exported: Callable[[ZooNetwork], tuple[Path, 
         difference(network, built(network), model)
 
 
-def test_names_are_texts_to_choose_by() -> None:
-    assert [each.name for each in networks(["net", "lstm"])] == [
-        each.name for each in ZOO if "net" in each.name or each.name == "lstm"
-    ]
-    with pytest.raises(UsageError, match=r"--only alexnet: no network of the zoo .* they are resnet18, mobilenet_v3"):
-        networks(["unet", "alexnet"])
-
-
 def test_a_torchvision_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "torchvision.models", None)
-    (network,) = networks(["resnet18"])
+    network = named("resnet18")
     with pytest.raises(LenetTrtError, match="pip install 'lenet-trt\\[zoo\\]'"):
         network.make()

@@ -106,7 +106,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_library(tmp_path / "liblenet_trt_plugins.so", "8.6")
     (tmp_path / "zoo").mkdir()
     onnx.save(small_model(), tmp_path / "zoo" / "small.onnx")
-    monkeypatch.setattr(survey, "networks", lambda only: [NETWORK])
+    monkeypatch.setattr(survey, "ZOO", [NETWORK])
     monkeypatch.setattr(survey, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
     monkeypatch.setattr(survey, "measured_ceilings", lambda: CEILINGS)
     return program
