@@ -34,8 +34,7 @@ class EngineModel:
 
     ``typed``: computes in the types of its tensors. ``weak``: the same for releases that get the types by options, with
     these flags of trtexec; None where ``typed``, ``half`` and ``int8`` suffice for them. ``fused``: has our plugin
-    nodes in place of TensorRT's layers. ``quick_search``: the builder tries each tactic once, for layers that take
-    long.
+    nodes in place of TensorRT's layers.
     """
 
     typed: onnx.ModelProto
@@ -44,7 +43,6 @@ class EngineModel:
     int8: bool = False
     weak: onnx.ModelProto | None = None
     weak_flags: Sequence[str] = ()
-    quick_search: bool = False
 
     @property
     def precision(self) -> str:

@@ -56,6 +56,7 @@ class EngineWorkload:
     ``backends``: names in ``BACKENDS``, each with the batches at which it is measured. ``draw`` makes the inputs of a
     batch, ``expected`` the output in float64. ``checked`` maps a batch to the batch whose results are compared: the
     output of a large batch is too large to be written as text. ``largest``: the largest batch of the engine of ours.
+    ``slow``: TensorRT's own layer takes many milliseconds, so the builder times each tactic once.
     """
 
     name: str
@@ -63,10 +64,10 @@ class EngineWorkload:
     backends: Mapping[str, Sequence[int]]
     draw: Callable[[int], Arrays]
     expected: Callable[[Arrays], NDArray[np.float64]]
-    iterations: int = ITERATIONS
     checked: Callable[[int], int] = lambda batch: batch
     batched: bool = True
     largest: int = LARGEST
+    slow: bool = False
 
     def shapes(self, batch: int) -> dict[str, Shape]:
         """Return the shape of each input at a batch size; empty where shapes are fixed."""
@@ -192,12 +193,12 @@ def _matmul(options: SuiteOptions) -> Iterator[EngineWorkload]:
 
         yield EngineWorkload(
             f"MatMul {precision}",
-            _in_precision(product, precision, quick_search=True),
+            _in_precision(product, precision),
             dict.fromkeys(backends, (1,)),
             operands,
             lambda inputs: np.matmul(*(array.astype(np.float64) for array in inputs.values())),
-            SLOW_ITERATIONS,
             batched=False,
+            slow=True,
         )
 
 
@@ -259,16 +260,16 @@ def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
         )
 
 
-def _in_precision(model: onnx.ModelProto, precision: str, *, quick_search: bool = False) -> EngineModel:
+def _in_precision(model: onnx.ModelProto, precision: str) -> EngineModel:
     """Return the model in a precision, with its inputs and outputs in that precision too."""
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 
     if precision == "fp32":
-        return EngineModel(model, _with_plugins(model), quick_search=quick_search)
+        return EngineModel(model, _with_plugins(model))
     half = half_inputs_and_outputs(model)
     formats = ",".join(["fp16:chw"] * len(model.graph.input))
     flags = (f"inputIOFormats={formats}", "outputIOFormats=fp16:chw")
-    return EngineModel(half, _with_plugins(half), half=True, weak=model, weak_flags=flags, quick_search=quick_search)
+    return EngineModel(half, _with_plugins(half), half=True, weak=model, weak_flags=flags)
 
 
 def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], NDArray[np.float64]]:
@@ -286,7 +287,7 @@ def _single_layers() -> Iterator[EngineWorkload]:
     for layer in LAYERS:
         single = layer.model()
         for precision in layer.precisions:
-            model = _in_precision(single, precision, quick_search=layer.slow)
+            model = _in_precision(single, precision)
             inputs, dtype = layer.drawn, np.float16 if precision == "fp16" else np.float32
 
             def drawn(batch: int, inputs: Callable[[int], Arrays] = inputs, dtype: type[np.generic] = dtype) -> Arrays:
@@ -298,9 +299,9 @@ def _single_layers() -> Iterator[EngineWorkload]:
                 dict.fromkeys((THEIRS, OURS), layer.batches),
                 drawn,
                 partial(layer_expected, single),
-                SLOW_ITERATIONS if layer.slow else ITERATIONS,
                 checked=partial(min, layer.checked),
                 largest=max(layer.batches),
+                slow=layer.slow,
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from lenet_trt.bench.engine_workloads import (
     EXTERNAL,
     ITERATIONS,
     OURS,
+    SLOW_ITERATIONS,
     TF32,
     THEIRS,
     EngineWorkload,
@@ -140,12 +141,12 @@ class _Bench:
         for turn in range(QUICK_ROUNDS if self.options.quick else ROUNDS):
             self.found.say(f"{workload.name}: turn {turn + 1}")
             for key, engine in engines.items():
-                slow = workload.iterations if key[0] != OURS else ITERATIONS
+                iterations = SLOW_ITERATIONS if workload.slow and key[0] != OURS else ITERATIONS
                 before = times[key]
                 if isinstance(before, LenetTrtError):
                     continue
                 try:
-                    times[key] = before + self.tool.timed(engine, workload.shapes(key[1]), slow)
+                    times[key] = before + self.tool.timed(engine, workload.shapes(key[1]), iterations)
                 except LenetTrtError as problem:
                     times[key] = problem
             self.found.sample_clocks()
@@ -163,7 +164,7 @@ class _Bench:
         engine = self.tool.built(
             workload.model,
             self.folder / f"{stem}.engine",
-            BACKENDS[backend],
+            replace(BACKENDS[backend], quick_search=workload.slow),
             shapes,
             with_plugins=backend == OURS,
             external_tactics=backend == EXTERNAL,

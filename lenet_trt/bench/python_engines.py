@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -74,7 +73,7 @@ class PythonEngines:
             self._flavor,
             profiles=profiles,
             targets=self._targets,
-            options=replace(options, quick_search=model.quick_search),
+            options=options,
             plugins=list(plugin_nodes(given).values()),
             route=self._route,
             library=self._library,

@@ -142,7 +142,7 @@ class TrtexecEngines:
             flags.append(f"timingCacheFile={options.timing_cache}")
         if self.weak:
             flags += ["fp16"] * model.half + ["int8"] * model.int8 + list(model.weak_flags)
-        if model.quick_search:
+        if options.quick_search:
             flags.append("avgTiming=1")
         return [f"--{flag}" for flag in flags if flag.partition("=")[0] in self._tool.options]
 

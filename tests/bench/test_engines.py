@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from lenet_trt.bench import engines
-from lenet_trt.bench.engine_workloads import OURS, THEIRS
+from lenet_trt.bench.engine_workloads import ITERATIONS, OURS, SLOW_ITERATIONS, THEIRS
 from lenet_trt.bench.record import Record
 from lenet_trt.bench.resume import joined
 from lenet_trt.bench.suite import SuiteOptions
@@ -62,6 +62,19 @@ def test_engines_are_built_compared_and_timed(trtexec: Path) -> None:
     assert [call for call in built if "noTF32" not in call], "TensorRT may use TF32 in one of its rows"
     timed = [call for call in calls(trtexec) if "exportTimes" in call]
     assert all({"useCudaGraph", "useSpinWait", "noDataTransfers"} <= set(call) for call in timed)
+    assert not [call for call in built if "avgTiming" in call]
+    assert {call["iterations"] for call in timed} == {str(ITERATIONS)}
+
+
+def test_layers_that_take_long_are_built_and_timed_in_fewer_turns(
+    trtexec: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workload,) = engines.engine_workloads(SuiteOptions(batches=(1,)))
+    monkeypatch.setattr(engines, "engine_workloads", lambda _: [replace(workload, slow=True)])
+    engines.measure(options(trtexec))
+    assert all(call["avgTiming"] == "1" for call in calls(trtexec) if "saveEngine" in call)
+    timed = [(call["iterations"], "staticPlugins" in call) for call in calls(trtexec) if "exportTimes" in call]
+    assert set(timed) == {(str(SLOW_ITERATIONS), False), (str(ITERATIONS), True)}
 
 
 def test_a_build_that_fails_is_a_row_with_its_reason(trtexec: Path) -> None:

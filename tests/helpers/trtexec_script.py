@@ -28,7 +28,7 @@ print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
     print("--loadEngine --iterations --duration --exportProfile --exportLayerInfo --exportTimes --buildOnly "
           "--useCudaGraph --useSpinWait --noDataTransfers --staticPlugins --noTF32 --builderOptimizationLevel "
-          "--profilingVerbosity --fp16")
+          "--profilingVerbosity --fp16 --avgTiming")
     sys.exit()
 with open(__file__ + ".calls", "a") as calls:
     calls.write(json.dumps(options) + "\\n")
