@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -239,7 +240,6 @@ def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
     for name, axes in (("Conv1", {"h": 28, "w": 28, "c": 1, "k": 6}), ("Conv2", {"h": 12, "w": 12, "c": 6, "k": 16})):
         bound = declared.bind_axes({"n": CHECKED_CONV, **axes}, declared.types[0], attributes)
         model = pattern_model(bound, pattern, _OPSET)
-        assert model is not None
         model.ir_version = _IR_VERSION
         weights = plain_inputs(bound, np.random.default_rng(SEED))[1:]
 
@@ -343,7 +343,7 @@ def _only(model: onnx.ModelProto, kernel: Kernel) -> Callable[[], onnx.ModelProt
 
 def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None:
     """Return the largest example that a pattern describes, with its model; None where there is none."""
-    from lenet_trt.fuse.pattern_model import pattern_model
+    from lenet_trt.fuse.pattern_model import NoModelError, pattern_model
     from lenet_trt.kernel.examples import bounds
 
     fitting = [b for b in bounds(kernel) if b.types.name == types and np.prod(b.output_shapes[0]) <= _MOST_OUTPUTS]
@@ -351,9 +351,8 @@ def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None
         for pattern in kernel.patterns:
             if not pattern.attributes.items() <= bound.attributes.items() or len(kernel.outputs) != 1:
                 continue
-            model = pattern_model(bound, pattern, _OPSET)
-            if model is not None:
-                return bound, _fixed(model, bound)
+            with suppress(NoModelError):
+                return bound, _fixed(pattern_model(bound, pattern, _OPSET), bound)
     return None
 
 

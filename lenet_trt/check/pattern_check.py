@@ -9,7 +9,7 @@ import onnx
 from onnx import helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.fuse.pattern_model import pattern_model
+from lenet_trt.fuse.pattern_model import NoModelError, pattern_model
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.examples import SEED, attributes_text, expected_outputs, plain_inputs
@@ -32,15 +32,19 @@ def pattern_problems(kernel_bounds: Sequence[Bound]) -> Iterator[str]:
     for bound in kernel_bounds:
         fitting = [p for p in bound.kernel.patterns if p.attributes.items() <= bound.attributes.items()]
         patterns = {pattern.onnx_graph: pattern for pattern in fitting}.values()
-        reasons: list[str] = []
+        found: list[onnx.ModelProto] = []
+        reasons: list[NoModelError] = []
         try:
-            made = (pattern_model(bound, pattern, reasons=reasons) for pattern in patterns)
-            found = [model for model in made if model is not None]
+            for pattern in patterns:
+                try:
+                    found.append(pattern_model(bound, pattern))
+                except NoModelError as reason:
+                    reasons.append(reason)
         except LenetTrtError as error:
             yield str(error)
             continue
         if patterns and not found:
-            yield ": ".join([f"no pattern is valid ONNX for the types {bound.types.name}", *reasons[:1]])
+            yield f"no pattern is valid ONNX for the types {bound.types.name}: {reasons[0]}"
         for model in found:
             try:
                 problem = _problem(bound, model)

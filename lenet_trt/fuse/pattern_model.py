@@ -26,6 +26,10 @@ _IR_VERSION = 10
 _MATCHED = 1e-5
 
 
+class NoModelError(LenetTrtError):
+    """Say why a pattern is no ONNX model for the types of a call."""
+
+
 @dataclass(frozen=True)
 class _Given:
     """Hold the value of an attribute that a pattern captures: of a node's attribute, or of a constant."""
@@ -67,15 +71,12 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, _Given) else value
 
 
-def pattern_model(
-    bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET, reasons: list[str] | None = None
-) -> onnx.ModelProto | None:
+def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> onnx.ModelProto:
     """Make the ONNX model that a pattern describes, with a call's sizes and random weights; the batch is symbolic.
 
-    Returns None when the pattern is not valid ONNX for these types, or has a number that they have not: the root of 2
-    in 16 bits is another number, which the pattern does not describe. What is wrong is added to ``reasons``.
-
     Raises:
+        NoModelError: the pattern is not valid ONNX for these types, or has a number that they have not: the root of 2
+            in 16 bits is another number, which the pattern does not describe.
         LenetTrtError: the pattern raises, or gives no values.
     """
     kernel = bound.kernel
@@ -85,7 +86,7 @@ def pattern_model(
     parameters = [_Given(bound.attributes[name]) if name in bound.attributes else name for name in names]
     result = call_declared(kernel.name, "the pattern", pattern.onnx_graph, op, *parameters)
     if not op.exact:
-        return None
+        raise NoModelError(f"it has a number that {plain[0].dtype} has not")
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):
         raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")
@@ -110,9 +111,7 @@ def pattern_model(
         model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        if reasons is not None:
-            unknown = [node.op_type for node in op.nodes if not onnx.defs.has(node.op_type, opset, "")]
-            found = " ".join(str(error).split())
-            reasons.append(f"opset {opset} has no operator {', '.join(unknown)}" if unknown else found)
-        return None
+        unknown = [node.op_type for node in op.nodes if not onnx.defs.has(node.op_type, opset, "")]
+        why = f"opset {opset} has no operator {', '.join(unknown)}" if unknown else " ".join(str(error).split())
+        raise NoModelError(why) from error
     return model
