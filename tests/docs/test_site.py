@@ -41,6 +41,10 @@ def test_every_page_is_in_the_navigation_or_left_out_by_name(site: Path) -> None
         assert f": {name}\n" in listed or name.parts[:2] == ("results", "optimize"), f"{name} is not in mkdocs.yml"
 
 
+def test_no_page_shows_the_fence_of_a_block(site: Path) -> None:
+    assert not [page.parent.name for page in site.rglob("*.html") if "```" in page.read_text(encoding="utf-8")]
+
+
 def test_links_into_the_repository_lead_somewhere(site: Path) -> None:
     links = {link for page in site.rglob("*.html") for link in re.findall(r'href="([^"#]+)', page.read_text())}
     inside = {link.removeprefix(REPOSITORY) for link in links if link.startswith(REPOSITORY)}
