@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -83,6 +84,28 @@ def test_the_extra_is_what_x86_64_has_anyway(machine: str) -> None:
 @pytest.mark.parametrize("extra", [name for name in PROJECT["optional-dependencies"] if name != "dev"])
 def test_no_extra_brings_a_second_onnx_runtime(extra: str) -> None:
     assert "onnxruntime-gpu" not in wanted("x86_64", "3.12", extra)
+
+
+# Modules whose package has another name, and those that are there where they are of use: arrays of other libraries, and
+# the module that Triton gives to the programs it runs.
+PACKAGES = {"PIL": "pillow", "cuda": "cuda-bindings", "cupti": "cupti-python", "google": "protobuf"}
+NEVER_INSTALLED = {"cupy", "numba", "triton_python_backend_utils"}
+
+
+def test_what_the_code_imports_is_declared() -> None:
+    lines = [*PROJECT["dependencies"], *(line for group in PROJECT["optional-dependencies"].values() for line in group)]
+    declared = {Requirement(line).name for line in lines}
+    imported = set()
+    for path in (path for folder in ("lenet_trt", "export", "plugins") for path in (ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {entry.name.partition(".")[0] for entry in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add((node.module or "").partition(".")[0])
+    others = imported - set(sys.stdlib_module_names) - {"lenet_trt"} - NEVER_INSTALLED
+    assert {"onnx", "PIL", "torch"} <= others
+    names = {PACKAGES.get(name, name) for name in others}
+    assert {name for name in names if not {name, name.replace("_", "-")} & declared} == set()
 
 
 def test_every_extra_is_in_the_readme() -> None:

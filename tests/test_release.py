@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,21 @@ def link_dependencies(home: Path) -> None:
                 (home / entry.name).symlink_to(entry)
 
 
+def assert_what_an_index_of_packages_shows(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        names = opened.namelist()
+        (about,) = (opened.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
+    assert not re.findall(r"\]\((?!https://|#)[^)]*\)", about), (
+        "a link of README.md leads nowhere outside the repository"
+    )
+    assert "/raw/main/docs/images/flow.svg)" in about
+    assert {name.partition("licenses/")[2] for name in names if "/licenses/" in name} == {
+        "LICENSE",
+        "export/data/ATTRIBUTION",
+    }
+    assert not [name for name in names if name.startswith("lenet_trt/records/") and not name.endswith((".json", "/"))]
+
+
 @pytest.mark.slow
 def test_the_source_archive_has_all_that_the_repository_has(archive: Path) -> None:
     with tarfile.open(archive) as opened:
@@ -98,6 +114,7 @@ def test_the_wheel_works_in_an_empty_folder(archive: Path, tmp_path: Path) -> No
     (source,) = (tmp_path / "source").iterdir()
     wheel = made("build_wheel", source, tmp_path)
     shutil.rmtree(tmp_path / "source")
+    assert_what_an_index_of_packages_shows(wheel)
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     home = next(venv.glob("lib/python*/site-packages"))
