@@ -32,5 +32,5 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         outside = not path.startswith("docs/") or (_ROOT / path).is_dir()
         return f"{found[1]}{config.repo_url}/blob/main/{path}" if outside else found[0]
 
-    # The second word, such as gpu, is for the tests of the pages. The site's extension sees no block where there are two.
+    # The second word, such as gpu, is for the tests of the pages. The site shows no block that has two.
     return _LINK.sub(linked, _BLOCK.sub(r"\1", markdown))
