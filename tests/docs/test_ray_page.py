@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,35 @@ import pytest
 from documents import ROOT, commands
 
 PAGE = ROOT / "docs" / "ray.md"
+
+
+def planned(gpus: str, cores: str, gpu_rate: float, read_mb_s: float) -> tuple[str, float]:
+    """What limits by the script, and the images a second."""
+    rates = f"--gpu-rate {gpu_rate} --core-rate 326142 --read-mb-s {read_mb_s} --image-bytes 784 --answer-bytes 41"
+    words = [sys.executable, str(ROOT / "scripts/ray_plan.py"), "--gpus", gpus, "--cores", cores, *rates.split()]
+    answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    (limit,) = (line.split() for line in answer.splitlines() if line.endswith("the limit"))
+    return limit[0], float(limit[1].replace(",", ""))
+
+
+def test_the_table_of_a_billion_images_is_what_the_script_computes() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| (.*) \| ([\d,]+) \| ([\d.]+) min \| (\w+) \|$", page, re.MULTILINE
+    )
+    one, two = (
+        float(rate.replace(",", "")) for rate in re.findall(r"^\| (?:one|two) GPUs? \| ([\d,]+)", page, re.MULTILINE)
+    )
+    (read,) = (
+        float(rate.replace(",", ""))
+        for rate in re.findall(r"^\| reading alone, all cores \| ([\d,]+)", page, re.MULTILINE)
+    )
+    assert len(rows) == 5
+    for machines, gpus, cores, place, rate, minutes, limit in rows:
+        stored = 1000.0 if "1,000 MB/s" in place else int(machines) * read * 784 / 1e6
+        name, computed = planned(gpus, cores, one if gpus == "1" else two / 2, stored)
+        assert (name, f"{computed:,.0f}") == (limit, rate)
+        assert float(minutes) == pytest.approx(1e9 / computed / 60, rel=0.03)
 
 
 @pytest.mark.slow
