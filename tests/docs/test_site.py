@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from documents import ROOT
+from documents import ROOT, fenced
 
 pytest.importorskip("mkdocs", reason="the site is built by MkDocs: pip install 'lenet-trt[docs]'")
 pytest.importorskip("mkdocstrings")
@@ -32,6 +33,19 @@ def test_the_first_page_is_the_readme_and_functions_have_their_texts(site: Path)
     for name in ("load", "classify_files", "classify_dataset", "fuse", "deploy", "LenetTrtError"):
         assert f">{name}<" in functions
     assert "Raises:" in functions
+
+
+def test_each_name_that_a_program_of_the_pages_imports_has_its_text(site: Path) -> None:
+    functions = (site / "api/index.html").read_text(encoding="utf-8")
+    programs = [text for page in ROOT.glob("docs/**/*.md") for text in fenced(page, "python")]
+    imports = [node for text in programs for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{entry.name}" for node in imports for entry in node.names}
+    ours = {name for name in names if name.startswith("lenet_trt.")}
+    assert {"lenet_trt.run.load", "lenet_trt.pattern.Pattern"} <= ours
+    # Of these modules the page has the functions that a program calls.
+    modules = {"lenet_trt.kernel.registry", "lenet_trt.tensorrt.flavors", "lenet_trt.tensorrt.routes.python"}
+    assert not [name for name in sorted(ours - modules) if f'id="{name}"' not in functions]
+    assert "queue_delay_us" in functions, "the fields of a dataclass"
 
 
 def test_every_page_is_in_the_navigation_or_left_out_by_name(site: Path) -> None:
