@@ -225,6 +225,8 @@ def _kernel_inputs(
         view if changed or (view is not None and len(view) != len(tensor.shape)) else None
         for tensor, view in zip(kernel.outputs, wanted.values(), strict=True)
     )
+    for view in (*(entry.view for entry in inputs), *outputs):
+        _check_view(view)
     return tuple(inputs), seen, dtypes, outputs
 
 
@@ -239,6 +241,12 @@ def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:
     if isinstance(views, str):
         raise _UnusableError(views)
     return views
+
+
+def _check_view(view: Shape | None) -> None:
+    """Refuse a view in which more than one size is not known: a ``Reshape`` finds out one."""
+    if view is not None and view.count(UNKNOWN) > 1:
+        raise _UnusableError(f"more than one size of {list(view)} is not known: export it with fewer open axes")
 
 
 def _check_packing(kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[str, Array], opset: int) -> None:

@@ -23,8 +23,8 @@ def after_sum(norm: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def folded(shapes: Mapping[str, Shape]) -> Views | str:
-    """Fold all axes but the last one into rows."""
-    x, other = shapes["x"], shapes["other"]
+    """Fold all axes but the last one into rows. The last one is as long as the scale, also where x does not say so."""
+    x, other = ((*shapes[name][:-1], *shapes["scale"]) for name in ("x", "other"))
     if x != other:
         return f"the sum of {list(x)} and {list(other)} repeats one of them"
     rows = rows_of(x)
