@@ -73,6 +73,34 @@ def batches_of(words: Sequence[str] | None) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(sizes))
 
 
+def add_sizes(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str) -> None:
+    """Declare ``--sizes``; ``what`` is its help text."""
+    parser.add_argument("--sizes", metavar="NAME=N,...", help=what)
+
+
+def sizes_of(text: str | None) -> dict[str, int]:
+    """Read ``--sizes batch=8,sequence=128``: the sizes of open axes by their names; none without the option.
+
+    Raises:
+        UsageError: a part is not NAME=N, N is not a whole number of at least 1, or a name has two sizes.
+    """
+    sizes: dict[str, int] = {}
+    wanted = "wanted NAME=N, several separated by commas, such as batch=8,sequence=128"
+    if text is not None and not text.strip(" ,"):
+        raise UsageError(f"--sizes {text}: {wanted}")
+    for part in filter(str.strip, (text or "").split(",")):
+        name, _, size = (piece.strip() for piece in part.rpartition("="))
+        if not name:
+            raise UsageError(f"--sizes {part.strip()}: {wanted}")
+        try:
+            number = read_whole(size)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--sizes {name}: {error}; {wanted}") from None
+        if sizes.setdefault(name, number) != number:
+            raise UsageError(f"--sizes {text}: {name} has the sizes {sizes[name]} and {number}; wanted one size")
+    return sizes
+
+
 def _shown(text: str) -> str:
     """Quote what was given, shortened where it is long."""
     return repr(text if len(text) <= 40 else f"{text[:40]}...")

@@ -14,12 +14,11 @@ from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special
 from lenet_trt.onnx_model.profiles import parse_shapes
-from lenet_trt.options import whole
+from lenet_trt.options import add_sizes, sizes_of, whole
 from lenet_trt.overwrite import Mark, add_overwrite, beside, guard, has_keys, json_object
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
 from lenet_trt.profile.stage import _existing, _of_model, profile_model
-from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.runtimes.table import CHOICES
 from lenet_trt.tensorrt.find_library import add_library_argument
 from lenet_trt.tensorrt.sidecar import sidecar_path
@@ -72,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="size of the first axis of each input where that axis is open (default: 1)",
     )
-    parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
+    add_sizes(parser, "sizes of open axes by their names")
     parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, written as for trtexec")
     parser.add_argument(
         "--iterations", type=whole(), default=DEFAULT_ITERATIONS, metavar="K", help="inferences to trace"
@@ -169,7 +168,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) 
     if model is None:
         raise UsageError("give MODEL, or an existing trace with --from TRACE")
     shapes = {} if arguments.shapes is None else parse_shapes("--shapes", arguments.shapes)
-    sizes = sizes_from_text(arguments.sizes)
+    sizes = sizes_of(arguments.sizes)
     if arguments.trtexec or arguments.trtexec_path:
         if arguments.batch is not None or sizes:
             raise UsageError("--batch and --sizes: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
+from lenet_trt.options import add_sizes, sizes_of
 from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, report_headline
 from lenet_trt.report.document import MARK
 from lenet_trt.report.page import GENERATOR
 from lenet_trt.report.stage import content_of, trace_ceilings
-from lenet_trt.runtimes.inputs import sizes_from_text
 from lenet_trt.trace.timeline import Timeline, load_timeline
 
 
@@ -26,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", type=Path, metavar="MODEL.onnx", help="the model, where the trace does not lead to it"
     )
-    parser.add_argument(
-        "--sizes", metavar="NAME=N,...", default="", help="sizes of the model's open axes, where the trace has none"
-    )
+    add_sizes(parser, "sizes of the model's open axes, where the trace has none")
     parser.add_argument("--before", type=Path, metavar="OTHER.json", help="a timeline to compare with")
     parser.add_argument("--before-model", type=Path, metavar="MODEL.onnx", help="the model of that timeline")
     parser.add_argument("--optimize", type=Path, metavar="OPTIMIZE.json", help="the record of lenet-trt optimize")
@@ -103,8 +101,8 @@ def _made_by_report(path: Path) -> bool:
     return any(mark(path) for mark in (says(GENERATOR), says(MARK), has_keys("schema", "ledger", "findings", "tables")))
 
 
-def _with_sizes(timeline: Timeline, given: str) -> Timeline:
-    return replace(timeline, sizes={**timeline.sizes, **sizes_from_text(given)})
+def _with_sizes(timeline: Timeline, given: str | None) -> Timeline:
+    return replace(timeline, sizes={**timeline.sizes, **sizes_of(given)})
 
 
 def _rendered(content: Content, suffix: str) -> bytes:

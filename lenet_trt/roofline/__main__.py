@@ -12,6 +12,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
+from lenet_trt.options import add_sizes, sizes_of
 from lenet_trt.overwrite import add_overwrite, guard, says
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="size of the first axis of each input where that axis is open (default: 1)",
     )
-    parser.add_argument("--sizes", metavar="NAME=N,...", help="sizes of open axes by their names")
+    add_sizes(parser, "sizes of open axes by their names")
     parser.add_argument("--shapes", metavar="NAME:1x3x28x28,...", help="whole shapes of inputs, written as for trtexec")
     parser.add_argument(
         "--datasheet", metavar="GPU", help='compare with the data sheet of a GPU that is not present: "RTX 4090"'
@@ -115,10 +116,10 @@ def _sizes(
     """Return the shape of each input and the size of each open axis; by default those of the trace."""
     from lenet_trt.onnx_model.ports import ports
     from lenet_trt.onnx_model.profiles import parse_shapes
-    from lenet_trt.runtimes.inputs import Sizes, shapes_of, sizes_from_text
+    from lenet_trt.runtimes.inputs import Sizes, shapes_of
 
     inputs = ports(model)[0]
-    given = sizes_from_text(arguments.sizes)
+    given = sizes_of(arguments.sizes)
     if timeline is not None and not given and arguments.batch is None and arguments.shapes is None:
         named = {axis for port in inputs for axis in port.axes if isinstance(axis, str)}
         given = {name: size for name, size in timeline.sizes.items() if name in named}

@@ -15,10 +15,9 @@ from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.ports import Port
 from lenet_trt.onnx_model.profiles import Axes
+from lenet_trt.options import LARGEST
 
 _SEED = 0
-# TensorRT counts along an axis in 32 bits; a larger number is a typing error.
-_LARGEST_SIZE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -31,23 +30,8 @@ class Sizes:
 
     def __post_init__(self) -> None:
         for option, size in (("--batch", self.batch), *((f"--sizes {name}", size) for name, size in self.axes.items())):
-            if size is not None and not 1 <= size <= _LARGEST_SIZE:
-                raise UsageError(f"{option} {size}: wanted a size from 1 to {_LARGEST_SIZE}")
-
-
-def sizes_from_text(text: str | None) -> dict[str, int]:
-    """Read ``--sizes n=32,k=64``: the sizes of open axes by their names.
-
-    Raises:
-        UsageError: a part is not NAME=N, or N is not a whole number >= 1.
-    """
-    sizes = {}
-    for part in filter(None, (text or "").split(",")):
-        name, _, number = (piece.strip() for piece in part.partition("="))
-        if not (name and number.isascii() and number.isdecimal() and len(number) <= len(str(_LARGEST_SIZE))):
-            raise UsageError(f"--sizes {part.strip()}: wanted NAME=N, several separated by commas, such as n=32")
-        sizes[name] = int(number)
-    return dict(Sizes(axes=sizes).axes)  # Sizes refuses sizes that are out of range
+            if size is not None and not 1 <= size <= LARGEST:
+                raise UsageError(f"{option} {size}: wanted a size from 1 to {LARGEST}")
 
 
 def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], dict[str, int]]:
