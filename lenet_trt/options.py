@@ -13,6 +13,8 @@ from lenet_trt.errors import UsageError
 
 # TensorRT, CUDA and ONNX Runtime count along an axis, and count repetitions, in 32 bits with a sign.
 LARGEST = 2**31 - 1
+# The way out for a network with more open axes than a verb or a kernel takes.
+GIVE_SIZES = "give open axes sizes with --sizes NAME=N"
 _MOST_DIGITS = len(str(2**64))
 
 
@@ -73,7 +75,10 @@ def batches_of(words: Sequence[str] | None) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(sizes))
 
 
-def add_sizes(parser: argparse.ArgumentParser | argparse._ArgumentGroup, what: str) -> None:
+def add_sizes(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    what: str = "sizes of open axes by their names; what is written has them for good",
+) -> None:
     """Declare ``--sizes``; ``what`` is its help text."""
     parser.add_argument("--sizes", metavar="NAME=N,...", help=what)
 

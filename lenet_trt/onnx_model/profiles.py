@@ -12,7 +12,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.options import read_whole
+from lenet_trt.options import GIVE_SIZES, read_whole
 
 Axes: TypeAlias = tuple[int | str, ...]
 
@@ -96,7 +96,7 @@ def profile_for(
         return _from_shapes(inputs, dynamic, shapes)
     if not dynamic:
         if batch is not None:
-            raise UsageError(f"--batch {batch}: this model's shapes are fixed ({_described(inputs)}); leave it out")
+            raise UsageError(f"--batch {batch}: this model's shapes are fixed ({described(inputs)}); leave it out")
         return {}
     low, usual, high = parse_batch(batch or DEFAULT_BATCH)
     profiles = {}
@@ -104,8 +104,8 @@ def profile_for(
         rest = tuple(axis for axis in axes[1:] if isinstance(axis, int))
         if len(rest) != len(axes) - 1:
             raise UsageError(
-                f"input {name} has dynamic axes besides the first ({_described({name: axes})}): "
-                "give --minShapes, --optShapes and --maxShapes"
+                f"input {name} has dynamic axes besides the first ({described({name: axes})}): "
+                f"{GIVE_SIZES}, or ranges with --minShapes, --optShapes and --maxShapes"
             )
         profiles[name] = Profile((low, *rest), (usual, *rest), (high, *rest))
     return profiles
@@ -118,7 +118,7 @@ def _from_shapes(
 ) -> dict[str, Profile]:
     unknown = set().union(*shapes) - set(inputs)
     if unknown:
-        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the model has {_described(inputs)}")
+        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the model has {described(inputs)}")
     profiles = {}
     for name in sorted(set(dynamic) | set().union(*shapes)):
         missing = [
@@ -127,7 +127,7 @@ def _from_shapes(
             if name not in given
         ]
         if missing:
-            raise UsageError(f"input {name} ({_described({name: inputs[name]})}) is missing from {', '.join(missing)}")
+            raise UsageError(f"input {name} ({described({name: inputs[name]})}) is missing from {', '.join(missing)}")
         low, usual, high = (given[name] for given in shapes)
         for shape in (low, usual, high):
             _check_fits(name, inputs[name], shape)
@@ -144,9 +144,9 @@ def _check_fits(name: str, axes: Axes, shape: Shape) -> None:
     )
     if not fits:
         raise UsageError(
-            f"input {name} is {_described({name: axes})} in the model, and {'x'.join(map(str, shape))} does not fit"
+            f"input {name} is {described({name: axes})} in the model, and {'x'.join(map(str, shape))} does not fit"
         )
 
 
-def _described(inputs: Mapping[str, Axes]) -> str:
+def described(inputs: Mapping[str, Axes]) -> str:
     return ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in inputs.items())
