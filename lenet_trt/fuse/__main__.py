@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import filecmp
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special, write_atomic
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes
+from lenet_trt.options import add_sizes, sizes_of
 from lenet_trt.overwrite import Mark, add_overwrite, guard
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="auto|all|none|NAME,...",
         help=f"kernels to use: {CHOICES_HELP}",
     )
+    add_sizes(parser)
     parser.add_argument(
         "--embed",
         action="store_true",
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
+    from lenet_trt.onnx_model.fixed_axes import with_sizes
     from lenet_trt.onnx_model.read import load_model, model_files
 
     if arguments.sm and not arguments.embed:
@@ -76,18 +78,19 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.tuned and not arguments.embed:
         raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
-    model = load_model(source)
+    sizes = sizes_of(arguments.sizes)
+    model = with_sizes(load_model(source), sizes)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")
     if arguments.embed and is_special(output):
         raise UsageError(
             f"-o {output}: that is a device or a FIFO, and --embed writes a second file beside it: name a file"
         )
-    # Where no kernel fits, the output is a copy of the model.
-    outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or filecmp.cmp(path, source, shallow=False)}
+    plain = model.SerializeToString() if sizes else source.read_bytes()  # the output where no kernel fits
+    outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins)
-    data = fused.model.SerializeToString() if fused.replacements else source.read_bytes()
+    data = fused.model.SerializeToString() if fused.replacements else plain
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)
     tuned = {} if embedded is None else _tuned(embedded)

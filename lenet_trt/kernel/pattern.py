@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.options import GIVE_SIZES
 
 if TYPE_CHECKING:
     from lenet_trt.kernel.attributes import AttributeValue
@@ -58,8 +59,7 @@ def rows_of(shape: Shape) -> Shape | str:
     """Fold all axes but the last one into rows: return [rows, length], or say why it cannot be done."""
     lead, last = shape[:-1], shape[-1:]
     if lead.count(UNKNOWN) > 1:
-        several = f"more than one size of {list(lead)}, before the last axis, is not known"
-        return f"{several}: export it with one open axis there at most"
+        return several_open(shape)
     return (UNKNOWN if UNKNOWN in lead else prod(lead), *last)
 
 
@@ -80,5 +80,10 @@ def repeated(many: Shape, few: Shape) -> tuple[int, int, int] | str:
         return f"the dimensions of {list(many)} over which {list(few)} is repeated are not side by side"
     parts = [UNKNOWN if UNKNOWN in part else prod(part) for part in (many[:first], many[first:last], many[last:])]
     if parts.count(UNKNOWN) > 1:
-        return f"more than one size of {list(many)} is not known: export it with one open axis there at most"
+        return several_open(many)
     return parts[0], parts[1], parts[2]
+
+
+def several_open(*shapes: Shape) -> str:
+    """Say that more sizes are open than a kernel can take, and what to do about it."""
+    return f"more than one size of {' and '.join(str(list(shape)) for shape in shapes)} is not known: {GIVE_SIZES}"

@@ -10,7 +10,7 @@ from math import prod
 from typing import Any
 
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.pattern import Pattern, Views
+from lenet_trt.pattern import Pattern, Views, several_open
 
 LARGEST = 64  # rows, columns and length of the sums
 _UNKNOWN = -1
@@ -50,7 +50,7 @@ def _folding(transposed_a: bool, transposed_b: bool) -> Callable[[Mapping[str, S
         if shared and batch == 1:
             return "the right operand is a single matrix: that is a dense layer"
         if [batch, rows, n, k].count(_UNKNOWN) > 1 or lead.count(_UNKNOWN) > 1:
-            return f"more than one size of {list(a)} and {list(b)} is not known"
+            return several_open(a, b)
         return Views(
             inputs={
                 "a": (batch, k, rows, 1) if transposed_a else (batch, 1, rows, k),

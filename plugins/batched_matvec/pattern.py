@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lenet_trt.kernel.bind import Shape
-from lenet_trt.pattern import Pattern, Views, repeated
+from lenet_trt.pattern import Pattern, Views, repeated, several_open
 
 _UNKNOWN = -1
 
@@ -29,7 +29,7 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
         return parts
     outer, broadcast, inner = parts
     if [outer, broadcast, inner, rows, k].count(_UNKNOWN) > 1:
-        return f"more than one size of {list(a)} is not known"
+        return several_open(a)
     return Views(
         inputs={"a": (outer, broadcast, inner, rows, k), "x": (outer, 1, inner, k, 1)},
         outputs={"y": (*lead, rows, 1)},
