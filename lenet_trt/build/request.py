@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from lenet_trt.fuse.stage import CHOICES_HELP
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
-from lenet_trt.options import number, whole
+from lenet_trt.options import add_sizes, number, sizes_of, whole
 from lenet_trt.overwrite import add_overwrite
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
@@ -34,6 +35,7 @@ class BuildRequest:
     ``onnx``: a model file; None is LeNet-5, exported afresh where torch is installed.
     ``precision``: None keeps the model's own types.
     ``batch``: MIN:OPT:MAX of the first axis; ``shapes``: the min, opt and max shapes by input name instead.
+    ``sizes``: sizes of open axes by their names, which the engine then has for good.
     ``plugins``: "none", "auto", "all" or kernel names joined by commas, as ``lenet_trt.fuse.stage.fuse`` takes them.
     ``plugin_route``: the way of the kernels into TensorRT ("ptx", "python", "library"); None is the flavor's default.
     ``library``: the plugin library, for the route of that name; None is the library in the current folder.
@@ -47,6 +49,7 @@ class BuildRequest:
     precision: str | None = None
     batch: str | None = None
     shapes: tuple[dict[str, Shape], dict[str, Shape], dict[str, Shape]] | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
     plugins: str = "none"
     plugin_route: str | None = None
     library: Path | None = None
@@ -131,6 +134,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     for option, which in (("--minShapes", "smallest"), ("--optShapes", "usual"), ("--maxShapes", "largest")):
         text = f"{which} shape of each dynamic input, written as for trtexec; several joined by commas"
         shapes.add_argument(option, metavar="NAME:1x3x28x28,...", help=text)
+    add_sizes(shapes)
     builder = parser.add_argument_group("TensorRT's builder")
     builder.add_argument("--optimization-level", type=whole(0, 5), metavar="0..5", help="how long the builder searches")
     builder.add_argument(
@@ -181,6 +185,7 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         library=arguments.library,
         batch=arguments.batch,
         shapes=shapes,  # type: ignore[arg-type]
+        sizes=sizes_of(arguments.sizes),
         sms=tuple(arguments.sm),
         flavor=arguments.flavor,
         options=BuildOptions(

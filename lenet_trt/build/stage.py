@@ -20,6 +20,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
@@ -106,6 +107,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             return Built(engine, old, reused=True)
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         refuse_copy(original, origin)
+        original = with_sizes(original, request.sizes, request.batch, request.shapes or ())
         model = fuse(_with_precision(original, request, flavor), request.plugins).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
@@ -184,6 +186,7 @@ def _inputs(request: BuildRequest, flavor: Flavor, targets: Sequence[int], route
         "shapes": None
         if request.shapes is None
         else [{name: list(shape) for name, shape in shapes.items()} for shapes in request.shapes],
+        "sizes": dict(request.sizes),
         "options": options,
     }
 
@@ -208,7 +211,7 @@ def _with_precision(model: ModelProto, request: BuildRequest, flavor: Flavor) ->
     """
     precision, kinds = request.precision, kinds_of(model)
     if precision in NARROW:
-        return load_quantized_lenet5(precision)
+        return with_sizes(load_quantized_lenet5(precision), request.sizes)
     if precision == "fp32" and (narrow := kinds & {"fp16", "bf16"}):
         raise UsageError(
             f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
