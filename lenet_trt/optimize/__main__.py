@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.options import add_batches, batches_of, number
+from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, number, sizes_of
 from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
 from lenet_trt.runtimes.table import CHOICES, engines_alone
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_overwrite(parser)
     add_batches(parser, "sizes of the first axis to optimize for (default: 1, where it is dynamic)")
+    add_sizes(parser)
     parser.add_argument("--runtime", choices=CHOICES, default="auto", help="the runtime; tensorrt builds engines")
     parser.add_argument(
         "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try (default: all that fit)"
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Optimize one model; print what was chosen and the paths written."""
+    from lenet_trt.onnx_model.fixed_axes import with_sizes
     from lenet_trt.onnx_model.read import load_model
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TRIED, Bench, sources
@@ -75,7 +77,8 @@ def command(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.output or path.with_name(f"{path.stem}.optimized")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder} is a file: name a folder")
-    model = load_model(path)
+    batch = None if arguments.batch is None else " ".join(arguments.batch)
+    model = with_sizes(load_model(path), sizes_of(arguments.sizes), batch)
     _guard(folder, arguments.overwrite)
     settings = settings_from(arguments, model)
     space = Space(model, settings.plugins)
@@ -153,6 +156,7 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     return Settings(
         runtime=_runtime(arguments.runtime, arguments.flavor),
         batches=batches,
+        sizes=sizes_of(arguments.sizes),
         plugins=arguments.plugins,
         tolerance=arguments.tolerance,
         max_drop=arguments.max_drop,
@@ -173,8 +177,7 @@ def _only_first_axes_open(model: Any) -> None:
     except UsageError as error:
         described = ", ".join(f"{port.name} [{', '.join(map(str, port.axes))}]" for port in inputs)
         raise UsageError(
-            f"optimize can set the size of first axes alone (--batch), and the model takes {described}: "
-            "export it with the other axes fixed"
+            f"optimize varies the size of first axes alone (--batch), and the model takes {described}: {GIVE_SIZES}"
         ) from error
 
 
@@ -235,6 +238,7 @@ def _about(path: Path, arguments: argparse.Namespace, settings: Settings, space:
     return {
         "model": path.name,
         "model_fingerprint": model_fingerprint(path),
+        "sizes": dict(settings.sizes),
         "command": shlex.join(arguments.command_line),
         "where": where,
         "how": how,

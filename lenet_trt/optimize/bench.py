@@ -99,6 +99,7 @@ class Bench:
         name = f"{TIMELINES}/{plan.key}.json" if batch is None else f"{TIMELINES}/{plan.key}-n{batch}.json"
         if self._source is not None and not plan.pieces:
             trace = of_model(trace, self._source, (self._folder / name).parent)
+            trace = replace(trace, sizes={**self._settings.sizes, **trace.sizes})  # open axes of that file
         save(trace, self._folder / name)
         return replace(observation(trace, nodes, self.ceilings), timeline=name)
 

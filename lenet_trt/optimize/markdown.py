@@ -77,6 +77,9 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
 def _facts(record: Mapping[str, Any]) -> Iterator[str]:
     gpu, where = record["environment"].get("gpu"), record["where"]
     machine = where if gpu is None or str(where).startswith(str(gpu)) else f"{gpu}, {where}"
+    if sizes := record.get("sizes"):
+        given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        yield f"Sizes of open axes, in the model and in what was made of it: {_safe(given)}."
     yield f"Measured on {_safe(machine)}: {_safe(record['how'])}."
     yield f"Medians with their 95% bootstrap interval; command: `{_safe(record['command'])}`, {_safe(_made(record))}."
 

@@ -172,6 +172,7 @@ class OptimizeRecord(TypedDict):
 class _Optional(TypedDict, total=False):
     made: Made | None
     refusals: list[RefusalEntry]
+    sizes: dict[str, Count]
 
 
 def read_optimize_record(path: Path) -> Mapping[str, Any]:

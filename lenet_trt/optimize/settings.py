@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from lenet_trt.cuda.timing import TimingPlan
 class Settings:
     """Hold how to measure and what to allow.
 
-    ``batches``: sizes of the first axis; empty for a model whose shapes are fixed. ``labels``, ``images``: labelled
+    ``batches``: sizes of the first axis; empty for a model whose shapes are fixed. ``sizes``: of other open axes, by
+    their names. ``labels``, ``images``: labelled
     data; without them, the MNIST test set judges a classifier of MNIST's digits. ``recorder``: what traces (see
     ``lenet-trt profile``). ``flavor``, ``sms``: the TensorRT and the GPUs of engines, with the runtime "tensorrt".
     """
 
     runtime: str = "auto"
     batches: tuple[int, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     plugins: str = "auto"
     tolerance: float | None = None
     max_drop: float = MAX_DROP_POINTS
