@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from lenet_trt.build.labelled import LabelledImages
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import UsageError
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
-from lenet_trt.options import number, whole
+from lenet_trt.options import add_sizes, number, sizes_of, whole
 from lenet_trt.overwrite import add_overwrite
 
 # How ONNX Runtime chooses the largest value of an activation, from what the calibration images give.
@@ -27,6 +28,7 @@ class QuantizeRequest:
 
     ``onnx``: a model file; None is LeNet-5. ``data``: files or folders of training images, or an .npz of arrays named
     after the model's inputs; none means MNIST's training set, for LeNet-5 alone.
+    ``sizes``: sizes of open axes by their names.
     ``narrow``: the type of quantized layers. ``rest``: the type of the others.
     ``count``: the images that calibrate, chosen by ``seed``. ``method``: one of ``METHODS``.
     ``keep``: names of nodes that are not quantized. ``max_change``: percent of the calibration images that may get
@@ -37,6 +39,7 @@ class QuantizeRequest:
 
     onnx: Path | None = None
     data: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
     narrow: Literal["int8", "fp8"] = "int8"
     rest: Literal["fp32", "fp16"] = "fp32"
     count: int = COUNT
@@ -73,6 +76,7 @@ def add_quantize_arguments(parser: argparse.ArgumentParser) -> None:
         help="training images: a folder of pictures or of MNIST's files, IDX, .npy, .npz; for other networks an .npz "
         "with an array for each input (default, for LeNet-5 alone: MNIST's training images)",
     )
+    add_sizes(parser)
     narrow = parser.add_mutually_exclusive_group()
     narrow.add_argument("--int8", dest="narrow", action="store_const", const="int8", help="8-bit integers (default)")
     narrow.add_argument(
@@ -128,6 +132,7 @@ def quantize_request_from(arguments: argparse.Namespace) -> QuantizeRequest:
     return QuantizeRequest(
         onnx=arguments.model,
         data=tuple(arguments.data),
+        sizes=sizes_of(arguments.sizes),
         narrow=arguments.narrow or "int8",
         rest="fp16" if arguments.fp16 else "fp32",
         count=arguments.count,

@@ -16,6 +16,7 @@ from lenet_trt.build.evaluate import Evaluation, evaluate, is_digit_classifier
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive
 from lenet_trt.images.batches import batches
+from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import constants, convert
@@ -59,6 +60,7 @@ def quantize(request: QuantizeRequest, *, progress: bool = False, command: Seque
     record_mark = says('"model": {', '"calibration": {')
     marks = {path: beside(record_path(path), record_mark), record_path(path): record_mark}
     original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
+    original = with_sizes(original, request.sizes)
     model = prepared(original)
     _check_kept(request, model)
     data = _data(request, model)
@@ -170,6 +172,7 @@ def _inputs(request: QuantizeRequest, data: Calibration) -> dict[str, Any]:
         "lenet_trt": __version__,
         "model": "lenet5" if request.onnx is None else request.onnx.name,
         "model_fingerprint": model_fingerprint(request.onnx),
+        "sizes": dict(request.sizes),
         "narrow": request.narrow,
         "rest": request.rest,
         "data_sha256": data.sha256(),

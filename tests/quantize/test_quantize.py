@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.onnx_model.precision import kinds_of
+from lenet_trt.onnx_model.profiles import inputs_of
 from lenet_trt.quantize.insert import layers_of, prepared, quantized_layers
 from lenet_trt.quantize.record import read_record, record_path
 from lenet_trt.quantize.request import QuantizeRequest
@@ -194,6 +195,25 @@ def test_a_network_that_is_no_classifier_takes_arrays_by_name(folder: Path) -> N
     assert record.calibration.samples == 40
     assert 0 < record.calibration.change < 3
     assert not record.calibration.classes
+
+
+def test_open_axes_besides_the_batch_are_given_sizes(folder: Path) -> None:
+    weight = numpy_helper.from_array(np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["a", "w"], ["y"], name="product")],
+        "sequences",
+        [helper.make_tensor_value_info("a", TensorProto.FLOAT, ["n", "sequence", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "sequence", 8])],
+        [weight],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), "open.onnx")
+    np.savez("open.npz", a=np.random.default_rng(3).normal(size=(40, 3, 8)).astype(np.float32))
+    options = {"onnx": Path("open.onnx"), "data": ("open.npz",), "max_change": 3.0}
+    found = asked(**options, sizes={"sequence": 3})
+    assert inputs_of(onnx.load(found.model)) == {"a": ("n", 3, 8)}
+    assert found.record.inputs["sizes"] == {"sequence": 3}
+    assert asked(**options, sizes={"sequence": 3}).reused
+    assert not asked(**options, sizes={"sequence": 3, "n": 40}).reused
 
 
 def test_a_network_with_several_outputs_is_no_classifier(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
