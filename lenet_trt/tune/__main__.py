@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="stop after about this time; the largest examples of each kernel come first. 0: time everything",
     )
-    parser.add_argument("--list", action="store_true", help="print the choices that are kept for the GPU here")
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print the choices that are kept for the GPU here, or, where there is none, for every GPU",
+    )
     parser.add_argument(
         "--compare",
         nargs=2,
@@ -79,7 +83,7 @@ def command(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.forget:
         return _forget(chosen if arguments.names else None)
-    if not gpus().devices:
+    if not gpus().devices and not arguments.list:
         raise LenetTrtError(f"a choice is for the GPU here, and there is none ({gpus().problem}): tune where it runs")
     if arguments.output is not None:
         guard({arguments.output: says(f'"suite": "{SUITE}"')}, (arguments.model,), arguments.overwrite)
@@ -122,18 +126,18 @@ def _tuned(
 
 
 def _kept(typed: str, chosen: Sequence[Kernel]) -> TuneRecord:
-    """Return what is kept for the GPU here; what does not count is told of."""
+    """Return what is kept for the GPU here, or where there is none for every GPU; what does not count is told of."""
     machine, found, problems = machine_of(), list[Tuning](), list[str]()
-    assert machine is not None, "there is a GPU"
+    if machine is None:
+        print(f"there is no GPU here ({gpus().problem}): these choices are kept for other GPUs", file=sys.stderr)
     for kernel in chosen:
-        path = machine.tuning_path(kernel.name)
-        if not path.is_file():
-            continue
-        try:
-            found.append(read_tuning(path, kernel, machine))
-        except LenetTrtError as error:
-            problems.append(str(error))
-            print(f"does not count: {error}", file=sys.stderr)
+        kept = tuning_folder().glob(f"*/{kernel.name}.json") if machine is None else [machine.tuning_path(kernel.name)]
+        for path in sorted(path for path in kept if path.is_file()):
+            try:
+                found.append(read_tuning(path, kernel, machine))
+            except LenetTrtError as error:
+                problems.append(str(error))
+                print(f"does not count: {error}", file=sys.stderr)
     return tuning_record_of(typed, found, 0, 0, 0.0, problems)
 
 
@@ -152,11 +156,17 @@ def _print(record: TuneRecord) -> None:
     if not record.tunings:
         print("nothing is kept: the declared choices hold")
         return
-    print("\n".join(summary_table(record.tunings)))
-    if any(tuning.choices for tuning in record.tunings):
-        print("\n".join(("", *calls_table(record.tunings, _SHOWN))))
-    else:
-        print("\nno variant was faster than the declared one beyond the noise: the declared choices hold")
+    of: dict[str, list[Tuning]] = {}
+    for tuning in record.tunings:
+        of.setdefault(f"{tuning.machine}, lenet-trt {tuning.lenet_trt}", []).append(tuning)
+    print("\n\n".join("\n".join([f"{machine}:", "", *_tables(tunings)]) for machine, tunings in of.items()))
+
+
+def _tables(tunings: Sequence[Tuning]) -> list[str]:
+    if any(tuning.choices for tuning in tunings):
+        return [*summary_table(tunings), "", *calls_table(tunings, _SHOWN)]
+    nothing = "no variant was faster than the declared one beyond the noise: the declared choices hold"
+    return [*summary_table(tunings), "", nothing]
 
 
 if __name__ == "__main__":

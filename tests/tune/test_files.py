@@ -224,9 +224,32 @@ def test_fuse_embeds_the_choices_of_another_gpu(
 
 @pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU here")
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    for options in ([], ["--list"], ["lenet5", "--seconds", "1"]):
+    for options in ([], ["lenet5", "--seconds", "1"]):
         assert main(["tune", *options]) == 1
         assert "a choice is for the GPU here, and there is none" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU here")
+def test_without_a_gpu_it_lists_what_is_kept_for_every_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "--list"]) == 0
+    assert capsys.readouterr().out == "nothing is kept: the declared choices hold\n"
+    a30 = Machine("NVIDIA A30", 80, 56, "580.95.05")
+    for found in (tuning(), tuning("softmax", choices=()), tuning(machine=a30)):
+        write_tuning(found)
+    damaged = tuning("topk", a30)
+    cut(write_tuning(damaged))
+    assert main(["tune", "--list"]) == 1
+    said = capsys.readouterr()
+    first, second = said.out.split("\n\nNVIDIA H200")
+    assert first.startswith(f"{a30}, lenet-trt {__version__}:\n")
+    assert "| lenet5 | fp32 | n=66 | cluster2 | 8.0 | portable | 5.0 | 1.60x |" in first
+    assert "softmax" not in first
+    assert "| softmax | 0 | 0 | - | - | - |" in second
+    assert "there is no GPU here (" in said.err
+    assert "does not count: " in said.err
+    assert "is not JSON" in said.err
+    assert main(["tune", "softmax", "--list"]) == 0
+    assert "A30" not in capsys.readouterr().out
 
 
 def test_forgetting_deletes_what_is_named(capsys: pytest.CaptureFixture[str]) -> None:
