@@ -66,7 +66,7 @@ def command(arguments: argparse.Namespace) -> int:
     from lenet_trt.optimize import written
     from lenet_trt.optimize.bench import TRIED, Bench, sources
     from lenet_trt.optimize.journal import Journal, Remembered
-    from lenet_trt.optimize.markdown import REHEARSAL, optimize_headline
+    from lenet_trt.optimize.markdown import optimize_headline
     from lenet_trt.optimize.result import optimize
     from lenet_trt.optimize.space import Space
     from lenet_trt.tensorrt.engine import builder_kept
@@ -96,8 +96,6 @@ def command(arguments: argparse.Namespace) -> int:
     if not journal.resumes:
         shutil.rmtree(folder / TRIED, ignore_errors=True)  # models with other kernels in them
     bench = Remembered(Bench(space, settings, folder, _log, path), journal)
-    if about["rehearsal"]:
-        _log(REHEARSAL)
     try:
         with builder_kept():
             optimized = optimize(settings.batches, space, bench, _log)

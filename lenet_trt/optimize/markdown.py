@@ -24,10 +24,9 @@ def optimize_report(record: Mapping[str, Any]) -> str:
 
 
 def optimize_headline(record: Mapping[str, Any]) -> list[str]:
-    """Return what was chosen, a line for each batch size; a rehearsal says so in its first and last line."""
-    rehearsal = [REHEARSAL] if record.get("rehearsal") else []
-    nothing = "" if rehearsal else ": nothing was faster beyond the noise"
-    out = [*rehearsal]
+    """Return what was chosen, a line for each batch size; a rehearsal says so in its first line."""
+    out = [REHEARSAL] if record.get("rehearsal") else []
+    nothing = "" if out else ": nothing was faster beyond the noise"
     for entry in record["chosen"]:
         where = "" if entry["batch"] is None else f"batch {entry['batch']}: "
         plain, taken = _stats(entry, []), _stats(entry, entry["plan"])
@@ -45,7 +44,7 @@ def optimize_headline(record: Mapping[str, Any]) -> list[str]:
             f"{_plan(crossing['small'])} and {_plan(crossing['large'])} take the same time {at} between batch "
             f"{low} and {high}" + (" (interpolated)" if crossing["at"] else "")
         )
-    return [*out, *rehearsal]
+    return out
 
 
 def _lines(record: Mapping[str, Any]) -> Iterator[str]:

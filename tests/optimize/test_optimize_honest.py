@@ -29,14 +29,13 @@ def test_without_a_gpu_optimize_refuses_and_says_what_can_be_done(
     assert not (tmp_path / "m.optimized").exists()
 
 
-def test_a_rehearsal_says_so_first_and_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rehearsal_says_so_once_and_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     matmul_onnx(tmp_path / "m.onnx", MatMulCase(dims=(8, 4, 1, 1, 4)))
     assert main(["optimize", str(tmp_path / "m.onnx"), "--runtime", "ort-cpu"]) == 0
     said = capsys.readouterr()
-    assert said.err.splitlines()[0].startswith("a rehearsal on the host")
+    assert (said.out + said.err).count("a rehearsal on the host") == 1
     record = json.loads((tmp_path / "m.optimized" / "optimize.json").read_text())
     lines = optimize_headline(record)
-    assert lines[0] == lines[-1]
     assert lines[0].startswith("a rehearsal on the host")
     assert said.out.splitlines()[0] == lines[0]
     assert "nothing was faster" not in said.out
