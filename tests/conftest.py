@@ -7,6 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+from shared_session import session_folder
+
+# On a busy machine any example can take long.
+settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("no clock")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -17,8 +24,11 @@ def ctrl_c_is_heard() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keep the user's cache out of the tests, and the tests out of it."""
+    """Keep the user's cache out of the tests, and the tests out of it; kernels are compiled once for all workers."""
     folder = tmp_path_factory.mktemp("cache")
+    kernels = session_folder(tmp_path_factory) / "kernels"
+    kernels.mkdir(exist_ok=True)
+    (folder / "kernels").symlink_to(kernels)
     os.environ["LENET_TRT_CACHE"] = str(folder)
     return folder
 

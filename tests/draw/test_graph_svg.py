@@ -22,9 +22,7 @@ from networks import LENET5, model_of
 from reported import HOSTILE
 
 SVG = "{http://www.w3.org/2000/svg}"
-ANY_GRAPH = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+ANY_GRAPH = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 @pytest.fixture(params=["dot", "rows"])

@@ -134,7 +134,7 @@ def test_gzip_bomb_costs_no_more_than_the_header_promises(tmp_path: Path, promis
     assert peak < (1 << 20 if small else 160 << 20)
 
 
-@settings(max_examples=300, deadline=2000)
+@settings(max_examples=300)
 @given(
     data=st.data(),
     source=st.sampled_from([PLAIN, PACKED]),
@@ -166,7 +166,7 @@ def test_damaged_files_never_do_harm(
     assert values.size == IMAGES.size
 
 
-@settings(max_examples=200, deadline=2000)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=200), prefix=st.sampled_from([b"", b"\0\0\x08\x03", b"\x1f\x8b\x08\0", PLAIN[:16]]))
 def test_random_bytes_never_do_harm(tmp_path_factory: pytest.TempPathFactory, data: bytes, prefix: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "random"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, numpy_helper, parser
 
@@ -224,7 +224,7 @@ def test_fused_nodes_hand_on_what_nobody_else_needs() -> None:
         network.fused(["nonsense"], "none", "fused")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(n=st.integers(1, 5000), factor=st.integers(1, 7))
 def test_work_scales_with_the_batch(lenet5: onnx.ModelProto, n: int, factor: int) -> None:
     once = network_of(lenet5, {"n": n}).nodes
@@ -237,7 +237,7 @@ def test_work_scales_with_the_batch(lenet5: onnx.ModelProto, n: int, factor: int
         assert b.work.read_bytes - read == factor * (a.work.read_bytes - read)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cut=st.lists(st.integers(0, 11), min_size=1, unique=True))
 def test_however_nodes_are_fused_operations_stay_and_bytes_never_grow(lenet5: onnx.ModelProto, cut: list[int]) -> None:
     network = network_of(lenet5, {"n": 5})
@@ -248,7 +248,7 @@ def test_however_nodes_are_fused_operations_stay_and_bytes_never_grow(lenet5: on
     assert fused.written_bytes <= sum(entry.work.written_bytes for entry in chosen)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25)
 @given(network=networks(), batch=st.sampled_from([1, 6]))
 def test_plugins_count_the_products_of_what_they_replace(network: Network, batch: int) -> None:
     plain = model_of(network)

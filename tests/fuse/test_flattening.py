@@ -121,7 +121,7 @@ computed = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(computed)
 def test_a_computed_target_is_taken_only_where_it_flattens(one: Computed) -> None:
     try:

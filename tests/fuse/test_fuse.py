@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -24,7 +24,7 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
 from lenet_trt.onnx_model.precision import convert
 from networks import DENSES, FLATTENINGS, LENET5, Network, images_for, in_dialect, model_of, networks
 
-SOME = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=40)
 
 
 def run(model: onnx.ModelProto, *inputs: np.ndarray) -> list[np.ndarray]:

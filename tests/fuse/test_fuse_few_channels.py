@@ -18,7 +18,7 @@ from torch_export import exported_module
 
 NAME = "few_channel_conv"
 HEIGHT, WIDTH = 13, 18
-SOME = settings(deadline=None, max_examples=60)
+SOME = settings(max_examples=60)
 
 
 def model_of(node: onnx.NodeProto, channels: int, tensors: dict[str, np.ndarray]) -> onnx.ModelProto:

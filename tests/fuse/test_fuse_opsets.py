@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -22,7 +22,7 @@ from lenet_trt.kernel import Attribute, registry
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
 
 OPSETS = range(7, 24)
-SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=60)
 # The newest version of the format that was there when the opset came; the first that has functions is 8.
 IR_VERSIONS = {7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7}
 

@@ -20,7 +20,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from torch_export import exported_module
 
 WINDOWS = ("depthwise_conv", "grouped_conv", "average_pool", "max_pool", "maxpool2", "global_average_pool")
-SOME = settings(deadline=None, max_examples=60)
+SOME = settings(max_examples=60)
 SIDE = 11
 
 

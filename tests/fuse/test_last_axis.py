@@ -11,14 +11,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 
-SOME = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+SOME = settings(max_examples=60)
 OPSETS = range(11, 24)
 KERNELS = ["softmax", "layer_norm", "add_layer_norm", "scale_add_softmax"]
 BATCH = 3

@@ -41,7 +41,7 @@ RELATIONS = (
     lambda a, b: a >= b,
 )
 # The C++ program outlives each example; what it is asked is all that an example changes.
-SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
 def evaluated(core: Core, code: bytes, sizes: dict[str, int], *, condition: bool) -> str:

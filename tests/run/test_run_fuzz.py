@@ -33,7 +33,7 @@ from lenet_trt.images.form import Form
 SIZE = (4, 5)
 
 IMAGES = npst.arrays(np.uint8, st.tuples(st.integers(0, 6), st.just(SIZE[0]), st.just(SIZE[1])))
-relaxed = settings(max_examples=150, deadline=None)
+relaxed = settings(max_examples=150)
 
 
 def read(data: bytes, size: tuple[int, int] = SIZE) -> np.ndarray:
@@ -229,6 +229,7 @@ def chunk(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
 
+@pytest.mark.filterwarnings("ignore:Invalid APNG")
 @relaxed
 @given(
     st.sampled_from([SIZE[1], 1, 0, 28, 2**31]),

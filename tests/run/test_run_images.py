@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -153,7 +153,7 @@ def test_promises_cost_no_memory(data: bytes) -> None:
 SEEDS = [*(make() for make in GOOD.values()), picture(PIXELS[0]), picture(PIXELS[0], "JPEG")]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(st.sampled_from(SEEDS), st.data())
 def test_damaged_bytes_give_images_or_our_error(seed: bytes, data: st.DataObject) -> None:
     damaged = bytearray(seed)
@@ -170,7 +170,7 @@ def test_damaged_bytes_give_images_or_our_error(seed: bytes, data: st.DataObject
             assert found.shape[1:] in (SIZE, ())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"\x93NUMPY\x01\x00", b"PK\x03\x04", b"\0\0\x08\x03"]),
     st.binary(max_size=300),

@@ -176,7 +176,7 @@ def test_several_outputs_and_constants() -> None:
     compare(model, normal(3, 5))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(networks())
 def test_generated_networks(network: Any) -> None:
     model = model_of(network)

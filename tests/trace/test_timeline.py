@@ -60,7 +60,7 @@ TIMELINES = st.builds(
 
 
 @given(TIMELINES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_was_written_is_read(tmp_path_factory: pytest.TempPathFactory, timeline: Timeline) -> None:
     path = tmp_path_factory.mktemp("timeline") / "timeline.json"
     save(timeline, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.errors import LenetTrtError
@@ -68,7 +68,6 @@ def test_every_image_is_in_one_shard_and_comes_back_as_it_is(size: int, tmp_path
     counts=st.lists(st.tuples(st.sampled_from([PICTURE, SEVERAL, PARQUET]), st.integers(1, 40)), max_size=12),
     size=st.integers(1, 30),
 )
-@settings(deadline=None)
 def test_shards_hold_each_image_once_and_cut_only_what_is_larger(counts: list[tuple[str, int]], size: int) -> None:
     pieces = [ImagePiece(0, kind, f"p{index}", f"f{index}", 0, count) for index, (kind, count) in enumerate(counts)]
     shards = list(shards_of(pieces, size))

@@ -53,7 +53,7 @@ def q_dq(scale: np.ndarray, zero: np.ndarray | None, axis: int = 1, **attributes
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float8_e4m3fn"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 2**32 - 1), axis=st.sampled_from([0, 1, 2, -1]), per_channel=st.booleans())
 def test_equal_to_onnx_with_rounding_and_saturation(dtype: str, seed: int, axis: int, per_channel: bool) -> None:
     random = np.random.default_rng(seed)

@@ -1,0 +1,26 @@
+"""What takes long to make is made once in a test session, for all workers of pytest-xdist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.files import atomic_path, exclusive
+
+
+def session_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the session, in which that of each worker lies."""
+    own = factory.getbasetemp()
+    return own.parent if own.name.startswith("popen-") else own
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Let the first worker that asks make the file of that name; the others wait until it is whole."""
+    path = session_folder(factory) / "once" / name
+    with exclusive(path):
+        if not path.exists():
+            with atomic_path(path) as temporary:
+                make(temporary)
+    return path
