@@ -22,7 +22,6 @@ from lenet_trt.export.lenet5 import SHIPPED
 GPU = Gpu(0, "a GPU", 90, 1 << 30)
 _TRTEXEC = """#!PYTHON
 import json, os, pathlib, sys
-import numpy as np, onnxruntime
 options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
@@ -46,6 +45,7 @@ if "exportTimes" in options:
     layers = [{"Name": "conv1 + relu1", "LayerType": "Convolution", "TacticName": "sm80_xmma"}, "a reformat"]
     pathlib.Path(options["exportLayerInfo"]).write_text(json.dumps({"Layers": layers}))
 else:
+    import numpy as np, onnxruntime  # loaded for this alone: they take longer than all the rest
     name, _, file = options["loadInputs"].partition(":")
     shape = [int(size) for size in options["shapes"].partition(":")[2].split("x")]
     x = np.fromfile(file, np.float32).reshape(shape)

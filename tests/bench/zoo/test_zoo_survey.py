@@ -31,8 +31,7 @@ from traced import CEILINGS
 from trtexec_script import write_library
 
 _TRTEXEC = """#!PYTHON
-import json, pathlib, sys
-import numpy as np
+import array, json, math, pathlib, sys
 options = dict(word[2:].partition("=")[::2] for word in sys.argv[1:])
 print("&&&& RUNNING TensorRT.trtexec [TensorRT v8600] # trtexec")
 if "help" in options:
@@ -54,10 +53,13 @@ engine = pathlib.Path(options["loadEngine"]).read_bytes()
 kind, file = engine[:4].decode(), options["loadInputs"].partition(":")[2]
 dims = [pathlib.Path(file).stat().st_size // (4 * 8), 8]
 if "exportOutput" in options:
-    x = np.maximum(np.fromfile(file, np.float32).reshape(dims), 0)
-    y = -np.exp(x) / np.exp(x).sum(1, keepdims=True)
-    y = y + pathlib.Path(__file__ + ".wrong").exists()
-    answer = [{"name": "y", "dimensions": "x".join(map(str, dims)), "values": y.ravel().tolist()}]
+    x = array.array("f", pathlib.Path(file).read_bytes())
+    wrong = pathlib.Path(__file__ + ".wrong").exists()
+    y = []
+    for begin in range(0, len(x), 8):
+        powers = [math.exp(max(each, 0)) for each in x[begin : begin + 8]]
+        y += [-each / sum(powers) + wrong for each in powers]
+    answer = [{"name": "y", "dimensions": "x".join(map(str, dims)), "values": y}]
     sys.exit(pathlib.Path(options["exportOutput"]).write_text(json.dumps(answer)) and 0)
 def tensor(name, kind="FP32"):
     return {"Name": name, "Dimensions": dims, "Format/Datatype": "Row major linear " + kind}
