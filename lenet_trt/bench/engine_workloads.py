@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -46,8 +45,6 @@ _OPSET, _IR_VERSION = 17, 8
 # trtexec writes outputs as text, so only outputs with at most this many numbers are compared.
 _MOST_OUTPUTS = 200_000
 _PRECISIONS = ("fp32", "fp16")
-
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -307,7 +304,6 @@ def _single_layers() -> Iterator[EngineWorkload]:
 
 def _kernels() -> Iterator[EngineWorkload]:
     """Yield a declared example of each kernel with a pattern: the largest whose result can be compared."""
-    from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
     from lenet_trt.kernel.registry import kernels
 
     for kernel in kernels().values():
@@ -316,23 +312,31 @@ def _kernels() -> Iterator[EngineWorkload]:
             if found is None:
                 continue
             bound, model = found
-            plain = plain_inputs(bound, np.random.default_rng(SEED))
-            given = {t.name: a for t, a in zip(kernel.plain_inputs, plain, strict=True) if not t.weight}
-            (wanted,) = expected_outputs(bound, plain)
             sizes = " ".join(f"{name}={size}" for name, size in bound.axes.items())
             yield EngineWorkload(
                 f"{KERNEL_PREFIX}{kernel.name} {types.name} ({sizes})",
                 EngineModel(model, _only(model, kernel), half=types.name == "fp16"),
                 dict.fromkeys((THEIRS, OURS), (1,)),
-                partial(_given, given),
-                partial(_given, wanted),
+                partial(_drawn, bound),
+                partial(_expected, bound),
                 batched=False,
             )
 
 
-def _given(value: _Value, _: object) -> _Value:
-    """Return the value for every batch: a call of a kernel has one set of inputs."""
-    return value
+def _drawn(bound: Bound, _: int) -> Arrays:
+    """Draw the call's inputs, the same for every batch; weights are in the model."""
+    from lenet_trt.kernel.examples import SEED, plain_inputs
+
+    plain = plain_inputs(bound, np.random.default_rng(SEED))
+    return {t.name: a for t, a in zip(bound.kernel.plain_inputs, plain, strict=True) if not t.weight}
+
+
+def _expected(bound: Bound, _: Arrays) -> NDArray[np.float64]:
+    """Compute the call's output from the inputs that are drawn and the weights."""
+    from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
+
+    (wanted,) = expected_outputs(bound, plain_inputs(bound, np.random.default_rng(SEED)))
+    return wanted
 
 
 def _only(model: onnx.ModelProto, kernel: Kernel) -> Callable[[], onnx.ModelProto]:
