@@ -38,10 +38,6 @@ class Module:
     entry: str
     options: tuple[str, ...]
 
-    @property
-    def is_ptx(self) -> bool:
-        return self.target.startswith("compute_")
-
 
 def compile_for_launch(specialized: Specialized, variant: Variant, sm: int) -> Module:
     """Compile a variant for a GPU of this machine, with line information: profilers then point at the source."""

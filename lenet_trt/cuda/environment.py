@@ -98,14 +98,14 @@ def _cpu() -> str:
     return next(names, platform.machine())
 
 
-def clocks(device: int = 0) -> Clocks:
-    """Return the GPU's clocks now; reading does not change them.
+def clocks() -> Clocks:
+    """Return the clocks of GPU 0 now; reading does not change them.
 
     Raises:
         LenetTrtError: nvidia-smi is missing or does not answer.
     """
     query = "clocks.sm,clocks.mem,temperature.gpu,power.draw,utilization.gpu"
-    answer = _nvidia_smi(query, _bus_id(device))
+    answer = _nvidia_smi(query, _bus_id(0))
     numbers = [_number(text) for text in answer]
     if len(numbers) != len(query.split(",")) or numbers[0] is None or numbers[1] is None:
         raise LenetTrtError(f"nvidia-smi answers {', '.join(answer)!r} when asked for {query}")

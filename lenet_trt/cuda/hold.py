@@ -6,13 +6,16 @@ from collections.abc import Callable
 
 from lenet_trt.cuda.driver import Buffer, ask, driver
 
+# Setting so many bytes takes at least so long: less would be 9 TB/s.
+_SIZE, _LEAST_US = 256 << 20, 30.0
 
-def memory_hold(stream: int, size: int = 256 << 20, least_us: float = 30.0) -> Callable[[float], None]:
-    """Return a function that keeps the stream busy by setting memory, at least ``least_us`` a time."""
-    scratch = Buffer(size)
+
+def memory_hold(stream: int) -> Callable[[float], None]:
+    """Return a function that keeps the stream busy for some microseconds, or a little longer, by setting memory."""
+    scratch = Buffer(_SIZE)
 
     def hold(us: float) -> None:
-        for _ in range(int(us / least_us) + 1):
-            ask(driver().cuMemsetD8Async(scratch.pointer, 0, size, stream), "cannot keep the GPU busy")
+        for _ in range(int(us / _LEAST_US) + 1):
+            ask(driver().cuMemsetD8Async(scratch.pointer, 0, _SIZE, stream), "cannot keep the GPU busy")
 
     return hold

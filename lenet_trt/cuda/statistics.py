@@ -111,7 +111,7 @@ def summarize(times_us: Sequence[float], warmups: int = 0, settled: bool = True)
     )
 
 
-def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE) -> tuple[float, float]:
+def median_interval(ordered: NDArray[np.float64]) -> tuple[float, float]:
     """Return the percentile-bootstrap interval of the median of sorted values; equal values give equal intervals.
 
     Instead of drawing whole resamples, this draws where their middle falls: of n uniform draws the k-th smallest is
@@ -128,7 +128,7 @@ def median_interval(ordered: NDArray[np.float64], confidence: float = CONFIDENCE
     if n % 2 == 0:  # the next in order, given the one before it
         after = share + (1 - share) * random.beta(1, n - middle, RESAMPLES)
         medians = medians / 2 + _at(ordered, after) / 2
-    tail = 100 * (1 - confidence) / 2
+    tail = 100 * (1 - CONFIDENCE) / 2
     # Rounding may carry a mean of two values past both of them.
     low, high = np.clip(np.percentile(medians, [tail, 100 - tail]), ordered[0], ordered[-1])
     median = float(np.median(ordered))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lenet_trt.trace.accounting.names import architecture, is_gemm, is_reformat, uses_tensor_cores
-from lenet_trt.trace.findings import Finding, finding_lines, findings_of, not_judged
+from lenet_trt.trace.findings import Finding, findings_of, none_found, not_judged
 from lenet_trt.trace.ledger import ledger_of
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline
 from random_timelines import happenings, random_timeline, spans
@@ -51,7 +51,7 @@ def test_a_healthy_model_has_no_findings() -> None:
     trace = one_kernel(110, "sm80_xmma_gemm_f32", "matmul")
     result = found(trace, [replace(GEMV, work=replace(GEMV.work, read_bytes=100_000_000))])
     assert result == [], "an older kernel within twice its roof is fine"
-    assert finding_lines(result) == ["None: all of it was judged, and no part is lost that is worth a change."]
+    assert none_found([]) == "None: all of it was judged, and no part is lost that is worth a change."
 
 
 def test_a_gemv_run_as_a_gemm_is_found_with_its_microseconds_and_the_older_kernel_is_evidence() -> None:
@@ -60,7 +60,7 @@ def test_a_gemv_run_as_a_gemm_is_found_with_its_microseconds_and_the_older_kerne
     (finding,) = found(trace, [GEMV], replaceable={"matmul": "batched_matvec"})
     assert (finding.kind, finding.node) == ("gemv_as_gemm", "matmul")
     assert finding.recoverable_us == pytest.approx(1000 - 50.1, abs=0.01)
-    text = "\n".join(finding_lines([finding]))
+    text = "\n".join([*finding.evidence, finding.advice])
     assert "1,000.0 us" in text
     assert "50.1 us" in text
     assert "sm_80" in text
@@ -113,9 +113,8 @@ def test_what_no_finding_could_be_made_of_is_said() -> None:
     books = ledger_of(trace, None, None)
     unjudged = not_judged(trace, books)
     assert unjudged == ["1,000.0 us in kernels (100% of the inference), whose floor is not known: matmul"]
-    said = finding_lines(findings_of(trace, books), unjudged)
-    assert said[0] == "None in what could be judged. Not everything could be:"
-    assert said[1] == f"not judged: {unjudged[0]}"
+    assert findings_of(trace, books) == []
+    assert none_found(unjudged) == "None in what could be judged. Not everything could be:"
     judged = ledger_of(trace, [GEMV], CEILINGS)
     assert not_judged(trace, judged) == []
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lenet_trt.trace.ledger import Ledger
     from lenet_trt.trace.timeline import Timeline
 
-__all__ = ["Finding", "finding_lines", "findings_of", "none_found", "not_judged"]
+__all__ = ["Finding", "findings_of", "none_found", "not_judged"]
 
 _MOST_NAMES = 3
 # The kinds in the order in which they claim time; each kind sees only what the kinds before it left.
@@ -82,15 +82,3 @@ def none_found(unjudged: Sequence[str]) -> str:
     if unjudged:
         return "None in what could be judged. Not everything could be:"
     return "None: all of it was judged, and no part is lost that is worth a change."
-
-
-def finding_lines(found: Sequence[Finding], unjudged: Sequence[str] = ()) -> list[str]:
-    """Return lines for people."""
-    out = [f"not judged: {line}" for line in unjudged]
-    if not found:
-        return [none_found(unjudged), *out]
-    for number, entry in enumerate(found, 1):
-        out.append(f"{number}. {entry.title}: {entry.recoverable_us:,.1f} us")
-        out += [f"   {line}" for line in entry.evidence]
-        out.append(f"   do: {entry.advice}")
-    return out
