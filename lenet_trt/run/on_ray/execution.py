@@ -147,12 +147,17 @@ def _row(number: int, content: Any, pixels: Any) -> Any:
     return pa.table(columns)
 
 
+# Ray's errors of a process or a machine that ended; they have no base class of their own. Ray itself ends workers where
+# a machine runs short of memory.
+_LOST = ("RayActorError", "WorkerCrashedError", "ObjectLostError", "NodeDiedError", "OutOfMemoryError")
+
+
 def _told(ray: Any, error: Exception) -> LenetTrtError:
     """Say what Ray's error means: a worker that ended, or something else, in its own words."""
-    known = ray.exceptions
+    lost = tuple(getattr(ray.exceptions, name) for name in _LOST)
     at: BaseException | None = error
     while at is not None:
-        if isinstance(at, (known.RayActorError, known.WorkerCrashedError, known.ObjectLostError)):
+        if isinstance(at, lost):
             return WorkersLostError(f"a worker or its machine ended ({_first_line(at)})")
         cause = getattr(at, "cause", None)
         at = cause if isinstance(cause, BaseException) else at.__cause__ or at.__context__
