@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, documentation
 from lenet_trt.files import write_atomic
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.profiles import Profile
@@ -189,7 +189,7 @@ def _parse_failure(flavor: Flavor, parser: Any, model: ModelProto) -> str:
         if "Plugin not found" in error.desc():
             parts.append(
                 f"{where}neither TensorRT nor a registered plugin knows the operator {operator}: rewrite that node, "
-                "or write a plugin for it (docs/write-a-plugin.md)"
+                f"or write a plugin for it ({documentation('write-a-plugin')})"
             )
         else:
             parts.append(f"{where}{error.desc()}")

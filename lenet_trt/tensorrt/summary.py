@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lenet_trt.cuda.gpus import sm_text
+from lenet_trt.errors import documentation
 from lenet_trt.onnx_model.ports import Port, classifies_images
 from lenet_trt.tensorrt.capabilities import capabilities
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
@@ -100,7 +101,7 @@ def next_commands(engine: Path, sidecar: Sidecar, library: Path | None = None) -
     library = library or (None if sidecar.library is None else Path(sidecar.library.name))
     run = _run_command(engine, sidecar, None if library == DEFAULT_LIBRARY else library)
     if any(recorded_route(entry["route"]).program_obstacle() is not None for entry in sidecar.plugins):
-        return [run, "load it from Python, with its plugins registered first: docs/plugins.md"]
+        return [run, f"load it from Python, with its plugins registered first: {documentation('plugins')}"]
     inputs = sidecar.inputs
     tool = "tensorrt_rtx" if inputs["flavor"] == "rtx" else "trtexec"
     words = [tool, f"--loadEngine={file}"]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from documents import ROOT, commands, fenced
+from lenet_trt.errors import documentation
 
 README = ROOT / "README.md"
 
@@ -38,6 +39,14 @@ def test_every_command_works(page: Path, tmp_path: Path) -> None:
         )
         assert answer.returncode == 0, f"$ {line}\n{answer.stderr}"
         assert answer.stdout, f"$ {line} printed nothing"
+
+
+def test_every_page_that_a_message_names_is_there() -> None:
+    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "lenet_trt").rglob("*.py"))
+    names = {name for text in sources for name in re.findall(r"documentation\('(.+?)'\)", text)}
+    assert {"plugins", "write-a-plugin"} <= names
+    assert not [name for name in names if not (ROOT / "docs" / f"{name}.md").is_file()]
+    assert documentation("plugins").endswith("/blob/main/docs/plugins.md")
 
 
 def test_every_file_that_is_linked_is_there() -> None:

@@ -37,7 +37,7 @@ def test_four_small_kernels_are_many(count: int, many: bool) -> None:
     assert [entry.kind for entry in result] == ["many_small_launches"] * many
     if many:
         assert result[0].evidence[0] == "4 kernels of 10.0 us or less; one takes 3.0 us"
-        assert "docs/write-a-plugin.md" in result[0].advice
+        assert "/docs/write-a-plugin.md" in result[0].advice
         (advised,) = found(repeated(2 + 4 * count, happens), work, replaceable={"n0": "maxpool2"})
         assert "lenet-trt fuse" in advised.advice
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
+from lenet_trt.errors import documentation
 from lenet_trt.trace.findings.inquiry import Finding, Inquiry
 from lenet_trt.trace.timeline import ApiCall
 
@@ -54,7 +55,8 @@ def many_small_launches(inquiry: Inquiry) -> Iterator[Finding]:
         "fuse them: lenet-trt fuse puts one plugin in the place of several layers, and lenet-trt optimize measures "
         "which pay off"
         if inquiry.fusable
-        else "fuse them: write one kernel for several layers (docs/write-a-plugin.md), or take a library that does",
+        else f"fuse them: write one kernel for several layers ({documentation('write-a-plugin')}), or take a library "
+        "that does",
     )
 
 
