@@ -1,7 +1,6 @@
 #include "driver.h"
 
-#include <dlfcn.h>
-
+#include "dl.h"
 #include "error.h"
 
 namespace lenet_trt::cuda {

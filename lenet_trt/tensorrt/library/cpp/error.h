@@ -15,7 +15,7 @@ class Error : public std::runtime_error {
 // Throws an Error whose message is all of the parts, one after another.
 template <class... Parts>
 [[noreturn]] void fail(Parts const&... parts) {
-  std::ostringstream text;
+  std::ostringstream text(std::ios_base::out);  // that without arguments wants GCC 9's libstdc++
   (text << ... << parts);
   throw Error(text.str());
 }

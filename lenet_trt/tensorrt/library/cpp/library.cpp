@@ -5,14 +5,13 @@
 // does that itself when it is opened, if TensorRT is in the process already. loadLibrary opens it as well, and then
 // refuses a creator that is registered; so what was registered here is taken back before creators are handed over.
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "dl.h"
 #include "log.h"
 #include "plugin_v2.h"
 #include "plugin_v3.h"

@@ -4,8 +4,6 @@
 // of them calls through ctypes (c_bindings.py). TensorRT is the one that the process has loaded. Where a function
 // fails it answers null, 0 or a rank below 0, and lenet_trt_said() has TensorRT's own words.
 
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "dl.h"
 #include "driver.h"
 #include "tensorrt.h"
 
