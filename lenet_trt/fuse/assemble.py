@@ -14,6 +14,7 @@ from lenet_trt.fuse.onnx_function import attribute_numbers
 from lenet_trt.fuse.places import Place, functions_for
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.onnx_model.inferred import inferred, note, types_of
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
 
 
@@ -49,9 +50,18 @@ def assembled(
             )
         )
     result = replaced(model, insertions, functions, additions.initializers())
+    note(result.graph, _kept_types(model, insertions))
     record(result, records)
     onnx.checker.check_model(result)
     return result, records, refusals
+
+
+def _kept_types(model: onnx.ModelProto, insertions: Sequence[Insertion]) -> dict[str, onnx.TypeProto]:
+    """Return what the model knows of the plugin nodes' tensors: a ``Reshape`` around them hides the open axis."""
+    types = types_of(inferred(model).graph)
+    around = {name for each in insertions for node in each.nodes for name in (*node.input, *node.output)}
+    said = {value.name for value in (*model.graph.input, *model.graph.output)}
+    return {name: types[name] for name in around & types.keys() - said}
 
 
 class _Additions:

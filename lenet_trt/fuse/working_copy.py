@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.onnx_model.inferred import inferred
 
 Array: TypeAlias = NDArray[Any]
 PartialShape: TypeAlias = "tuple[int | str | None, ...]"
@@ -276,7 +277,7 @@ def names_captured(node: onnx.NodeProto) -> Iterator[str]:
 
 def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, PartialShape | None]]:
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = inferred(model).graph
     except onnx.shape_inference.InferenceError as error:
         raise LenetTrtError(f"the model contradicts itself: {' '.join(str(error).split())}") from error
     types = {}

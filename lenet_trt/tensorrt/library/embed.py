@@ -21,6 +21,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.inferred import Types, inferred, types_of
 from lenet_trt.onnx_model.plugin_nodes import OPERATOR, holds_kernel
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
@@ -237,42 +238,31 @@ def node_bytes(node: onnx.NodeProto) -> bytes:
 
 def _values(model: onnx.ModelProto) -> dict[str, TensorType]:
     """What is known of every tensor, those between plugin nodes included."""
-    inferred = model
-    while True:
-        inferred = onnx.shape_inference.infer_shapes(inferred, data_prop=True)
-        values = _declared(inferred.graph)
-        found = [
-            output
-            for node in model.graph.node
-            if node.domain == DOMAIN and all(name in values for name in node.input)
-            for output in _outputs(node, values)
-            if output[0] not in values
-        ]
-        if not found:
-            return values
-        for name, value in found:  # ONNX goes on from here
-            elem_type = _elem_type(value)
-            shape = [None if size == UNKNOWN else size for size in value.shape]
-            _replace(inferred.graph, helper.make_tensor_value_info(name, elem_type, shape))
+    weights = {tensor.name: _tensor_type(tensor) for tensor in model.graph.initializer}
+    return {**weights, **_known(types_of(inferred(model, _declared_types).graph))}
 
 
-def _declared(graph: onnx.GraphProto) -> dict[str, TensorType]:
-    values = {tensor.name: _tensor_type(tensor) for tensor in graph.initializer}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        kind = value.type.tensor_type
+def _declared_types(node: onnx.NodeProto, types: Types) -> Types:
+    """What the declaration says of a plugin node's outputs, where enough is known of its inputs."""
+    values = _known({name: types[name] for name in node.input if name in types})
+    if node.domain != DOMAIN or not all(name in values for name in node.input):
+        return {}
+    return {
+        name: helper.make_tensor_type_proto(
+            _elem_type(value), [None if size == UNKNOWN else size for size in value.shape]
+        )
+        for name, value in _outputs(node, values)
+    }
+
+
+def _known(types: Types) -> dict[str, TensorType]:
+    values = {}
+    for name, each in types.items():
+        kind = each.tensor_type
         if kind.HasField("shape") and kind.elem_type != onnx.TensorProto.UNDEFINED:
             shape = tuple(dim.dim_value if dim.HasField("dim_value") else UNKNOWN for dim in kind.shape.dim)
-            values.setdefault(value.name, TensorType(shape, _numpy_name(kind.elem_type)))
+            values[name] = TensorType(shape, _numpy_name(kind.elem_type))
     return values
-
-
-def _replace(graph: onnx.GraphProto, value: onnx.ValueInfoProto) -> None:
-    """Put in what is known of a tensor, in the place of what was said of it without a shape."""
-    for known in (*graph.value_info, *graph.output):
-        if known.name == value.name:
-            known.CopyFrom(value)
-            return
-    graph.value_info.append(value)
 
 
 def _outputs(node: onnx.NodeProto, values: Mapping[str, TensorType]) -> Iterator[tuple[str, TensorType]]:
