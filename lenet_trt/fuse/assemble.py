@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,8 +12,7 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.cut import Insertion, replaced
 from lenet_trt.fuse.onnx_function import attribute_numbers
-from lenet_trt.fuse.places import Place, functions_for
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.fuse.places import OutputView, Place, functions_for
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.inferred import inferred, note, types_of
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
@@ -89,14 +89,17 @@ class _Additions:
             if given.array is not None:
                 value = self._tensor(value, given.array)
             if given.view is not None:
-                before.append(self._reshape(value, self._fresh(f"{name}.{tensor.name}"), given.view))
-                value = before[-1].output[0]
+                inner = self._fresh(f"{name}.{tensor.name}")
+                before.append(self._reshape(value, inner, self._constant(f"{inner}.shape", given.view)))
+                value = inner
             inputs.append(value)
         outputs = list(place.match.outputs)
         for index, (tensor, view) in enumerate(zip(kernel.outputs, place.output_views, strict=True)):
             if view is not None:
                 inner = self._fresh(f"{name}.{tensor.name}")
-                after.insert(0, self._reshape(inner, outputs[index], view))
+                sizes, target = self._sizes(f"{name}.{tensor.name}", view)
+                before += sizes
+                after.insert(0, self._reshape(inner, outputs[index], target))
                 outputs[index] = inner
             if tensor.name in place.narrowed:
                 inner = self._fresh(f"{name}.{tensor.name}.int32")
@@ -126,9 +129,28 @@ class _Additions:
             "Cast", [value], [output], name=self._fresh(f"{output}.cast"), to=onnx.TensorProto.INT64
         )
 
-    def _reshape(self, value: str, output: str, shape: Shape) -> onnx.NodeProto:
-        target = self._tensor(f"{output}.shape", np.array(shape, dtype=np.int64))
+    def _reshape(self, value: str, output: str, target: str) -> onnx.NodeProto:
         return helper.make_node("Reshape", [value, target], [output], name=self._fresh(f"{output}.view"))
+
+    def _sizes(self, hint: str, view: OutputView) -> tuple[list[onnx.NodeProto], str]:
+        """Return what computes the shape of an output while the network runs, and the shape's name."""
+        if view.like is None:
+            return [], self._constant(f"{hint}.shape", view.shape)
+        source, shape = view.like
+        nodes = [self._node("Shape", [source], f"{hint}.like")]
+        if view.shape[-1] != shape[-1]:
+            lead = self._constant(f"{hint}.lead", range(len(shape) - 1))
+            last = self._constant(f"{hint}.last", view.shape[-1:])
+            nodes.append(self._node("Gather", [nodes[-1].output[0], lead], f"{hint}.leading"))
+            nodes.append(self._node("Concat", [nodes[-1].output[0], last], f"{hint}.shape", axis=0))
+        return nodes, nodes[-1].output[0]
+
+    def _node(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> onnx.NodeProto:
+        name = self._fresh(output)
+        return helper.make_node(op_type, inputs, [name], name=name, **attributes)
+
+    def _constant(self, hint: str, numbers: Sequence[int]) -> str:
+        return self._tensor(hint, np.array(numbers, dtype=np.int64))
 
     def _fresh(self, hint: str) -> str:
         name, count = hint, 1

@@ -20,7 +20,7 @@ from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, claimed
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
-from lenet_trt.kernel.pattern import DOMAIN, Views
+from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
 
 # fp32 weights may be stored as two fp16 halves; anything coarser would change the network.
 _UNPACK_TOLERANCE = 2e-7
@@ -36,6 +36,17 @@ class Input:
 
 
 @dataclass(frozen=True, eq=False)
+class OutputView:
+    """Hold the shape of an output in the file.
+
+    ``like``: where several sizes are not known, the value that has them, and its shape; the last size may differ.
+    """
+
+    shape: Shape
+    like: tuple[str, Shape] | None
+
+
+@dataclass(frozen=True, eq=False)
 class Place:
     """Hold a match that passed every check, and the inputs of its plugin node."""
 
@@ -43,7 +54,7 @@ class Place:
     rank: int
     specialized: Specialized
     inputs: tuple[Input, ...]
-    output_views: tuple[Shape | None, ...]
+    output_views: tuple[OutputView | None, ...]
     narrowed: frozenset[str]  # outputs that the kernel gives as int32 where ONNX has int64
     plain_shapes: Mapping[str, Shape]
     titles: tuple[str, ...]
@@ -183,7 +194,7 @@ def _place(
 
 def _kernel_inputs(
     graph: WorkingGraph, match: Match, values: Mapping[str, str]
-) -> tuple[tuple[Input, ...], list[Shape], list[str], tuple[Shape | None, ...]]:
+) -> tuple[tuple[Input, ...], list[Shape], list[str], tuple[OutputView | None, ...]]:
     """Return the plugin node's inputs, their shapes and types, and the shapes of its outputs in the file."""
     kernel = match.kernel
     packed: dict[str, Array] = {}
@@ -220,14 +231,22 @@ def _kernel_inputs(
     ]
     seen = [views.inputs.get(name, shape) for name, shape in shapes.items()]
     changed = any(entry.view is not None for entry in inputs)
-    wanted = {tensor.name: views.outputs.get(tensor.name) for tensor in kernel.outputs}
-    outputs = tuple(
-        view if changed or (view is not None and len(view) != len(tensor.shape)) else None
-        for tensor, view in zip(kernel.outputs, wanted.values(), strict=True)
-    )
-    for view in (*(entry.view for entry in inputs), *outputs):
-        _check_view(view)
-    return tuple(inputs), seen, dtypes, outputs
+    like = None if views.like is None else (values[views.like], shapes[views.like])
+    outputs: list[OutputView | None] = []
+    for tensor in kernel.outputs:
+        view = views.outputs.get(tensor.name)
+        kept = view is None or not (changed or len(view) != len(tensor.shape))
+        outputs.append(None if view is None or kept else OutputView(view, like if _several_open(view) else None))
+    unclear = [shape for entry, shape in zip(inputs, shapes.values(), strict=True) if _several_open(entry.view or ())]
+    unclear += [view.shape for view in outputs if view and view.like is None and _several_open(view.shape)]
+    if unclear:
+        raise _UnusableError(several_open(unclear[0]))
+    return tuple(inputs), seen, dtypes, tuple(outputs)
+
+
+def _several_open(view: Shape) -> bool:
+    """Say whether more than one size is not known: a ``Reshape`` finds out one."""
+    return view.count(UNKNOWN) > 1
 
 
 def _sizes(shape: PartialShape) -> Shape:
@@ -241,12 +260,6 @@ def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:
     if isinstance(views, str):
         raise _UnusableError(views)
     return views
-
-
-def _check_view(view: Shape | None) -> None:
-    """Refuse a view in which more than one size is not known: a ``Reshape`` finds out one."""
-    if view is not None and view.count(UNKNOWN) > 1:
-        raise _UnusableError(f"more than one size of {list(view)} is not known: export it with fewer open axes")
 
 
 def _check_packing(kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[str, Array], opset: int) -> None:

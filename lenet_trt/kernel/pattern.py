@@ -19,10 +19,15 @@ DOMAIN = "lenet_trt"
 
 @dataclass(frozen=True)
 class Views:
-    """Hold a kernel's shapes of tensors that have other shapes in ONNX; -1 stands for the remaining size."""
+    """Hold a kernel's shapes of tensors that have other shapes in ONNX; -1 stands for the remaining size.
+
+    ``like``: an input with the sizes of the outputs in ONNX, except the last one. Where several sizes of an output are
+    not known, they are read from this input while the network runs.
+    """
 
     inputs: Mapping[str, Shape]
     outputs: Mapping[str, Shape]
+    like: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +60,9 @@ class Pattern:
         return self.graph if self.body is None else self.body
 
 
-def rows_of(shape: Shape) -> Shape | str:
-    """Fold all axes but the last one into rows: return [rows, length], or say why it cannot be done."""
+def rows_of(shape: Shape) -> Shape:
+    """Fold all axes but the last one into rows: return [rows, length]."""
     lead, last = shape[:-1], shape[-1:]
-    if lead.count(UNKNOWN) > 1:
-        return several_open(shape)
     return (UNKNOWN if UNKNOWN in lead else prod(lead), *last)
 
 

@@ -28,7 +28,7 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     if x != other:
         return f"the sum of {list(x)} and {list(other)} repeats one of them"
     rows = rows_of(x)
-    return rows if isinstance(rows, str) else Views(inputs={"x": rows, "other": rows}, outputs={"y": x, "sum": x})
+    return Views(inputs={"x": rows, "other": rows}, outputs={"y": x, "sum": x}, like="x")
 
 
 PATTERNS = tuple(Pattern(after_sum(norm), views=folded) for norm in WAYS)

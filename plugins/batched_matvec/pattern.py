@@ -33,6 +33,7 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     return Views(
         inputs={"a": (outer, broadcast, inner, rows, k), "x": (outer, 1, inner, k, 1)},
         outputs={"y": (*lead, rows, 1)},
+        like="a",
     )
 
 

@@ -42,11 +42,10 @@ def _scaled(op: Any, distance: Any, variance: Any, scale: Any, bias: Any, epsilo
     return op.Add(op.Mul(op.Div(distance, deviation), scale), bias)
 
 
-def folded(shapes: Mapping[str, Shape]) -> Views | str:
+def folded(shapes: Mapping[str, Shape]) -> Views:
     """Fold all axes but the last one into rows. The last one is as long as the scale, also where x does not say so."""
     x = (*shapes["x"][:-1], *shapes["scale"])
-    rows = rows_of(x)
-    return rows if isinstance(rows, str) else Views(inputs={"x": rows}, outputs={"y": x})
+    return Views(inputs={"x": rows_of(x)}, outputs={"y": x}, like="x")
 
 
 WAYS = (one_node, by_power, by_product, by_power_of_opset_18, by_product_of_opset_18)

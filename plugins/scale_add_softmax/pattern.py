@@ -29,6 +29,7 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     return Views(
         inputs={"x": (outer, repeat, inner, x[-1]), "mask": (outer, 1, inner, x[-1])},
         outputs={"y": x},
+        like="x",
     )
 
 

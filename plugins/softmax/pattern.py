@@ -17,10 +17,9 @@ def over_second(op: Any, x: Any) -> Any:
     return op.Softmax(x, axis=1)
 
 
-def folded(shapes: Mapping[str, Shape]) -> Views | str:
+def folded(shapes: Mapping[str, Shape]) -> Views:
     """Fold all axes but the last one into rows."""
-    rows = rows_of(shapes["x"])
-    return rows if isinstance(rows, str) else Views(inputs={"x": rows}, outputs={"y": shapes["x"]})
+    return Views(inputs={"x": rows_of(shapes["x"])}, outputs={"y": shapes["x"]}, like="x")
 
 
 def squeezed(shapes: Mapping[str, Shape]) -> Views | str:

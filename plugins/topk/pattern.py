@@ -14,12 +14,10 @@ def largest(op: Any, x: Any, k: Any) -> Any:
     return values, indices
 
 
-def folded(shapes: Mapping[str, Shape]) -> Views | str:
+def folded(shapes: Mapping[str, Shape]) -> Views:
     """Fold all axes but the last one into rows."""
-    rows = rows_of(shapes["x"])
-    if isinstance(rows, str):
-        return rows
-    return Views(inputs={"x": rows}, outputs={name: shapes[name] for name in ("values", "indices")})
+    outputs = {name: shapes[name] for name in ("values", "indices")}
+    return Views(inputs={"x": rows_of(shapes["x"])}, outputs=outputs, like="x")
 
 
 PATTERNS = (Pattern(largest, views=folded),)
