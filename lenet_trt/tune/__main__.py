@@ -24,12 +24,11 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
-from lenet_trt.options import add_batches, batches_of, number
+from lenet_trt.options import add_batches, add_sizes, batches_of, number, sizes_of
 from lenet_trt.overwrite import add_overwrite, guard, says
 from lenet_trt.tune.tables import calls_table, differences_table, summary_table
 
 _SECONDS = 120.0
-_BATCHES = (1, 32)
 _SHOWN = 40
 
 
@@ -43,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time the sizes that the kernels have in this ONNX file, fused or not, instead of their declared examples",
     )
     add_batches(parser, "with --model: sizes of its open batch axis (default: 1 32)")
+    add_sizes(parser, "with --model: sizes of its other open axes by their names")
     parser.add_argument(
         "--seconds",
         type=number(0),
@@ -72,8 +72,9 @@ def command(arguments: argparse.Namespace) -> int:
     """Tune, list or forget; the status is 1 if some calls could not be timed."""
     if arguments.list and arguments.forget:
         raise UsageError("--list prints the choices and --forget deletes them: give one of the two")
-    if arguments.batch is not None and arguments.model is None:
-        raise UsageError("--batch gives sizes to a model: add --model MODEL, or leave --batch out")
+    for option, given in (("--batch", arguments.batch), ("--sizes", arguments.sizes)):
+        if given is not None and arguments.model is None:
+            raise UsageError(f"{option} gives sizes to a model: add --model MODEL, or leave {option} out")
     if arguments.model is not None and (arguments.list or arguments.forget):
         raise UsageError("--model is timed, and --list and --forget time nothing: leave --model out")
     chosen = [kernel_named(name) for name in arguments.names] or list(kernels().values())
@@ -92,7 +93,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.model is not None:
         from lenet_trt.tune.model_calls import model_calls
 
-        calls = model_calls(arguments.model, batches_of(arguments.batch) or _BATCHES)
+        calls = model_calls(arguments.model, batches_of(arguments.batch), sizes_of(arguments.sizes))
         chosen = [kernel for kernel in chosen if kernel.name in calls]
         if not chosen:
             raise UsageError(f"{arguments.model} has the kernels {', '.join(calls)}, and none of those that are named")
