@@ -86,7 +86,8 @@ def _size(name: str, axes: Axes, at: int, counted: set[int | str], sizes: Sizes)
         return sizes.axes[axis]
     if at == 0 or (axis != "?" and axis in counted):
         return sizes.batch or 1
-    raise UsageError(f"the axis {axis} of {name} has no size: give --shapes {name}:{_example(axes)}")
+    by_name = "" if axis == "?" else f"--sizes {axis}=N, or "
+    raise UsageError(f"the axis {axis} of {name} has no size: give {by_name}--shapes {name}:{_example(axes)}")
 
 
 def _example(axes: Axes) -> str:

@@ -78,7 +78,7 @@ def test_several_inputs_of_several_types(tmp_path: Path) -> None:
     assert nodes_of(timeline) == {"g", "relu"}  # a node without a name goes by its result
     timeline = profile_model(path, "ort-cpu", shapes={"a": (4, 6), "i": (9,)}, iterations=2)
     assert timeline.sizes == {"n": 4, "m": 6, "k": 9}
-    with pytest.raises(UsageError, match=r"the axis m of a has no size: give --shapes a:1x224$"):
+    with pytest.raises(UsageError, match=r"the axis m of a has no size: give --sizes m=N, or --shapes a:1x224$"):
         profile_model(path, "ort-cpu", batch=5)
     with pytest.raises(UsageError, match="there is no axis q"):
         profile_model(path, "ort-cpu", sizes={"q": 3})
