@@ -12,9 +12,10 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import Axes, axes_of, described, inputs_of
-from lenet_trt.onnx_model.shapes import Known, known, node_name
+from lenet_trt.onnx_model.shapes import known, node_name
 
 _UNNAMED = "?"
+_SOME_BATCH = 2
 
 
 def with_sizes(
@@ -39,8 +40,7 @@ def with_sizes(
     try:
         fixed = _fixed(model, sizes)
         onnx.checker.check_model(fixed, full_check=True)
-        if not any(isinstance(axis, str) for axes in inputs_of(fixed).values() for axis in axes):
-            _check_reshapes(known(fixed, {}))
+        _check_reshapes(fixed)
     except (LenetTrtError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
         raise UsageError(
             f"{_option(sizes)}: the model is not for these sizes, its shapes contradict each other: "
@@ -66,11 +66,22 @@ def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
     return fixed
 
 
-def _check_reshapes(found: Known) -> None:
+def _check_reshapes(model: ModelProto) -> None:
     """Refuse a ``Reshape`` to another number of elements, which ONNX's inference lets pass.
 
-    torch's exporter without dynamo writes the length of its example's sequence into attention, whatever is open.
+    torch's exporter without dynamo writes the length of its example's sequence into attention, whatever is open. Where
+    the batch alone is still open, some batch stands for it.
     """
+    inputs = inputs_of(model).values()
+    left = {axis for axes in inputs for axis in axes if isinstance(axis, str)}
+    if not left <= {axis for axes in inputs for axis in axes[:1]}:
+        return
+    try:
+        found = known(model, {str(axis): _SOME_BATCH for axis in left})
+    except LenetTrtError:
+        if left:  # it may be for other batches
+            return
+        raise
     for node in found.nodes:
         before, after = (found.tensors.get(name) for name in (node.input[0], node.output[0]))
         if node.op_type == "Reshape" and before and after and before.elements != after.elements:

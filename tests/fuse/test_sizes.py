@@ -71,8 +71,10 @@ def test_the_older_exporter_of_torch_fixes_the_length_of_attention(
 ) -> None:
     pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
     path = encoder(tmp_path, dynamo=False)
-    assert main(["fuse", str(path), "--sizes", "batch=3,sequence=9"]) == 2
-    assert "the exporter wrote sizes of its example there" in capsys.readouterr().err
+    for sizes in ("batch=3,sequence=9", "sequence=9"):
+        assert main(["fuse", str(path), "--sizes", sizes]) == 2
+        assert "the exporter wrote sizes of its example there" in capsys.readouterr().err
+    assert main(["fuse", str(path), "--sizes", "sequence=7"]) == 0
 
 
 def test_what_more_open_axes_than_a_kernel_takes_need_is_said(tmp_path: Path) -> None:

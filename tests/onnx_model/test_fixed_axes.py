@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 from lenet_trt.errors import UsageError
+from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
 from sequences import arrays, run, sequence_model
@@ -149,3 +150,27 @@ def test_a_size_that_the_exporter_wrote_into_a_reshape_is_noticed() -> None:
         UsageError, match=r"Reshape y makes \[6, 6, 2\] of \[3, 5, 4\]: the exporter wrote sizes of its"
     ):
         with_sizes(baked(), {"n": 3, "sequence": 5})
+    with_sizes(baked(), {"sequence": 6})
+    with pytest.raises(UsageError, match=r"--sizes sequence=5: .*Reshape y makes \[6, 4, 2\] of \[2, 5, 4\]"):
+        with_sizes(baked(), {"sequence": 5})
+
+
+def test_a_model_for_some_batches_only_may_keep_its_batch_open() -> None:
+    """Frames of clips, four each, as networks for videos have them: two are no clip, and that is nobody's error."""
+    model = parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        clips (float[frames, 3, w] x) => (float[c, 4, m] y)
+        <int64[3] target = {-1, 4, 15}> { y = Reshape (x, target) }
+        """
+    )
+    assert inputs_of(with_sizes(model, {"w": 5})) == {"x": ("frames", 3, 5)}
+
+
+def test_a_fused_model_takes_sizes_too() -> None:
+    model = sequence_model()
+    fused = with_sizes(fuse(model, "all").model, {"batch": 3, "sequence": 5})
+    assert inputs_of(fused)["x"] == (3, 5, 8)
+    assert outputs_of(fused) == {"y": (3, 5, 8)}
+    given = arrays(3, 5)
+    np.testing.assert_allclose(run(fused, given)[0], run(model, given)[0], rtol=0, atol=1e-6)
