@@ -10,6 +10,7 @@ from onnx import ModelProto, ValueInfoProto
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import Axes, axes_of, described, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name
@@ -52,7 +53,7 @@ def with_sizes(
 def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
     """Put the sizes in wherever the names are, and infer the outputs' shapes."""
     onnx_runtime()
-    from onnxruntime.tools.onnx_model_utils import fix_output_shapes, make_dim_param_fixed
+    from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
 
     fixed = ModelProto()
     fixed.CopyFrom(model)
@@ -62,7 +63,9 @@ def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
     noted = [value for value in fixed.graph.value_info if not _computed_from(sizes, value)]
     del fixed.graph.value_info[:]
     fixed.graph.value_info.extend(noted)
-    fix_output_shapes(fixed)
+    for value, found in zip(fixed.graph.output, inferred(fixed).graph.output, strict=True):
+        if not any(isinstance(axis, str) for axis in axes_of(found)):
+            value.CopyFrom(found)
     return fixed
 
 

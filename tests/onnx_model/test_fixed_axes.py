@@ -40,6 +40,23 @@ def test_the_shape_of_an_output_whose_sizes_were_not_named_is_inferred() -> None
     assert outputs_of(with_sizes(model, {"sequence": 5, "batch": 3})) == {"y": (3, 5, 8)}
 
 
+def test_the_shape_of_an_output_that_the_model_computes_is_inferred() -> None:
+    model = parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        halves (float[n, sequence, 4] x) => (float[a, b, 2] y)
+        <int64[1] one = {1}, int64[1] rest = {-1}, int64[1] two = {2}, int64[1] zero = {0}>
+        {
+            shape = Shape (x)
+            batch = Slice (shape, zero, one)
+            target = Concat <axis = 0> (batch, rest, two)
+            y = Reshape (x, target)
+        }
+        """
+    )
+    assert outputs_of(with_sizes(model, {"n": 3, "sequence": 5})) == {"y": (3, 10, 2)}
+
+
 def test_what_exporters_note_of_tensors_inside_follows() -> None:
     model = sequence_model()
     for name, axes in (("norm", ["batch", "sequence", 8]), ("shares", ["batch", "2*sequence - sequence", 8])):
