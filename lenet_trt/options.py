@@ -83,7 +83,7 @@ def add_sizes(
     parser.add_argument("--sizes", metavar="NAME=N,...", help=what)
 
 
-def sizes_of(text: str | None) -> dict[str, int]:
+def sizes_from_text(text: str | None) -> dict[str, int]:
     """Read ``--sizes batch=8,sequence=128``: the sizes of open axes by their names; none without the option.
 
     Raises:

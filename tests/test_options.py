@@ -11,7 +11,7 @@ import pytest
 
 from lenet_trt.cli import main
 from lenet_trt.errors import UsageError
-from lenet_trt.options import LARGEST, batches_of, number, sizes_of, whole
+from lenet_trt.options import LARGEST, batches_of, number, sizes_from_text, whole
 
 HUGE = "99999999999999999999"
 DIGITS = "9" * 5000  # more than Python's int() reads
@@ -170,19 +170,19 @@ def _with_closed(redirection: str, arguments: list[str]) -> subprocess.Completed
 
 
 def test_sizes_are_read_by_the_names_of_axes() -> None:
-    assert sizes_of(None) == {}
-    assert sizes_of("batch=8,sequence=128") == {"batch": 8, "sequence": 128}
-    assert sizes_of(" n = 1 , n=1,") == {"n": 1}
-    assert sizes_of(f"s77 + 1={LARGEST}") == {"s77 + 1": LARGEST}
+    assert sizes_from_text(None) == {}
+    assert sizes_from_text("batch=8,sequence=128") == {"batch": 8, "sequence": 128}
+    assert sizes_from_text(" n = 1 , n=1,") == {"n": 1}
+    assert sizes_from_text(f"s77 + 1={LARGEST}") == {"s77 + 1": LARGEST}
 
 
 @pytest.mark.parametrize("text", ["", ",", "n", "=3", "n=", "n=0", "n=-1", "n=1.5", "n=²", f"n={HUGE}", f"n={DIGITS}"])
 def test_sizes_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--sizes .*wanted NAME=N") as told:
-        sizes_of(text)
+        sizes_from_text(text)
     assert len(str(told.value)) < 300
 
 
 def test_one_axis_has_one_size() -> None:
     with pytest.raises(UsageError, match="n has the sizes 3 and 4; wanted one size"):
-        sizes_of("n=3,m=1,n=4")
+        sizes_from_text("n=3,m=1,n=4")

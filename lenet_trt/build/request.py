@@ -14,7 +14,7 @@ from lenet_trt.fuse.stage import CHOICES_HELP
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, parse_shapes
-from lenet_trt.options import add_sizes, number, sizes_of, whole
+from lenet_trt.options import add_sizes, number, sizes_from_text, whole
 from lenet_trt.overwrite import add_overwrite
 from lenet_trt.tensorrt.engine import VERBOSITIES, BuildOptions
 from lenet_trt.tensorrt.find_library import add_library_argument
@@ -185,7 +185,7 @@ def request_from(arguments: argparse.Namespace) -> BuildRequest:
         library=arguments.library,
         batch=arguments.batch,
         shapes=shapes,  # type: ignore[arg-type]
-        sizes=sizes_of(arguments.sizes),
+        sizes=sizes_from_text(arguments.sizes),
         sms=tuple(arguments.sm),
         flavor=arguments.flavor,
         options=BuildOptions(

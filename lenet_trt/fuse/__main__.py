@@ -14,7 +14,7 @@ from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special, write_atomic
 from lenet_trt.fuse.stage import CHOICES_HELP, fuse
 from lenet_trt.onnx_model.plugin_nodes import Refusal, made_by_fuse, plugin_nodes
-from lenet_trt.options import add_sizes, sizes_of
+from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import Mark, add_overwrite, guard
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.tuned and not arguments.embed:
         raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
-    sizes = sizes_of(arguments.sizes)
+    sizes = sizes_from_text(arguments.sizes)
     model = with_sizes(load_model(source), sizes)
     output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")

@@ -12,7 +12,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
-from lenet_trt.onnx_model.profiles import Axes, axes_of, described, inputs_of
+from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name
 
 _UNNAMED = "?"
@@ -107,10 +107,10 @@ def _check_names(inputs: Mapping[str, Axes], sizes: Mapping[str, int]) -> None:
     if not unknown:
         return
     if not open_axes:
-        raise UsageError(f"{_option(sizes)}: the model's shapes are fixed ({described(inputs)}); leave it out")
+        raise UsageError(f"{_option(sizes)}: the model's shapes are fixed ({axes_text(inputs)}); leave it out")
     unnamed = ". An axis that is shown as ? has no name: export it with one" if _UNNAMED in open_axes else ""
     raise UsageError(
-        f"--sizes: no input has an open axis {', '.join(unknown)}; the model has {described(inputs)}{unnamed}"
+        f"--sizes: no input has an open axis {', '.join(unknown)}; the model has {axes_text(inputs)}{unnamed}"
     )
 
 
@@ -121,7 +121,7 @@ def _check_options(
     first = {axes[0] for axes in inputs.values() if axes and isinstance(axes[0], str)}
     if batch is not None and first and first <= sizes.keys():
         raise UsageError(
-            f"--batch {batch}: {_option(sizes)} fixes the first axis already ({described(inputs)}): leave one of the "
+            f"--batch {batch}: {_option(sizes)} fixes the first axis already ({axes_text(inputs)}): leave one of the "
             "two out"
         )
     for given in shapes:

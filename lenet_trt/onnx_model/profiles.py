@@ -96,7 +96,7 @@ def profile_for(
         return _from_shapes(inputs, dynamic, shapes)
     if not dynamic:
         if batch is not None:
-            raise UsageError(f"--batch {batch}: this model's shapes are fixed ({described(inputs)}); leave it out")
+            raise UsageError(f"--batch {batch}: this model's shapes are fixed ({axes_text(inputs)}); leave it out")
         return {}
     low, usual, high = parse_batch(batch or DEFAULT_BATCH)
     profiles = {}
@@ -104,7 +104,7 @@ def profile_for(
         rest = tuple(axis for axis in axes[1:] if isinstance(axis, int))
         if len(rest) != len(axes) - 1:
             raise UsageError(
-                f"input {name} has dynamic axes besides the first ({described({name: axes})}): "
+                f"input {name} has dynamic axes besides the first ({axes_text({name: axes})}): "
                 f"{GIVE_SIZES}, or ranges with --minShapes, --optShapes and --maxShapes"
             )
         profiles[name] = Profile((low, *rest), (usual, *rest), (high, *rest))
@@ -118,7 +118,7 @@ def _from_shapes(
 ) -> dict[str, Profile]:
     unknown = set().union(*shapes) - set(inputs)
     if unknown:
-        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the model has {described(inputs)}")
+        raise UsageError(f"there is no input {', '.join(sorted(unknown))}; the model has {axes_text(inputs)}")
     profiles = {}
     for name in sorted(set(dynamic) | set().union(*shapes)):
         missing = [
@@ -127,7 +127,7 @@ def _from_shapes(
             if name not in given
         ]
         if missing:
-            raise UsageError(f"input {name} ({described({name: inputs[name]})}) is missing from {', '.join(missing)}")
+            raise UsageError(f"input {name} ({axes_text({name: inputs[name]})}) is missing from {', '.join(missing)}")
         low, usual, high = (given[name] for given in shapes)
         for shape in (low, usual, high):
             _check_fits(name, inputs[name], shape)
@@ -144,9 +144,10 @@ def _check_fits(name: str, axes: Axes, shape: Shape) -> None:
     )
     if not fits:
         raise UsageError(
-            f"input {name} is {described({name: axes})} in the model, and {'x'.join(map(str, shape))} does not fit"
+            f"input {name} is {axes_text({name: axes})} in the model, and {'x'.join(map(str, shape))} does not fit"
         )
 
 
-def described(inputs: Mapping[str, Axes]) -> str:
+def axes_text(inputs: Mapping[str, Axes]) -> str:
+    """Write inputs with their axes, for messages: ``x [batch, sequence, 8], mask [batch, sequence]``."""
     return ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in inputs.items())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import LenetTrtError, UsageError
-from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, number, sizes_of
+from lenet_trt.options import GIVE_SIZES, add_batches, add_sizes, batches_of, number, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, has_keys
 from lenet_trt.profile.request import RECORDERS
 from lenet_trt.runtimes.table import CHOICES, engines_alone
@@ -78,7 +78,7 @@ def command(arguments: argparse.Namespace) -> int:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"-o {folder} is a file: name a folder")
     batch = None if arguments.batch is None else " ".join(arguments.batch)
-    model = with_sizes(load_model(path), sizes_of(arguments.sizes), batch)
+    model = with_sizes(load_model(path), sizes_from_text(arguments.sizes), batch)
     _guard(folder, arguments.overwrite)
     settings = settings_from(arguments, model)
     space = Space(model, settings.plugins)
@@ -154,7 +154,7 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
     return Settings(
         runtime=_runtime(arguments.runtime, arguments.flavor),
         batches=batches,
-        sizes=sizes_of(arguments.sizes),
+        sizes=sizes_from_text(arguments.sizes),
         plugins=arguments.plugins,
         tolerance=arguments.tolerance,
         max_drop=arguments.max_drop,
@@ -167,15 +167,15 @@ def settings_from(arguments: argparse.Namespace, model: Any) -> Settings:
 
 def _only_first_axes_open(model: Any) -> None:
     from lenet_trt.onnx_model.ports import ports
+    from lenet_trt.onnx_model.profiles import axes_text, inputs_of
     from lenet_trt.runtimes.inputs import Sizes, shapes_of
 
-    inputs = ports(model)[0]
     try:
-        shapes_of(inputs, Sizes())
+        shapes_of(ports(model)[0], Sizes())
     except UsageError as error:
-        described = ", ".join(f"{port.name} [{', '.join(map(str, port.axes))}]" for port in inputs)
         raise UsageError(
-            f"optimize varies the size of first axes alone (--batch), and the model takes {described}: {GIVE_SIZES}"
+            "optimize varies the size of first axes alone (--batch), and the model takes "
+            f"{axes_text(inputs_of(model))}: {GIVE_SIZES}"
         ) from error
 
 

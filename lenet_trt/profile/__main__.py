@@ -14,7 +14,7 @@ from lenet_trt.cuda.gpus import gpus
 from lenet_trt.errors import UsageError
 from lenet_trt.files import is_special
 from lenet_trt.onnx_model.profiles import parse_shapes
-from lenet_trt.options import add_sizes, sizes_of, whole
+from lenet_trt.options import add_sizes, sizes_from_text, whole
 from lenet_trt.overwrite import Mark, add_overwrite, beside, guard, has_keys, json_object
 from lenet_trt.profile import trtexec
 from lenet_trt.profile.request import DEFAULT_ITERATIONS, DEFAULT_WARMUP, RECORDERS
@@ -168,7 +168,7 @@ def _timeline(arguments: argparse.Namespace, output: Path, report: Path | None) 
     if model is None:
         raise UsageError("give MODEL, or an existing trace with --from TRACE")
     shapes = {} if arguments.shapes is None else parse_shapes("--shapes", arguments.shapes)
-    sizes = sizes_of(arguments.sizes)
+    sizes = sizes_from_text(arguments.sizes)
     if arguments.trtexec or arguments.trtexec_path:
         if arguments.batch is not None or sizes:
             raise UsageError("--batch and --sizes: trtexec takes whole shapes: give --shapes NAME:32x1x28x28")

@@ -12,7 +12,7 @@ from lenet_trt.build.labelled import LabelledImages
 from lenet_trt.build.request import MAX_DROP_POINTS
 from lenet_trt.errors import UsageError
 from lenet_trt.images.form import ImageOptions, add_image_arguments, image_options
-from lenet_trt.options import add_sizes, number, sizes_of, whole
+from lenet_trt.options import add_sizes, number, sizes_from_text, whole
 from lenet_trt.overwrite import add_overwrite
 
 # How ONNX Runtime chooses the largest value of an activation, from what the calibration images give.
@@ -132,7 +132,7 @@ def quantize_request_from(arguments: argparse.Namespace) -> QuantizeRequest:
     return QuantizeRequest(
         onnx=arguments.model,
         data=tuple(arguments.data),
-        sizes=sizes_of(arguments.sizes),
+        sizes=sizes_from_text(arguments.sizes),
         narrow=arguments.narrow or "int8",
         rest="fp16" if arguments.fp16 else "fp32",
         count=arguments.count,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lenet_trt.errors import UsageError
 from lenet_trt.files import write_atomic
-from lenet_trt.options import add_sizes, sizes_of
+from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard, has_keys, says
 from lenet_trt.report.content import Content, report_headline
 from lenet_trt.report.document import MARK
@@ -102,7 +102,7 @@ def _made_by_report(path: Path) -> bool:
 
 
 def _with_sizes(timeline: Timeline, given: str | None) -> Timeline:
-    return replace(timeline, sizes={**timeline.sizes, **sizes_of(given)})
+    return replace(timeline, sizes={**timeline.sizes, **sizes_from_text(given)})
 
 
 def _rendered(content: Content, suffix: str) -> bytes:

@@ -12,7 +12,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
-from lenet_trt.options import add_sizes, sizes_of
+from lenet_trt.options import add_sizes, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard, says
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _sizes(
     from lenet_trt.runtimes.inputs import Sizes, shapes_of
 
     inputs = ports(model)[0]
-    given = sizes_of(arguments.sizes)
+    given = sizes_from_text(arguments.sizes)
     if timeline is not None and not given and arguments.batch is None and arguments.shapes is None:
         named = {axis for port in inputs for axis in port.axes if isinstance(axis, str)}
         given = {name: size for name, size in timeline.sizes.items() if name in named}

@@ -14,7 +14,7 @@ from lenet_trt.export.geometry import IMAGE_SHAPE
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.ports import Port
-from lenet_trt.onnx_model.profiles import Axes
+from lenet_trt.onnx_model.profiles import Axes, axes_text
 from lenet_trt.options import LARGEST
 
 _SEED = 0
@@ -41,7 +41,7 @@ def shapes_of(ports: Sequence[Port], given: Sizes) -> tuple[dict[str, Shape], di
         UsageError: the network does not have an input or an axis that is named, or an axis is left open.
     """
     known = {port.name: port.axes for port in ports}
-    described = ", ".join(f"{name} [{', '.join(map(str, axes))}]" for name, axes in known.items())
+    described = axes_text(known)
     if unknown := sorted(set(given.shapes) - set(known)):
         raise UsageError(f"--shapes: there is no input {', '.join(unknown)}; the network has {described}")
     named = {axis for axes in known.values() for axis in axes if isinstance(axis, str)}

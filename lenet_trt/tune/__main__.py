@@ -24,7 +24,7 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.registry import kernels
-from lenet_trt.options import add_batches, add_sizes, batches_of, number, sizes_of
+from lenet_trt.options import add_batches, add_sizes, batches_of, number, sizes_from_text
 from lenet_trt.overwrite import add_overwrite, guard, says
 from lenet_trt.tune.tables import calls_table, differences_table, summary_table
 
@@ -93,7 +93,7 @@ def command(arguments: argparse.Namespace) -> int:
     if arguments.model is not None:
         from lenet_trt.tune.model_calls import model_calls
 
-        calls = model_calls(arguments.model, batches_of(arguments.batch), sizes_of(arguments.sizes))
+        calls = model_calls(arguments.model, batches_of(arguments.batch), sizes_from_text(arguments.sizes))
         chosen = [kernel for kernel in chosen if kernel.name in calls]
         if not chosen:
             raise UsageError(f"{arguments.model} has the kernels {', '.join(calls)}, and none of those that are named")
