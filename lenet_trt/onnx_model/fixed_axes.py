@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import onnx
-from onnx import ModelProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, ValueInfoProto
 
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.inferred import inferred
-from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
 from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
 from lenet_trt.onnx_model.shapes import known, node_name
 
@@ -51,14 +50,16 @@ def with_sizes(
 
 
 def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
-    """Put the sizes in wherever the names are, and infer the outputs' shapes."""
-    onnx_runtime()
-    from onnxruntime.tools.onnx_model_utils import make_dim_param_fixed
+    """Put the sizes in wherever the names are, and infer the outputs' shapes.
 
+    ONNX Runtime's ``make_dim_param_fixed`` does the first part, but it imports torch where that is installed.
+    """
     fixed = ModelProto()
     fixed.CopyFrom(model)
-    for name, size in sizes.items():
-        make_dim_param_fixed(fixed.graph, name, size)
+    for value in _values(fixed.graph):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param in sizes:
+                dim.dim_value = sizes[dim.dim_param]
     # Exporters also note sizes such as "4*batch", which are wrong names now.
     noted = [value for value in fixed.graph.value_info if not _computed_from(sizes, value)]
     del fixed.graph.value_info[:]
@@ -67,6 +68,14 @@ def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
         if not any(isinstance(axis, str) for axis in axes_of(found)):
             value.CopyFrom(found)
     return fixed
+
+
+def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
+    """Return every value that a graph describes, and those of the graphs inside it."""
+    yield from (*graph.input, *graph.output, *graph.value_info)
+    for entry in (entry for node in graph.node for entry in node.attribute):
+        for inner in [entry.g] if entry.HasField("g") else entry.graphs:
+            yield from _values(inner)
 
 
 def _check_reshapes(model: ModelProto) -> None:
@@ -85,9 +94,9 @@ def _check_reshapes(model: ModelProto) -> None:
         if left:  # it may be for other batches
             return
         raise
-    for node in found.nodes:
+    for node in (node for node in found.nodes if node.op_type == "Reshape"):
         before, after = (found.tensors.get(name) for name in (node.input[0], node.output[0]))
-        if node.op_type == "Reshape" and before and after and before.elements != after.elements:
+        if before and after and before.elements != after.elements:
             raise LenetTrtError(
                 f"Reshape {node_name(node)} makes {list(after.shape)} of {list(before.shape)}: the exporter "
                 "wrote sizes of its example there. Take these sizes, or export with others (torch: with dynamo=True)"

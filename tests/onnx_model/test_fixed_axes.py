@@ -172,6 +172,19 @@ def test_a_size_that_the_exporter_wrote_into_a_reshape_is_noticed() -> None:
         with_sizes(baked(), {"sequence": 5})
 
 
+def test_a_node_without_inputs_is_no_obstacle() -> None:
+    model = parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17]>
+        noisy (float[n, 4] x) => (float[n, 4] y) {
+            noise = RandomUniform <shape = [4]> ()
+            y = Add (x, noise)
+        }
+        """
+    )
+    assert outputs_of(with_sizes(model, {"n": 3})) == {"y": (3, 4)}
+
+
 def test_a_model_for_some_batches_only_may_keep_its_batch_open() -> None:
     """Frames of clips, four each, as networks for videos have them: two are no clip, and that is nobody's error."""
     model = parser.parse_model(
