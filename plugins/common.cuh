@@ -1,5 +1,5 @@
 // Device helpers that several kernels share: storage type <-> float, NaN-propagating max, 16-byte and streaming accesses,
-// addresses in shared memory, sums over lanes.
+// addresses in shared memory, sums over lanes, integers that are compiled in.
 //
 // Everything here compiles for sm_75 and newer, with NVRTC and with nvcc. Kernels keep numbers in the storage type T of
 // their arguments (float, __half or __nv_bfloat16) and do arithmetic in float.
@@ -26,6 +26,14 @@
 __host__ __device__ constexpr bool is_launched(const char* name, const char* entry = LAUNCH_ENTRY) {
   return *name == *entry && (*name == 0 || is_launched(name + 1, entry + 1));
 }
+
+// ---- integers, lanes ---------------------------------------------------------------------------------------------------
+
+__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+__host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
+
+constexpr unsigned kAllLanes = 0xffffffffu;  // of a warp, as the mask of instructions that all of them execute together
 
 // ---- storage type <-> float ------------------------------------------------------------------------------------------
 
@@ -171,7 +179,7 @@ __device__ __forceinline__ int exchange_sums(float* sums, int lane) {
   if constexpr (kOffset == 0) {
     return 0;
   } else if constexpr (kCount == 1) {
-    sums[0] += __shfl_xor_sync(0xffffffffu, sums[0], kOffset);
+    sums[0] += __shfl_xor_sync(kAllLanes, sums[0], kOffset);
     return exchange_sums<1, kOffset / 2>(sums, lane);
   } else {
     constexpr int kHalf = kCount / 2;
@@ -179,7 +187,7 @@ __device__ __forceinline__ int exchange_sums(float* sums, int lane) {
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
       const float given = upper ? sums[i] : sums[i + kHalf], kept = upper ? sums[i + kHalf] : sums[i];
-      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, kOffset);
+      sums[i] = kept + __shfl_xor_sync(kAllLanes, given, kOffset);
     }
     return (upper ? kHalf : 0) + exchange_sums<kHalf, kOffset / 2>(sums, lane);
   }

@@ -4,10 +4,6 @@
 
 #include "common.cuh"
 
-constexpr unsigned kAllLanes = 0xffffffffu;
-
-__host__ __device__ constexpr int ceil_divide(int a, int b) { return (a + b - 1) / b; }
-
 // The widest access, in elements, with which rows of `length` elements can be read from their first element to their last.
 template <typename T>
 __host__ __device__ constexpr int row_width(int length) {
@@ -42,11 +38,11 @@ template <typename T, int kLength>
 struct RowLayout {
   static constexpr int kWide = Pack16<T>::kCount;
   static constexpr bool kWhole = kLength % kWide == 0;
-  static constexpr int kPacks = kWhole ? kLength / kWide : ceil_divide(kLength + kWide - 1, kWide);
+  static constexpr int kPacks = kWhole ? kLength / kWide : ceil_div(kLength + kWide - 1, kWide);
 };
 
 // kEach packs of a row in the registers of a thread: number `thread`, thread + kThreads, ...
-template <typename T, int kLength, int kThreads, int kEach_ = ceil_divide(RowLayout<T, kLength>::kPacks, kThreads)>
+template <typename T, int kLength, int kThreads, int kEach_ = ceil_div(RowLayout<T, kLength>::kPacks, kThreads)>
 struct RowPacks : RowLayout<T, kLength> {
   using Layout = RowLayout<T, kLength>;
   static constexpr int kEach = kEach_;

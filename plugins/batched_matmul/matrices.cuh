@@ -4,7 +4,7 @@
 // other in memory, so a block moves them 16 bytes at a time, whatever their sizes are.
 #pragma once
 
-#include "instructions.cuh"
+#include "copies.cuh"
 
 using T = TYPE_T;
 constexpr float kAlpha = ATTR_ALPHA;
@@ -13,15 +13,28 @@ static_assert(kK == AXIS_K_BEFORE_N * AXIS_K_AFTER_N, "a and b have the same k")
 constexpr bool kAlongA = AXIS_K_BEFORE_M == 1, kAlongB = AXIS_K_BEFORE_N == 1;
 static_assert((kAlongA || AXIS_K_AFTER_M == 1) && (kAlongB || AXIS_K_AFTER_N == 1), "k is one dimension");
 
-__host__ __device__ constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
-__host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
 __host__ __device__ constexpr int odd(int a) { return a / 2 * 2 + 1; }  // 2 -> 3, 3 -> 3
 
 // What is written of a sum.
 __device__ __forceinline__ T result_of(float sum) { return from_float<T>(kAlpha == 1.0f ? sum : kAlpha * sum); }
 
 constexpr int kChunk = 16 / static_cast<int>(sizeof(T));  // elements in 16 bytes
+
+// Begins to copy 16 bytes; of these, the last 16 - `bytes` become zero and are not read. Both addresses are multiples of 16.
+__device__ __forceinline__ void begin_copy16(void* to, const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 800
+  copy_async<16>(shared_address(to), from, bytes);
+#else
+  if (bytes == 16) {
+    *static_cast<uint4*>(to) = *static_cast<const uint4*>(from);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      static_cast<unsigned short*>(to)[i] = 2 * i < bytes ? static_cast<const unsigned short*>(from)[i] : 0;
+    }
+  }
+#endif
+}
 
 // Matrices in shared memory. Where matrices are whole chunks of 16 bytes, an odd number of chunks is between the beginnings of two of
 // them, so that these lie in different banks; with kPadRows, the same holds for rows. Where matrices are not whole chunks, they lie as
@@ -35,7 +48,7 @@ struct Staged {
   static constexpr int kStride = kWhole ? odd(kRows * kRowStride / kChunk) * kChunk : kElements;
 
   __host__ __device__ static constexpr int size(int matrices) {
-    return divide_up(matrices * kStride + (kWhole ? 0 : kChunk - 1), kChunk) * kChunk;
+    return ceil_div(matrices * kStride + (kWhole ? 0 : kChunk - 1), kChunk) * kChunk;
   }
 
   // Elements between a multiple of 16 bytes and the matrix `first` in global memory.
@@ -58,8 +71,8 @@ struct Staged {
   // the chunks. With all kMatrices, the loop has no end that is known late.
   template <int kThreads, int kMatrices, typename Work>
   __device__ static __forceinline__ void for_chunks(int count, int before, Work work) {
-    constexpr int kMost = divide_up(kMatrices * kElements + (kWhole ? 0 : kChunk - 1), kChunk);
-    const int chunks = divide_up(before + count * kElements, kChunk);
+    constexpr int kMost = ceil_div(kMatrices * kElements + (kWhole ? 0 : kChunk - 1), kChunk);
+    const int chunks = ceil_div(before + count * kElements, kChunk);
 #pragma unroll
     for (int c = 0; c < kMost; c += kThreads) {
       const int own = c + threadIdx.x;

@@ -22,7 +22,7 @@ __device__ __forceinline__ void multiply_staged(const T* a, const T* b, int batc
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);
     A::template fetch<kThreads, kGroup>(staged_a, a, first, count, batch);
     B::template fetch<kThreads, kGroup>(staged_b, b, first, count, batch);
-    wait_for_copies();
+    copy_async_wait_all();
     __syncthreads();
     OwnTile tile(threadIdx.x % OwnTile::kTiles);
     if (mine < count) {

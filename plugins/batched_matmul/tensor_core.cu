@@ -22,22 +22,22 @@ struct Operand {
   static constexpr bool kWide = Matrices::kWholeRows;
   static constexpr bool kMasked = kK % 8 != 0;  // some of the last eight k are beyond the matrix
 
-  // Loads 8x8 matrices in the layout of mma.cuh: row + 8 (i % kAcross), k + 8 (i / kAcross) for i < kCount. Beyond k they are zero.
-  template <int kAcross, int kCount>
-  __device__ static __forceinline__ void load(unsigned (&part)[kCount], const T* matrix, int row, int k) {
+  // Loads 8x8 matrices in the layout of mma.cuh: row + 8 (i % kAcross), k + 8 (i / kAcross) for i < 4. Beyond k they are zero.
+  template <int kAcross>
+  __device__ static __forceinline__ void load(unsigned (&part)[4], const T* matrix, int row, int k) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     if constexpr (kWide) {
-      const int i = lane / 8 % kCount, first_row = row + 8 * (i % kAcross), first_k = k + 8 * (i / kAcross);
+      const int i = lane / 8, first_row = row + 8 * (i % kAcross), first_k = k + 8 * (i / kAcross);
       const T* from;
       if constexpr (kAlong) {
         from = matrix + smaller(first_row + lane % 8, kExtent - 1) * Matrices::kRowStride + smaller(first_k, kK - 8);
       } else {
         from = matrix + smaller(first_k + lane % 8, kK - 1) * Matrices::kRowStride + smaller(first_row, kExtent - 8);
       }
-      load_8x8<kCount, !kAlong>(part, from);
+      load_matrices<!kAlong>(part, shared_address(from));
     }
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
+    for (int i = 0; i < 4; ++i) {
       const int first_k = k + 8 * (i / kAcross), own_k = first_k + 2 * t;
       if (first_k >= kK) {
         part[i] = 0;
@@ -69,7 +69,7 @@ using A = OperandA::Matrices;
 using B = OperandB::Matrices;
 using Y = StagedY<true>;
 constexpr int kGroup = larger(smaller(kBlockBytes / kBytes, most_products(A::kStride + B::kStride + Y::kStride)), 1);
-constexpr int kRowTiles = divide_up(kM, 16), kSteps = divide_up(kK, 16);
+constexpr int kRowTiles = ceil_div(kM, 16), kSteps = ceil_div(kK, 16);
 
 // Writes two neighbouring elements of a row of y, where they are inside.
 __device__ __forceinline__ void write_pair(T* y, int row, int column, float first, float second) {
@@ -117,7 +117,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);
     A::fetch<kThreads, kGroup>(staged_a, a, first, count, batch);
     B::fetch<kThreads, kGroup>(staged_b, b, first, count, batch);
-    wait_for_copies();
+    copy_async_wait_all();
     __syncthreads();
     const T *own_a = staged_a + A::lead(first), *own_b = staged_b + B::lead(first);
     T* own_y = staged_y + Y::lead(first);

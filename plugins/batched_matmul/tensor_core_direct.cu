@@ -16,7 +16,7 @@ ASSERT_LAUNCH(batched_matmul_tensor_direct, kThreads, 0);
 static_assert(kAlongA && kK % 8 == 0 && kN % 8 == 0, "other layouts and sizes go to tensor_core.cu");
 constexpr int kTiles = kM > 16 ? 2 : 1;
 constexpr int kRows = kM > 8 ? kTiles * 2 : 1;  // eights of rows of a warp
-constexpr int kWarps = divide_up(kM, kTiles * 16);  // of a product
+constexpr int kWarps = ceil_div(kM, kTiles * 16);  // of a product
 // Of small products, a warp has several at once; the declaration's grid is for as many, and any other is right.
 constexpr int kLoadBytes = 1024, kMostProducts = 4;
 constexpr int kProducts = larger(smaller(kLoadBytes / ((kM + kN) * kK * static_cast<int>(sizeof(T))), kMostProducts), 1);
@@ -33,6 +33,13 @@ using Run = Vector<unsigned, kElements / 2>;
 template <int kElements>
 __device__ __forceinline__ Run<kElements> load_run(const T* from) {
   return *reinterpret_cast<const Run<kElements>*>(from);
+}
+
+// Transposes an 8x8 matrix, of which lane (g = lane / 4, t = lane % 4) has [g][2t, 2t+1].
+__device__ __forceinline__ unsigned transpose_8x8(unsigned elements) {
+  unsigned result;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(elements));
+  return result;
 }
 
 // The product p of a group, or the last one.

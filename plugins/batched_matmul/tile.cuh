@@ -9,9 +9,9 @@ constexpr int kStep = kK % 4 == 0 ? 4 : 1;  // how much of k a thread loads at a
 // neighbouring rows a thread where these can be loaded at once.
 template <int kExtent, int kMost, bool kAlong>
 struct Share {
-  static constexpr int kGroups = divide_up(kExtent, kMost);
+  static constexpr int kGroups = ceil_div(kExtent, kMost);
   static constexpr bool kWide = !kAlong && kExtent % 4 == 0 && kMost % 4 == 0;
-  static constexpr int kCount = kWide ? kMost : divide_up(kExtent, kGroups);  // rows of a thread
+  static constexpr int kCount = kWide ? kMost : ceil_div(kExtent, kGroups);  // rows of a thread
   static constexpr int kVector = kWide ? 4 : 1;
 
   __device__ static __forceinline__ int row(int group, int i) {

@@ -34,7 +34,7 @@ __host__ __device__ constexpr int floor_power_of_two(int value) {
   return power;
 }
 constexpr int kLanes = lanes_for(kPacks);
-constexpr int kSteps = (kPacks + kLanes - 1) / kLanes;  // packs of a row that one lane takes
+constexpr int kSteps = ceil_div(kPacks, kLanes);  // packs of a row that one lane takes
 constexpr int kStepsAtOnce = kSteps < kLoadsInFlight ? kSteps : kLoadsInFlight;
 constexpr int kRows = floor_power_of_two(kLoadsInFlight / kStepsAtOnce);
 constexpr int kGroups = kThreads / kLanes;

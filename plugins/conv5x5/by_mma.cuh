@@ -206,7 +206,7 @@ __device__ __forceinline__ void conv5x5_by_mma(const typename Plan::T* __restric
   for (int round = 0; tile < tiles; tile += gridDim.x, ++round) {
     if (!Shape::kPooled && round % Plan::kTilesAhead == 0) prefetch_tiles<Plan>(x, tile + gridDim.x, n);
     const int images = images_of(tile);
-    wait_for_fetch();
+    copy_async_wait_all();
     __syncthreads();  // the tile has arrived for all, and all have left the pairs of the one before
     Scaling scaling = {1.0f, 1.0f, true};
     if constexpr (Plan::kSplit) scaling = scaling_of(block_range<Plan::kWarps>(staged, images * Shape::kImageSize, ranges));

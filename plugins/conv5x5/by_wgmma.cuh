@@ -172,7 +172,7 @@ __device__ __forceinline__ void conv5x5_by_wgmma(const float* __restrict__ x, co
 #pragma unroll 1
   for (; image < end; image += Plan::kImages) {
     const int images = min(Plan::kImages, end - image);
-    wait_for_fetch();
+    copy_async_wait_all();
     __syncthreads();  // the tile and the columns are there for all, and all have left the pairs of the tile before
     const Scaling scaling = scaling_of(block_range<Plan::kWarps>(staged, images * Shape::kImageSize, ranges));
     make_pairs<Plan>(pairs, staged, images, scaling.factor);

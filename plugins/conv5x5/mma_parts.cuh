@@ -7,6 +7,7 @@
 #pragma once
 
 #include "conv5x5/quad.cuh"
+#include "copies.cuh"
 #include "mma.cuh"
 
 constexpr int kMmaWarps = 3;  // a 28x28 image has 9 units
@@ -59,17 +60,6 @@ struct MmaPlan {
 
 // ---- fetching the next tile ----------------------------------------------------------------------------------------------
 
-template <int kBytes>
-__device__ __forceinline__ void copy_async(unsigned to, const char* from) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(kBytes) : "memory");
-  }
-#endif
-}
-
 // Starts copying `images` images into shared memory; asynchronous from sm_80 on where the images' size allows.
 template <typename Plan>
 __device__ __forceinline__ void fetch_tile(typename Plan::T* staged, const typename Plan::T* x, int images) {
@@ -109,12 +99,6 @@ __device__ __forceinline__ void prefetch_tiles(const typename Plan::T* x, int fi
 #endif
 }
 
-__device__ __forceinline__ void wait_for_fetch() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
 // ---- scaling and its guard ------------------------------------------------------------------------------------------------
 
 // Bits of the largest magnitude, and of the smallest one that is not zero, less one (so that zero wraps around to the top).
@@ -124,10 +108,10 @@ struct MagnitudeRange {
 
 __device__ __forceinline__ unsigned warp_max(unsigned value) {
 #if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(0xffffffffu, value);
+  return __reduce_max_sync(kAllLanes, value);
 #else
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  for (int offset = 16; offset > 0; offset /= 2) value = max(value, __shfl_xor_sync(kAllLanes, value, offset));
   return value;
 #endif
 }
@@ -355,7 +339,7 @@ struct TileWriter {
 #pragma unroll
       for (int i = 0; i < kQuadOutputs; ++i) {
         const float first = sums[i / 2][2 * (i % 2) + f], second = sums[2 + i / 2][2 * (i % 2) + f];
-        const float got = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
+        const float got = __shfl_xor_sync(kAllLanes, odd ? first : second, 1);
         quads[f][i] = odd ? got : first;
         quads[f + 2][i] = odd ? second : got;
       }

@@ -12,8 +12,6 @@ constexpr int kFilterSize = 5;
 constexpr int kTaps = kFilterSize * kFilterSize;
 constexpr int kQuadOutputs = 4;
 
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-
 // x [n, kChannels, kHeight, kWidth] -> y [n, kFilters, kOutHeight, kOutWidth]; no padding, stride 1 (2 after pooling; floor).
 template <int kChannels_, int kHeight_, int kWidth_, int kFilters_, Quad kQuad_>
 struct Conv5x5Shape {

@@ -15,9 +15,9 @@ namespace conv_int8 {
 
 constexpr int kGroup = 8;          // filters of a block
 constexpr int kBytes = 4 / kPool;  // of y, from a quad
-constexpr int kQuads = (kOutWidth + kBytes - 1) / kBytes, kItems = kOutHeight * kQuads;  // of a row, of an image
+constexpr int kQuads = ceil_div(kOutWidth, kBytes), kItems = kOutHeight * kQuads;  // of a row, of an image
 constexpr int kWords = (3 * kStride + kSize + 3) / 4;                                    // of a row of x, for a quad
-constexpr int kAllWords = kChannels * kSize * kWords, kStepWords = 8, kSteps = (kAllWords + kStepWords - 1) / kStepWords;
+constexpr int kAllWords = kChannels * kSize * kWords, kStepWords = 8, kSteps = ceil_div(kAllWords, kStepWords);
 constexpr int kRows = (kOutHeight * kPool - 1) * kStride + kSize, kPitch = (kQuads - 1) * kStride + kWords;  // of a plane in the tile
 constexpr int kTileWords = kChannels * kRows * kPitch;
 constexpr int kImages = kItems >= 64 ? 1 : kItems <= 8 ? 8 : 64 / kItems;  // of a tile
@@ -87,7 +87,7 @@ __device__ __forceinline__ void load_tile(unsigned* tile, const signed char* x, 
 
 // Images that have the tile's layout are copied as they are. A tile's pieces are on their way while the one before is computed.
 constexpr bool kCopied = kPad == 0 && 4 * kPitch == kWidth && kRows == kHeight && kImageBytes % 16 == 0;
-constexpr int kImagePieces = kImageBytes / 16, kPieces = kCopied ? (kImages * kImagePieces + kThreads - 1) / kThreads : 1;
+constexpr int kImagePieces = kImageBytes / 16, kPieces = kCopied ? ceil_div(kImages * kImagePieces, kThreads) : 1;
 
 __device__ __forceinline__ void load_pieces(uint4 (&pieces)[kPieces], const signed char* x, int images, int thread) {
 #pragma unroll

@@ -9,6 +9,7 @@
 // of rounding, so the products of each stage are summed alone, and these sums are added by ordinary additions.
 #pragma once
 
+#include "copies.cuh"
 #include "dense/instructions.cuh"
 
 namespace dense {
@@ -24,7 +25,7 @@ struct Tile {
   static constexpr int kThreads = 32 * kWarpsAcross * (kTileRows / kWarpRows);
   static constexpr int kRowTiles = kWarpRows / 16, kOutTiles = kWarpOut / 8;
   static constexpr int kRowBytes = kIn * static_cast<int>(sizeof(T));
-  static constexpr int kDepth = (kRowBytes + kStageBytes - 1) / kStageBytes;
+  static constexpr int kDepth = ceil_div(kRowBytes, kStageBytes);
   static constexpr int kPiece = kRowBytes % 16 == 0 ? 16 : kRowBytes % 8 == 0 ? 8 : 4;  // bytes of a copy
   static constexpr int kTileBytes = (kTileRows + kTileOut) * kStageBytes;
   static constexpr int kSharedBytes = kStages * kTileBytes;
@@ -49,12 +50,12 @@ __device__ __forceinline__ void fetch_rows(unsigned stage, const void* matrix, i
   const int column = depth * kStageBytes + byte;
   const bool inside = Tile::kRowBytes % kStageBytes == 0 || column < Tile::kRowBytes;
 #pragma unroll
-  for (int i = 0; i < (kRows + kPass - 1) / kPass; ++i) {
+  for (int i = 0; i < ceil_div(kRows, kPass); ++i) {
     const int row = first + i * kPass;
     if (kRows % kPass != 0 && row >= kRows) break;
     const bool exists = inside && row < count;
     const char* from = static_cast<const char*>(matrix) + (exists ? row * static_cast<size_t>(Tile::kRowBytes) + column : 0);
-    copy_or_clear<Tile::kPiece>(place(stage, row, byte / kChunkBytes) + byte % kChunkBytes, from, exists);
+    copy_async<Tile::kPiece>(place(stage, row, byte / kChunkBytes) + byte % kChunkBytes, from, exists ? Tile::kPiece : 0);
   }
 }
 
@@ -141,13 +142,13 @@ __device__ __forceinline__ void multiply_tile(Sums<Tile>& sums, unsigned shared,
       fetch_rows<Tile, Tile::kTileRows>(stage, x, rows, depth);
       fetch_rows<Tile, Tile::kTileOut>(stage + Tile::kTileRows * kStageBytes, w, outs, depth);
     }
-    end_group();
+    copy_async_commit();
   };
 #pragma unroll
   for (int depth = 0; depth < Tile::kStages - 1; ++depth) fetch(depth);
 #pragma unroll 1
   for (int depth = 0; depth < Tile::kDepth; ++depth) {
-    wait_for_groups<Tile::kStages - 2>();
+    copy_async_wait<Tile::kStages - 2>();
     __syncthreads();  // the stage has arrived for all, and all have left the one before it
     fetch(depth + Tile::kStages - 1);
     const unsigned stage = shared + depth % Tile::kStages * Tile::kTileBytes;

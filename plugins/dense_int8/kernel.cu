@@ -17,7 +17,7 @@ using namespace int8;
 constexpr int kLanes = 32, kThreads = 128, kWarps = kThreads / kLanes;
 constexpr int kTileOutputs = 16, kColumns = 8, kPiece = 16;
 constexpr int kStepInputs = 4 * kPiece;  // four lanes a row; two products
-constexpr int kSteps = (kIn + kStepInputs - 1) / kStepInputs;
+constexpr int kSteps = ceil_div(kIn, kStepInputs);
 
 // 16 bytes of a row, zeros beyond the last row or input.
 __device__ __forceinline__ uint4 load_piece(const signed char* matrix, int row, int rows, int k) {

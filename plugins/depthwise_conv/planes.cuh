@@ -3,6 +3,7 @@
 // A row begins after a pack (16 bytes) that ends with the left border, so that packs of x stay packs.
 #pragma once
 
+#include "copies.cuh"
 #include "layer.cuh"
 
 constexpr int kPack = 16 / static_cast<int>(sizeof(T));
@@ -12,24 +13,12 @@ template <int kBytes>
 __device__ __forceinline__ void copy_to_shared(T* to, const T* from, bool valid) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (kBytes >= 4) {
-    const int bytes = valid ? kBytes : 0;
-    if constexpr (kBytes == 16) {
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes));
-    } else {
-      asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(kBytes),
-                   "r"(bytes));
-    }
+    copy_async<kBytes>(shared_address(to), from, valid ? kBytes : 0);
     return;
   }
 #endif
   constexpr int kCount = kBytes / static_cast<int>(sizeof(T));
   *reinterpret_cast<Vector<T, kCount>*>(to) = valid ? load_vector<kCount>(from) : Vector<T, kCount>{};
-}
-
-__device__ __forceinline__ void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
 }
 
 // Writes the zeros left and right of kRows rows. kThreads threads call it, each with its number.

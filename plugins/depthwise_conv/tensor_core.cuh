@@ -10,18 +10,17 @@
 #include "mma.cuh"
 #include "planes.cuh"
 
-
 template <int kWarps_>
 struct BandPlan {
   static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
-  static constexpr int kRowTiles = (Layer::kOutHeight + 15) / 16, kColumnTiles = (Layer::kOutWidth + 7) / 8;
+  static constexpr int kRowTiles = ceil_div(Layer::kOutHeight, 16), kColumnTiles = ceil_div(Layer::kOutWidth, 8);
   static constexpr int kBandTiles = kRowTiles < 4 ? kRowTiles : 4;
-  static constexpr int kBands = (kRowTiles + kBandTiles - 1) / kBandTiles;
+  static constexpr int kBands = ceil_div(kRowTiles, kBandTiles);
   // Sums of this many column tiles are in registers at once; the last chunk may end outside the plane.
-  static constexpr int kChunks = (kColumnTiles + 7) / 8, kChunk = (kColumnTiles + kChunks - 1) / kChunks;
+  static constexpr int kChunks = ceil_div(kColumnTiles, 8), kChunk = ceil_div(kColumnTiles, kChunks);
   // Columns of x are in blocks of 8; block 0 is left of the plane. Outputs 8 j ... 8 j + 7 need kBlocks of them from kStride * j on.
   static constexpr int kBlocks = Layer::kStride + 2;
-  static constexpr int kRead = Layer::kStride * kChunks * kChunk + 2, kCopied = 1 + (Layer::kWidth + 7) / 8;
+  static constexpr int kRead = Layer::kStride * kChunks * kChunk + 2, kCopied = 1 + ceil_div(Layer::kWidth, 8);
   static constexpr int kPitchBlocks = (kRead > kCopied ? kRead : kCopied) / 2 * 2 + 1;  // odd: rows begin in different banks
   static constexpr int kPitch = 8 * kPitchBlocks;
   static constexpr int kRows = (kBandTiles * 16 - 1) * Layer::kStride + Layer::kSize;
@@ -30,47 +29,17 @@ struct BandPlan {
   static constexpr int kChunkBlocks = Layer::kStride * (kChunk - 1) + kBlocks;
 };
 
-template <typename Operand>
-struct IsHalf {
-  static constexpr bool kValue = false;
-};
-template <>
-struct IsHalf<__half> {
-  static constexpr bool kValue = true;
-};
-
-// d += a b with a 16x8, b 8x8. Source: mma.cuh, which has the same of twice the depth.
-__device__ __forceinline__ void mma_16x8x8(float (&d)[4], const unsigned (&a)[2], unsigned b) {
-#if __CUDA_ARCH__ >= 800
-  if constexpr (!IsHalf<T>::kValue) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
-    return;
-  }
-#endif
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(b));
-}
-
 // Loads kBlocks neighbouring blocks of 16 rows and 8 columns as operands A. `row` is the address of row lane % 16 of the first one.
 template <int kBlocks>
 __device__ __forceinline__ void load_blocks(unsigned (&a)[kBlocks][2], unsigned row, int lane) {
   const unsigned of_pair = row + lane / 16 * 16;
 #pragma unroll
   for (int block = 0; block + 1 < kBlocks; block += 2) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[block][0]), "=r"(a[block][1]), "=r"(a[block + 1][0]), "=r"(a[block + 1][1])
-                 : "r"(of_pair + 16 * block)
-                 : "memory");
+    unsigned m[4];
+    load_matrices(m, of_pair + 16 * block);
+    a[block][0] = m[0], a[block][1] = m[1], a[block + 1][0] = m[2], a[block + 1][1] = m[3];
   }
-  if constexpr (kBlocks % 2 == 1) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
-                 : "=r"(a[kBlocks - 1][0]), "=r"(a[kBlocks - 1][1])
-                 : "r"(row + 16 * (kBlocks - 1))
-                 : "memory");
-  }
+  if constexpr (kBlocks % 2 == 1) load_matrices(a[kBlocks - 1], row + 16 * (kBlocks - 1));
 }
 
 // The band matrices of a channel as operand B: output n of a tile takes column k of its blocks times tap k - 8 + kPad - kStride n.
@@ -120,7 +89,7 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
   const T* taps = w + plane % kChannels * kTaps;
   const float bias = to_float(all_bias[plane % kChannels]);
   const Bands<Plan> bands(taps, lane);
-  wait_for_copies();
+  copy_async_wait_all();
   __syncwarp();
 
   T* to = y + static_cast<size_t>(plane) * Layer::kOutPlane;
@@ -150,7 +119,8 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
                          bands.of[i][block], bands.of[i][block + 1]);
         }
         if constexpr (Plan::kBlocks % 2 == 1) {
-          mma_16x8x8(sums[j], a[first + Plan::kBlocks - 1], bands.of[i][Plan::kBlocks - 1]);
+          const auto& last = a[first + Plan::kBlocks - 1];
+          mma_16x8x8<T>(sums[j], last[0], last[1], bands.of[i][Plan::kBlocks - 1]);
         }
       }
     }
@@ -184,7 +154,7 @@ __device__ __forceinline__ void depthwise_bands(const T* __restrict__ x, const T
           // Lanes exchange pairs, so that even ones have four outputs of tile j and odd ones of tile j + 1.
           const Vector<T, 2> left = finished(j, half), right = finished(j + 1, half);
           const Vector<T, 2> given = t % 2 == 0 ? right : left;
-          const unsigned got = __shfl_xor_sync(0xffffffffu, *reinterpret_cast<const unsigned*>(&given), 1);
+          const unsigned got = __shfl_xor_sync(kAllLanes, *reinterpret_cast<const unsigned*>(&given), 1);
           const Vector<T, 2> other = *reinterpret_cast<const Vector<T, 2>*>(&got);
           const Vector<T, 2> low = t % 2 == 0 ? left : other, high = t % 2 == 0 ? other : right;
           const int column = 8 * (chunk + j + t % 2) + t / 2 * 4;

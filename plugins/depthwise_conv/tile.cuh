@@ -7,11 +7,11 @@
 template <int kRows_, int kThreads_>
 struct Tiling {
   static constexpr int kRows = kRows_, kThreads = kThreads_;
-  static constexpr int kTiles = (Layer::kOutHeight + kRows - 1) / kRows;  // of a plane, from top to bottom
+  static constexpr int kTiles = ceil_div(Layer::kOutHeight, kRows);  // of a plane, from top to bottom
   static constexpr int kFit = kThreads / Layer::kStrips;
   static_assert(kFit > 0, "a row of outputs has more strips than a block has threads");
   static constexpr int kBandTiles = kTiles < kFit ? kTiles : kFit;
-  static constexpr int kBands = (kTiles + kBandTiles - 1) / kBandTiles;
+  static constexpr int kBands = ceil_div(kTiles, kBandTiles);
   static constexpr int kPlanes = kThreads / (Layer::kStrips * kBandTiles);
   static constexpr int kRowsOfX = (kBandTiles * kRows - 1) * Layer::kStride + Layer::kSize;
   static constexpr int kPitch = round_up(kPack + Layer::kWidth + Layer::kPad, kPack);
@@ -60,7 +60,7 @@ __device__ __forceinline__ void depthwise_tile(const T* __restrict__ x, const T*
   const int top = blockIdx.x % Plan::kBands * (Plan::kBandTiles * Plan::kRows * Layer::kStride) - Layer::kPad;
   copy_planes<Plan::kPlanes, Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, x, first_plane, planes, top, threadIdx.x);
   zero_borders<Plan::kPlanes * Plan::kRowsOfX, Plan::kPitch, Plan::kThreads>(rows, threadIdx.x);
-  wait_for_copies();
+  copy_async_wait_all();
   __syncthreads();
   compute_unit<Plan>(rows, w, bias, blockIdx.x, planes, y);
 }

@@ -23,7 +23,7 @@ constexpr int kPitch = kStride == 1 ? kColumnsOfX : 2 * kHalf;
 constexpr int kTapPitch = kBlockFilters + 4;  // neighbouring taps begin in other banks
 constexpr int kChannelWords = kRowsOfX * kPitch + kTaps * kTapPitch;
 constexpr int kMostWords = 46 * 1024 / 4;
-constexpr int kChunk = least(kChannels, kMostWords / kChannelWords);
+constexpr int kChunk = smaller(kChannels, kMostWords / kChannelWords);
 static_assert(kChunk >= 1, "a channel of x and its weights are more than static shared memory");
 
 __host__ __device__ constexpr int place_of(int column) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void few_channels_direct(const T* __restrict__ x, con
           inside ? to_float(from[(channel * Layer::kHeight + row_of_x) * Layer::kWidth + column_of_x]) : 0.0f;
     }
     __syncthreads();
-    const int channels = least(kChunk, kChannels - first_channel);
+    const int channels = smaller(kChunk, kChannels - first_channel);
 #pragma unroll 1
     for (int c = 0; c < channels; ++c) {
       const float* corner = patch + (c * kRowsOfX + row * kStride) * kPitch + column;

@@ -9,9 +9,6 @@ using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kSize = Layer::kSize, kTaps = kSize * kSize, kStride = Layer::kStride;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 
-__host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
-__host__ __device__ constexpr int least(int a, int b) { return a < b ? a : b; }
-
 // Outputs (row, column ... column + kCount - 1) of one filter; `plane` is the filter's plane of y.
 template <int kCount>
 __device__ __forceinline__ void store_outputs(T* __restrict__ plane, int row, int column, const float (&sums)[kCount], float bias) {

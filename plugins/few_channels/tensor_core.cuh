@@ -23,8 +23,8 @@ constexpr int kRunsAcross = (ceil_div(Layer::kOutWidth, kRun) - 1) % 8 < 4 ? 4 :
 template <int kWarps_, int kMostTiles>
 struct TensorPlan {
   static constexpr int kWarps = kWarps_, kThreads = 32 * kWarps;
-  static constexpr int kTiles = least(ceil_div(kFilters, 8), kMostTiles), kBlockFilters = 8 * kTiles;
-  static constexpr int kChunk = least(kChannels, 8);  // channels in shared memory at once
+  static constexpr int kTiles = smaller(ceil_div(kFilters, 8), kMostTiles), kBlockFilters = 8 * kTiles;
+  static constexpr int kChunk = smaller(kChannels, 8);  // channels in shared memory at once
   static constexpr int kRowWords = kIsFloat ? kSize : ceil_div(kSize, 2);  // of a row of taps
   static constexpr int kWords = kChunk * kSize * kRowWords, kSteps = ceil_div(kWords, 8);
 
@@ -66,14 +66,6 @@ __device__ __forceinline__ float high_part(float value) {
   return __uint_as_float((__float_as_uint(value) + 0x1000u) & 0xffffe000u);
 }
 
-__device__ __forceinline__ void mma_16x8x8_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-#if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
-}
-
 // The weights of channels first_channel ... and filters first_filter ..., in the order in which lanes load them.
 template <typename Plan>
 __device__ __forceinline__ void load_fragments(unsigned* fragments, const T* __restrict__ w, int first_channel, int first_filter) {
@@ -82,7 +74,7 @@ __device__ __forceinline__ void load_fragments(unsigned* fragments, const T* __r
   for (int i = threadIdx.x / 32; i < Plan::kSteps * Plan::kTiles; i += Plan::kWarps) {
     const int filter = first_filter + i % Plan::kTiles * 8 + lane / 4;
     const T* from = w + (filter * kChannels + first_channel) * kTaps;
-    const int taps = filter < kFilters ? least(Plan::kChunk, kChannels - first_channel) * kTaps : 0;
+    const int taps = filter < kFilters ? smaller(Plan::kChunk, kChannels - first_channel) * kTaps : 0;
     const auto at = [&](int tap, bool exists) { return exists && tap < taps ? from[tap] : from_float<T>(0.0f); };
     unsigned words[Plan::kFragmentWords];
 #pragma unroll
@@ -134,7 +126,7 @@ struct Piece {
 template <typename Plan>
 struct Fetched {
   static constexpr int kTotal = Plan::kChunk * Plan::kRowsOfX * Plan::kColumns;
-  static constexpr int kCount = Plan::kAhead ? Plan::kCopies : least(Plan::kCopies, 4);
+  static constexpr int kCount = Plan::kAhead ? Plan::kCopies : smaller(Plan::kCopies, 4);
   T value[kCount], second[kCount];
 
   __device__ __forceinline__ void load(const T* __restrict__ x, const Piece<Plan>& piece, int first = 0) {

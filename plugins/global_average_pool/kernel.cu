@@ -14,7 +14,7 @@ ASSERT_LAUNCH(global_average_pool_block, kThreads, 0);
 
 constexpr int kVector = kPlane % 4 == 0 ? 4 : kPlane % 2 == 0 ? 2 : 1;  // elements; planes are whole vectors
 constexpr int kVectors = kPlane / kVector, kFlight = 8;
-constexpr int kLoads = (kVectors + kWarp - 1) / kWarp;  // of a lane
+constexpr int kLoads = ceil_div(kVectors, kWarp);  // of a lane
 constexpr int kGroup = kFlight / (kLoads < kFlight ? kLoads : kFlight);  // planes of a warp
 
 // Adds to sums[g] every kStep-th vector of plane g, from vector `first` on.

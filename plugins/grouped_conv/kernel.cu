@@ -13,7 +13,7 @@
 using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kGroups = ATTR_GROUP, kChannels = AXIS_CG, kFilters = AXIS_K / kGroups;  // of a group
-constexpr int kOut = kFilters < 8 ? kFilters : 8, kParts = (kFilters + kOut - 1) / kOut;
+constexpr int kOut = kFilters < 8 ? kFilters : 8, kParts = ceil_div(kFilters, kOut);
 // Pixels of a thread, and channels of x whose loads may overlap.
 constexpr int kPixels = sizeof(T) == 4 ? 4 : 8, kUnroll = kPixels == 8 && Layer::kRun == 4 ? 2 : 1;
 constexpr int kRows = kPixels / Layer::kRun, kThreads = 128, kSize = Layer::kSize;
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
 
-  constexpr unsigned kTiles = (Layer::kOutHeight + kRows - 1) / kRows;
+  constexpr unsigned kTiles = ceil_div(Layer::kOutHeight, kRows);
   const unsigned item = blockIdx.x * static_cast<unsigned>(kThreads) + threadIdx.x;
   const unsigned image = item / (kTiles * Layer::kStrips);
   if (image >= static_cast<unsigned>(n)) return;

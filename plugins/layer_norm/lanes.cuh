@@ -18,7 +18,7 @@ constexpr int kWidth = row_width<T>(kLength);
 template <typename Residual>
 __device__ __forceinline__ void rows_of_lanes(const T* __restrict__ x, Residual residual, const T* __restrict__ scale,
                                               const T* __restrict__ bias, unsigned rows, T* __restrict__ y) {
-  constexpr int kEach = ceil_divide(kLength, kLanes * kWidth);
+  constexpr int kEach = ceil_div(kLength, kLanes * kWidth);
   using Part = Vector<T, kWidth>;
   const int lane = threadIdx.x % kLanes;
   const unsigned first = blockIdx.x * (kGroups * kRows) + threadIdx.x / kLanes;

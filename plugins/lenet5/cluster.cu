@@ -46,7 +46,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   constexpr int kFeatureStride = kBlocks * S::kShareStride;
   constexpr int kPack = Sixteen<T>::kCount;
   constexpr int kRowsHere = kFc1 / kBlocks;                        // outputs of fc1 in this block
-  constexpr int kRowsWarp = (kRowsHere + kWarps - 1) / kWarps;     // of them in a warp
+  constexpr int kRowsWarp = ceil_div(kRowsHere, kWarps);           // of them in a warp
   constexpr int kRowChunks = kFeatures / (32 * kPack);             // 16-byte loads a lane and row
   constexpr int kRowValues = power_of_two_from(kRowsWarp * kImages);
   constexpr int kPart = 15;                                        // inputs of fc2 in one partial sum
@@ -54,18 +54,18 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   constexpr int kPartsHere = kParts / kBlocks;
   constexpr int kPartLanes = 16;
   constexpr int kFc2Step = kConv2Threads / kPartLanes;
-  constexpr int kFc2Loads = (kFc2 + kFc2Step - 1) / kFc2Step;
-  constexpr int kFc2Lanes = (kFc2 + 31) / 32 * 32;
+  constexpr int kFc2Loads = ceil_div(kFc2, kFc2Step);
+  constexpr int kFc2Lanes = ceil_div(kFc2, 32) * 32;
   constexpr int kShared = kImages * S::kFeatures;                  // features that this block computes
   constexpr int kPushCopies = kBlocks == 8 ? 4 : kBlocks == 4 ? 2 : 1;  // warps that push the same features, to other blocks
   constexpr int kPushThreads = (kShared < kThreads ? kShared : kThreads) * kPushCopies;
   constexpr int kPushSteps = kShared * kPushCopies / kPushThreads;
   constexpr int kPushBlocks = kBlocks / kPushCopies;
-  constexpr int kTailImages = (kImages + kBlocks - 1) / kBlocks;   // images whose fc3 this block computes
+  constexpr int kTailImages = ceil_div(kImages, kBlocks);          // images whose fc3 this block computes
   constexpr int kLogitsWarp = 4;                                   // of the ten logits in a warp
-  constexpr int kTailWarps = (kClasses + kLogitsWarp - 1) / kLogitsWarp;
+  constexpr int kTailWarps = ceil_div(kClasses, kLogitsWarp);
   constexpr int kTailFirst = kWarps - kTailWarps;                  // the last warps, which have time to load fc3
-  constexpr int kTailLoads = (kFc2 + 31) / 32;
+  constexpr int kTailLoads = ceil_div(kFc2, 32);
   static_assert(kParts == 8 && kFc2Lanes * kPartsHere <= kThreads && kTailWarps <= kWarps, "threads a block");
   static_assert(kConv1Threads % 32 == 0 && kThreads % 32 == 0, "whole warps");
   static_assert(!kApart || (Conv2::kDepth == 1 && Conv2::kItems <= kConv2Threads), "conv2 prepares one item a thread");
@@ -277,7 +277,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
 
   // fc2: partial sums to the block that finishes the image.
 #pragma unroll
-  for (int i = 0; i < (kImages + kStep2 - 1) / kStep2; ++i) {
+  for (int i = 0; i < ceil_div(kImages, kStep2); ++i) {
     const unsigned which = first2 + i * kStep2;
     if (has_fc2 && which < kImages) {
       float sum = 0.0f;

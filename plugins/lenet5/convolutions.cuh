@@ -52,7 +52,7 @@ struct StageConv1 {
   static constexpr int kQuads = S::kImageCols / 4;
   static constexpr int kRowLanes = 8;  // threads a row of the image, of which kQuads load
   static constexpr int kImageItems = kImages * S::kImageRows * kRowLanes;
-  static constexpr int kImageLoads = (kImageItems + kThreads - 1) / kThreads;
+  static constexpr int kImageLoads = ceil_div(kImageItems, kThreads);
   static constexpr int kWeights = kConv1Channels * kFilterTaps;
   static constexpr int kLoads = (kWeights + kConv1Channels + kThreads - 1) / kThreads;
   static_assert(kQuads <= kRowLanes, "quads a row");
@@ -115,7 +115,7 @@ template <typename T, int kThreads>
 struct StageConv2 {
   static constexpr int kPack = Sixteen<T>::kCount;
   static constexpr int kPacks = kConv2Channels * kConv2Taps / kPack;
-  static constexpr int kLoads = (kPacks + kThreads - 1) / kThreads;
+  static constexpr int kLoads = ceil_div(kPacks, kThreads);
 
   Sixteen<T> weights[kLoads];
 

@@ -4,7 +4,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 
 namespace lenet5 {
 

@@ -31,7 +31,7 @@ __device__ __forceinline__ float transposed_sum(const float (&value)[kCount], un
   if constexpr (kOffset == 0) {
     return value[0];
   } else if constexpr (kCount == 1) {
-    const float sum[1] = {value[0] + __shfl_xor_sync(0xffffffffu, value[0], kOffset)};
+    const float sum[1] = {value[0] + __shfl_xor_sync(kAllLanes, value[0], kOffset)};
     return transposed_sum<1, kOffset / 2>(sum, lane);
   } else {
     const bool upper = lane & kOffset;
@@ -40,7 +40,7 @@ __device__ __forceinline__ float transposed_sum(const float (&value)[kCount], un
     for (int i = 0; i < kCount / 2; ++i) {
       const float keep = upper ? value[i + kCount / 2] : value[i];
       const float give = upper ? value[i] : value[i + kCount / 2];
-      half[i] = keep + __shfl_xor_sync(0xffffffffu, give, kOffset);
+      half[i] = keep + __shfl_xor_sync(kAllLanes, give, kOffset);
     }
     return transposed_sum<kCount / 2, kOffset / 2>(half, lane);
   }
@@ -105,8 +105,8 @@ template <typename T, int kIn, int kOut, int kWarps, int kImages>
 struct Linear {
   static_assert(kIn % 4 == 0, "inputs in groups of four");
   static constexpr int kQuads = kIn / 4;
-  static constexpr int kChunks = (kQuads + 31) / 32;
-  static constexpr int kRows = (kOut + kWarps - 1) / kWarps;
+  static constexpr int kChunks = ceil_div(kQuads, 32);
+  static constexpr int kRows = ceil_div(kOut, kWarps);
   static constexpr int kValues = power_of_two_from(kRows * kImages);
   static_assert(kValues <= 32, "one total a lane");
 

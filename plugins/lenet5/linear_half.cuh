@@ -3,7 +3,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 #include "lenet5/tensor_core.cuh"
 
 namespace lenet5 {
@@ -29,7 +29,7 @@ __device__ __forceinline__ uint4 load_weights(const __half* source) {
 // last have weight zero. No branches, so that all loads are under way at once.
 template <int kIn, int kOut, int kTiles, Source kSource>
 struct Linear {
-  static constexpr int kChunks = (kIn + kChunk - 1) / kChunk;
+  static constexpr int kChunks = ceil_div(kIn, kChunk);
   uint4 w[kTiles][kChunks];
   float2 bias[kTiles];
 
@@ -74,8 +74,8 @@ struct Linear {
       load_matrices(a[1], source + chunk * kChunk * 2 + 2 * kUnitBytes);
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        mma16(out[tile], a[0][0], a[0][1], a[0][2], a[0][3], w[tile][chunk].x, w[tile][chunk].y);
-        mma16(odd[tile], a[1][0], a[1][1], a[1][2], a[1][3], w[tile][chunk].z, w[tile][chunk].w);
+        mma_16x8x16<__half>(out[tile], a[0][0], a[0][1], a[0][2], a[0][3], w[tile][chunk].x, w[tile][chunk].y);
+        mma_16x8x16<__half>(odd[tile], a[1][0], a[1][1], a[1][2], a[1][3], w[tile][chunk].z, w[tile][chunk].w);
       }
     }
 #pragma unroll

@@ -3,7 +3,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 #include "lenet5/split_numbers.cuh"
 #include "lenet5/tensor_core.cuh"
 
@@ -24,8 +24,8 @@ __device__ __forceinline__ float max_magnitude(float most, const float4& v) {
 
 // Over the four lanes that share a row of weights.
 __device__ __forceinline__ float row_max(float most) {
-  most = max_nan(most, __shfl_xor_sync(kFullWarp, most, 1));
-  return max_nan(most, __shfl_xor_sync(kFullWarp, most, 2));
+  most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 1));
+  return max_nan(most, __shfl_xor_sync(kAllLanes, most, 2));
 }
 
 struct Fc1 {
@@ -75,9 +75,9 @@ struct Fc1 {
         load_matrices(high, source + chunk * kChunk * 2 + i * 2 * kUnitBytes);
         load_matrices(low, source + chunk * kChunk * 2 + i * 2 * kUnitBytes + kPart);
         const Split &a = w[chunk][2 * i], &b = w[chunk][2 * i + 1];
-        mma16(acc[0], high[0], high[1], high[2], high[3], a.high, b.high);
-        mma16(acc[1], high[0], high[1], high[2], high[3], a.low, b.low);
-        mma16(acc[2], low[0], low[1], low[2], low[3], a.high, b.high);
+        mma_16x8x16<__half>(acc[0], high[0], high[1], high[2], high[3], a.high, b.high);
+        mma_16x8x16<__half>(acc[1], high[0], high[1], high[2], high[3], a.low, b.low);
+        mma_16x8x16<__half>(acc[2], low[0], low[1], low[2], low[3], a.high, b.high);
       }
     }
 #pragma unroll
@@ -87,7 +87,7 @@ struct Fc1 {
   // Four lanes share a row of weights, so the scales of a lane's two outputs are with others.
   __device__ __forceinline__ void unscale(float (&out)[4], int lane) const {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] *= __shfl_sync(kFullWarp, scale, lane % 4 * 8 + i % 2 * 4);
+    for (int i = 0; i < 4; ++i) out[i] *= __shfl_sync(kAllLanes, scale, lane % 4 * 8 + i % 2 * 4);
   }
 };
 
@@ -96,12 +96,6 @@ struct Fc1 {
 // products with them, is ruled out: a lane's weights below 2^-95 and hidden values below 2^-96 become NaN, such logits inaccurate.
 
 constexpr int kStep = 16;
-
-__device__ __forceinline__ void mma_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 constexpr unsigned kTf32Mask = 0xffffe000u;
 __device__ __forceinline__ unsigned high_tf32(float value) { return __float_as_uint(value) & kTf32Mask; }
@@ -115,7 +109,7 @@ __device__ __forceinline__ bool accurate(float logit) { return fabsf(logit) <= 3
 // Eight outputs of a layer of weights [kOut, kIn]. Outputs beyond the last repeat it; inputs beyond the last have weight zero.
 template <int kIn, int kOut>
 struct Linear {
-  static constexpr int kSteps = (kIn + kStep - 1) / kStep;
+  static constexpr int kSteps = ceil_div(kIn, kStep);
   float4 w[kSteps];
   float start;  // of the sums: zero, or NaN if weights are too small
 
@@ -140,7 +134,7 @@ struct Linear {
     }
     // Exponents of 2^-95 and more have one of their upper three bits set.
     const unsigned magnitudes = (any[0] | any[1]) & 0x7fffffffu;
-    start = __any_sync(kFullWarp, magnitudes != 0 && (magnitudes & 0x70000000u) == 0) ? nan() : 0.0f;
+    start = __any_sync(kAllLanes, magnitudes != 0 && (magnitudes & 0x70000000u) == 0) ? nan() : 0.0f;
   }
 
   template <int kStride>
@@ -163,9 +157,9 @@ struct Linear {
           high[j] = high_tf32(a[j]);
           low[j] = low_tf32(a[j]);
         }
-        mma_tf32(acc[0], high, high_tf32(b[0]), high_tf32(b[1]));
-        mma_tf32(acc[1], high, low_tf32(b[0]), low_tf32(b[1]));
-        mma_tf32(acc[2], low, high_tf32(b[0]), high_tf32(b[1]));
+        mma_16x8x8_tf32(acc[0], high, high_tf32(b[0]), high_tf32(b[1]));
+        mma_16x8x8_tf32(acc[1], high, low_tf32(b[0]), low_tf32(b[1]));
+        mma_16x8x8_tf32(acc[2], low, high_tf32(b[0]), high_tf32(b[1]));
       }
     }
 #pragma unroll

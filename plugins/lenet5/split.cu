@@ -15,7 +15,7 @@
 #include "lenet5/lenet5.cuh"
 #include "lenet5/exact.cuh"
 #include "lenet5/linear_split.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 #include "lenet5/split_numbers.cuh"
 #include "lenet5/tensor_core.cuh"
 
@@ -422,7 +422,7 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
     }
     if (base == 0) copy_async_wait<0>();
 
-    const int tiles = (images + kRowsATile - 1) / kRowsATile;
+    const int tiles = ceil_div(images, kRowsATile);
     // The first column tile of a warp, for sixteen warps the only one, is loaded before the barrier.
     Fc1 fc1 = {};
     fc1.exponent = exponent_fc1;

@@ -12,7 +12,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 
 namespace lenet5 {
 
@@ -49,13 +49,13 @@ __device__ __forceinline__ int row_exponent(float most) {
 
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
-  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(kFullWarp, value, offset);
+  for (int offset = kLanes / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(kAllLanes, value, offset);
   return value;
 }
 
 // Of values >= 0, NaN above all.
 __device__ __forceinline__ float warp_max(float value) {
-  return __uint_as_float(__reduce_max_sync(kFullWarp, __float_as_uint(value)));
+  return __uint_as_float(__reduce_max_sync(kAllLanes, __float_as_uint(value)));
 }
 
 // What the weights of both convolutions ask of an image's scales: 2^pixel for its pixels, 2^map for its map.
@@ -65,9 +65,9 @@ struct alignas(16) Limits {
 
 // By a warp, from the exponents of conv1's and conv2's rows.
 __device__ __forceinline__ Limits find_limits(const signed char* rows1, const signed char* rows2, int lane) {
-  const int low1 = __reduce_min_sync(kFullWarp, static_cast<int>(rows1[lane % kConv1Channels]));
-  const int low2 = __reduce_min_sync(kFullWarp, static_cast<int>(rows2[lane % kConv2Channels]));
-  const int high2 = __reduce_max_sync(kFullWarp, static_cast<int>(rows2[lane % kConv2Channels]));
+  const int low1 = __reduce_min_sync(kAllLanes, static_cast<int>(rows1[lane % kConv1Channels]));
+  const int low2 = __reduce_min_sync(kAllLanes, static_cast<int>(rows2[lane % kConv2Channels]));
+  const int high2 = __reduce_max_sync(kAllLanes, static_cast<int>(rows2[lane % kConv2Channels]));
   constexpr int kSpare = kScaleLimit - kTopWeight;
   if (low1 == kUnfit || low2 == kUnfit) return {-1024, 1024, -1024, 1024};  // no image has such scales
   return {kSpare + low1, -kSpare - low1, min(kSpare + low2, kScaleLimit), high2 + kTopExponent - 1 - kTrustedDepth};

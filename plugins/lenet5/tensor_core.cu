@@ -14,7 +14,7 @@
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
 #include "lenet5/linear_half.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 #include "lenet5/tensor_core.cuh"
 
 using TX = TYPE_TX;
@@ -100,7 +100,7 @@ __device__ __forceinline__ bool build_windows(__half* windows, const TX* image, 
   constexpr unsigned kExponentLow = 0x7c00u, kExponentHigh = 0x7c000000u;
   const unsigned m = bits(most);
   const bool infinite = (m & kExponentLow) == kExponentLow || (m & kExponentHigh) == kExponentHigh;
-  const bool finite = !__any_sync(kFullWarp, infinite);
+  const bool finite = !__any_sync(kAllLanes, infinite);
   __syncwarp();  // every lane has read what the windows overwrite
   if (store.in_even) {
 #pragma unroll
@@ -191,8 +191,8 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
         }
         conv2_product<false>(acc[group][dy], c[group], c25[2 * group], c25[2 * group + 1], w, w2);
         if (ky % 2 == 1) {  // tap 2 has half of a product's terms: two rows of filters share one
-          mma16(acc[group][dy][0], w2[-2], w2[-1], w2[0], w2[1], above[group][0], c25[2 * group]);
-          mma16(acc[group][dy][1], w2[-2], w2[-1], w2[0], w2[1], above[group][1], c[group][1]);
+          mma_16x8x16<__half>(acc[group][dy][0], w2[-2], w2[-1], w2[0], w2[1], above[group][0], c25[2 * group]);
+          mma_16x8x16<__half>(acc[group][dy][1], w2[-2], w2[-1], w2[0], w2[1], above[group][1], c[group][1]);
         }
       }
       above[group][0] = c25[2 * group];
@@ -217,8 +217,8 @@ __device__ __forceinline__ void conv2_pool(__half* features, unsigned map, const
 
 // ---- who does what in the linear layers ------------------------------------------------------------------------------------
 
-constexpr int kPairs1 = (kFc1 + 15) / 16;   // 8 pairs of column tiles
-constexpr int kPairs2 = (kFc2 + 15) / 16;   // 6
+constexpr int kPairs1 = ceil_div(kFc1, 16);  // 8 pairs of column tiles
+constexpr int kPairs2 = ceil_div(kFc2, 16);  // 6
 constexpr int kColumnWarps = 8;
 constexpr int kRowWarps = kWarps / kColumnWarps;
 constexpr int kRowWarps2 = kWarps / kPairs2;

@@ -14,7 +14,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 
 namespace lenet5 {
 
@@ -28,7 +28,7 @@ constexpr int kWindowUnits = 2 * kWindowParity + 4;                             
 constexpr int kWindowBytes = kWindowUnits * kUnitBytes;
 constexpr int kWindowStepUnits = kRowsAStep / 2 * kWindowsARow;
 constexpr int kConv1Rows = kPool1Side * kWindowsARow;                                // 36 rows q, of each parity
-constexpr int kConv1Groups = (kConv1Rows + 7) / 8;                                   // 5
+constexpr int kConv1Groups = ceil_div(kConv1Rows, 8);                                // 5
 constexpr int kConv1Tiles = kConv1Channels * kOutputsAWindow / 8;                    // 3 column tiles
 constexpr int kConv1Fragments = 5 * kConv1Tiles;                                     // registers of weights, one part
 constexpr int kConv1Taps2 = 4 * kConv1Tiles;                                         // where those of ky = 2 begin
@@ -103,7 +103,7 @@ __device__ __forceinline__ void conv1_product(float (&acc)[2][kConv1Tiles][4], c
       if (kFirst) {
         mma16_first(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[0], w[1], bias[j]);
       } else {
-        mma16(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[0], w[1]);
+        mma_16x8x16<__half>(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[0], w[1]);
       }
     }
   }
@@ -113,13 +113,13 @@ __device__ __forceinline__ void conv1_product(float (&acc)[2][kConv1Tiles][4], c
     for (int j = 0; j < kConv1Tiles; ++j) {
       const unsigned(&rows)[4] = x[parity + 1];
       const unsigned* w = weight + 4 * j;
-      mma16(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[2], w[3]);
+      mma_16x8x16<__half>(acc[parity][j], rows[0], rows[1], rows[2], rows[3], w[2], w[3]);
     }
   }
 #pragma unroll
-  for (int j = 0; j < kConv1Tiles; ++j) mma8(acc[0][j], x[2][0], x[2][1], weight[kConv1Taps2 + j]);
+  for (int j = 0; j < kConv1Tiles; ++j) mma_16x8x8<__half>(acc[0][j], x[2][0], x[2][1], weight[kConv1Taps2 + j]);
 #pragma unroll
-  for (int j = 0; j < kConv1Tiles; ++j) mma8(acc[1][j], x[0][2], x[0][3], weight[kConv1Taps2 + j]);
+  for (int j = 0; j < kConv1Tiles; ++j) mma_16x8x8<__half>(acc[1][j], x[0][2], x[0][3], weight[kConv1Taps2 + j]);
 }
 
 __device__ __forceinline__ void load_windows(unsigned (&x)[3][4], unsigned windows, unsigned rows03, unsigned rows14, int group) {
@@ -177,13 +177,13 @@ __device__ __forceinline__ int pair_kx(int index) { return index % 8 / 4 + index
 template <bool kTap2 = true>
 __device__ __forceinline__ void conv2_product(float (&acc)[2][4], const unsigned (&c)[4], unsigned column2, unsigned column5,
                                               const unsigned* w, const unsigned* w2) {
-  mma16(acc[0], w[0], w[1], w[2], w[3], c[0], c[1]);
-  mma16(acc[1], w[0], w[1], w[2], w[3], c[2], c[3]);
-  mma16(acc[0], w[4], w[5], w[6], w[7], c[2], c[3]);
-  mma16(acc[1], w[4], w[5], w[6], w[7], column2, column5);
+  mma_16x8x16<__half>(acc[0], w[0], w[1], w[2], w[3], c[0], c[1]);
+  mma_16x8x16<__half>(acc[1], w[0], w[1], w[2], w[3], c[2], c[3]);
+  mma_16x8x16<__half>(acc[0], w[4], w[5], w[6], w[7], c[2], c[3]);
+  mma_16x8x16<__half>(acc[1], w[4], w[5], w[6], w[7], column2, column5);
   if (!kTap2) return;
-  mma8(acc[0], w2[0], w2[1], column2);
-  mma8(acc[1], w2[0], w2[1], c[1]);
+  mma_16x8x8<__half>(acc[0], w2[0], w2[1], column2);
+  mma_16x8x8<__half>(acc[1], w2[0], w2[1], c[1]);
 }
 
 // ---- rows of activations for the linear layers ----------------------------------------------------------------------------

@@ -10,7 +10,7 @@
 
 #include "common.cuh"
 #include "lenet5/lenet5.cuh"
-#include "lenet5/mma.cuh"
+#include "lenet5/images.cuh"
 #include "mma_int8.cuh"
 
 namespace lenet5_int8 {

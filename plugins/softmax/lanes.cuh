@@ -9,7 +9,7 @@ constexpr int kWidth = row_width<T>(kLength);
 
 template <int kLanes>
 struct LaneRow {
-  static constexpr int kEach = ceil_divide(kLength, kLanes * kWidth);
+  static constexpr int kEach = ceil_div(kLength, kLanes * kWidth);
   float value[kEach][kWidth];
 
   // Elements after the row's last one become -infinity.

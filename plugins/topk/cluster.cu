@@ -18,7 +18,7 @@ __device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restric
   const unsigned rank = blockIdx.x % kBlocks;
   const size_t row = blockIdx.x / kBlocks;
   cluster_begin();
-  pick<kBlocks * kThreads, ceil_divide(kTop, kBlocks)>(pool, x, row, rank * kThreads + threadIdx.x, [&](Key bound) {
+  pick<kBlocks * kThreads, ceil_div(kTop, kBlocks)>(pool, x, row, rank * kThreads + threadIdx.x, [&](Key bound) {
     cluster_wait();
     if (threadIdx.x < kBlocks) write_remote(&bounds[rank], threadIdx.x, bound);
     cluster_arrive();

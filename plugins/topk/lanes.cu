@@ -12,7 +12,7 @@ namespace topk {
 constexpr int kThreads = 256;
 constexpr int kRows = kThreads / 32;
 constexpr int kWidth = kLength >= 256 ? row_width<T>(kLength) : 1;  // such that most lanes have elements
-constexpr int kEach = ceil_divide(kLength, 32 * kWidth);
+constexpr int kEach = ceil_div(kLength, 32 * kWidth);
 
 __device__ __forceinline__ void row_of_warp(const T* __restrict__ row, T* __restrict__ values, int* __restrict__ indices) {
   const int lane = threadIdx.x % 32;

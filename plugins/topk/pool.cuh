@@ -104,7 +104,7 @@ struct Pool {
   // Keeps of the keys at `from` those that reach `least`. All threads must call.
   template <int kSize>
   __device__ __forceinline__ void keep(const Key* from, int size, Key least) {
-    constexpr int kEach = ceil_divide(kSize, kThreads);
+    constexpr int kEach = ceil_div(kSize, kThreads);
     Key own[kEach];
     unsigned kept = 0;
 #pragma unroll
@@ -153,9 +153,9 @@ template <int kAll, int kWanted, typename Agree>
 __device__ __forceinline__ void pick(Pool& pool, const T* __restrict__ x, size_t row, int thread, Agree agree) {
   constexpr int kMostValues = 32;  // that a thread holds
   constexpr int kWide = RowLayout<T, kLength>::kWide;
-  constexpr int kNeeded = ceil_divide(RowLayout<T, kLength>::kPacks, kAll);
+  constexpr int kNeeded = ceil_div(RowLayout<T, kLength>::kPacks, kAll);
   constexpr int kEach = kNeeded < kMostValues / kWide ? kNeeded : kMostValues / kWide;
-  constexpr int kRounds = ceil_divide(kNeeded, kEach);
+  constexpr int kRounds = ceil_div(kNeeded, kEach);
   Key least = 0;  // no smaller key is among the kTop largest
   pool.clear();
 #pragma unroll 1

@@ -9,7 +9,7 @@
 
 template <typename Layer, int kRows, int kThreads>
 struct DirectItem {
-  static constexpr unsigned kTiles = (Layer::kOutHeight + kRows - 1) / kRows;
+  static constexpr unsigned kTiles = ceil_div(Layer::kOutHeight, kRows);
   unsigned plane;
   int first_row, first_column;
 

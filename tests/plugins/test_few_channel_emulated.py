@@ -53,7 +53,6 @@ def translated(declared: Kernel, source: str) -> str:
     shared = ("windows/activation.cuh", "windows/windows.cuh", "few_channels/layer.cuh", f"few_channels/{header}")
     text = "".join((plugins_dir() / name).read_text() for name in (*shared, f"{declared.name}/{source}"))
     text = re.sub(r"^#(include|pragma once).*$", "", text, flags=re.MULTILINE)
-    text = re.sub(r"__device__ __forceinline__ void mma_16x8x8_tf32.*?\n}\n", "", text, flags=re.DOTALL)  # in block.h
     text = re.sub(r"extern __shared__ .* shared\[\];", "unsigned char* shared = dynamic_shared;", text)
     assert "asm" not in text, source
     return f'#include "block.h"\n{text}{ENTRY}'

@@ -30,6 +30,11 @@ constexpr bool is_launched(const char*) { return true; }
 using std::max;
 using std::min;
 
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
+constexpr int larger(int a, int b) { return a < b ? b : a; }
+constexpr unsigned kAllLanes = 0xffffffffu;
+
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };

@@ -118,6 +118,8 @@ inline float __uint_as_float(unsigned bits) {
 }
 
 // ---- common.cuh ----
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+constexpr unsigned kAllLanes = 0xffffffffu;
 inline float to_float(float value) { return value; }
 template <typename T>
 inline T from_float(float value) {

@@ -33,7 +33,6 @@ class PluginBody {
 
   // Loads the kernel into the current CUDA context, unless it is there already.
   void load();
-  bool is_loaded() const { return loaded_ != nullptr; }
   Abilities const& gpu() const { return loaded_->gpu(); }
 
   // The workspace, in bytes, that suffices for inputs of these shapes or smaller ones.

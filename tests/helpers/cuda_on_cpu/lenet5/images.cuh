@@ -1,7 +1,7 @@
-// The parts of plugins/lenet5/mma.cuh that kernels of int8 use, for a CPU.
+// The parts of plugins/lenet5/images.cuh that kernels of int8 use, for a CPU.
 #pragma once
 
-#include "common.cuh"
+#include "copies.cuh"
 #include "lenet5/lenet5.cuh"
 
 namespace lenet5 {
@@ -14,13 +14,6 @@ inline void prefetch_l2(const void*) {}
 template <typename TX>
 void prefetch_image(const TX*, int) {}
 inline float4 load_quad(const float* source) { return {source[0], source[1], source[2], source[3]}; }
-
-template <int kCount>
-void load_matrices(unsigned (&m)[kCount], unsigned address) {
-  const auto given = everyone(address);
-  const int lane = threadIdx.x % kLanes;
-  for (int i = 0; i < kCount; ++i) std::memcpy(&m[i], at_address(given[8 * i + lane / 4]) + lane % 4 * 4, 4);
-}
 
 // The copy arrives when it is waited for: until then the buffer has what it had, and bytes that nobody may read.
 template <typename TX>

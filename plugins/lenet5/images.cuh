@@ -1,18 +1,18 @@
-// Instructions of the large-batch variants of `lenet5`: ldmatrix, mma, asynchronous copies, and how a warp fetches an image.
+// How the large-batch variants of `lenet5` fetch: an image by a warp, weights by the block; and instructions of theirs alone.
 #pragma once
 
-#include "common.cuh"
+#include "copies.cuh"
 #include "lenet5/lenet5.cuh"
+#include "mma.cuh"
 
 namespace lenet5 {
 
 constexpr int kLanes = 32;
-constexpr unsigned kFullWarp = 0xffffffffu;
 constexpr int kUnitBytes = 16;
 constexpr int kUnitHalves = 8;
 
 // A thread's warp, as a number that the compiler knows to be the same in all lanes: what follows from it takes uniform registers.
-__device__ __forceinline__ int warp_of(int thread) { return __shfl_sync(kFullWarp, thread / kLanes, 0); }
+__device__ __forceinline__ int warp_of(int thread) { return __shfl_sync(kAllLanes, thread / kLanes, 0); }
 
 // ---- instructions ------------------------------------------------------------------------------------------------------
 
@@ -23,55 +23,12 @@ __device__ __forceinline__ T* at(unsigned address) {
   return static_cast<T*>(__cvta_shared_to_generic(address));
 }
 
-// Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
-__device__ __forceinline__ void load_matrices(unsigned (&m)[4], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
-               : "r"(address)
-               : "memory");
-}
-
-// Two; lanes 0 to 15 give the addresses.
-__device__ __forceinline__ void load_matrices(unsigned (&m)[2], unsigned address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(m[0]), "=r"(m[1]) : "r"(address) : "memory");
-}
-
-// d += a b, a 16x16, b 16x8.
-__device__ __forceinline__ void mma16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                      unsigned b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // d = a b + c.
 __device__ __forceinline__ void mma16_first(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                                             unsigned b1, const float4& c) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c.x), "f"(c.y), "f"(c.z), "f"(c.w));
-}
-
-// d += a b, a 16x8, b 8x8.
-__device__ __forceinline__ void mma8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(b0));
-}
-
-template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address(shared)), "l"(global) : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)), "l"(global), "n"(kBytes) : "memory");
-  }
-}
-__device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until at most kPending of this thread's groups are under way.
-template <int kPending>
-__device__ __forceinline__ void copy_async_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 // kTotal bytes, by the whole block, kBytes a thread and step; both sides aligned to kBytes.
@@ -81,7 +38,7 @@ __device__ __forceinline__ void copy_block(unsigned char* shared, const void* gl
 #pragma unroll
   for (int begin = 0; begin < kTotal; begin += kThreads * kBytes) {
     const int i = begin + thread * kBytes;
-    if (i < kTotal) copy_async<kBytes>(shared + i, static_cast<const unsigned char*>(global) + i);
+    if (i < kTotal) copy_async<kBytes>(shared_address(shared + i), static_cast<const unsigned char*>(global) + i);
   }
 }
 
@@ -149,7 +106,7 @@ struct ImageFetch {
 #pragma unroll
       for (int step = 0; step < kFetchSteps; ++step) {
         const int pixel = step * kFetchPixels + lane * kQuad;
-        copy_async<kQuad * static_cast<int>(sizeof(TX))>(buffer + pixel, image + pixel);
+        copy_async<kQuad * static_cast<int>(sizeof(TX))>(shared_address(buffer + pixel), image + pixel);
       }
     }
     copy_async_commit();

@@ -1,0 +1,43 @@
+// plugins/copies.cuh for a CPU: copies arrive only when they are waited for.
+#pragma once
+
+#include "common.cuh"
+
+#include <deque>
+
+struct Copy { unsigned to; const void* from; int bytes, count; };
+struct Copies { std::vector<Copy> open; std::deque<std::vector<Copy>> groups; };
+inline Copies& my_copies() {
+  static std::vector<Copies> all(1024);
+  return all[threadIdx.x];
+}
+
+template <int kBytes>
+void copy_async(unsigned to, const void* from, int bytes) {
+  if (to % kBytes != 0 || reinterpret_cast<size_t>(from) % kBytes != 0) std::exit(2);
+  my_copies().open.push_back({to, from, bytes, kBytes});
+}
+inline void copy_async_commit() {
+  my_copies().groups.push_back(std::move(my_copies().open));
+  my_copies().open.clear();
+}
+template <int kPending>
+void copy_async_wait() {
+  auto& groups = my_copies().groups;
+  for (; groups.size() > kPending; groups.pop_front()) {
+    for (const Copy& copy : groups.front()) {
+      std::memset(at_address(copy.to), 0, copy.count);
+      std::memcpy(at_address(copy.to), copy.from, copy.bytes);
+    }
+  }
+}
+
+template <int kCount>
+void load_matrices(unsigned (&m)[kCount], unsigned address) {
+  const auto rows = everyone(address);
+  for (int i = 0; i < kCount; ++i) {
+    const unsigned row = rows[i * 8 + threadIdx.x % 32 / 4];
+    if (row % 16 != 0) std::exit(2);
+    std::memcpy(&m[i], at_address(row + threadIdx.x % 4 * 4), 4);
+  }
+}
