@@ -1,5 +1,5 @@
 // Device helpers for kernels that work on rows [rows, kLength]: loads of any width, a row in the registers of a block or a
-// cluster, maxima and sums over lanes, and the barrier of a cluster.
+// cluster, maxima and sums over lanes.
 #pragma once
 
 #include "common.cuh"
@@ -106,32 +106,3 @@ struct RowPacks : RowLayout<T, kLength> {
   __device__ __forceinline__ bool holds(int i, int j) const { return whole(i) || inside(i, j); }
   __device__ __forceinline__ int column(int i, int j) const { return holds(i, j) ? first_of(i) + j : 0; }
 };
-
-// ---- a cluster of blocks (sm_90 and newer) --------------------------------------------------------------------------------
-#if __CUDA_ARCH__ >= 900
-
-// Says that this block has begun: until all have, their shared memory must not be written. It publishes nothing.
-__device__ __forceinline__ void cluster_begin() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
-// Publishes what was written to any block's shared memory.
-__device__ __forceinline__ void cluster_arrive() {
-  __syncwarp();  // the lanes of a warp must arrive together
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
-// The same place in the shared memory of block `rank`.
-__device__ __forceinline__ unsigned remote_address(const void* local, unsigned rank) {
-  unsigned remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(local)), "r"(rank));
-  return remote;
-}
-
-__device__ __forceinline__ void write_remote(float2* local, unsigned rank, float2 pair) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(remote_address(local, rank)), "f"(pair.x), "f"(pair.y) : "memory");
-}
-
-__device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
-  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(local, rank)), "l"(value) : "memory");
-}
-
-#endif

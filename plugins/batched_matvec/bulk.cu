@@ -23,6 +23,8 @@ ASSERT_LAUNCH(batched_matvec_bulk, kThreads, 0);
 
 // Begins to copy `bytes` bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. One thread calls it.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {
+  init_barrier(barrier);
+  fence_for_copies();
   expect_bytes(barrier, bytes);
   asm volatile(
       "{\n\t"
@@ -73,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const Pack16<T> shared_by_rows = load_x(row_of_a(0));
 
   __syncthreads();  // the barrier is initialised
-  wait_for_copy(shared_address(&barrier));
+  wait_for_bytes(shared_address(&barrier));
   float sums[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {

@@ -27,16 +27,11 @@ namespace lenet5 {
 
 // ---- the network ---------------------------------------------------------------------------------------------------------
 
-struct Weights {
-  const T *conv1_weight, *conv1_bias, *conv2_weight, *conv2_bias;
-  const T *fc1_weight, *fc1_bias, *fc2_weight, *fc2_bias, *fc3_weight, *fc3_bias;
-};
-
 // kBlocks blocks a cluster, kImages images a cluster, kThreads threads a block, of which the first kConv1Threads do conv1 with
 // kConv1Lanes lanes a warp and kConv1Each channels a thread. When they are not all, the others do conv2, and prepare for it during conv1.
 // kSplits parts of conv2's input channels, kRows rows of conv2 that a thread makes.
 template <int kBlocks, int kImages, int kThreads, int kConv1Threads, int kConv1Lanes, int kConv1Each, int kSplits, int kRows>
-__device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const Weights& weights, int n, TY* __restrict__ y) {
+__device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const Weights<T>& weights, int n, TY* __restrict__ y) {
   using S = Share<kBlocks>;
   constexpr int kWarps = kThreads / 32;
   constexpr bool kApart = kConv1Threads < kThreads;               // conv2 has threads of its own
@@ -99,17 +94,17 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   // What the convolutions need comes first. The rest is asked for when that has arrived, and has all of conv1 and conv2 to come.
   StageConv1<TX, T, kBlocks, kImages, kConv1Threads> stage1;
   StageConv2<T, kConv2Threads> stage2;
-  if (does_conv1) stage1.load(x, weights.conv1_weight, weights.conv1_bias, first_image, n, rank, thread);
-  if (does_conv2) stage2.load(weights.conv2_weight, thread2);
+  if (does_conv1) stage1.load(x, weights.conv1, weights.conv1_bias, first_image, n, rank, thread);
+  if (does_conv2) stage2.load(weights.conv2, thread2);
 
   const unsigned features_barrier = shared_address(&barriers[0]), sums_barrier = shared_address(&barriers[1]);
   if (thread == kThreads - 1) {
     const unsigned mine = rank < kImages ? (kImages - rank + kBlocks - 1) / kBlocks : 0;
-    expect_bytes(features_barrier, kImages * kFeatures * sizeof(float));
-    expect_bytes(sums_barrier, mine * kParts * kFc2 * sizeof(float));
+    begin_barrier(features_barrier, kImages * kFeatures * sizeof(float));
+    begin_barrier(sums_barrier, mine * kParts * kFc2 * sizeof(float));
   }
   __syncwarp();
-  cluster_arrive();
+  cluster_arrive_relaxed();
 
   if (does_conv1) {
     stage1.store(image, filters1, thread);
@@ -127,7 +122,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   }
 
   Sixteen<T> row1[kRowsWarp][kRowChunks];
-  const T* const rows1 = weights.fc1_weight + (rank * kRowsHere + warp * kRowsWarp) * kFeatures + lane * kPack;
+  const T* const rows1 = weights.fc1 + (rank * kRowsHere + warp * kRowsWarp) * kFeatures + lane * kPack;
 #pragma unroll
   for (int i = 0; i < kRowsWarp; ++i) {
 #pragma unroll
@@ -144,7 +139,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   // fc2's columns of this block: 15 of 16 lanes a row and part.
   T element2[kFc2Loads][kPartsHere];
   const unsigned fc2_output = thread2 / kPartLanes, fc2_input = thread2 % kPartLanes;
-  const T* const columns2 = weights.fc2_weight + fc2_output * kFc1 + rank * kRowsHere + fc2_input;
+  const T* const columns2 = weights.fc2 + fc2_output * kFc1 + rank * kRowsHere + fc2_input;
 #pragma unroll
   for (int i = 0; i < kFc2Loads; ++i) {
 #pragma unroll
@@ -161,7 +156,7 @@ __device__ __forceinline__ void cluster_forward(const TX* __restrict__ x, const 
   const bool owns_logit = lane % (32 / kLogitsWarp) == 0 && logit_here < kClasses;
   T bias_fc2[kTailLoads], row3[kLogitsWarp][kTailLoads], bias_fc3;
   if (has_fc3) {
-    const T* const rows3 = weights.fc3_weight + tail_warp * kLogitsWarp * kFc2 + lane;
+    const T* const rows3 = weights.fc3 + tail_warp * kLogitsWarp * kFc2 + lane;
 #pragma unroll
     for (int i = 0; i < kTailLoads; ++i) {
       if (lane + 32 * i < kFc2) {

@@ -8,10 +8,6 @@
 
 namespace lenet5 {
 
-struct Weights {
-  const float *conv1, *conv1_bias, *conv2, *conv2_bias, *fc1, *fc1_bias, *fc2, *fc2_bias, *fc3, *fc3_bias;
-};
-
 template <int kChannels, int kSide, int kOutputs>
 __device__ __forceinline__ void conv_pool_exact(float* out, const float* in, const float* weight, const float* bias, int lane) {
   constexpr int kOutSide = (kSide - kFilterSide + 1) / kPool;
@@ -52,7 +48,7 @@ __device__ __forceinline__ void linear_exact(float* out, const float* in, const 
 
 constexpr int kExactFloats = kConv1Channels * kPool1Pixels + kFeatures;  // of scratch
 
-__device__ __noinline__ void image_exact(float* y, const float* image, const Weights& weights, float* scratch, int lane) {
+__device__ __noinline__ void image_exact(float* y, const float* image, const Weights<float>& weights, float* scratch, int lane) {
   float* pooled1 = scratch;
   float* pooled2 = pooled1 + kConv1Channels * kPool1Pixels;
   float* hidden1 = pooled1;  // pooled1 is done with by then

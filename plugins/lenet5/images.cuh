@@ -1,6 +1,7 @@
 // How the large-batch variants of `lenet5` fetch: an image by a warp, weights by the block; and instructions of theirs alone.
 #pragma once
 
+#include "bulk.cuh"
 #include "copies.cuh"
 #include "lenet5/lenet5.cuh"
 #include "mma.cuh"
@@ -80,10 +81,7 @@ struct ImageFetch {
     barrier = shared_address(barrier_storage);
     parity = 0;
 #if __CUDA_ARCH__ >= 900
-    if (lane == 0) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    }
+    if (lane == 0) init_barrier(barrier);
     __syncwarp();
 #endif
   }
@@ -92,9 +90,10 @@ struct ImageFetch {
   __device__ __forceinline__ void start(const TX* image, int lane) {
 #if __CUDA_ARCH__ >= 900
     constexpr int kBytes = kImagePixels * static_cast<int>(sizeof(TX));
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_for_copies();
     __syncwarp();
     if (lane == 0) {
+      // Not by the functions of bulk.cuh: with the size as a constant, the kernels are as they were measured.
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(kBytes) : "memory");
       asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                        shared_address(buffer)),
@@ -115,14 +114,7 @@ struct ImageFetch {
 
   __device__ __forceinline__ void wait() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile(
-        "{\n"
-        ".reg .pred done;\n"
-        "again:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n"
-        "}" ::"r"(barrier), "r"(parity)
-        : "memory");
+    wait_for_bytes(barrier, parity);
     parity ^= 1;
 #else
     copy_async_wait<0>();

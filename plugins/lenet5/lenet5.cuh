@@ -32,4 +32,9 @@ constexpr int kFc1 = 120;
 constexpr int kFc2 = 84;
 constexpr int kClasses = 10;
 
+template <typename T>
+struct Weights {
+  const T *conv1, *conv1_bias, *conv2, *conv2_bias, *fc1, *fc1_bias, *fc2, *fc2_bias, *fc3, *fc3_bias;
+};
+
 }  // namespace lenet5

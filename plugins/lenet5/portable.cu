@@ -24,15 +24,10 @@ using TY = TYPE_TY;
 
 namespace lenet5 {
 
-struct Weights {
-  const T *conv1_weight, *conv1_bias, *conv2_weight, *conv2_bias;
-  const T *fc1_weight, *fc1_bias, *fc2_weight, *fc2_bias, *fc3_weight, *fc3_bias;
-};
-
 // kImages images and kThreads threads a block; conv1 channels a thread; parts that conv2's input channels are split into, and
 // rows of conv2 that a thread makes.
 template <int kImages, int kThreads, int kConv1Each, int kSplits, int kRows>
-__device__ __forceinline__ void block_forward(const TX* __restrict__ x, const Weights& weights, int n, TY* __restrict__ y) {
+__device__ __forceinline__ void block_forward(const TX* __restrict__ x, const Weights<T>& weights, int n, TY* __restrict__ y) {
   using S = Share<1>;
   constexpr int kWarps = kThreads / 32;
   constexpr int kFeatureItems = kImages * kFeatures;
@@ -55,11 +50,11 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const We
   const int first_image = blockIdx.x * kImages;
 
   StageConv1<TX, T, 1, kImages, kThreads> stage1;
-  stage1.load(x, weights.conv1_weight, weights.conv1_bias, first_image, n, 0, thread);
+  stage1.load(x, weights.conv1, weights.conv1_bias, first_image, n, 0, thread);
   StageConv2<T, kThreads> stage2;
-  stage2.load(weights.conv2_weight, thread);
+  stage2.load(weights.conv2, thread);
   Linear<T, kFeatures, kFc1, kWarps, kImages> fc1;
-  fc1.load(weights.fc1_weight, weights.fc1_bias, warp, lane);
+  fc1.load(weights.fc1, weights.fc1_bias, warp, lane);
 
   stage1.store(image, filters1, thread);
   stage2.store(filters2, thread);
@@ -70,8 +65,8 @@ __device__ __forceinline__ void block_forward(const TX* __restrict__ x, const We
 
   Linear<T, kFc1, kFc2, kWarps, kImages> fc2;
   Linear<T, kFc2, kClasses, kWarps, kImages> fc3;
-  fc2.load(weights.fc2_weight, weights.fc2_bias, warp, lane);
-  fc3.load(weights.fc3_weight, weights.fc3_bias, warp, lane);
+  fc2.load(weights.fc2, weights.fc2_bias, warp, lane);
+  fc3.load(weights.fc3, weights.fc3_bias, warp, lane);
   __syncthreads();
   for (unsigned item = thread; item < kFeatureItems; item += kThreads) {
     const unsigned which = item / kFeatures, element = item % kFeatures;

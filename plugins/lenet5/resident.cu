@@ -88,9 +88,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
 
   // ---- once: barriers and weights ----
   if (thread == 0) {
-    expect_bytes(image_barrier, kImageBytes);
-    expect_bytes(features_barrier, kFeatureBytes);
-    if (rank == 0) expect_bytes(sums_barrier, kSumBytes);
+    begin_barrier(image_barrier, kImageBytes);
+    begin_barrier(features_barrier, kFeatureBytes);
+    if (rank == 0) begin_barrier(sums_barrier, kSumBytes);
     gave_up_here = 0.0f;
   }
   for (unsigned i = thread; i < kConv1Channels * (kFilterTaps + 1); i += kThreads) {
@@ -142,9 +142,9 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
   Watch watch;
   if (takes) watch.begin(control, silent_us, life_us);
   __syncwarp();
-  cluster_arrive();
+  cluster_arrive_relaxed();
   cluster_wait();  // the barriers of all blocks are there
-  cluster_arrive();
+  cluster_arrive_relaxed();
 
 #pragma unroll 1
   for (unsigned number = first;; ++number) {
@@ -168,7 +168,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
     __syncwarp();
     if (does_conv1) {
       wait_bytes(image_barrier, parity);
-      if (thread == 0) expect_more_bytes(image_barrier, kImageBytes);
+      if (thread == 0) expect_bytes(image_barrier, kImageBytes);
       conv1_pool<kBlocks, 1, kConv1Threads, kConv1Lanes, kConv1Each>(image, filters1, patch, thread);
       __syncwarp();
     }
@@ -215,10 +215,10 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
     const float total1 = transposed_sum(sum1, lane);
     if (owns_row) hidden1[warp] = relu_nan(total1 + bias_fc1);
     const bool over = gave_up != 0.0f;  // the same in all blocks
-    if (thread == 0) expect_more_bytes(features_barrier, kFeatureBytes);
+    if (thread == 0) expect_bytes(features_barrier, kFeatureBytes);
     __syncthreads();
     if (over) break;
-    cluster_arrive();
+    cluster_arrive_relaxed();
 
     // fc2: partial sums to the first block, which computes fc3.
     if (has_fc2) {
@@ -244,7 +244,7 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
       __syncwarp();
       const float logit = transposed_sum(sums3, lane);
       if (owns_logit) host_store(answers + slot * kAnswerStride + logit_here, from_float<TY>(logit + bias_fc3));
-      if (thread == kTailFirst * 32) expect_more_bytes(sums_barrier, kSumBytes);
+      if (thread == kTailFirst * 32) expect_bytes(sums_barrier, kSumBytes);
     }
     __syncwarp();
   }

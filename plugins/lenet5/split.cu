@@ -490,8 +490,8 @@ extern "C" __global__ void __launch_bounds__(lenet5::kThreads, 1)
       }
     }
     if (__syncthreads_or(!good)) {
-      const Weights weights = {conv1_weight, conv1_bias, conv2_weight, conv2_bias, fc1_weight,
-                               fc1_bias,     fc2_weight, fc2_bias,     fc3_weight, fc3_bias};
+      const Weights<T> weights = {conv1_weight, conv1_bias, conv2_weight, conv2_bias, fc1_weight,
+                                  fc1_bias,     fc2_weight, fc2_bias,     fc3_weight, fc3_bias};
 #pragma unroll 1
       for (int image = warp; image < images; image += kWarps) {
         if (!*at<unsigned char>(exact + image)) continue;

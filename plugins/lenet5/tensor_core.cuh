@@ -6,7 +6,7 @@
 // conv1, windows [parity][row parity][14][3]: unit (y, g) holds pixels x = 4g .. 4g+7 of row y, g = 0..5. It is the input of four
 //   neighbouring outputs, so a row (y, g) of the product gives 4 outputs x 6 channels = 24 columns from 5 units: no channel is
 //   padding and 25 of 40 terms count. g and y are split by parity so that eight rows q = 3 * (pooled row) + g / 2 follow one another.
-// conv2, map [column parity][12][6]: unit (y, x) holds the 6 channels of a pooled pixel in slots 0 1 2 . 4 5 6 . (`.`: see kPadSlots).
+// conv2, map [column parity][12][6]: unit (y, x) holds the 6 channels of a pooled pixel in slots 0 1 2 . 4 5 6 . (`.`: padding).
 //   The weights are the 16-row operand, 8 pixels the columns; taps kx are taken in pairs (0, 3), (1, 4) and 2 alone, because
 //   then the pairs that outputs x and x + 1 need are 0-3, 1-4, 2-5: each unit is loaded once, into one register.
 // Both: the four members of a pooling window lie in one thread's accumulators.
@@ -135,7 +135,6 @@ constexpr int kMapRow = kPool1Side / 2;                          // units of a r
 constexpr int kMapParity = kPool1Side * kMapRow + 1;             // 73; odd, so that neighbouring pixels' stores share no bank
 constexpr int kMapUnits = 2 * kMapParity;
 constexpr int kMapBytes = kMapUnits * kUnitBytes;
-constexpr int kPadSlots = 2;                                     // slots 3 and 7
 constexpr int kBiasSlot = 3;
 constexpr int kConv2Groups = 2;                                  // of eight pooled outputs
 constexpr int kMapGroup = kPool * kPool2Side / kConv2Groups * kMapRow;  // 24 units from one group to the next

@@ -4,6 +4,7 @@
 // and where the row has several blocks, by writing into the shared memory of each block of the cluster.
 #pragma once
 
+#include "block_cluster.cuh"
 #include "softmax/softmax.cuh"
 
 namespace softmax {
@@ -23,7 +24,7 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
   const unsigned rank = blockIdx.x % kBlocks;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #if __CUDA_ARCH__ >= 900
-  if constexpr (kBlocks > 1) cluster_begin();
+  if constexpr (kBlocks > 1) cluster_arrive_relaxed();
 #endif
 
   using Packs = Row<kBlocks * kThreads>;

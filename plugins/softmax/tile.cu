@@ -13,15 +13,6 @@ namespace softmax {
 
 #if __CUDA_ARCH__ >= 900
 
-// Begins to copy `bytes` bytes, a multiple of 16, into shared memory; phase 0 of the barrier ends with the copy.
-__device__ __forceinline__ void begin_read(void* to, const void* from, unsigned bytes, unsigned barrier) {
-  expect_bytes(barrier, bytes);
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   shared_address(to)),
-               "l"(__cvta_generic_to_global(from)), "r"(bytes), "r"(barrier)
-               : "memory");
-}
-
 // Copies `bytes` bytes, a multiple of 16, from shared memory, and waits until they have been read there.
 __device__ __forceinline__ void write_back(void* to, const void* from, unsigned bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(to)),
@@ -54,11 +45,15 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
 #if __CUDA_ARCH__ >= 900
   __shared__ alignas(8) unsigned long long barrier;
   if (threadIdx.x == 0 && packed > 0) {
-    begin_read(tile, from, packed * sizeof(T), shared_address(&barrier));
+    const unsigned bytes = packed * sizeof(T), of_barrier = shared_address(&barrier);
+    init_barrier(of_barrier);
+    fence_for_copies();
+    expect_bytes(of_barrier, bytes);
+    begin_bulk_copy(shared_address(tile), from, bytes, of_barrier);
   }
   if (rest < elements) tile[rest] = from[rest];
   __syncthreads();  // the barrier is initialised
-  if (packed > 0) wait_for_copy(shared_address(&barrier));
+  if (packed > 0) wait_for_bytes(shared_address(&barrier));
 #else
 #pragma unroll 4
   for (int i = threadIdx.x * kPack; i < packed; i += kThreads * kPack) {
@@ -79,7 +74,7 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
   }
 
 #if __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy engine must see what was written
+  fence_for_copies();
   __syncthreads();
   if (rest < elements) to[rest] = tile[rest];
   if (threadIdx.x == 0 && packed > 0) write_back(to, tile, packed * sizeof(T));

@@ -5,6 +5,7 @@
 // Mapping: 8 blocks share a row. Together they find a bound that the K largest keys reach; each picks the keys of its part
 // that reach it, and writes them into the shared memory of the first block, which picks again and ranks.
 // Bytes: x once.
+#include "block_cluster.cuh"
 #include "topk/pool.cuh"
 
 namespace topk {
@@ -17,7 +18,7 @@ __device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restric
   __shared__ Key gathered[kBlocks * kSlots];
   const unsigned rank = blockIdx.x % kBlocks;
   const size_t row = blockIdx.x / kBlocks;
-  cluster_begin();
+  cluster_arrive_relaxed();
   pick<kBlocks * kThreads, ceil_div(kTop, kBlocks)>(pool, x, row, rank * kThreads + threadIdx.x, [&](Key bound) {
     cluster_wait();
     if (threadIdx.x < kBlocks) write_remote(&bounds[rank], threadIdx.x, bound);

@@ -41,19 +41,16 @@ struct Gate {  // a barrier that any number of threads passes together
   std::condition_variable moved;
   int waiting = 0, together = 0;
   unsigned generation = 0;
-  bool any = false, answer = false;
 
-  bool pass(int count, bool mine = false) {
+  void pass(int count) {
     std::unique_lock lock(mutex);
-    any |= mine;
     if (++waiting == count) {
-      answer = any, any = false, waiting = 0, ++generation;
+      waiting = 0, ++generation;
       moved.notify_all();
-      return answer;
+      return;
     }
     const unsigned mine_was = generation;
     moved.wait(lock, [&] { return generation != mine_was; });
-    return answer;
   }
 };
 
@@ -142,16 +139,16 @@ inline void count(Counter& counter, int arrivals, int bytes) {
   counter.pending -= arrivals, counter.bytes += bytes;
   if (counter.pending == 0 && counter.bytes == 0) counter.pending = 1, ++counter.phase;
 }
-inline void expect_more_bytes(unsigned barrier, unsigned bytes) {
+inline void expect_bytes(unsigned barrier, unsigned bytes) {
   std::lock_guard lock(block().mutex);
   count(block().counters.at(barrier), 1, bytes);
 }
-inline void expect_bytes(unsigned barrier, unsigned bytes) {
+inline void begin_barrier(unsigned barrier, unsigned bytes) {
   {
     std::lock_guard lock(block().mutex);
     block().counters[barrier] = Counter();
   }
-  expect_more_bytes(barrier, bytes);
+  expect_bytes(barrier, bytes);
 }
 inline void wait_bytes(unsigned barrier, unsigned parity = 0) {
   while (true) {
@@ -175,7 +172,7 @@ inline void push4(unsigned remote, float4 value, unsigned remote_barrier) {
     remote += sizeof(float);
   }
 }
-inline void cluster_arrive() {
+inline void cluster_arrive_relaxed() {
   std::lock_guard lock(cluster->mutex);
   awaited = cluster->generation;
   if (++cluster->arrived == cluster->threads) {
@@ -190,10 +187,6 @@ inline void cluster_wait() {
 template <int kBarrier>
 inline void block_wait(int threads) {
   block().gates[kBarrier].pass(threads);
-}
-template <int kBarrier>
-inline bool block_any(int threads, bool mine) {
-  return block().gates[kBarrier].pass(threads, mine);
 }
 
 // ---- ring.cuh: how the host's memory is read and written ----
