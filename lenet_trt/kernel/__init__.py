@@ -2,7 +2,7 @@
 
 from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
 from lenet_trt.kernel.declaration import INT32_MAX, Kernel
-from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types
+from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types, float_types
 from lenet_trt.kernel.variants import Launch, Variant
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "Tensor",
     "Types",
     "Variant",
+    "float_types",
 ]

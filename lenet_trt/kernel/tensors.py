@@ -60,6 +60,12 @@ class Types:
         return tuple(self.resolve(tensor.dtype) for tensor in tensors)
 
 
+def float_types(fp32: float = 1e-6, fp16: float = 1e-3, bf16: float = 8e-3) -> tuple[Types, ...]:
+    """Return the three float types for the variable T, each with this tolerance: of sums in float32, rounded once."""
+    tolerances = {"fp32": ("float32", fp32), "fp16": ("float16", fp16), "bf16": ("bfloat16", bf16)}
+    return tuple(Types(name, {"T": dtype}, tolerance) for name, (dtype, tolerance) in tolerances.items())
+
+
 @dataclass(frozen=True)
 class Packing:
     """Declare how weights are rearranged, once, when a plugin replaces ONNX nodes.

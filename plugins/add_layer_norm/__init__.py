@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import INT32_MAX, Kernel, Tensor
+from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
 
-from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, TYPES, WEIGHTS, k, normalized, rows, variants
+from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
 
@@ -23,7 +23,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=(Tensor("x", (rows, k), "T", "rows"), Tensor("other", (rows, k), "T", "rows that are added"), *WEIGHTS),
     outputs=(Tensor("y", (rows, k), "T", "normalised rows"), Tensor("sum", (rows, k), "T", "sums")),
-    types=TYPES,
+    types=float_types(),
     attributes=(EPSILON,),
     variants=variants("add_layer_norm"),
     patterns=PATTERNS,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import Attribute, Kernel
+from lenet_trt.kernel import Attribute, Kernel, float_types
 
-from ..windows.declaration import TYPES, windows_of
+from ..windows.declaration import windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
 from .pattern import PATTERNS
 
@@ -24,7 +24,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=OUTPUTS,
-    types=TYPES,
+    types=float_types(),
     attributes=(*ATTRIBUTES, Attribute("count_include_pad", (0, 1), "whether padding counts as zeros")),
     requires=REQUIRES,
     variants=VARIANTS,

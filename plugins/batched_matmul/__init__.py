@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, DimLike, axes, ceil_div, maximum, minimum, product, size_of
-from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import LARGEST, PATTERNS
 
@@ -95,11 +95,7 @@ KERNEL = Kernel(
         Tensor("b", (batch, k_before_n, n, k_after_n), "T", "right matrices"),
     ),
     outputs=(Tensor("y", (batch, m, n), "T", "products"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=float_types(),
     attributes=(FloatAttribute("alpha", (1.0, 0.125), "factor of the products"),),
     variants=(
         *tensor("fp16", 75, ""),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import as_dim, axes, ceil_div, maximum, product, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import PATTERNS
 
@@ -40,11 +40,7 @@ KERNEL = Kernel(
         Tensor("x", (outer, 1, inner, k, 1), "T", "columns"),
     ),
     outputs=(Tensor("y", (outer, broadcast, inner, rows, 1), "T", "products"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=float_types(),
     variants=(
         Variant(
             "bulk",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import Axis, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, Launch, Tensor, Variant
 
 n, c, h, w, k = axes("n c h w k")
 FILTER = 5
@@ -51,11 +51,6 @@ INPUTS = (
     Tensor("x", (n, c, h, w), "T", "images"),
     Tensor("w", (k, c, FILTER, FILTER), "T", "filters", weight=True),
     Tensor("bias", (k,), "T", "bias of each filter", weight=True),
-)
-TYPES = (
-    Types("fp32", {"T": "float32"}, tolerance=1e-6),
-    Types("fp16", {"T": "float16"}, tolerance=1e-3),
-    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
 )
 # With the last two examples every persistent block computes several tiles, on any GPU of today.
 EXAMPLES = (

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import ceil_div
-from lenet_trt.kernel import Attribute, Kernel, Tensor
+from lenet_trt.kernel import Attribute, Kernel, Tensor, float_types
 
-from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
+from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, convolve, h, k, n, variants, w
 from .pattern import PATTERNS
 
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -29,7 +29,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=(Tensor("y", (n, k, h - 4, w - 4), "T", "feature maps"),),
-    types=TYPES,
+    types=float_types(),
     attributes=(Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution"),),
     requires=(h >= 5) & (w >= 5),
     variants=variants("conv5x5_bias", quads=(h - 4) * ceil_div(w - 4, 4), pooled=False),

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import Kernel, Tensor
+from lenet_trt.kernel import Kernel, Tensor, float_types
 
-from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, TYPES, convolve, h, k, n, variants, w
+from ..conv5x5.declaration import AXES, CONV_FLOPS, EXAMPLES, INPUTS, convolve, h, k, n, variants, w
 from ..maxpool2 import reference as pool
 from .pattern import PATTERNS
 
@@ -22,7 +22,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=(Tensor("y", (n, k, (h - 4) // 2, (w - 4) // 2), "T", "pooled feature maps"),),
-    types=TYPES,
+    types=float_types(),
     requires=(h >= 6) & (w >= 6),
     variants=variants("conv5x5_bias_relu_pool2", quads=((h - 4) // 2) * ((w - 4) // 2), pooled=True),
     patterns=PATTERNS,

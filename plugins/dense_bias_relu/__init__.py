@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import PATTERNS
 
@@ -99,11 +99,7 @@ KERNEL = Kernel(
         Tensor("bias", (outputs,), "T", "bias", weight=True),
     ),
     outputs=(Tensor("y", (n, outputs), "T", "results"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=float_types(),
     attributes=(Attribute("relu", (0, 1), "whether ReLU follows"),),
     variants=(
         Variant(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATIONS, convolution_patterns
 from ..windows.convolutions import convolution_attributes
@@ -13,7 +13,6 @@ from ..windows.declaration import (
     FITS,
     IMAGE,
     THREADS_AT_ONCE,
-    TYPES,
     direct_launch,
     h,
     n,
@@ -115,7 +114,7 @@ KERNEL = Kernel(
         Tensor("bias", (group,), "T", "bias of each channel", weight=True),
     ),
     outputs=(Tensor("y", (n, group, out_h, out_w), "T", "feature maps"),),
-    types=TYPES,
+    types=float_types(),
     attributes=convolution_attributes(IntegerAttribute("group", 1, 1 << 20, (3,), "channels"), (3, 5, 7)),
     requires=FITS,
     variants=(

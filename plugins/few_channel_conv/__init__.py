@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lenet_trt.kernel import Kernel, Types
+from lenet_trt.kernel import Kernel, float_types
 
 from ..few_channels.declaration import (
     ATTRIBUTES,
@@ -33,11 +33,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=OUTPUTS,
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=3e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=float_types(fp32=3e-6),
     attributes=ATTRIBUTES,
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS),
     variants=(

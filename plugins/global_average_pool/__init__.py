@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.declaration import divisor_of
 from .pattern import PATTERNS
@@ -36,11 +36,7 @@ KERNEL = Kernel(
     ),
     inputs=(Tensor("x", (n, c, h, w), "T", "images"),),
     outputs=(Tensor("y", (n, c, 1, 1), "T", "means"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=1e-6),
-        Types("fp16", {"T": "float16"}, tolerance=1e-3),
-        Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-    ),
+    types=float_types(),
     variants=(
         Variant(
             "block",

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import axes, ceil_div, minimum, size_of
-from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant
+from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATIONS, convolution_patterns
 from ..windows.convolutions import convolution_attributes
-from ..windows.declaration import FITS, IMAGE, TYPES, h, n, out_h, out_w, run, size, strips, w, windows_of
+from ..windows.declaration import FITS, IMAGE, h, n, out_h, out_w, run, size, strips, w, windows_of
 
 group, cg, k = axes("group cg k")
 THREADS = 128
@@ -59,7 +59,7 @@ KERNEL = Kernel(
         Tensor("bias", (k,), "T", "bias of each filter", weight=True),
     ),
     outputs=(Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),),
-    types=TYPES,
+    types=float_types(),
     attributes=convolution_attributes(IntegerAttribute("group", 2, 8191, (2,), "groups"), (3, 5)),
     requires=FITS
     & (cg >= 2)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from lenet_trt.kernel import INT32_MAX, Kernel, Tensor
+from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
 
-from .declaration import AXES, EPSILON, EXAMPLES, TYPES, WEIGHTS, k, normalized, rows, variants
+from .declaration import AXES, EPSILON, EXAMPLES, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
 KERNEL = Kernel(
@@ -13,7 +13,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=(Tensor("x", (rows, k), "T", "rows"), *WEIGHTS),
     outputs=(Tensor("y", (rows, k), "T", "normalised rows"),),
-    types=TYPES,
+    types=float_types(),
     attributes=(EPSILON,),
     variants=variants("layer_norm"),
     patterns=PATTERNS,

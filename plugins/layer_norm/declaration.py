@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant
 from lenet_trt.kernel.dims import Condition
 
 rows, k = axes("rows k")
@@ -22,11 +22,6 @@ AXES = (Axis("rows", "rows"), Axis("k", "length of a row", static=True))
 WEIGHTS = (
     Tensor("scale", (k,), "T", "factors of the columns", weight=True),
     Tensor("bias", (k,), "T", "summands of the columns", weight=True),
-)
-TYPES = (
-    Types("fp32", {"T": "float32"}, tolerance=1e-6),
-    Types("fp16", {"T": "float16"}, tolerance=1e-3),
-    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
 )
 EPSILON = FloatAttribute("epsilon", (1e-5,), "is added to the variance", least=0.0)
 EXAMPLES: tuple[Mapping[str, Any], ...] = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import Kernel, Types
+from lenet_trt.kernel import Kernel, float_types
 
 from ..windows.declaration import windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
@@ -22,11 +22,7 @@ KERNEL = Kernel(
     axes=AXES,
     inputs=INPUTS,
     outputs=OUTPUTS,
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=0.0),
-        Types("fp16", {"T": "float16"}, tolerance=0.0),
-        Types("bf16", {"T": "bfloat16"}, tolerance=0.0),
-    ),
+    types=float_types(0.0, 0.0, 0.0),
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     variants=VARIANTS,

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import DimLike, axes, ceil_div, size_of
-from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import PATTERNS
 
@@ -38,11 +38,7 @@ KERNEL = Kernel(
     ),
     inputs=(Tensor("x", (n, c, h, w), "T", "images"),),
     outputs=(Tensor("y", (n, c, h // 2, w // 2), "T", "pooled images"),),
-    types=(
-        Types("fp32", {"T": "float32"}, tolerance=0.0),
-        Types("fp16", {"T": "float16"}, tolerance=0.0),
-        Types("bf16", {"T": "bfloat16"}, tolerance=0.0),
-    ),
+    types=float_types(0.0, 0.0, 0.0),
     requires=(h >= 2) & (w >= 2),
     variants=(
         Variant(

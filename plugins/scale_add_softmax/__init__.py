@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, product, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor
+from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor, float_types
 
-from ..softmax.declaration import TYPES, RowVariants, k, softmax_of
+from ..softmax.declaration import RowVariants, k, softmax_of
 from .pattern import PATTERNS
 
 outer, repeat, inner = axes("outer repeat inner")
@@ -38,7 +38,7 @@ KERNEL = Kernel(
         Tensor("mask", (outer, 1, inner, k), "T", "what is added to them"),
     ),
     outputs=(Tensor("y", (outer, repeat, inner, k), "T", "exponentials that add up to 1 in each row"),),
-    types=TYPES,
+    types=float_types(),
     attributes=(FloatAttribute("scale", (0.125,), "multiplies the scores"),),
     variants=(
         # A lane has up to two packs of x and two of the mask; while rows are few, a thread does too.

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, size_of
-from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
-from .declaration import MOST_VALUES, PACK, TYPES, RowVariants, k, softmax_of
+from .declaration import MOST_VALUES, PACK, RowVariants, k, softmax_of
 from .pattern import PATTERNS
 
 (rows,) = axes("rows")
@@ -24,7 +24,7 @@ KERNEL = Kernel(
     axes=(Axis("rows", "rows"), Axis("k", "length of a row", static=True)),
     inputs=(Tensor("x", (rows, k), "T", "rows"),),
     outputs=(Tensor("y", (rows, k), "T", "exponentials that add up to 1 in each row"),),
-    types=TYPES,
+    types=float_types(),
     variants=(
         Variant(
             "lanes8",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import Dim, axes, ceil_div, size_of
-from lenet_trt.kernel import Launch, Types, Variant
+from lenet_trt.kernel import Launch, Variant
 from lenet_trt.kernel.dims import Condition
 
 (k,) = axes("k")
@@ -13,11 +13,6 @@ PACK = 16 // size_of("T")  # elements
 LANES_ROWS = 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
 BLOCK_THREADS = 512
-TYPES = (
-    Types("fp32", {"T": "float32"}, tolerance=1e-6),
-    Types("fp16", {"T": "float16"}, tolerance=1e-3),
-    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-)
 
 
 def softmax_of(scores: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum
-from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch, Types
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
 size, stride, pad = axes("size stride pad")
@@ -19,12 +19,6 @@ DIRECT_THREADS = 128
 THREADS_AT_ONCE = 2048 * MULTIPROCESSORS
 
 IMAGE = (Axis("h", "height of an image", static=True), Axis("w", "width of an image", static=True))
-# Of kernels that add in float32 and round once.
-TYPES = (
-    Types("fp32", {"T": "float32"}, tolerance=1e-6),
-    Types("fp16", {"T": "float16"}, tolerance=1e-3),
-    Types("bf16", {"T": "bfloat16"}, tolerance=8e-3),
-)
 STRIDE = Attribute("stride", (1, 2), "from window to window")
 PAD = IntegerAttribute("pad", 0, 3, (1, 0), "rows and columns on each side of the image")
 # A window lies within the padded image.
