@@ -97,7 +97,7 @@ def fetch(file: RemoteFile, folder: Path, *, mirrors: Sequence[str] = MIRRORS, p
     raise LenetTrtError(
         f"{file.name} could not be fetched from any mirror:\n"
         + "\n".join(failures)
-        + "\nGet MNIST's files another way and name their folder with --data DIR."
+        + "\nget MNIST's files another way and name their folder with --data DIR"
     )
 
 

@@ -41,8 +41,8 @@ def kernel(name: str) -> Kernel:
         close = difflib.get_close_matches(name, folders, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
         raise LenetTrtError(
-            f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}. "
-            f"Kernels of your own are found in the folders that ${ENVIRONMENT} names."
+            f"there is no kernel {name!r}{hint}; known are {', '.join(sorted(folders)) or 'none'}: "
+            f"name the folder of your own kernels in ${ENVIRONMENT}"
         )
     return load_kernel(folders[name])
 

@@ -69,8 +69,8 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
         onnx.checker.check_model(converted, full_check=True)
     except (ValueError, RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise LenetTrtError(
-            f"this model cannot be converted to {precision}: {error}. "
-            "Convert it yourself (NVIDIA ModelOpt's autocast, for one) and build from the result."
+            f"this model cannot be converted to {precision}: {error}: convert it yourself "
+            "(NVIDIA ModelOpt's autocast, for one) and build from the result"
         ) from error
     return converted
 

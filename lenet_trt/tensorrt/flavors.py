@@ -113,16 +113,16 @@ class Flavor:
         if self.can.builds_without_gpu:
             if sm is None or sm not in self.sms():
                 raise UsageError(
-                    f"--sm {text}: {self.product} builds for {', '.join(map(sm_text, self.sms()))} and 'current'. "
-                    "For other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one."
+                    f"--sm {text}: {self.product} builds for {', '.join(map(sm_text, self.sms()))} and 'current': "
+                    "for other GPUs (data-centre ones such as 9.0) use --flavor tensorrt on a machine that has one"
                 )
             return sm
         gpu = first_gpu()
         if gpu is None or gpu.sm != sm:
             here = "there is no GPU here" if gpu is None else f"the GPU here is {gpu.capability} ({gpu.name})"
             raise UsageError(
-                f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}. "
-                "Leave --sm out, or use --flavor rtx, which builds for GPUs that are not present."
+                f"--sm {text}: {self.product} builds for the GPU that it runs on, and {here}: "
+                "leave --sm out, or use --flavor rtx, which builds for GPUs that are not present"
             )
         return gpu.sm
 

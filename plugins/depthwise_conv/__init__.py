@@ -7,8 +7,8 @@ import numpy as np
 from lenet_trt.dims import Condition, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant, float_types
 
-from ..windows.activation import ACTIVATIONS, convolution_patterns
-from ..windows.convolutions import convolution_attributes
+from ..windows.activation import ACTIVATIONS
+from ..windows.convolutions import convolution_attributes, convolution_patterns
 from ..windows.declaration import (
     FITS,
     IMAGE,

@@ -22,7 +22,7 @@ from ..few_channels.declaration import (
     small_tiles,
     tensor_work,
 )
-from ..windows.activation import convolution_patterns
+from ..windows.convolutions import convolution_patterns
 from ..windows.declaration import FITS, c
 
 MOST_CHANNELS = 4

@@ -25,7 +25,7 @@ from ..few_channels.declaration import (
     small_tiles,
     tile_rows,
 )
-from ..windows.activation import convolution_patterns
+from ..windows.convolutions import convolution_patterns
 from ..windows.declaration import FITS, c, n, out_h, out_w
 
 LEAST_CHANNELS = 5

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.kernel import Attribute
-from lenet_trt.pattern import Pattern
 
 _SIXTH = 0.1666666716337204  # 1/6 as a float32
 _ROOT_OF_TWO = 1.4142135381698608  # as a float32
@@ -39,7 +38,7 @@ def _erf_plus_one(op: Any, y: Any) -> Any:
 
 
 # The nodes of each activation, in every way in which it is written.
-_NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("none", lambda op, y: y),
     ("relu", lambda op, y: op.Relu(y)),
     ("relu6", lambda op, y: op.Clip(y, 0.0, 6.0)),
@@ -51,28 +50,3 @@ _NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("gelu", lambda op, y: op.Mul(op.Mul(y, _erf_plus_one(op, y)), 0.5)),
     ("gelu", lambda op, y: op.Mul(y, op.Mul(_erf_plus_one(op, y), 0.5))),
 )
-
-
-def convolution_patterns(grouped: bool = True, preference: int = 0) -> tuple[Pattern, ...]:
-    """Return the patterns of a convolution with square filters, strides and padding, followed by each activation.
-
-    ``grouped``: the number of groups is an attribute of the kernel; otherwise there is one group.
-    """
-    followed_by = _grouped_followed_by if grouped else _plain_followed_by
-    return tuple(Pattern(followed_by(nodes), {"activation": name}, preference) for name, nodes in _NODES)
-
-
-def _grouped_followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def convolution(op: Any, x: Any, w: Any, bias: Any, group: Any, size: Any, stride: Any, pad: Any) -> Any:
-        pads, strides = [pad, pad, pad, pad], [stride, stride]
-        return nodes(op, op.Conv(x, w, bias, kernel_shape=[size, size], group=group, strides=strides, pads=pads))
-
-    return convolution
-
-
-def _plain_followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def convolution(op: Any, x: Any, w: Any, bias: Any, size: Any, stride: Any, pad: Any) -> Any:
-        pads, strides = [pad, pad, pad, pad], [stride, stride]
-        return nodes(op, op.Conv(x, w, bias, kernel_shape=[size, size], strides=strides, pads=pads))
-
-    return convolution

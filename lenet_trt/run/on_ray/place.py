@@ -111,7 +111,7 @@ class DataPlace:
             with suppress(OSError):
                 if not direct:
                     self.filesystem.delete_file(written)
-            raise LenetTrtError(f"cannot write {target}: {error}. Choose another place with -o.") from error
+            raise LenetTrtError(f"cannot write {target}: {error}: choose another place with -o") from error
 
 
 def place(given: str | os.PathLike[str], filesystem: Any = None) -> DataPlace:
