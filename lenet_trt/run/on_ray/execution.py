@@ -79,8 +79,11 @@ class Execution:
 
 
 def _remote_arguments() -> dict[str, Any]:
-    """Ask Ray not to wait for a worker that ended: its machine may be gone. What it did not finish is run again."""
-    return {"max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+    """Ask Ray to start a worker again that ended while it had nothing to do, which nobody else would notice.
+
+    A shard that it had is not waited for: its machine may be gone. That is an error, and what is missing is run again.
+    """
+    return {"max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
 
 
 @dataclass(frozen=True)
