@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -42,13 +44,43 @@ def test_the_commands_of_lenet_trt_are_valid() -> None:
         parser_for(words[1]).parse_args(words[2:])
 
 
+CROSS = (
+    "-DCMAKE_SYSTEM_NAME=Linux",
+    "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+    "-DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++",
+)
+
+
 @pytest.mark.slow
-def test_cmake_builds_the_library(tmp_path: Path) -> None:
-    headers = headers_of("8.6")
-    if headers is None or subprocess.run(["sh", "-c", "command -v cmake"], capture_output=True).returncode != 0:
-        pytest.skip("TensorRT's headers of 8.6, or cmake, are not here")
+@pytest.mark.parametrize(
+    ("version", "target", "machine"),
+    [("8.5", (), 62), ("10.16", (), 62), ("11.1", (), 62), ("8.5", CROSS, 183), ("11.1", CROSS, 183)],
+    ids=["8.5", "10.16", "11.1", "8.5 aarch64", "11.1 aarch64"],
+)
+def test_cmake_builds_and_installs_the_library(
+    tmp_path: Path, version: str, target: tuple[str, ...], machine: int
+) -> None:
+    headers = headers_of(version)
+    needed = ["cmake", "aarch64-linux-gnu-g++"] if target else ["cmake"]
+    if headers is None or not all(map(shutil.which, needed)):
+        pytest.skip(f"TensorRT's headers of {version}, or one of {', '.join(needed)}, are not here")
     source = ROOT / "lenet_trt" / "tensorrt" / "library" / "cpp"
-    options = [f"-DTENSORRT_INCLUDE={headers.folder}", f"-DCUDA_INCLUDE={cuda_include_dir()}"]
-    subprocess.run(["cmake", "-S", source, "-B", tmp_path, *options], check=True, capture_output=True)
-    subprocess.run(["cmake", "--build", tmp_path], check=True, capture_output=True)
-    assert (tmp_path / "liblenet_trt_plugins.so").is_file()
+    build, prefix = tmp_path / "build", tmp_path / "prefix"
+    options = [
+        f"-DTENSORRT_INCLUDE={headers.folder}",
+        f"-DCUDA_INCLUDE={cuda_include_dir()}",
+        "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror",
+        "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+        *target,
+    ]
+    for command in (
+        ["cmake", "-S", source, "-B", build, *options],
+        ["cmake", "--build", build],
+        ["cmake", "--install", build, "--prefix", prefix],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    calls = json.loads((build / "compile_commands.json").read_text())
+    assert all("-O3" in each["command"] for each in calls)
+    (library,) = prefix.rglob("liblenet_trt_plugins.so")
+    assert int.from_bytes(library.read_bytes()[18:20], "little") == machine  # e_machine of ELF
