@@ -43,11 +43,11 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def test_a_right_kernel_passes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", NAME, "--targets", "sm_75,sm_90,compute_75"]) == 0
+    assert main(["check", NAME, "--targets", "sm_90,compute_75"]) == 0
     printed = capsys.readouterr().out
     assert re.search(r"examples +passed", printed)
     assert re.search(r"serialize +passed +3 of 3 sets of attributes", printed)
-    assert re.search(r"compile +passed +\d+ of \d+ modules for sm_75, sm_90, compute_75", printed)
+    assert re.search(r"compile +passed +\d+ of \d+ modules for sm_90, compute_75", printed)
     if not gpus().devices:
         assert re.search(r"values +skipped +a CUDA GPU is needed, and there is no NVIDIA driver", printed)
 
@@ -73,6 +73,12 @@ def test_a_launch_that_the_source_does_not_have_fails(
     folder: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
 ) -> None:
     edit(folder / "__init__.py", old, new)
+    for narrow in (
+        'Types("fp16", {"T": "float16"}, tolerance=1e-3),',
+        'Types("bf16", {"T": "bfloat16"}, tolerance=1e-2),',
+    ):
+        edit(folder / "__init__.py", narrow, "")  # fewer modules to compile
+    edit(folder / "__init__.py", '("fp32", "fp16")', '("fp32",)')
     assert main(["check", NAME, "--only", "compile", "--targets", "sm_80"]) == 1
     printed = capsys.readouterr().out
     assert f"{NAME} shared does not compile" in printed
@@ -88,12 +94,12 @@ def test_examples_must_reach_every_variant_and_have_odd_sizes(folder: Path, caps
     assert "shared fp16: no example fits it" in printed
 
 
-def test_json_has_every_outcome(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", NAME, "--only", "examples,compile", "--targets", "sm_90", "--json"]) == 0
+def test_json_has_every_outcome(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "maxpool2", "--only", "examples,compile", "--targets", "sm_90", "--json"]) == 0
     outcomes = json.loads(capsys.readouterr().out)
     assert [(o["kernel"], o["check"], o["status"]) for o in outcomes] == [
-        (NAME, "examples", "passed"),
-        (NAME, "compile", "passed"),
+        ("maxpool2", "examples", "passed"),
+        ("maxpool2", "compile", "passed"),
     ]
 
 
