@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,39 +14,45 @@ import pytest
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 from lenet_trt.kernel.variants import Variant
+from shared_session import made_once
 
 HEADERS = Path(__file__).parent / "cuda_on_cpu"
 MULTIPROCESSORS = 2
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernel for the CPU")
 
+# Its arguments are the launch, the kernel's integers and the lengths of its outputs: calls of all sizes share it.
 _MAIN = """
 #include "SOURCE"
-#include <fstream>
-#include <iterator>
 
 template <typename T>
 std::vector<T> read(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::vector<char> bytes(std::istreambuf_iterator<char>(file), {});
-  std::vector<T> values(bytes.size() / sizeof(T));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+  std::FILE* file = std::fopen(path, "rb");
+  if (file == nullptr) std::abort();
+  std::fseek(file, 0, SEEK_END);
+  std::vector<T> values(std::ftell(file) / sizeof(T));
+  std::rewind(file);
+  if (std::fread(values.data(), sizeof(T), values.size(), file) != values.size()) std::abort();
+  std::fclose(file);
   return values;
 }
 
 template <typename T>
 void write(const char* path, const std::vector<T>& values) {
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  std::FILE* file = std::fopen(path, "wb");
+  if (std::fwrite(values.data(), sizeof(T), values.size(), file) != values.size()) std::abort();
+  std::fclose(file);
 }
 
 CHECKS
-int main() {
+int main(int, char** words) {
+  const auto number = [&] { return std::atoi(*++words); };
 LINES
 }
 """
 
 
 def computed_on_cpu(
-    bound: Bound, variant: Variant, inputs: Sequence[np.ndarray], folder: Path, checks: str = ""
+    bound: Bound, variant: Variant, inputs: Sequence[np.ndarray], factory: pytest.TempPathFactory, checks: str = ""
 ) -> list[np.ndarray]:
     """Return what a variant computes from the kernel's inputs; ``checks`` is C++ to compile with it."""
     kernel = bound.kernel
@@ -53,31 +60,41 @@ def computed_on_cpu(
     sizes = dict(bound.axes)
     sizes |= dict.fromkeys(frozenset().union(*(dim.axes for dim in launch.dims)) - sizes.keys(), MULTIPROCESSORS)
     grid_x, grid_y, _, _, *extras = (dim.evaluate(sizes) for dim in launch.dims)
-    lines, arguments = [], []
-    for tensor, array, dtype in zip(kernel.inputs, inputs, bound.input_dtypes, strict=True):
+    folder = factory.mktemp("on_cpu")
+    for tensor, array in zip(kernel.inputs, inputs, strict=True):
         array.tofile(folder / tensor.name)
-        lines.append(f'const auto {tensor.name} = read<{ELEMENT_TYPES[dtype].cuda_name}>("{folder / tensor.name}");')
-        arguments.append(f"{tensor.name}.data()")
-    arguments += map(str, extras)
-    for tensor, shape, dtype in zip(kernel.outputs, bound.output_shapes, bound.output_dtypes, strict=True):
-        size, kind = int(np.prod(shape)), ELEMENT_TYPES[dtype].cuda_name
-        lines += [f"std::vector<{kind}> {tensor.name}({size});"]
-        lines += [f"std::memset({tensor.name}.data(), 0xff, {size} * sizeof({kind}));"]  # elements not written show
-        arguments.append(f"{tensor.name}.data()")
-    call = f"{kernel.entry(variant)}({', '.join(arguments)})"
-    lines.append(f"launch({grid_x}, {grid_y}, {launch.block[0]}, [&] {{ {call}; }});")
-    for tensor in kernel.outputs:
-        lines.append(f'write("{folder / tensor.name}", {tensor.name});')
-    source = str(kernel.source_dir / variant.source)
-    main = folder / "main.cpp"
-    main.write_text(
-        _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
-    )
-    options = ["-std=c++17", "-O1", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}"]
-    options += [f"-D{macro}" for macro in bound.specialized.macros]
-    subprocess.run(["g++", *options, str(main), "-o", str(folder / "program")], check=True)
-    subprocess.run([folder / "program"], check=True)
+    words = [grid_x, grid_y, launch.block[0], *extras, *(int(np.prod(shape)) for shape in bound.output_shapes)]
+    subprocess.run([_program(bound, variant, factory, checks), *map(str, words)], cwd=folder, check=True)
     return [
         np.fromfile(folder / tensor.name, numpy_dtype(dtype)).reshape(shape)
         for tensor, shape, dtype in zip(kernel.outputs, bound.output_shapes, bound.output_dtypes, strict=True)
     ]
+
+
+def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
+    """Compile the program that runs a variant."""
+    kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
+    lines = ["const int grid_x = number(), grid_y = number(), threads = number();"]
+    lines += [f"const int extra{index} = number();" for index in range(count)]
+    for tensor, dtype in zip(kernel.inputs, bound.input_dtypes, strict=True):
+        lines.append(f'const auto {tensor.name} = read<{ELEMENT_TYPES[dtype].cuda_name}>("{tensor.name}");')
+    for tensor, dtype in zip(kernel.outputs, bound.output_dtypes, strict=True):
+        lines.append(f"std::vector<{ELEMENT_TYPES[dtype].cuda_name}> {tensor.name}(number());")
+        # Elements that are not written show.
+        lines.append(f"std::memset({tensor.name}.data(), 0xff, {tensor.name}.size() * sizeof({tensor.name}[0]));")
+    arguments = [f"{tensor.name}.data()" for tensor in kernel.inputs]
+    arguments += [f"extra{index}" for index in range(count)]
+    arguments += [f"{tensor.name}.data()" for tensor in kernel.outputs]
+    call = f"{kernel.entry(variant)}({', '.join(arguments)})"
+    lines.append(f"launch(grid_x, grid_y, threads, [&] {{ {call}; }});")
+    lines += [f'write("{tensor.name}", {tensor.name});' for tensor in kernel.outputs]
+    source = str(kernel.source_dir / variant.source)
+    text = (
+        _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
+    )
+    command = ["g++", "-std=c++17", "-O1", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
+    command += [f"-D{macro}" for macro in bound.specialized.macros]
+    name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"
+    return made_once(
+        factory, name, lambda path: subprocess.run([*command, "-o", str(path)], input=text, text=True, check=True)
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt.files import atomic_path, exclusive
+from lenet_trt.files import exclusive
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:
@@ -21,6 +21,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     path = session_folder(factory) / "once" / name
     with exclusive(path):
         if not path.exists():
-            with atomic_path(path) as temporary:
-                make(temporary)
+            temporary = path.with_name(f".{name}.part")
+            make(temporary)
+            temporary.replace(path)
     return path

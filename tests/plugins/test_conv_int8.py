@@ -37,13 +37,13 @@ H200 = {"multiprocessors": 132}
     [pytest.param(b, marks=pytest.mark.slow if i % 3 else []) for i, b in enumerate(SIZES)],
     ids=lambda bound: f"{bound.axes} {bound.attributes}",
 )
-def test_the_source_computes_the_reference(bound: Bound, tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(bound: Bound, tmp_path_factory: pytest.TempPathFactory) -> None:
     plain = plain_inputs(bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(bound, plain)
     variants = [variant for variant in KERNEL.variants if bound.fits(variant)]
     assert variants
     for variant in variants:
-        (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), tmp_path)
+        (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), tmp_path_factory)
         assert (found == wanted).all(), variant.name
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,33 +19,39 @@ SIZES = ({"n": 33, "in": 256, "out": 120}, {"n": 5, "in": 18, "out": 10}, {"n": 
 @needs_gcc
 @pytest.mark.parametrize("name", STAGED)
 @pytest.mark.parametrize("axes", SIZES, ids=str)
-def test_the_source_computes_the_reference(name: str, axes: dict[str, int], tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(
+    name: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bound = KERNEL.bind_axes(axes, FP32, {"relu": axes["n"] % 2})
     plain = plain_inputs(bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, KERNEL.variant(name), kernel_inputs(bound, plain), tmp_path)
+    (found,) = computed_on_cpu(bound, KERNEL.variant(name), kernel_inputs(bound, plain), tmp_path_factory)
     assert disagreement(found, wanted, FP32.tolerance) is None
 
 
 @needs_gcc
 @pytest.mark.parametrize("name", ["vector", "warp_by4"])
 @pytest.mark.parametrize("axes", SIZES, ids=str)
-def test_the_dot_products_of_warps_compute_it(name: str, axes: dict[str, int], tmp_path: Path) -> None:
+def test_the_dot_products_of_warps_compute_it(
+    name: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bound = KERNEL.bind_axes(axes | ({"n": 1} if name == "vector" else {}), FP32, {"relu": axes["n"] % 2})
     plain = plain_inputs(bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, KERNEL.variant(name), kernel_inputs(bound, plain), tmp_path)
+    (found,) = computed_on_cpu(bound, KERNEL.variant(name), kernel_inputs(bound, plain), tmp_path_factory)
     assert disagreement(found, wanted, FP32.tolerance) is None
 
 
 @needs_gcc
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3.4028234e38])
-def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(value: float, tmp_path: Path) -> None:
+def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
+    value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bound = KERNEL.bind_axes({"n": 3, "in": 40, "out": 6}, FP32, {"relu": 0})
     plain = plain_inputs(bound, np.random.default_rng(5))
     plain[0][1, 7] = value
     plain[1][:, 7] = [1.0, 0.5, -0.5, 0.25, -1.0, 0.75]  # an infinity times their low part, zero, would be NaN
     with np.errstate(invalid="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, KERNEL.variant(STAGED[0]), kernel_inputs(bound, plain), tmp_path)
+    (found,) = computed_on_cpu(bound, KERNEL.variant(STAGED[0]), kernel_inputs(bound, plain), tmp_path_factory)
     assert disagreement(found, wanted, FP32.tolerance) is None

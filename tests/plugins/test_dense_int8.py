@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -23,10 +21,10 @@ CASES = [case for case in cases(KERNEL) if case.bound.attributes["relu"] == (cas
 @pytest.mark.parametrize(
     "case", [pytest.param(c, marks=pytest.mark.slow if i % 3 else []) for i, c in enumerate(CASES)], ids=str
 )
-def test_the_source_computes_the_reference(case: ExampleCase, tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(case: ExampleCase, tmp_path_factory: pytest.TempPathFactory) -> None:
     plain = plain_inputs(case.bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(case.bound, plain)
-    (found,) = computed_on_cpu(case.bound, case.variant, kernel_inputs(case.bound, plain), tmp_path)
+    (found,) = computed_on_cpu(case.bound, case.variant, kernel_inputs(case.bound, plain), tmp_path_factory)
     assert (found == wanted).all()
 
 

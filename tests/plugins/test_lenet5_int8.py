@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -38,7 +37,9 @@ CASES = [
 
 @needs_gcc
 @pytest.mark.parametrize(("variant", "types", "n"), CASES)
-def test_the_source_computes_the_reference_to_the_last_bit(variant: str, types: str, n: int, tmp_path: Path) -> None:
+def test_the_source_computes_the_reference_to_the_last_bit(
+    variant: str, types: str, n: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     bound = KERNEL.bind_axes({"n": n}, KERNEL.types_named(types))
     plain = plain_inputs(bound, np.random.default_rng(n))
     if types == "int8_io_fp32":  # also numbers half way between two integers, and others that no integer can hold
@@ -48,7 +49,7 @@ def test_the_source_computes_the_reference_to_the_last_bit(variant: str, types: 
     (wanted,) = expected_outputs(bound, plain)
     checks = f"static_assert(lenet5_int8::kQuads == {fragments.QUADS});\n"
     checks += f"static_assert(lenet5_int8::kFc3Pairs + 2 * lenet5_int8::kTileOutputs == {fragments.PAIR_NUMBERS});\n"
-    (found,) = computed_on_cpu(bound, KERNEL.variant(variant), kernel_inputs(bound, plain), tmp_path, checks)
+    (found,) = computed_on_cpu(bound, KERNEL.variant(variant), kernel_inputs(bound, plain), tmp_path_factory, checks)
     assert (found == wanted).all()
 
 

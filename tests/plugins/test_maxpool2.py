@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -23,10 +21,10 @@ SIZES = (
 
 @needs_gcc
 @pytest.mark.parametrize("axes", SIZES, ids=str)
-def test_the_source_computes_the_reference(axes: dict[str, int], tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory) -> None:
     bound = KERNEL.bind_axes(axes, KERNEL.types_named("fp32"))
     plain = plain_inputs(bound, np.random.default_rng(5))
     (wanted,) = expected_outputs(bound, plain)
     for variant in filter(bound.fits, KERNEL.variants):
-        (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), tmp_path)
+        (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), tmp_path_factory)
         assert (found == wanted).all(), variant.name

@@ -6,14 +6,12 @@
 
 #include <ucontext.h>
 
-#include <algorithm>
+// Few headers: each test compiles them.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <random>
 #include <vector>
 
 #define __global__
@@ -105,7 +103,8 @@ struct Block {
   Group all;
   std::vector<unsigned char> slots;
   ucontext_t scheduler;
-  std::function<void()> kernel;
+  void (*kernel)(const void* captured);
+  const void* captured;
 };
 inline Block* block;
 
@@ -157,21 +156,23 @@ int exchange_sums(float* sums, int lane) {
 }
 
 inline void enter() {
-  block->kernel();
+  block->kernel(block->captured);
   block->fibers[threadIdx.x].done = true;
 }
 
 // Calls `kernel` for each thread of each block.
-inline void launch(int blocks_x, int blocks_y, int threads, const std::function<void()>& kernel) {
-  std::mt19937 random(1);
+template <typename Kernel>
+void launch(int blocks_x, int blocks_y, int threads, const Kernel& kernel) {
+  unsigned random = 1;
   Block state;
   block = &state;
-  state.kernel = kernel;
+  state.kernel = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
+  state.captured = &kernel;
   gridDim = {static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y)};
   for (int b = 0; b < blocks_x * blocks_y; ++b) {
     blockIdx = {static_cast<unsigned>(b % blocks_x), static_cast<unsigned>(b / blocks_x)};
     std::memset(shared, 0xee, sizeof(shared));
-    state.fibers = std::vector<Fiber>(threads);
+    state.fibers.resize(threads);
     state.warps.assign(threads / kWarpLanes, {kWarpLanes});
     state.all = {threads};
     state.slots.resize(threads * kSlot);
@@ -179,6 +180,8 @@ inline void launch(int blocks_x, int blocks_y, int threads, const std::function<
     for (int i = 0; i < threads; ++i) {
       Fiber& fiber = state.fibers[i];
       order[i] = i;
+      fiber.done = false;
+      fiber.waits = nullptr;
       fiber.stack.resize(64 * 1024);
       getcontext(&fiber.context);
       fiber.context.uc_stack.ss_sp = fiber.stack.data();
@@ -187,7 +190,10 @@ inline void launch(int blocks_x, int blocks_y, int threads, const std::function<
       makecontext(&fiber.context, enter, 0);
     }
     for (int left = threads; left > 0;) {
-      std::shuffle(order.begin(), order.end(), random);
+      for (int i = threads - 1; i > 0; --i) {
+        random = random * 1664525u + 1013904223u;
+        std::swap(order[i], order[static_cast<uint64_t>(random) * (i + 1) >> 32]);
+      }
       bool moved = false;
       for (int i : order) {
         Fiber& fiber = state.fibers[i];
