@@ -11,6 +11,11 @@ from hypothesis import HealthCheck, settings
 
 from shared_session import session_folder
 
+# Each worker of pytest-xdist has a core; threads of libraries would wait for each other there, and by spinning.
+_IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if _IS_WORKER:
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
 # On a busy machine any example can take long.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
@@ -31,6 +36,27 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "kernels").symlink_to(kernels)
     os.environ["LENET_TRT_CACHE"] = str(folder)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_onnx_runtime() -> None:
+    """Give ONNX Runtime one thread in a worker, where a test does not ask for more; no environment variable can."""
+    if not _IS_WORKER:
+        return
+    from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
+
+    onnxruntime = onnx_runtime()
+
+    class OneThread(onnxruntime.SessionOptions):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.intra_op_num_threads = 1
+
+    class Session(onnxruntime.InferenceSession):  # type: ignore[misc]
+        def __init__(self, path_or_bytes: object, sess_options: object = None, *rest: object, **named: object) -> None:
+            super().__init__(path_or_bytes, sess_options or OneThread(), *rest, **named)
+
+    onnxruntime.SessionOptions, onnxruntime.InferenceSession = OneThread, Session
 
 
 @pytest.fixture(scope="session")
