@@ -20,6 +20,7 @@ from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.attention import ATTENTION_OPSET, written_out
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
@@ -108,7 +109,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         refuse_copy(original, origin)
         original = with_sizes(original, request.sizes, request.batch, request.shapes or ())
-        model = fuse(_with_precision(original, request, flavor), request.plugins).model
+        precise = _with_precision(original, request, flavor)
+        reads_attention = flavor.can.opset >= ATTENTION_OPSET
+        model = fuse(written_out(precise, halves=not reads_attention), request.plugins).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())

@@ -184,6 +184,15 @@ def _einsum(call: OperatorCall) -> int:
     return 2 * math.prod(sizes.values()) * max(len(terms) - 1, 0)
 
 
+def _attention(call: OperatorCall) -> int:
+    queries, keys = call.given(0), call.given(1).shape[-2]
+    past = call.inputs[4] if len(call.inputs) > 4 else None
+    keys += past.shape[-2] if past is not None else 0
+    rows = queries.shape[-2]
+    pairs = sum(min(row + 1, keys) for row in range(rows)) if call.attributes.get("is_causal") else rows * keys
+    return 2 * pairs * (queries.elements + call.out.elements) // max(rows, 1)
+
+
 def _recurrent(call: OperatorCall) -> int:
     steps, batch = call.given(0).shape[:2]
     return 2 * steps * batch * (call.given(1).elements + call.given(2).elements)
@@ -202,6 +211,7 @@ _PRODUCTS: Mapping[str, Counter] = {
     **dict.fromkeys(("MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "FusedGemm"), _matmul),
     **{op: _convolution(1) for op in ("Conv", "ConvInteger", "FusedConv")},
     "QLinearConv": _convolution(3),
+    "Attention": _attention,
     "ConvTranspose": _transposed_convolution,
     "Einsum": _einsum,
     **dict.fromkeys(_RECURRENT, _recurrent),

@@ -55,12 +55,14 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.places import chosen, find_places
+    from lenet_trt.onnx_model.attention import written_out
 
+    given, model = model, written_out(model)
     places, refused = find_places(model, kernels, claims=plugins == "auto")
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     result, replacements, left = assembled(model, taken, places)
-    fused = Fused(result, tuple(replacements), (*refusals, *left))
+    fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))
     if plugins not in ("auto", "all"):
         _demand(fused, kernels, places, taken)
     return fused

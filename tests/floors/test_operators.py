@@ -128,6 +128,22 @@ LAYERS = (floats(5, 2, 7), floats(1, 12, 7), floats(1, 12, 3))  # 5 steps of 2 s
         *[(call(op, [X], X), 24, True) for op in ("Tanh", "Exp", "Erf", "Sqrt", "Anything")],
         (call("Anything", [X], X, None, floats(6)), 30, True),
         # Products
+        (
+            call("Attention", [floats(2, 4, 6, 8), floats(2, 4, 5, 8), floats(2, 4, 5, 3)], floats(2, 4, 6, 3)),
+            5280,
+            False,
+        ),
+        (call("Attention", [floats(2, 6, 32), floats(2, 5, 32), floats(2, 5, 12)], floats(2, 6, 12)), 5280, False),
+        (
+            call(
+                "Attention",
+                [floats(1, 1, 4, 2), floats(1, 1, 4, 2), floats(1, 1, 4, 2)],
+                floats(1, 1, 4, 2),
+                is_causal=1,
+            ),
+            80,
+            False,
+        ),
         *[
             (call(op, [floats(4, 5), floats(5, 6)], floats(4, 6)), 2 * 24 * 5, False)
             for op in ("MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "FusedMatMul", "FusedGemm")

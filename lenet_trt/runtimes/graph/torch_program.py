@@ -19,6 +19,7 @@ from lenet_trt.kernel.attributes import AttributeValue, stored_values
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
+from lenet_trt.onnx_model.attention import written_out
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port, ports
 from lenet_trt.runtimes.graph.torch_layers import LAYERS, TorchOperator
@@ -48,7 +49,7 @@ class TorchProgram:
     """
 
     def __init__(self, model: onnx.ModelProto, device: torch.device) -> None:
-        model = _inlined(model)
+        model = written_out(_inlined(model), halves=True)
         graph = model.graph
         self.device = device
         self.inputs, self.outputs = ports(model)
