@@ -6,12 +6,15 @@ import re
 import shutil
 import stat
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from lenet_trt.bench import cpu_loop
 from lenet_trt.bench.cpu_loop import compiled_loop, find_compiler, row
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.kernel.examples import relative_error
@@ -52,7 +55,9 @@ def test_it_computes_what_the_kernel_does(name: str, level: str, images: int) ->
 
 @pytest.mark.slow
 @needs_compiler
-def test_the_row_of_the_ladder() -> None:
+def test_the_row_of_the_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A busy machine slows the thread down, and takes none of its own time.
+    monkeypatch.setattr(cpu_loop, "time", SimpleNamespace(perf_counter_ns=time.thread_time_ns))
     found = row(KERNEL, step_of(400, 40), CASE, TimingPlan(rounds=4))
     assert (found.backend, found.why) == ("0: loops on one CPU thread", None)
     assert found.stats is not None

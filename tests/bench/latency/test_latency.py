@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from lenet_trt.bench.latency import loads
+from lenet_trt.bench.latency import ledger, loads, requests
 from lenet_trt.bench.latency.answerers import ANSWERERS, Answerer, OpenAnswerer, Setting
 from lenet_trt.bench.latency.ledger import ECHO, PROBES, parts_of
 from lenet_trt.bench.latency.percentiles import PERCENTILES, curve, described, percentile
@@ -26,6 +25,7 @@ from lenet_trt.cuda.gpus import gpus
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.latency.exchange import Exchange
+from own_clock import own_clock
 
 IMAGES = [np.full((1, 4), value, np.float32) for value in range(3)]
 
@@ -57,20 +57,20 @@ def test_the_curve_goes_from_the_median_to_the_slowest_request() -> None:
     assert described(waits)["percentiles"]["50"] == pytest.approx(np.median(waits), rel=1e-3)
 
 
-def test_a_turn_times_requests_and_not_what_comes_before_them() -> None:
+def test_a_turn_times_requests_and_not_what_comes_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = own_clock(monkeypatch, requests)
     seen: list[float] = []
 
     def request(image: np.ndarray) -> None:
         seen.append(float(image[0, 0]))
-        time.sleep(0.002)
+        clock.sleep(0.002)
 
     plan = RequestPlan(rounds=1, seconds=60, most=7, warmups=2)
-    waits = waits_of(request, IMAGES, plan, lambda: time.sleep(0.05))
+    waits = waits_of(request, IMAGES, plan, lambda: clock.sleep(0.05))
     assert len(waits) == 7
     assert seen == [0, 1, 2, 0, 1, 2, 0, 1, 2], "other images each time"
-    assert (waits >= 2000).all()
-    assert np.median(waits) < 50_000
-    assert len(waits_of(request, IMAGES, RequestPlan(1, 0.02, 10**6, 0))) < 100, "the turn ends after its time"
+    assert waits.tolist() == pytest.approx([2001] * 7), "reading the clock takes a microsecond"
+    assert len(waits_of(request, IMAGES, RequestPlan(1, 0.02, 10**6, 0))) == 10, "the turn ends after its time"
 
 
 def right(image: np.ndarray) -> np.ndarray:
@@ -147,18 +147,17 @@ def test_the_load_on_the_processor_begins_and_ends() -> None:
     assert busy() == 0
 
 
-def test_the_parts_of_a_request_are_all_there() -> None:
+def test_the_parts_of_a_request_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = own_clock(monkeypatch, ledger)
     target, answer = np.zeros((1, 4), np.float32), np.zeros((1, 4), np.float32)
 
     def submit() -> None:
-        time.sleep(0.003)
+        clock.sleep(0.003)
         answer[...] = target
 
     parts = parts_of(Exchange([target], [answer], submit, lambda: True), IMAGES, 20)
-    assert parts.submit >= 3000
-    assert 0 < parts.wait < parts.submit
-    assert 0 < parts.copy_in < parts.submit
-    assert 0 < parts.copy_out < parts.submit
+    assert parts.submit == pytest.approx(3001)
+    assert [parts.wait, parts.copy_in, parts.copy_out] == [1, 1, 1], "reading the clock takes a microsecond"
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
