@@ -21,7 +21,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     path = session_folder(factory) / "once" / name
     with exclusive(path):
         if not path.exists():
-            temporary = path.with_name(f".{name}.part")
+            temporary = path.parent / "unfinished" / path.name
+            temporary.parent.mkdir(exist_ok=True)
             make(temporary)
             temporary.replace(path)
     return path

@@ -14,6 +14,7 @@ from lenet_trt.kernel import Kernel, registry
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.tensorrt.library.encode import TunedGpu
 from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
+from shared_session import made_once
 
 VERSIONS = ("8.6", "11.1")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
@@ -32,16 +33,20 @@ def probe(request: pytest.FixtureRequest, library, tmp_path_factory: pytest.Temp
     file = library(request.param)
     headers = headers_of(request.param)
     assert headers is not None
-    folder = tmp_path_factory.mktemp("launch")
     includes = [f"-isystem{include}" for include in (headers.folder, cuda_include_dir())]
-    program = compiled("launch_probe", folder / "probe", "-rdynamic", "-Wno-deprecated-declarations", *includes)
-    compiled("recording_driver", folder / "libcuda.so.1", "-shared", "-fPIC")
+    options = ("-rdynamic", "-Wno-deprecated-declarations", *includes)
+    program = made_once(
+        tmp_path_factory, f"launch_probe-{request.param}", lambda path: compiled("launch_probe", path, *options)
+    )
+    driver = made_once(
+        tmp_path_factory, "driver/libcuda.so.1", lambda path: compiled("recording_driver", path, "-shared", "-fPIC")
+    )
     kernel = registry.kernel("lenet5")
-    usual = folder / "data"
+    usual = tmp_path_factory.mktemp("launch") / "data"
     usual.write_bytes(data_of(bound(kernel), ["sm_86", "sm_90"]))
 
     def run(*steps: str, data: Path = usual, **environment: str) -> tuple[list[str], str]:
-        record = {"LD_LIBRARY_PATH": str(folder), "RECORD_ARGUMENTS": "p" * 11 + "ip", **environment}
+        record = {"LD_LIBRARY_PATH": str(driver.parent), "RECORD_ARGUMENTS": "p" * 11 + "ip", **environment}
         command = [program, file, data, *steps]
         done = subprocess.run(command, env={**os.environ, **record}, capture_output=True, text=True)
         assert done.returncode == 0, f"{done.returncode}: {done.stdout}{done.stderr}"

@@ -31,6 +31,7 @@ from library_probes import (
     one_node,
     runtimes,
 )
+from shared_session import made_once
 
 pytestmark = pytest.mark.skipif(missing_compiler() is not None, reason=str(missing_compiler()))
 # One for each of TensorRT's plugin interfaces.
@@ -59,23 +60,31 @@ def test_it_compiles_without_a_warning_and_needs_neither_tensorrt_nor_cuda(libra
     assert not re.search(r"NEEDED.*(nvinfer|libcuda|cudart)", needed)
 
 
+def registry_probe(factory: pytest.TempPathFactory, version: str) -> Path:
+    """Compile the program for that version's headers."""
+    headers = headers_of(version)
+    assert headers is not None
+    includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
+    options = ("-Wno-deprecated-declarations", *includes)
+    return made_once(factory, f"registry_probe-{version}", lambda path: compiled("registry_probe", path, *options))
+
+
 @pytest.mark.parametrize(
     "how",
     ["open close open", "local open close open", "load drop load drop", "open load drop", "load open close"],
     ids=lambda how: how,
 )
 @pytest.mark.parametrize("runtime", runtimes() or [None], ids=lambda runtime: runtime and runtime.name)
-def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, runtime: Path | None, how: str) -> None:
+def test_creators_are_found_once_however_it_is_loaded(
+    library, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, runtime: Path | None, how: str
+) -> None:
     if runtime is None:
         pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
     version = HEADERS_FOR[runtime.name.rsplit(".", 1)[1]]
     file = library(version)
-    headers = headers_of(version)
-    assert headers is not None
     kernel = registry.kernel("lenet5")
     (tmp_path / "data").write_bytes(data_of(kernel.bind_axes({"n": 3}, kernel.types_named("fp32")), ["sm_90"]))
-    includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
-    program = compiled("registry_probe", tmp_path / "probe", "-Wno-deprecated-declarations", *includes)
+    program = registry_probe(tmp_path_factory, version)
     done = subprocess.run([program, runtime, file, tmp_path / "data", *how.split()], capture_output=True, text=True)
     assert done.returncode == 0, f"{done.returncode}\n{done.stdout}{done.stderr}"
     uses = re.split(r"^-- ", done.stdout, flags=re.MULTILINE)[1:]
@@ -94,15 +103,12 @@ def test_creators_are_found_once_however_it_is_loaded(library, tmp_path: Path, r
 @pytest.mark.parametrize("how", ["open", "local open", "load"])
 @pytest.mark.parametrize("runtime", runtimes() or [None], ids=lambda runtime: runtime and runtime.name)
 def test_a_library_for_another_tensorrt_is_not_used_and_says_why(
-    library, tmp_path: Path, runtime: Path | None, how: str
+    library, tmp_path_factory: pytest.TempPathFactory, runtime: Path | None, how: str
 ) -> None:
     if runtime is None:
         pytest.skip(f"no runtime of TensorRT: install tensorrt-lean-cu13, or name folders in {RUNTIMES_ENVIRONMENT}")
     major = runtime.name.rsplit(".", 1)[1]
-    headers = headers_of(HEADERS_FOR[major])
-    assert headers is not None
-    includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
-    program = compiled("registry_probe", tmp_path / "probe", "-Wno-deprecated-declarations", *includes)
+    program = registry_probe(tmp_path_factory, HEADERS_FOR[major])
     for other in ("8.6", "10.16", "11.1"):
         made_for = other.partition(".")[0]
         if made_for == major:
@@ -210,5 +216,5 @@ def test_a_compiler_that_is_missing_or_refuses_is_told(tmp_path: Path) -> None:
     with pytest.raises(LenetTrtError, match="no-such-compiler is not here"):
         compile_library(tmp_path / "x.so", headers, compiler="no-such-compiler")
     with pytest.raises(LenetTrtError, match="no such TensorRT"):
-        compile_library(tmp_path / "x.so", headers, options=["-fsyntax-only"])
+        compile_library(tmp_path / "x.so", headers, options=["-fsyntax-only", "-Wfatal-errors"])
     assert not (tmp_path / "x.so").exists()
