@@ -15,9 +15,9 @@ from lenet_trt.cuda.tuned import variant_for
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import INT32_MAX
-from lenet_trt.kernel.variants import Variant
+from lenet_trt.kernel.variants import MAX_GRID_Y, Variant
 
-_GRID_LIMITS = (INT32_MAX, 65535, 65535)
+_GRID_LIMITS = (INT32_MAX, MAX_GRID_Y, MAX_GRID_Y)
 _DEFAULT_SHARED_LIMIT = 48 * 1024
 _SLOT = 8
 _SUCCESS = 0

@@ -3,10 +3,11 @@
 from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
 from lenet_trt.kernel.declaration import INT32_MAX, Kernel
 from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types, float_types
-from lenet_trt.kernel.variants import Launch, Variant
+from lenet_trt.kernel.variants import MAX_GRID_Y, Launch, Variant
 
 __all__ = [
     "INT32_MAX",
+    "MAX_GRID_Y",
     "Attribute",
     "AttributeValue",
     "Axis",

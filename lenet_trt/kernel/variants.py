@@ -11,6 +11,7 @@ from lenet_trt.kernel.tensors import Types
 
 OLDEST_SM = 75
 MAX_BLOCK_THREADS = 1024
+MAX_GRID_Y = 65_535  # blocks along y
 # Dynamic shared memory that a block may have on each architecture, in KiB. On one that is not named it is taken to be
 # the least that any has had since sm_80. Source: CUDA C++ Programming Guide 13.0, technical specifications.
 _SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum
-from lenet_trt.kernel import Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 
 from ..windows.declaration import PAD, STRIDE, THREADS_AT_ONCE, h, n, pad, size, stride, w, windows_of
@@ -103,7 +103,7 @@ KERNEL = Kernel(
             ),
             "on tensor cores, 8 filters a block",
             source="tensor_core.cu",
-            when=shared <= SHARED_LIMIT,
+            when=(shared <= SHARED_LIMIT) & (k <= MAX_GRID_Y * FILTERS),
             # Unless the outputs have few products, and the GPU has a thread for each.
             prefer=maximum(products // (FEW_PRODUCTS + 1), outputs // THREADS_AT_ONCE) >= 1,
         ),

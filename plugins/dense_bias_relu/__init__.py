@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
-from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
+from lenet_trt.kernel import INT32_MAX, MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import PATTERNS
 
 n, inputs, outputs = axes("n in out")
 THREADS = (128, 1, 1)
-MAX_GRID_Y = 65_535
 STAGE_BYTES = 128
 FLOAT, HALF = ("fp32",), ("fp16", "bf16")
 OF_WARPS = (8, 16)  # rows and features of a block whose warps compute dot products
@@ -45,7 +44,7 @@ def staged(name: str, tile: tuple[int, int], types: tuple[str, ...], prefer: Con
         entry=f"dense_bias_relu_staged_{rows}x{features}",
         min_sm=80,
         types=types,
-        when=(inputs * size_of("T")).multiple_of(4),
+        when=(inputs * size_of("T")).multiple_of(4) & (outputs <= MAX_GRID_Y * features),
         prefer=prefer,
     )
 
@@ -120,6 +119,7 @@ KERNEL = Kernel(
             source="tensor_core.cu",
             entry="dense_bias_relu_tensor",
             types=("fp16",),
+            when=outputs <= MAX_GRID_Y * 128,
             # Rows of an odd number of elements are loaded by single elements.
             prefer=blocks(*OF_WARPS) > (2 + 8 * (inputs - inputs // 2 * 2)) * MULTIPROCESSORS,
         ),
@@ -129,6 +129,7 @@ KERNEL = Kernel(
             "register tiles",
             source="tile.cu",
             types=FLOAT,
+            when=outputs <= MAX_GRID_Y * 32,
             prefer=blocks(128, 32) > MULTIPROCESSORS,
         ),
         Variant(

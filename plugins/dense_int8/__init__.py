@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
-from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel import INT32_MAX, MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
@@ -76,7 +76,7 @@ def staged(rows: int, features: int, prefer: Condition) -> Variant:
         f"{rows} rows x {features} outputs a block, through shared memory",
         source="staged.cu",
         min_sm=80,
-        when=inputs.multiple_of(4),
+        when=inputs.multiple_of(4) & (outputs <= MAX_GRID_Y * features),
         prefer=prefer,
     )
 
@@ -111,7 +111,7 @@ KERNEL = Kernel(
             "few_rows",
             Launch((ceil_div(n, FEW_ROWS), ceil_div(outputs, FEW_OUTPUTS), 1), (THREADS, 1, 1), extras=(n,)),
             "8 rows x 16 outputs a block, whose warps share the inputs",
-            when=inputs.multiple_of(PIECE),
+            when=inputs.multiple_of(PIECE) & (outputs <= MAX_GRID_Y * FEW_OUTPUTS),
             prefer=inputs >= HALF_STEP,
         ),
         Variant(

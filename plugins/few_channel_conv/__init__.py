@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lenet_trt.kernel import Kernel, float_types
+from lenet_trt.kernel import MAX_GRID_Y, Kernel, float_types
 
 from ..few_channels.declaration import (
     ATTRIBUTES,
@@ -35,7 +35,8 @@ KERNEL = Kernel(
     outputs=OUTPUTS,
     types=float_types(fp32=3e-6),
     attributes=ATTRIBUTES,
-    requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS),
+    # A block of the variants for little work has 32 filters, and blocks of filters lie along y.
+    requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS) & (k <= MAX_GRID_Y * 32),
     variants=(
         # For more filters than a small tile has, and where no more of the large ones is empty.
         large_tiles(prefer=(k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),

@@ -12,6 +12,7 @@ from lenet_trt.bench.record import Row, as_json
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.dims import as_dim
 from lenet_trt.plugins.__main__ import measurements, records_folder
 
 
@@ -85,6 +86,27 @@ def test_more_elements_than_a_loop_can_count_are_refused(name: str) -> None:
     kernel.bind_axes({"n": rows, **axes}, kernel.types[0], attributes).check_size()
     with pytest.raises(LenetTrtError, match=f"takes at most {most} a tensor: split the batch"):
         kernel.bind_axes({"n": rows + 1, **axes}, kernel.types[0], attributes).check_size()
+
+
+# As many outputs as a classifier of all products of a shop has.
+MANY_OUTPUTS = {
+    "dense_bias_relu": {"n": 70, "in": 64, "out": 3_000_000},
+    "dense_int8": {"n": 70, "in": 64, "out": 3_000_000},
+    "conv_int8": {"n": 1, "h": 5, "w": 5, "c": 1, "k": 3_000_000},
+    "few_channel_conv": {"n": 1, "h": 3, "w": 3, "c": 1, "k": 2_000_000},
+}
+
+
+@pytest.mark.parametrize("name", MANY_OUTPUTS)
+def test_no_variant_needs_more_blocks_than_a_grid_has(name: str) -> None:
+    kernel = registry.kernel(name)
+    for types in kernel.types:
+        bound = kernel.bind_axes(MANY_OUTPUTS[name], types)
+        bound.check_size()
+        usable = [variant for variant in kernel.variants_for(90, types) if bound.fits(variant)]
+        assert bound.variant(90, {"multiprocessors": 132}) in usable
+        sizes = {**bound.sizes, "multiprocessors": 132}
+        assert all(as_dim(each.launch.grid[1]).evaluate(sizes) <= 65_535 for each in usable), types.name
 
 
 def test_an_unknown_name_lists_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
