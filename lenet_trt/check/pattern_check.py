@@ -90,11 +90,11 @@ def _difference(bound: Bound, model: onnx.ModelProto, tolerance: float) -> str |
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         results = session.run(None, feeds)
-    except Exception as error:  # its own kind for each reason
+    except Exception as refused:  # its own kind for each reason
         raise LenetTrtError(
-            f"ONNX Runtime does not run the pattern's nodes ({' '.join(str(error).split())}): leave such sizes and "
+            f"ONNX Runtime does not run the pattern's nodes ({' '.join(str(refused).split())}): leave such sizes and "
             "attributes out of the declaration, as with requires"
-        ) from error
+        ) from refused
     for tensor, seen, wanted in zip(bound.kernel.outputs, results, expected_outputs(bound, plain), strict=True):
         if np.shape(seen) != wanted.shape:
             return f"{tensor.name} has shape {list(np.shape(seen))}, and {list(wanted.shape)} by the reference"

@@ -127,7 +127,7 @@ def _parts(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], halves: bo
             return None
         causal = (queries, keys)
     mask = types.get(inputs[_MASK]) if len(inputs) > _MASK else None
-    if len(inputs) > _MASK and (mask is None or not shapes[_MASK] or shapes[_MASK][-1:] != (keys,)):
+    if len(inputs) > _MASK and (mask is None or (shapes[_MASK] or ())[-1:] != (keys,)):
         return None  # a shorter mask stands for a padded one
     return _Parts(
         inputs=inputs,

@@ -29,14 +29,14 @@ def test_the_source_computes_the_reference(case: ExampleCase, tmp_path_factory: 
 
 
 @needs_gcc
-def test_the_largest_sum_is_exact(tmp_path: Path) -> None:
+def test_the_largest_sum_is_exact(tmp_path_factory: pytest.TempPathFactory) -> None:
     inputs = 131_071
     bound = KERNEL.bind_axes({"n": 1, "in": inputs, "out": 1}, KERNEL.types[0], {"relu": 0})
     smallest = np.full((1, inputs), -128, np.int8)
     scales = [np.float32(value) for value in (0.001, 1e-5, 0.0, 1.0)]
     plain = [smallest, scales[0], smallest, scales[1:2], scales[2:3], scales[3]]
     given = [np.asarray(array) for array in plain]
-    (found,) = computed_on_cpu(bound, bound.kernel.variant("any_size"), given, tmp_path)
+    (found,) = computed_on_cpu(bound, bound.kernel.variant("any_size"), given, tmp_path_factory)
     assert found.tolist() == expected_outputs(bound, given)[0].tolist() == [[21]]
 
 
