@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import INT32_MAX, MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
+from ..dense import declaration
+from ..dense.declaration import blocks, inputs, n, outputs
 from .pattern import PATTERNS
 
-n, inputs, outputs = axes("n in out")
 THREADS = (128, 1, 1)
-STAGE_BYTES = 128
 FLOAT, HALF = ("fp32",), ("fp16", "bf16")
 OF_WARPS = (8, 16)  # rows and features of a block whose warps compute dot products
 
@@ -22,29 +22,16 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> n
     return np.maximum(y, 0) if relu else y
 
 
-def blocks(rows: int, features: int) -> Dim:
-    """Return the number of blocks that compute ``rows`` x ``features`` results each."""
-    return ceil_div(n, rows) * ceil_div(outputs, features)
-
-
 def staged(name: str, tile: tuple[int, int], types: tuple[str, ...], prefer: Condition) -> Variant:
     """Make the variant whose blocks compute a tile of rows x features from shared memory."""
     rows, features = tile
-    warps, stages = (8, 3) if rows == 128 else (4, 4)
-    return Variant(
+    return declaration.staged(
         name,
-        Launch(
-            (ceil_div(n, rows), ceil_div(outputs, features), 1),
-            (32 * warps, 1, 1),
-            extras=(n,),
-            shared_bytes=stages * (rows + features) * STAGE_BYTES,
-        ),
+        tile,
         f"tensor cores, {rows} rows x {features} features a block",
-        source="staged.cu",
+        (inputs * size_of("T")).multiple_of(4),
         entry=f"dense_bias_relu_staged_{rows}x{features}",
-        min_sm=80,
         types=types,
-        when=(inputs * size_of("T")).multiple_of(4) & (outputs <= MAX_GRID_Y * features),
         prefer=prefer,
     )
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Condition, ceil_div, minimum
 from lenet_trt.kernel import INT32_MAX, MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.saturate import scaled
 from lenet_trt.pattern import Pattern
 
-n, inputs, outputs = axes("n in out")
+from ..dense import declaration
+from ..dense.declaration import blocks, inputs, n, outputs
+
 THREADS = 128
 FEW_ROWS, FEW_OUTPUTS = 8, 16  # of a block of few_rows
 PIECE = 16  # bytes of a row that are loaded at once
-STAGE_BYTES = 128
 # A warp multiplies 64 inputs at once. With fewer than half of them, most of its work is on zeros.
 HALF_STEP = 2 * PIECE
 # So many products of -128 and -128 add up to a number that an int holds.
@@ -54,29 +55,16 @@ def _product(op: Any, x: Any, x_scale: Any, w: Any, w_scale: Any, bias: Any) -> 
     return op.Gemm(op.DequantizeLinear(x, x_scale), weights, bias, transB=1)
 
 
-def blocks(rows: int, features: int) -> Dim:
-    """Return the number of blocks that compute ``rows`` x ``features`` results each."""
-    return ceil_div(n, rows) * ceil_div(outputs, features)
-
-
 wanted_blocks = MULTIPROCESSORS * (4 - 3 * minimum(inputs // HALF_STEP, 1))
 
 
 def staged(rows: int, features: int, prefer: Condition) -> Variant:
     """Make the variant whose blocks compute ``rows`` x ``features`` results from tiles in shared memory."""
-    warps, stages = (8, 3) if rows == 128 else (4, 4)
-    return Variant(
+    return declaration.staged(
         f"staged_{rows}x{features}",
-        Launch(
-            (ceil_div(n, rows), ceil_div(outputs, features), 1),
-            (32 * warps, 1, 1),
-            extras=(n,),
-            shared_bytes=stages * (rows + features) * STAGE_BYTES,
-        ),
+        (rows, features),
         f"{rows} rows x {features} outputs a block, through shared memory",
-        source="staged.cu",
-        min_sm=80,
-        when=inputs.multiple_of(4) & (outputs <= MAX_GRID_Y * features),
+        inputs.multiple_of(4),
         prefer=prefer,
     )
 
