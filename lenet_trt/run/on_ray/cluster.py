@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -14,6 +17,7 @@ from lenet_trt.run.on_ray.packages import ray_data
 
 # Ray counts parts of a GPU in steps of 1 / 10,000.
 _PARTS = 10_000
+_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,14 @@ def connected_ray(address: str | None) -> Iterator[Any]:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
         try:
-            ray.init(address=address or "auto", **quiet)
+            ray.init(address=answering_address(address), **quiet)
         except ConnectionError:
-            if address is not None:
+            if address or os.environ.get("RAY_ADDRESS"):
                 raise
             ray.init(address="local", include_dashboard=False, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        there = f"at {address} " if address else ""
+        named = address or os.environ.get("RAY_ADDRESS")
+        there = f"at {named} " if named else ""
         raise LenetTrtError(
             f"no Ray cluster {there}answers: {error}: start one with ray start, or see ray status"
         ) from error
@@ -59,6 +64,39 @@ def connected_ray(address: str | None) -> Iterator[Any]:
         yield ray
     finally:
         ray.shutdown()
+
+
+def answering_address(address: str | None) -> str:
+    """Return the address for ``ray.init``: "auto" leaves the choice to Ray, "local" starts a cluster.
+
+    Ray itself tries an address where nobody answers for a quarter of an hour. ``ray start`` leaves its address in a
+    file, which is still there where the cluster was killed.
+
+    Raises:
+        ConnectionError: nobody answers at the address that the caller or RAY_ADDRESS names.
+    """
+    named = address or os.environ.get("RAY_ADDRESS") or "auto"
+    if named != "auto":
+        _ask(named)
+        return named
+    left = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    try:
+        _ask(left.read_text(encoding="utf-8").strip())
+    except FileNotFoundError:
+        return "auto"
+    except OSError:
+        return "local"
+    return "auto"
+
+
+def _ask(address: str) -> None:
+    """Open a connection to HOST:PORT; other addresses, such as ray://..., are Ray's to judge."""
+    host, _, port = address.rpartition(":")
+    if host and "/" not in host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _ANSWER_SECONDS).close()
+        except OSError as error:
+            raise ConnectionError(str(error)) from error
 
 
 def workers_of(resources: dict[str, float], gpus: int | None, workers: int | None) -> Workers:

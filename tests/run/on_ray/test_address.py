@@ -1,0 +1,56 @@
+"""Which cluster is joined: one that answers, and no Ray is needed to find that out."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from lenet_trt.run.on_ray.cluster import answering_address
+
+
+@pytest.fixture
+def closed() -> str:
+    """An address where nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture(autouse=True)
+def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which ``ray start`` leaves its address."""
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    (tmp_path / "ray").mkdir()
+    return tmp_path / "ray" / "ray_current_cluster"
+
+
+def test_without_a_cluster_ray_looks_for_one() -> None:
+    assert answering_address(None) == "auto"
+
+
+def test_the_address_of_a_cluster_that_is_gone_is_not_waited_for(left: Path, closed: str) -> None:
+    left.write_text(f"{closed}\n")
+    assert answering_address(None) == "local"
+
+
+def test_a_cluster_that_answers_is_joined(left: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        here = f"127.0.0.1:{server.getsockname()[1]}"
+        left.write_text(here)
+        assert answering_address(None) == "auto"
+        assert answering_address(here) == here
+
+
+def test_a_named_address_has_to_answer(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConnectionError, match="refused"):
+        answering_address(closed)
+    monkeypatch.setenv("RAY_ADDRESS", closed)
+    with pytest.raises(ConnectionError, match="refused"):
+        answering_address(None)
+
+
+@pytest.mark.parametrize("address", ["local", "ray://somewhere:10001"])
+def test_other_addresses_are_for_ray_to_judge(address: str) -> None:
+    assert answering_address(address) == address
