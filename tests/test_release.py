@@ -11,9 +11,12 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lenet_trt import __version__
+from lenet_trt.cli import VERBS
+from library_probes import headers_of
 
 ROOT = Path(__file__).parents[1]
 # What each command is tried with, in this order and in one folder; later ones use the files of earlier ones.
@@ -38,6 +41,11 @@ COMMANDS = (
     "inspect engines/lenet5-fp32.engine",
     "run engines/lenet5-fp32.engine --batch 1000",
     "deploy triton net.onnx --backend python -o models",
+    "quantize conv.onnx --data calibration.npz -o conv.int8.onnx",
+    "tune --list",
+    "verify --build-only --only maxpool2 -o report",
+    "train --help",  # it needs torch
+    "library --help" if (HEADERS := headers_of("8.6")) is None else f"library --headers {HEADERS.folder}",
 )
 
 
@@ -128,6 +136,8 @@ def test_the_wheel_works_in_an_empty_folder(archive: Path, tmp_path: Path) -> No
     where = [str(venv / "bin/python"), "-c", "import lenet_trt; print(lenet_trt.__file__)"]
     found = subprocess.run(where, cwd=folder, env=environment, capture_output=True, text=True).stdout
     assert found.startswith(str(home))
+    np.savez(folder / "calibration.npz", images=np.random.default_rng(0).random((64, 1, 28, 28), np.float32))
+    assert {words.split()[0] for words in COMMANDS} >= VERBS.keys()
     for words in COMMANDS:
         line = [str(venv / "bin/lenet-trt"), *words.split()]
         answer = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True)
