@@ -22,6 +22,7 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import ELEMENT_TYPES
+from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.profiles import axes_of
 from lenet_trt.onnx_model.quantization import DEQUANTIZE
 
@@ -186,7 +187,7 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
 
 def _inferred(model: ModelProto, values: Mapping[str, np.ndarray]) -> dict[str, KnownTensor]:
     try:
-        graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+        graph = inferred(model).graph
     except (onnx.shape_inference.InferenceError, DecodeError, ValueError) as error:
         raise LenetTrtError(f"the model's shapes do not fit together: {' '.join(str(error).split())}") from error
     tensors = {tensor.name: KnownTensor(tuple(tensor.dims), tensor.data_type) for tensor in graph.initializer}

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.onnx_model.inferred import inferred
 from lenet_trt.onnx_model.open_sizes import Element, Elements, Size, computed
+from lenet_trt.onnx_model.shapes import known
 
 # Attention and what stands around it, as the TorchScript exporter writes it for an open batch.
 SPLIT_HEADS = """
@@ -123,8 +124,8 @@ def value(element: Element, batch: int) -> int | bool | None:
 @given(STEPS)
 def test_what_is_known_of_a_computed_shape_is_what_is_computed(steps: list[tuple[str, int, int, int]]) -> None:
     """Random arithmetic with the shape [n, 4, 6], for several n."""
-    known: dict[str, Elements] = {"shape": [Size(1, ("n",)), Size(4), Size(6)], "i": [Size(0)], "j": [Size(-1)]}
-    seen = {name: [np.array([value(e, n) for e in elements]) for n in BATCHES] for name, elements in known.items()}
+    held: dict[str, Elements] = {"shape": [Size(1, ("n",)), Size(4), Size(6)], "i": [Size(0)], "j": [Size(-1)]}
+    seen = {name: [np.array([value(e, n) for e in elements]) for n in BATCHES] for name, elements in held.items()}
     for number, (op, *chosen) in enumerate(steps):
         names = [name for name in seen if seen[name][0].dtype != bool]
         arguments = [names[each % len(names)] for each in chosen]
@@ -142,11 +143,22 @@ def test_what_is_known_of_a_computed_shape_is_what_is_computed(steps: list[tuple
             continue  # no program that a network can have: lengths or indexes that do not fit
         if len({(each.shape, each.dtype) for each in results}) > 1 or results[0].ndim != 1 or results[0].size > 64:
             continue
-        elements = computed(node, known, lambda name: None)
+        elements = computed(node, held, lambda name: None)
         seen[f"v{number}"] = results
         if elements is None:
             continue
-        known[f"v{number}"] = elements
+        held[f"v{number}"] = elements
         for n, result in zip(BATCHES, results, strict=True):
             for element, wanted in zip(elements, result.tolist(), strict=True):
-                assert element is None or value(element, n) == wanted, (node, known)
+                assert element is None or value(element, n) == wanted, (node, held)
+
+
+def test_many_computed_shapes_in_a_row_are_all_known() -> None:
+    """LeViT flattens and restores its tokens around each batch norm, in old opsets by a shape that it computes."""
+    layers = [
+        f"flat{i} = Flatten<axis = 2>(x{i}) shape{i} = Shape(x{i}) x{i + 1} = Reshape(flat{i}, shape{i})"
+        for i in range(40)
+    ]
+    text = f"""<ir_version: 8, opset_import: ["" : 13]> network (float[n, 10, 24] x0) => (float[a, b, c] y)
+      {{ {" ".join(layers)} y = Relu(x40) }}"""
+    assert known(parser.parse_model(text), {"n": 2}).tensors["y"].shape == (2, 10, 24)
