@@ -14,7 +14,7 @@ from lenet_trt.fuse.cut import Insertion, replaced
 from lenet_trt.fuse.onnx_function import attribute_numbers
 from lenet_trt.fuse.places import OutputView, Place, functions_for
 from lenet_trt.kernel.pattern import DOMAIN
-from lenet_trt.onnx_model.inferred import inferred, note, types_of
+from lenet_trt.onnx_model.inferred import declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
 
 
@@ -58,7 +58,7 @@ def assembled(
 
 def _kept_types(model: onnx.ModelProto, insertions: Sequence[Insertion]) -> dict[str, onnx.TypeProto]:
     """Return what the model knows of the plugin nodes' tensors: a ``Reshape`` around them hides the open axis."""
-    types = types_of(inferred(model).graph)
+    types = declared_types(inferred(model).graph)
     around = {name for each in insertions for node in each.nodes for name in (*node.input, *node.output)}
     said = {value.name for value in (*model.graph.input, *model.graph.output)}
     return {name: types[name] for name in around & types.keys() - said}

@@ -16,7 +16,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from lenet_trt.onnx_model.inferred import inferred, types_of
+from lenet_trt.onnx_model.inferred import declared_types, inferred
 
 # The first opset that has the node; TensorRT's parsers that are documented for it read it.
 ATTENTION_OPSET = 23
@@ -32,7 +32,7 @@ def written_out(model: onnx.ModelProto, halves: bool = False) -> onnx.ModelProto
     """
     if not any(_is_attention(node) for node in model.graph.node):
         return model
-    types = types_of(inferred(model).graph)
+    types = declared_types(inferred(model).graph)
     parts = {index: _parts(node, types, halves) for index, node in enumerate(model.graph.node) if _is_attention(node)}
     usable = {index: each for index, each in parts.items() if each is not None}
     if not usable:

@@ -14,7 +14,16 @@ from typing import TypeAlias
 import onnx
 from onnx import helper
 
-from lenet_trt.onnx_model.open_sizes import MOST_ELEMENTS, ONE, Elements, Size, computed, elements_of, numbers, product
+from lenet_trt.onnx_model.open_sizes import (
+    MOST_ELEMENTS,
+    ONE,
+    Elements,
+    Size,
+    computed,
+    elements_of,
+    numbers,
+    product_of,
+)
 
 _STANDARD = ("", "ai.onnx")
 _WHOLE = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL)
@@ -37,7 +46,7 @@ def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.Model
     return known
 
 
-def types_of(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+def declared_types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
     """Return what the graph says of its values, by name."""
     return {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
 
@@ -58,7 +67,7 @@ class _Inference:
         graph = model.graph
         self._model, self._others = model, others
         self._opset = next((entry.version for entry in model.opset_import if entry.domain in _STANDARD), 1)
-        self._types = types_of(graph)
+        self._types = declared_types(graph)
         self._constants = {tensor.name: tensor for tensor in graph.initializer}
         self._values: dict[str, Elements] = {}
         self._computed: set[str] = set()  # the values that ONNX may not have
@@ -100,7 +109,7 @@ class _Inference:
         if given is None:
             return None
         if node.op_type == "Tile":
-            return [product(pair) for pair in zip(given, sizes, strict=True)] if len(given) == len(sizes) else None
+            return [product_of(pair) for pair in zip(given, sizes, strict=True)] if len(given) == len(sizes) else None
         return _broadcast(given, sizes)
 
     def _infer(self, node: onnx.NodeProto) -> None:
@@ -211,7 +220,7 @@ def _filled_in(given: Sizes | None, target: Sizes, copies: bool) -> Sizes:
     if Size(-1) not in shape:
         return shape
     at = shape.index(Size(-1))
-    whole = product(given) if given is not None else None
-    others = product(size for axis, size in enumerate(shape) if axis != at)
+    whole = product_of(given) if given is not None else None
+    others = product_of(size for axis, size in enumerate(shape) if axis != at)
     shape[at] = whole.divided(others) if whole is not None and others is not None else None
     return shape

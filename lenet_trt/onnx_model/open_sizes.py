@@ -53,7 +53,7 @@ Elements: TypeAlias = "list[Element]"
 ONE = Size(1)
 
 
-def product(sizes: Iterable[Size | None]) -> Size | None:
+def product_of(sizes: Iterable[Size | None]) -> Size | None:
     """Multiply sizes; None where one of them is not known."""
     result = ONE
     for size in sizes:
@@ -97,7 +97,7 @@ def computed(
         if sizes is None:
             return None
         span = slice(attributes.get("start", 0), attributes.get("end", len(sizes)))
-        return [*sizes[span]] if node.op_type == "Shape" else [product(sizes)]
+        return [*sizes[span]] if node.op_type == "Shape" else [product_of(sizes)]
     given = [values.get(name) for name in node.input]
     if node.op_type not in _RULES or any(each is None for each in given):
         return None
@@ -212,7 +212,7 @@ def _counted(given: list[Elements], _: Mapping[str, Any]) -> Elements | None:
 
 
 def _multiplied(given: list[Elements], _: Mapping[str, Any]) -> Elements:
-    return [product(element if isinstance(element, Size) else None for element in given[0])]
+    return [product_of(element if isinstance(element, Size) else None for element in given[0])]
 
 
 _RULES: Mapping[str, Callable[[list[Elements], Mapping[str, Any]], Elements | None]] = {

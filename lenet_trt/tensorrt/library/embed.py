@@ -21,7 +21,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.onnx_model.inferred import Types, inferred, types_of
+from lenet_trt.onnx_model.inferred import Types, declared_types, inferred
 from lenet_trt.onnx_model.plugin_nodes import OPERATOR, holds_kernel
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
@@ -239,7 +239,7 @@ def node_bytes(node: onnx.NodeProto) -> bytes:
 def _values(model: onnx.ModelProto) -> dict[str, TensorType]:
     """What is known of every tensor, those between plugin nodes included."""
     weights = {tensor.name: _tensor_type(tensor) for tensor in model.graph.initializer}
-    return {**weights, **_known(types_of(inferred(model, _declared_types).graph))}
+    return {**weights, **_known(declared_types(inferred(model, _declared_types).graph))}
 
 
 def _declared_types(node: onnx.NodeProto, types: Types) -> Types:
