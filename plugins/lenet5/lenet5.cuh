@@ -1,4 +1,4 @@
-// Geometry of LeNet-5, shared by every variant of the whole-network kernel `lenet5`.
+// Geometry of LeNet-5 and who computes which images, shared by every variant of the whole-network kernel `lenet5`.
 //
 //   x [n, 1, 28, 28] -> conv1 6@5x5 + ReLU [n, 6, 24, 24] -> maxpool 2 [n, 6, 12, 12]
 //                    -> conv2 16@5x5 + ReLU [n, 16, 8, 8] -> maxpool 2 [n, 16, 4, 4]
@@ -36,5 +36,17 @@ template <typename T>
 struct Weights {
   const T *conv1, *conv1_bias, *conv2, *conv2_bias, *fc1, *fc1_bias, *fc2, *fc2_bias, *fc3, *fc3_bias;
 };
+
+struct BlockImages {
+  long long first;
+  int count;
+};
+
+// The block's images, an equal share of n for any grid: the last blocks may have fewer, or none.
+__device__ __forceinline__ BlockImages images_of_block(int n) {
+  const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
+  const long long first = static_cast<long long>(blockIdx.x) * share;
+  return {first, static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share)};
+}
 
 }  // namespace lenet5

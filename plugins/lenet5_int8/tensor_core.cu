@@ -159,9 +159,7 @@ extern "C" __global__ void __launch_bounds__(lenet5_int8::kThreads, 1)
   using namespace lenet5_int8;
   extern __shared__ __align__(16) unsigned char shared[];
   const int thread = threadIdx.x, lane = thread % kLanes, warp = warp_of(thread);
-  const int share = (n - 1) / static_cast<int>(gridDim.x) + 1;
-  const long long first = static_cast<long long>(blockIdx.x) * share;
-  const int count = static_cast<int>(first >= n ? 0 : n - first < share ? n - first : share);
+  const auto [first, count] = images_of_block(n);
   if (count == 0) return;
   x += first * kImagePixels;
   y += first * kClasses;
