@@ -187,7 +187,7 @@ def start_obstacle(backend: str, given: Given, options: SuiteOptions) -> str | N
 def _no_engine(backend: str, given: Given, options: SuiteOptions) -> str | None:
     """Build the engine; where it cannot be built here, return why."""
     from lenet_trt.bench.backends.with_tensorrt import engines_here
-    from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
+    from lenet_trt.bench.engine_lenet5 import lenet5_model, lenet5_shapes
     from lenet_trt.tensorrt.engine import BuildOptions
 
     path, plugins = given.model(backend), backend == "tensorrt-plugins"

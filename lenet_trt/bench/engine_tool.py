@@ -12,6 +12,7 @@ import onnx
 from numpy.typing import NDArray
 
 from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
 
 Arrays = Mapping[str, NDArray[np.generic]]
@@ -48,6 +49,13 @@ class EngineModel:
     def precision(self) -> str:
         """Name the narrowest type that it computes in, or "" for float32."""
         return "int8" if self.int8 else "fp16" if self.half else ""
+
+
+def with_plugins(model: onnx.ModelProto, plugins: str | Sequence[Kernel] = "auto") -> Callable[[], onnx.ModelProto]:
+    """Return what puts plugin nodes into the model: see ``fuse``."""
+    from lenet_trt.fuse.stage import fuse
+
+    return lambda: fuse(model, plugins).model
 
 
 class EngineTool(Protocol):

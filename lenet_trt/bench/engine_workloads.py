@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,14 +10,15 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from lenet_trt.bench.engine_calls import IR_VERSION, OPSET, call_inputs, call_output, largest_call
 from lenet_trt.bench.engine_layers import LAYERS
 from lenet_trt.bench.engine_layers import expected as layer_expected
-from lenet_trt.bench.engine_tool import Arrays, EngineModel
+from lenet_trt.bench.engine_lenet5 import lenet5_model, quantized_lenet5_model
+from lenet_trt.bench.engine_tool import Arrays, EngineModel, with_plugins
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
 from lenet_trt.kernel.attributes import AttributeValue
-from lenet_trt.kernel.bind import Bound, Shape
-from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.bind import Shape
 from lenet_trt.tensorrt.engine import BuildOptions
 
 BATCHES = (1, 32, 256, 1024, 10_000)
@@ -40,10 +39,6 @@ BACKENDS: Mapping[str, BuildOptions] = {
     OURS: BuildOptions(),
 }
 KERNEL_PREFIX = "kernel "
-# The newest opset that the parser of TensorRT 8.6 documents, and the version of its file format.
-_OPSET, _IR_VERSION = 17, 8
-# trtexec writes outputs as text, so only outputs with at most this many numbers are compared.
-_MOST_OUTPUTS = 200_000
 _PRECISIONS = ("fp32", "fp16")
 
 
@@ -86,44 +81,8 @@ def engine_workloads(options: SuiteOptions) -> Iterator[EngineWorkload]:
     yield from _kernels()
 
 
-def _with_plugins(model: onnx.ModelProto) -> Callable[[], onnx.ModelProto]:
-    from lenet_trt.fuse.stage import fuse
-
-    return lambda: fuse(model).model
-
-
 def _images(batch: int) -> Arrays:
     return {INPUT: np.random.default_rng(batch).random((batch, *IMAGE_SHAPE), np.float32)}
-
-
-def lenet5_model(precision: str) -> EngineModel:
-    """Return the shipped LeNet-5 in a precision, as engines are built from it."""
-    from lenet_trt.export.lenet5 import SHIPPED
-    from lenet_trt.onnx_model.precision import convert
-
-    network = onnx.load(SHIPPED)
-    if precision == "fp32":
-        return EngineModel(network, _with_plugins(network))
-    half = convert(copy.deepcopy(network), precision)
-    return EngineModel(half, _with_plugins(half), half=True, weak=network)
-
-
-def quantized_lenet5_model(in_bytes: bool, half: bool = False) -> EngineModel:
-    """Return the shipped int8 LeNet-5; ``in_bytes``: it takes quantized images; ``half``: the rest may be fp16.
-
-    ``half`` is a permission that TensorRT 8 has; newer releases take the types of the file.
-    """
-    from lenet_trt.export.lenet5 import lenet5_int8
-    from lenet_trt.onnx_model.quantization import with_quantized_input
-
-    network = with_quantized_input(lenet5_int8()) if in_bytes else lenet5_int8()
-    weak, flags = (network, ("inputIOFormats=int8:chw",)) if in_bytes else (None, ())
-    return EngineModel(network, _with_plugins(network), half=half, int8=True, weak=weak, weak_flags=flags)
-
-
-def lenet5_shapes(smallest: int, usual: int, largest: int) -> list[dict[str, Shape]]:
-    """Return the shapes of LeNet-5's input at three batch sizes, as an engine is built for them."""
-    return [{INPUT: (batch, *IMAGE_SHAPE)} for batch in (smallest, usual, largest)]
 
 
 def _lenet5(options: SuiteOptions) -> Iterator[EngineWorkload]:
@@ -236,8 +195,8 @@ def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
     pattern = next(p for p in declared.patterns if p.views is None and p.attributes.items() <= attributes.items())
     for name, axes in (("Conv1", {"h": 28, "w": 28, "c": 1, "k": 6}), ("Conv2", {"h": 12, "w": 12, "c": 6, "k": 16})):
         bound = declared.bind_axes({"n": CHECKED_CONV, **axes}, declared.types[0], attributes)
-        model = pattern_model(bound, pattern, _OPSET)
-        model.ir_version = _IR_VERSION
+        model = pattern_model(bound, pattern, OPSET)
+        model.ir_version = IR_VERSION
         weights = plain_inputs(bound, np.random.default_rng(SEED))[1:]
 
         def drawn(batch: int, shape: Shape = bound.input_shapes[0][1:]) -> Arrays:
@@ -249,7 +208,7 @@ def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
         flags = ("inputIOFormats=int8:chw", "outputIOFormats=int8:chw")
         yield EngineWorkload(
             f"{name} + ReLU + pool int8",
-            EngineModel(model, _only(model, declared), int8=True, weak=model, weak_flags=flags),
+            EngineModel(model, with_plugins(model, [declared]), int8=True, weak=model, weak_flags=flags),
             dict.fromkeys((THEIRS, *_best(options, ()), OURS), (LARGEST,)),
             drawn,
             expected,
@@ -262,11 +221,11 @@ def _in_precision(model: onnx.ModelProto, precision: str) -> EngineModel:
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 
     if precision == "fp32":
-        return EngineModel(model, _with_plugins(model))
+        return EngineModel(model, with_plugins(model))
     half = half_inputs_and_outputs(model)
     formats = ",".join(["fp16:chw"] * len(model.graph.input))
     flags = (f"inputIOFormats={formats}", "outputIOFormats=fp16:chw")
-    return EngineModel(half, _with_plugins(half), half=True, weak=model, weak_flags=flags)
+    return EngineModel(half, with_plugins(half), half=True, weak=model, weak_flags=flags)
 
 
 def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], NDArray[np.float64]]:
@@ -308,63 +267,16 @@ def _kernels() -> Iterator[EngineWorkload]:
 
     for kernel in kernels().values():
         for types in (types for types in kernel.types if types.name in _PRECISIONS):
-            found = _largest(kernel, types.name)
+            found = largest_call(kernel, types.name)
             if found is None:
                 continue
             bound, model = found
             sizes = " ".join(f"{name}={size}" for name, size in bound.axes.items())
             yield EngineWorkload(
                 f"{KERNEL_PREFIX}{kernel.name} {types.name} ({sizes})",
-                EngineModel(model, _only(model, kernel), half=types.name == "fp16"),
+                EngineModel(model, with_plugins(model, [kernel]), half=types.name == "fp16"),
                 dict.fromkeys((THEIRS, OURS), (1,)),
-                partial(_drawn, bound),
-                partial(_expected, bound),
+                partial(call_inputs, bound),
+                partial(call_output, bound),
                 batched=False,
             )
-
-
-def _drawn(bound: Bound, _: int) -> Arrays:
-    """Draw the call's inputs, the same for every batch; weights are in the model."""
-    from lenet_trt.kernel.examples import SEED, plain_inputs
-
-    plain = plain_inputs(bound, np.random.default_rng(SEED))
-    return {t.name: a for t, a in zip(bound.kernel.plain_inputs, plain, strict=True) if not t.weight}
-
-
-def _expected(bound: Bound, _: Arrays) -> NDArray[np.float64]:
-    """Compute the call's output from the inputs that are drawn and the weights."""
-    from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
-
-    (wanted,) = expected_outputs(bound, plain_inputs(bound, np.random.default_rng(SEED)))
-    return wanted
-
-
-def _only(model: onnx.ModelProto, kernel: Kernel) -> Callable[[], onnx.ModelProto]:
-    from lenet_trt.fuse.stage import fuse
-
-    return lambda: fuse(model, [kernel]).model
-
-
-def _largest(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | None:
-    """Return the largest example that a pattern describes, with its model; None where there is none."""
-    from lenet_trt.fuse.pattern_model import NoModelError, pattern_model
-    from lenet_trt.kernel.examples import bounds
-
-    fitting = [b for b in bounds(kernel) if b.types.name == types and np.prod(b.output_shapes[0]) <= _MOST_OUTPUTS]
-    for bound in sorted(fitting, key=lambda bound: -bound.flops):
-        for pattern in kernel.patterns:
-            if not pattern.attributes.items() <= bound.attributes.items() or len(kernel.outputs) != 1:
-                continue
-            with suppress(NoModelError):
-                return bound, _fixed(pattern_model(bound, pattern, _OPSET), bound)
-    return None
-
-
-def _fixed(model: onnx.ModelProto, bound: Bound) -> onnx.ModelProto:
-    """Return the model with the sizes of the call, in the oldest file format that it needs."""
-    model.ir_version = _IR_VERSION
-    for value in model.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.HasField("dim_param"):
-                dim.dim_value = bound.axes[dim.dim_param]
-    return model

@@ -10,8 +10,8 @@ from typing import Any
 
 from lenet_trt.bench.backends.on_gpu import OnGpu, stream
 from lenet_trt.bench.backends.protocol import LabelledBatch, Precision
+from lenet_trt.bench.engine_lenet5 import lenet5_model, lenet5_shapes, quantized_lenet5_model
 from lenet_trt.bench.engine_tool import Engine, EngineTool
-from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes, quantized_lenet5_model
 from lenet_trt.bench.python_engines import PythonEngines
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.trtexec_engines import trtexec_here

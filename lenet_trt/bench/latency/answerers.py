@@ -81,7 +81,7 @@ class Setting:
             LenetTrtError: nothing here builds and runs engines, or the engine cannot be built.
         """
         from lenet_trt.bench.backends.with_tensorrt import engines_here
-        from lenet_trt.bench.engine_workloads import lenet5_model, lenet5_shapes
+        from lenet_trt.bench.engine_lenet5 import lenet5_model, lenet5_shapes
         from lenet_trt.tensorrt.engine import BuildOptions
 
         here = engines_here(self.options, self.folder)
