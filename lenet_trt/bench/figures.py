@@ -24,9 +24,17 @@ _LONG = 30
 
 
 def time_figure(sources: Sources, name: str, backend: str, *case: str) -> str:
-    """Return the median of one row: ``time h200/sweep "lenet5 kernel" batch=1``."""
+    """Return the median of one row, or a percentile: ``time h200/sweep "lenet5 kernel" batch=1``, ``percentile=99``."""
     record = sources.record(name)
-    return NOT_MEASURED if record is None else _median(_row(record, name, backend, dict(_pair(word) for word in case)))
+    if record is None:
+        return NOT_MEASURED
+    words = dict(_pair(word) for word in case)
+    share = words.pop("percentile", None)
+    row = _row(record, name, backend, words)
+    if share is None:
+        return _median(row)
+    known = row.extra.get("percentiles", {})
+    return duration(known[str(share)]) if str(share) in known else NOT_MEASURED
 
 
 def _pair(word: str) -> tuple[str, int | str]:

@@ -138,6 +138,14 @@ def test_without_a_record_a_figure_is_not_measured(records: Path, words: str) ->
     assert figure(records, words).strip() == "not measured"
 
 
+def test_a_percentile_of_the_waits_stands_in_a_line(tmp_path: Path) -> None:
+    row = Row("a path", {"load": "none"}, stats(10), None, {"percentiles": {"50": 10.0, "99": 12.5}})
+    (tmp_path / "waits.json").write_text(as_json(record(row, suite="latency", environment=HERE)))
+    median = duration(stats(10).median_us)
+    for words, said in (("", median), (" percentile=99", "12.50 us"), (" percentile=99.9", "not measured")):
+        assert figure(tmp_path, f'time waits "a path" load=none{words}') == said
+
+
 def test_an_engines_layers_have_the_forms_of_their_tensors(tmp_path: Path) -> None:
     x, a, b = (
         LayerTensor(name, (1, 6), dtype, form)
