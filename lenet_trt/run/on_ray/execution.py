@@ -45,7 +45,7 @@ class Execution:
         ray = self.ray
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # its errors come as exceptions too
         model = ray.put(self.model)
         items = [{"shard": number, "content": pickle.dumps(pieces)} for number, pieces in shards.items()]
         # A block for each shard: what is lost with a machine is read again alone.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lenet_trt import __version__
-from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.errors import LenetTrtError, LenetTrtWarning, UsageError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.images.form import ImageOptions
 from lenet_trt.run.on_ray.cluster import Workers, connected_ray, most_workers, workers_of
@@ -172,11 +173,10 @@ def _run(
                 yield result
         except LenetTrtError as error:
             fruitless = 0 if len(done) > had else fruitless + 1
+            there = f"{len(done)} of {len(shards)} shards are in {execution.output.given}"
             if fruitless == _FRUITLESS or not isinstance(error, WorkersLostError):
-                raise LenetTrtError(
-                    f"{error}. {len(done)} of {len(shards)} shards are in {execution.output.given}: "
-                    "the same command goes on from there"
-                ) from error
+                raise LenetTrtError(f"{error}. {there}: the same command goes on from there") from error
+            warnings.warn(f"{error}. {there}: the others are run again", LenetTrtWarning, stacklevel=2)
 
 
 def _check_all_are_there(target: DataPlace, shards: int) -> None:
