@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,9 +23,10 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.variants import Variant
 
-# One of each generation (`lenet-trt check NAME` compiles for all), and the PTX that later ones take.
+# What the sources tell apart (`lenet-trt check NAME` compiles for all); two more, and the PTX that later GPUs take.
+GENERATIONS = ("sm_75", "sm_80", "sm_90")
 FEW_TARGETS = ("sm_75", "sm_90")
-TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120", "compute_75")
+TARGETS = (*GENERATIONS, "sm_89", "sm_120", "compute_75")
 
 
 def every_variant() -> list[object]:
@@ -36,7 +38,10 @@ def every_variant() -> list[object]:
 
 
 def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
-    """The first size that fits in all types and with every attribute for every generation; others for two of them."""
+    """The first size that fits for every target; in all types and with every attribute for every generation.
+
+    Other sizes are built for two generations.
+    """
     found: dict[tuple[Specialized, str], None] = {}
     fitting = [
         bound
@@ -52,7 +57,8 @@ def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
         changes[bound] = changed, any(bound.axes[name] != first[name] for name in kernel.static_axes)
     most = max(1, min(changed + resized for changed, resized in changes.values()))
     for bound, (changed, resized) in changes.items():
-        for target in (TARGETS if not resized else FEW_TARGETS) if changed + resized <= most else ():
+        targets = FEW_TARGETS if resized else GENERATIONS if changed else TARGETS
+        for target in targets if changed + resized <= most else ():
             if variant.supports(compiling.sm_of(target), bound.types):
                 found[bound.specialized, target] = None
     return list(found)
@@ -83,15 +89,22 @@ def test_every_kernel_compiles(kernel: Kernel, variant: Variant) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "variant"), every_variant())
 def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Variant) -> None:
-    """The first variant in every way that ``builds`` says, the others in one way for each generation."""
+    """The first variant in every way that ``builds`` says, the others in one way for each generation and the newest."""
     wanted = builds(kernel, variant)
     if variant is not kernel.variants[0]:
-        wanted = list({target: (specialized, target) for specialized, target in reversed(wanted)}.values())
+        ways = {target: (specialized, target) for specialized, target in reversed(wanted)}
+        wanted = [way for target, way in ways.items() if target in (*GENERATIONS, "sm_120")]
     with ThreadPoolExecutor() as pool:
         modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
     assert modules
     for module in modules:
         check_image(module)
+
+
+def test_the_sources_tell_no_other_generations_apart() -> None:
+    sources = [path for path in registry.plugins_dir().rglob("*") if path.suffix in (".cu", ".cuh")]
+    asked = [found for path in sources for found in re.findall(r"__CUDA_ARCH__\W+(\d+)", path.read_text())]
+    assert {f"sm_{int(number) // 10}" for number in asked} == set(GENERATIONS[1:])
 
 
 def check_image(module: Module) -> None:
