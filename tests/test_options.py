@@ -166,7 +166,7 @@ def test_a_closed_standard_input_is_one_line(lenet5: Path) -> None:
 def _with_closed(redirection: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:
     program = f'exec "$@" {redirection}'
     words = ["sh", "-c", program, "sh", sys.executable, "-m", "lenet_trt.cli", *arguments]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
 
 
 def test_sizes_are_read_by_the_names_of_axes() -> None:

@@ -152,7 +152,7 @@ def test_several_at_once_fetch_once(mirrors: Mirrors, tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=600)
     assert (tmp_path / FILE.name).read_bytes() == CONTENT
     assert mirrors.asked == [("good", None)]
 

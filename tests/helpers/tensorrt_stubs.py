@@ -67,7 +67,7 @@ def run_with_bindings(script: Path, *arguments: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, f"{script.name} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout

@@ -70,7 +70,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 class Emulated:
     """A ring that the emulated kernel serves."""
 
-    def __init__(self, library: ctypes.CDLL, silent_ms: int = 60_000, life_ms: int = 60_000) -> None:
+    def __init__(self, library: ctypes.CDLL, silent_ms: int = 600_000, life_ms: int = 600_000) -> None:
         self.declared = kernel("lenet5")
         shipped = load_weights()
         self.weights = [shipped[t.name.replace("_", ".")] for t in self.declared.inputs if t.weight]
@@ -127,7 +127,7 @@ def test_it_ends_when_the_host_is_silent(emulated: ctypes.CDLL) -> None:
     image = images(1)[0]
     served.ring.one(image)
     assert served.thread is not None
-    served.thread.join(timeout=60)
+    served.thread.join(timeout=600)
     assert not served.ring.stays
     assert relative_error(served.ring.one(image), served.exact(image)) <= 5e-6
     served.ring.end()

@@ -130,7 +130,7 @@ def test_one_network_in_several_threads(lenet5: Path, digits: tuple[np.ndarray, 
 def test_two_processes_at_once(lenet5: Path) -> None:
     command = [sys.executable, "-m", "lenet_trt.run", str(lenet5), "--runtime", "ort-cpu", "--json"]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = [json.loads(process.communicate(timeout=120)[0]) for process in running]
+    answers = [json.loads(process.communicate(timeout=600)[0]) for process in running]
     assert answers[0] == answers[1]
     assert answers[0]["correct"] == RIGHT
 

@@ -37,12 +37,12 @@ def at_once(work: Callable[[int], None], threads: int = THREADS) -> None:
     begin = threading.Barrier(threads)
 
     def run(number: int) -> None:
-        begin.wait(timeout=60)
+        begin.wait(timeout=600)
         work(number)
 
     with ThreadPoolExecutor(threads) as pool:
         for done in [pool.submit(run, number) for number in range(threads)]:
-            done.result(timeout=120)
+            done.result(timeout=600)
 
 
 def close_to(found: np.ndarray, wanted: np.ndarray) -> bool:
@@ -140,7 +140,7 @@ def in_processes(path: Path, count: int = 2) -> list[str]:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    answers = [process.communicate(timeout=120)[0] for process in running]
+    answers = [process.communicate(timeout=600)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count
     return answers
 
