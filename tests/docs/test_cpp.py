@@ -51,11 +51,12 @@ CROSS = (
 )
 
 
+# tests/library compiles the same sources against the headers of every version.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "target", "machine"),
-    [("8.5", (), 62), ("10.16", (), 62), ("11.1", (), 62), ("8.5", CROSS, 183), ("11.1", CROSS, 183)],
-    ids=["8.5", "10.16", "11.1", "8.5 aarch64", "11.1 aarch64"],
+    [("8.5", (), 62), ("11.1", (), 62), ("11.1", CROSS, 183)],
+    ids=["8.5", "11.1", "11.1 aarch64"],
 )
 def test_cmake_builds_and_installs_the_library(
     tmp_path: Path, version: str, target: tuple[str, ...], machine: int
