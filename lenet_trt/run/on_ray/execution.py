@@ -78,12 +78,16 @@ class Execution:
         )
 
 
+# How often Ray starts a worker again: enough for what ends workers from outside, and an end for one that ends itself.
+_RESTARTS = 3
+
+
 def _remote_arguments() -> dict[str, Any]:
     """Ask Ray to start a worker again that ended while it had nothing to do, which nobody else would notice.
 
     A shard that it had is not waited for: its machine may be gone. That is an error, and what is missing is run again.
     """
-    return {"max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+    return {"max_restarts": _RESTARTS, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
 
 
 @dataclass(frozen=True)
