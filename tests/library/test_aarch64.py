@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -13,6 +15,7 @@ from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import registry
 from lenet_trt.tensorrt.library.compile import COMPILERS
 from library_probes import compiled, data_of, headers_of
+from shared_session import made_once
 
 COMPILER = COMPILERS["aarch64"]
 SYSTEM = Path("/usr/aarch64-linux-gnu")  # where Debian has the libraries of the cross compiler
@@ -28,9 +31,13 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     headers = headers_of(request.param)
     if headers is None:
         pytest.skip(f"TensorRT's headers of {request.param} are not here")
-    output = tmp_path_factory.mktemp("aarch64") / "plugins.so"
-    assert main(["library", "--target", "aarch64", "--headers", str(headers.folder), "-o", str(output)]) == 0
-    return output, headers.folder
+    words = ["library", "--target", "aarch64", "--headers", str(headers.folder), "-o"]
+
+    def make(output: Path) -> None:
+        with mock.patch.dict(os.environ, {"CXXFLAGS": "-O0"}):
+            assert main([*words, str(output)]) == 0
+
+    return made_once(tmp_path_factory, f"aarch64/plugins-{request.param}.so", make), headers.folder
 
 
 @needs_compiler
