@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +76,11 @@ def lenet5() -> Path:
     from lenet_trt.export.lenet5 import SHIPPED
 
     return SHIPPED
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The plugin library for a version of TensorRT; skips where it cannot be compiled."""
+    from library_probes import library_for
+
+    return partial(library_for, tmp_path_factory)

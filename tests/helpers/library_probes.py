@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
+import json
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence, Set
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper
 
 from declared_kernels import last_attributes
+from lenet_trt.cli import main
 from lenet_trt.cuda.compile import Module
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import UNKNOWN, Bound, Shape
@@ -26,6 +32,7 @@ from lenet_trt.tensorrt.library.compile import SOURCES, Headers, find_headers
 from lenet_trt.tensorrt.library.embed import usable
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
 from lenet_trt.tensorrt.library.sizes import sizes_of
+from shared_session import made_once
 
 HERE = Path(__file__).parents[1] / "library"
 # Sources that know neither TensorRT nor, unless a kernel is launched, CUDA.
@@ -73,6 +80,22 @@ def compiled(program: str, output: Path, *options: str, sources: Sequence[str] =
     command = [compiler, "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{SOURCES}", *options, *files]
     subprocess.run([*command, "-o", str(output), "-ldl", "-pthread"], check=True)
     return output
+
+
+def library_for(factory: pytest.TempPathFactory, version: str) -> Path:
+    """The library for a version of TensorRT, compiled by the verb without a warning; skips where that cannot be."""
+    headers = headers_of(version)
+    if missing_compiler() or headers is None:
+        pytest.skip(missing_compiler() or f"TensorRT's headers of {version} are not here")
+    words = ["library", "--headers", str(headers.folder.parent), "--json"]
+
+    def make(output: Path) -> None:
+        flags = {"CXXFLAGS": "-O0 -Wall -Wextra -Werror"}
+        with mock.patch.dict(os.environ, flags), contextlib.redirect_stdout(io.StringIO()) as printed:
+            assert main([*words, "-o", str(output)]) == 0
+        assert json.loads(printed.getvalue()) == {"library": str(output), "tensorrt": headers.version_text}
+
+    return made_once(factory, f"library/liblenet_trt_plugins-{version}.so", make)
 
 
 class Core:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,7 @@ from lenet_trt.bench.record import load_record
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.kernel.registry import kernels
-from lenet_trt.tensorrt.library.compile import compile_library
 from lenet_trt.verify import stage
-from library_probes import headers_of, missing_compiler
 from trtexec_script import GPU, script_for_trtexec, write_library
 
 no_gpu = pytest.mark.skipif(bool(gpus().devices), reason="there is a GPU here")
@@ -29,16 +28,12 @@ def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("route", [pytest.param("library", marks=pytest.mark.slow), "python"])
-def test_every_kernel_and_network_is_really_built_without_a_gpu(tmp_path: Path, route: str) -> None:
-    library: list[object] = []
-    if route == "library":
-        headers = headers_of("10.16")
-        if missing_compiler() or headers is None:
-            pytest.skip(missing_compiler() or "TensorRT's headers of 10.16 are not here")
-        compile_library(tmp_path / "plugins.so", headers, options=["-O0"])
-        library = ["--library", tmp_path / "plugins.so"]
+def test_every_kernel_and_network_is_really_built_without_a_gpu(
+    tmp_path: Path, library: Callable[[str], Path], route: str
+) -> None:
+    given = ["--library", library("10.16")] if route == "library" else []
     only = ["kernel ", "MatMul"] if route == "library" else ["kernel maxpool2", "kernel dense", "Softmax"]
-    done = run(tmp_path / "out", "--build-only", "--sm", "8.6", *library, "--only", *only)
+    done = run(tmp_path / "out", "--build-only", "--sm", "8.6", *given, "--only", *only)
     assert done.returncode == 0, done.stderr
     record = load_record(tmp_path / "out" / "verify.json")
     built = {(row.where, row.backend) for row in record.rows if row.extra["engine_bytes"] > 1000}

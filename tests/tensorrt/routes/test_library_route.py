@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,29 +19,17 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt import vouch
 from lenet_trt.tensorrt.find_library import library_for_build, library_for_engine
 from lenet_trt.tensorrt.flavors import Flavor, select
-from lenet_trt.tensorrt.library.compile import compile_library
 from lenet_trt.tensorrt.library_file import library_content
 from lenet_trt.tensorrt.routes import ROUTES, recorded_route
 from lenet_trt.tensorrt.routes.library import load_library
 from lenet_trt.tensorrt.sidecar import Sidecar, read_sidecar
 from lenet_trt.tensorrt.summary import next_commands
-from library_probes import headers_of, missing_compiler
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def libraries(library: Callable[[str], Path]) -> dict[str, Path]:
     """The library for two majors of TensorRT."""
-    if (reason := missing_compiler()) is not None:
-        pytest.skip(reason)
-    folder = tmp_path_factory.mktemp("libraries")
-    paths = {}
-    for version in ("8.6", "10.16"):
-        headers = headers_of(version)
-        if headers is None:
-            pytest.skip(f"TensorRT's headers of {version} are not here")
-        paths[version] = folder / f"plugins{version}.so"
-        compile_library(paths[version], headers)
-    return paths
+    return {version: library(version) for version in ("8.6", "10.16")}
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -111,13 +100,13 @@ def test_an_engine_without_its_library_does_not_run_and_says_why(
     monkeypatch.setattr(vouch, "first_gpu", lambda: Gpu(0, "a GPU", 86, 8 << 30))
     reason = vouch.engine_obstacle(engine, read_sidecar(engine.with_suffix(".json")), select("rtx"))
     assert reason is not None
-    assert "needs the plugin library plugins10.16.so" in reason
+    assert "needs the plugin library liblenet_trt_plugins-10.16.so" in reason
 
 
 @pytest.mark.parametrize(
     ("version", "why"),
     [
-        (None, "needs the plugin library plugins10.16.so that it was built with, and it is neither beside the engine"),
+        (None, "liblenet_trt_plugins-10.16.so that it was built with, and it is neither beside the engine"),
         ("8.6", "is a plugin library for TensorRT 8.6, and tensorrt_rtx 1.7.1 is used: make one from its headers"),
     ],
 )
