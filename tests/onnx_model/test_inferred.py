@@ -120,7 +120,8 @@ def value(element: Element, batch: int) -> int | bool | None:
     return int(element.factor * batch ** len(element.names))
 
 
-@settings(deadline=None, max_examples=200)
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@settings(max_examples=200)
 @given(STEPS)
 def test_what_is_known_of_a_computed_shape_is_what_is_computed(steps: list[tuple[str, int, int, int]]) -> None:
     """Random arithmetic with the shape [n, 4, 6], for several n."""
