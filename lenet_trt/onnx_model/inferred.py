@@ -17,6 +17,7 @@ from onnx import helper
 from lenet_trt.onnx_model.open_sizes import (
     MOST_ELEMENTS,
     ONE,
+    Element,
     Elements,
     Size,
     computed,
@@ -142,7 +143,10 @@ class _Inference:
         if elements is None:
             return
         shape = self._shape(node.output[0])
-        if shape is None or len(shape) > 1 or self._types[node.output[0]].tensor_type.elem_type not in _WHOLE:
+        if shape is None or len(shape) > 1:
+            return
+        elem_type = self._types[node.output[0]].tensor_type.elem_type
+        if elem_type not in _WHOLE or not all(_holds(elem_type, element) for element in elements):
             return
         length = shape[0] if shape else Size(1)
         if length is None or length.names or length.factor == len(elements):
@@ -181,9 +185,12 @@ class _Inference:
             return None
         dims: list[int | str | None] = []
         for size in shape:
-            number = size.number if size is not None else None
-            dims.append(number if number is not None or size is None else str(size))
-            if size is not None and number is None:
+            if size is None or size.factor < 0 or not _holds(onnx.TensorProto.INT64, size):
+                dims.append(None)
+            elif size.number is not None:
+                dims.append(size.number)
+            else:
+                dims.append(str(size))
                 self._composed[str(size)] = size
         return helper.make_tensor_type_proto(kind.tensor_type.elem_type, dims)
 
@@ -201,6 +208,14 @@ class _Inference:
                     mine.CopyFrom(before)
         if old is None or merged != old:
             self._types[name] = self._found[name] = merged
+
+
+def _holds(elem_type: int, element: Element) -> bool:
+    """Say whether a number of this type can be the element; one that is too large is another when the model runs."""
+    if not isinstance(element, Size) or elem_type == onnx.TensorProto.BOOL:
+        return True
+    bits = 31 if elem_type == onnx.TensorProto.INT32 else 63
+    return -(2**bits) <= element.factor < 2**bits
 
 
 def _broadcast(given: Sizes, target: Sizes) -> Sizes:

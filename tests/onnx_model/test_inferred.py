@@ -163,3 +163,11 @@ def test_many_computed_shapes_in_a_row_are_all_known() -> None:
     text = f"""<ir_version: 8, opset_import: ["" : 13]> network (float[n, 10, 24] x0) => (float[a, b, c] y)
       {{ {" ".join(layers)} y = Relu(x40) }}"""
     assert known(parser.parse_model(text), {"n": 2}).tensors["y"].shape == (2, 10, 24)
+
+
+def test_a_size_that_its_type_cannot_hold_is_not_known() -> None:
+    """It is another number when the model runs."""
+    text = """<ir_version: 8, opset_import: ["" : 17]> network (float[2, 4294967296] x) => (int32[2] y) {
+      shape = Shape(x) narrow = Cast<to = 6>(shape) y = Mul(narrow, narrow)
+    }"""
+    assert shape_of(inferred(parser.parse_model(text))) == [2]

@@ -80,6 +80,7 @@ struct Place {
 
 inline Cluster* cluster;
 inline thread_local Place threadIdx, blockIdx;
+inline Place gridDim;
 inline thread_local unsigned allocated, awaited;
 
 inline Block& block() { return *cluster->blocks[blockIdx.x]; }

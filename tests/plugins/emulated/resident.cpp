@@ -9,6 +9,7 @@ extern "C" void serve(const float* requests, const float* const* weights, const 
   made.threads = kBlocks * kThreads;
   for (unsigned rank = 0; rank < kBlocks; ++rank) made.blocks.push_back(std::make_unique<Block>());
   cluster = &made;
+  gridDim.x = kBlocks;
   std::vector<std::thread> threads;
   for (unsigned rank = 0; rank < kBlocks; ++rank) {
     for (unsigned thread = 0; thread < kThreads; ++thread) {
