@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.bind import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views, several_open
 
 LARGEST = 64  # rows, columns and length of the sums
-_UNKNOWN = -1
 
 
 def in_kernel_shapes(op: Any, a: Any, b: Any, alpha: Any) -> Any:
@@ -49,7 +48,7 @@ def _folding(transposed_a: bool, transposed_b: bool) -> Callable[[Mapping[str, S
         batch, rows = _folded(lead[: len(lead) - shared]), _folded((*lead[len(lead) - shared :], m))
         if shared and batch == 1:
             return "the right operand is a single matrix: that is a dense layer"
-        if [batch, rows, n, k].count(_UNKNOWN) > 1 or lead.count(_UNKNOWN) > 1:
+        if [batch, rows, n, k].count(UNKNOWN) > 1 or lead.count(UNKNOWN) > 1:
             return several_open(a, b)
         return Views(
             inputs={
@@ -77,7 +76,7 @@ def _repeats(lead_a: Shape, lead_b: Shape) -> int | None:
 
 
 def _folded(sizes: Shape) -> int:
-    return _UNKNOWN if _UNKNOWN in sizes else prod(sizes)
+    return UNKNOWN if UNKNOWN in sizes else prod(sizes)
 
 
 PATTERNS = tuple(_pattern(a, b) for a in (False, True) for b in (False, True))

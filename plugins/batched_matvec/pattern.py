@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lenet_trt.kernel.bind import Shape
+from lenet_trt.kernel.bind import UNKNOWN, Shape
 from lenet_trt.pattern import Pattern, Views, repeated, several_open
-
-_UNKNOWN = -1
 
 
 def matmul(op: Any, a: Any, x: Any) -> Any:
@@ -28,7 +26,7 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     if isinstance(parts, str):
         return parts
     outer, broadcast, inner = parts
-    if [outer, broadcast, inner, rows, k].count(_UNKNOWN) > 1:
+    if [outer, broadcast, inner, rows, k].count(UNKNOWN) > 1:
         return several_open(a)
     return Views(
         inputs={"a": (outer, broadcast, inner, rows, k), "x": (outer, 1, inner, k, 1)},

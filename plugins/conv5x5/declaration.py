@@ -29,8 +29,8 @@ SPLIT_LEAST_WORK = 16
 # With one channel they are also faster up to about an image a multiprocessor: 64 images with 50 filters took 9.9 us on
 # an H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
 FILLS_TENSOR_CORES = n >= (2 - minimum(c, 2)) * MULTIPROCESSORS
-# Up to so many images a multiprocessor, tensor cores are good even where most of what they compute is quads and filters
-# that are not there. With more, split has to use half of its three products, and fp16 a sixth of its one.
+# Up to this number of images a multiprocessor, tensor cores are good even where most of what they compute is quads and
+# filters that are not there. With more, split has to use half of its three products, and fp16 a sixth of its one.
 EMPTY_IMAGES = 8
 QUADS_PER_UNIT = 16
 # The shared memory that every architecture has, minus the static shared memory of the kernels.

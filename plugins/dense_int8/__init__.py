@@ -18,7 +18,7 @@ FEW_ROWS, FEW_OUTPUTS = 8, 16  # of a block of few_rows
 PIECE = 16  # bytes of a row that are loaded at once
 # A warp multiplies 64 inputs at once. With fewer than half of them, most of its work is on zeros.
 HALF_STEP = 2 * PIECE
-# So many products of -128 and -128 add up to a number that an int holds.
+# The sum of this number of products of -128 and -128 is the largest that an int holds.
 MOST_INPUTS = INT32_MAX // 128**2
 # Scales with which sums of random integers fill the range of y, and some of it is cut.
 X_STEP, WEIGHT_STEP, Y_STEP = (0.05, 0.1), (0.0005, 0.002), (0.05, 0.1)
