@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.onnx_model.inferred import inferred
+from lenet_trt.onnx_model.inferred import declared_types, inferred
+from lenet_trt.onnx_model.profiles import type_axes
 
 Array: TypeAlias = NDArray[Any]
 PartialShape: TypeAlias = "tuple[int | str | None, ...]"
@@ -277,20 +278,10 @@ def names_captured(node: onnx.NodeProto) -> Iterator[str]:
 
 def _value_types(model: onnx.ModelProto) -> dict[str, tuple[int | None, PartialShape | None]]:
     try:
-        graph = inferred(model).graph
+        types = declared_types(inferred(model).graph)
     except onnx.shape_inference.InferenceError as error:
         raise LenetTrtError(f"the model contradicts itself: {' '.join(str(error).split())}") from error
-    types = {}
-    for value in [*graph.input, *graph.value_info, *graph.output]:
-        tensor = value.type.tensor_type
-        shape = None
-        if tensor.HasField("shape"):
-            shape = tuple(
-                entry.dim_value if entry.HasField("dim_value") else (entry.dim_param or None)
-                for entry in tensor.shape.dim
-            )
-        types[value.name] = (tensor.elem_type or None, shape)
-    return types
+    return {name: (kind.tensor_type.elem_type or None, type_axes(kind)) for name, kind in types.items()}
 
 
 def count(shape: Iterable[int | str | None]) -> int | None:

@@ -86,7 +86,7 @@ def form_of(inputs: Sequence[Port], size: tuple[int, int] | None = None, resize:
         UsageError: the network takes no images, or leaves their size open and ``size`` is missing.
     """
     axes = image_axes(inputs)
-    seen = ", ".join(f"{port.name} {port.dtype} [{', '.join(map(str, port.axes))}]" for port in inputs) or "no input"
+    seen = ", ".join(map(str, inputs)) or "no input"
     if axes is None:
         raise UsageError(
             f"the network takes {seen}; images go into [n, 1, height, width] or [n, 3, height, width]. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from lenet_trt.onnx_model.inferred import declared_types, inferred
+from lenet_trt.onnx_model.profiles import type_axes
 
 # The first opset that has the node; TensorRT's parsers that are documented for it read it.
 ATTENTION_OPSET = 23
@@ -63,7 +64,7 @@ class _Parts:
     scale: float
     mask_is_bool: bool
     causal: tuple[int, int] | None  # the numbers of queries and keys
-    name: str = field(default="")
+    name: str
 
     def tensors(self) -> Iterator[onnx.TensorProto]:
         """Yield the constants."""
@@ -111,7 +112,7 @@ def _parts(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], halves: bo
     inputs = list(node.input)
     while inputs and not inputs[-1]:
         inputs.pop()
-    shapes = [_shape(types.get(name)) for name in inputs]
+    shapes = [type_axes(types[name]) if name in types else None for name in inputs]
     plain = len(inputs) <= _LARGEST_INPUTS and len([name for name in node.output if name]) == 1
     if not plain or attributes.get("softcap") or any(shape is None or len(shape) != 4 for shape in shapes[:3]):
         return None
@@ -138,10 +139,3 @@ def _parts(node: onnx.NodeProto, types: Mapping[str, onnx.TypeProto], halves: bo
         causal=causal,
         name=node.name or node.output[0],
     )
-
-
-def _shape(kind: onnx.TypeProto | None) -> tuple[int | str | None, ...] | None:
-    if kind is None or not kind.tensor_type.HasField("shape"):
-        return None
-    dims = kind.tensor_type.shape.dim
-    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims)

@@ -26,6 +26,10 @@ class Port:
     dtype: str
     axes: Axes
 
+    def __str__(self) -> str:
+        """Return its name, type and axes, for messages: ``image float32 [n, 1, 28, 28]``."""
+        return f"{self.name} {self.dtype} [{', '.join(map(str, self.axes))}]"
+
     def takes_images(self) -> bool:
         """Return whether it takes uint8 images, which are divided by 255 on the network's device."""
         return len(self.axes) == _IMAGE_RANK and self.dtype in ("float32", "float16", "bfloat16")
@@ -36,18 +40,17 @@ class Port:
         Raises:
             LenetTrtError: another type or shape; says what to do about the usual mistakes.
         """
-        wanted = f"{self.name} {self.dtype} [{', '.join(map(str, self.axes))}]"
         images = images and self.takes_images()
         if dtype != self.dtype and not (dtype == IMAGE_DTYPE and images):
             also = ", or uint8 images" if images else ""
-            raise LenetTrtError(f"{self.name} is {dtype}; wanted {wanted}{also}: convert it")
+            raise LenetTrtError(f"{self.name} is {dtype}; wanted {self}{also}: convert it")
         fits = len(shape) == len(self.axes) and all(
             isinstance(axis, str) or axis == size for axis, size in zip(self.axes, shape, strict=True)
         )
         if not fits:
             missing = len(shape) == len(self.axes) - 1
             raise LenetTrtError(
-                f"{self.name} has shape {list(shape)}; wanted {wanted}"
+                f"{self.name} has shape {list(shape)}; wanted {self}"
                 + (": add a batch axis, x[None]" if missing else "")
             )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto, TypeProto, ValueInfoProto
 
 from lenet_trt.errors import UsageError
 from lenet_trt.kernel.bind import Shape
@@ -36,8 +36,15 @@ def inputs_of(model: ModelProto) -> dict[str, Axes]:
 
 def axes_of(value: ValueInfoProto) -> Axes:
     """Return the axes of one declared tensor: an int where the size is fixed, a name (or "?") where it is dynamic."""
-    dims = value.type.tensor_type.shape.dim
-    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in dims)
+    return tuple("?" if axis is None else axis for axis in type_axes(value.type) or ())
+
+
+def type_axes(kind: TypeProto) -> tuple[int | str | None, ...] | None:
+    """Return the axes that a type tells: a size, a name or None (open); None where not even their number is known."""
+    if not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    return tuple(dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in dims)
 
 
 def parse_batch(text: str) -> tuple[int, int, int]:

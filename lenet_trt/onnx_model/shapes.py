@@ -23,7 +23,7 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.inferred import inferred
-from lenet_trt.onnx_model.profiles import axes_of
+from lenet_trt.onnx_model.profiles import axes_of, axes_text
 from lenet_trt.onnx_model.quantization import DEQUANTIZE
 
 # Values of more elements are no shapes; their data is not needed to know what is computed with them.
@@ -180,7 +180,7 @@ def _bind(model: ModelProto, sizes: Mapping[str, int], shapes: Mapping[str, Shap
     for value in graph.input:
         if open_axes := [axis for axis in axes_of(value) if isinstance(axis, str)]:
             raise LenetTrtError(
-                f"the input {value.name} [{', '.join(map(str, axes_of(value)))}] has axes without a size "
+                f"the input {axes_text({value.name: axes_of(value)})} has axes without a size "
                 f"({', '.join(open_axes)}), and their work depends on them: give --batch, --sizes or --shapes"
             )
 

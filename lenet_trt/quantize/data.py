@@ -153,7 +153,7 @@ def _arrays(sources: Sequence[str], inputs: Sequence[Port]) -> dict[str, NDArray
         LenetTrtError: the model takes no images, and there is no such file; or an array does not fit.
     """
     wanted = {port.name: port for port in inputs}
-    described = ", ".join(f"{port.name} {port.dtype} [{', '.join(map(str, port.axes))}]" for port in inputs)
+    described = ", ".join(map(str, inputs))
     if len(sources) != 1 or not zipfile.is_zipfile(sources[0]):
         if image_axes(inputs) is None:
             raise UsageError(f"the network takes {described}, which are no images: give --data an .npz of such arrays")

@@ -71,9 +71,7 @@ def _shape(name: str, axes: Axes, counted: set[int | str], sizes: Sizes) -> Shap
     shape = sizes.shapes.get(name)
     if shape is not None:
         if len(shape) != len(axes) or any(isinstance(a, int) and a != b for a, b in zip(axes, shape, strict=True)):
-            raise UsageError(
-                f"--shapes {name}:{'x'.join(map(str, shape))}: the network has {name} [{', '.join(map(str, axes))}]"
-            )
+            raise UsageError(f"--shapes {name}:{'x'.join(map(str, shape))}: the network has {axes_text({name: axes})}")
         return shape
     return tuple(_size(name, axes, at, counted, sizes) for at in range(len(axes)))
 

@@ -46,16 +46,16 @@ def connected_ray(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
+    named = address or os.environ.get("RAY_ADDRESS")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
         try:
             ray.init(address=answering_address(address), **quiet)
         except ConnectionError:
-            if address or os.environ.get("RAY_ADDRESS"):
+            if named:
                 raise
             ray.init(address="local", include_dashboard=False, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        named = address or os.environ.get("RAY_ADDRESS")
         there = f"at {named} " if named else ""
         raise LenetTrtError(
             f"no Ray cluster {there}answers: {error}: start one with ray start, or see ray status"
