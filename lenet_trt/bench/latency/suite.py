@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lenet_trt.bench.backends.protocol import TOLERANCES, mnist
 from lenet_trt.bench.latency.answerers import ANSWERERS, PATH, RESIDENT, Answerer, OpenAnswerer, Setting
-from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, other_work
+from lenet_trt.bench.latency.loads import CPU, IDLE, LOADS, STREAM, other_work
 from lenet_trt.bench.latency.percentiles import described
 from lenet_trt.bench.latency.requests import QUICK, RequestPlan, waits_of
 from lenet_trt.bench.latency.tables import charts as charts
@@ -93,20 +93,20 @@ class _Bench:
 
     def time(self, load: str) -> None:
         """Let the answerers take turns beside this load, and add their rows."""
-        plan = self._plan if load == IDLE else self._plan.shorter
         waits: dict[str, list[NDArray[np.float64]]] = {name: [] for name in self._open}
         why: dict[str, BaseException] = {}
         names = list(self._open)
         try:
             with other_work(load) as before, no_collection():
-                for turn in range(plan.rounds):
-                    self._found.say(f"other work: {load}, turn {turn + 1} of {plan.rounds}")
+                for turn in range(self._plan.rounds):
+                    self._found.say(f"other work: {load}, turn {turn + 1} of {self._plan.rounds}")
                     first = turn % max(len(names), 1)
                     for name in names[first:] + names[:first]:
                         if name in why:
                             continue
                         opened = self._open[name][1]
                         try:
+                            plan = self._plan_of(name, load)
                             waits[name].append(waits_of(opened.request, self._images, plan, before))
                             opened.rest()
                         except Exception as problem:
@@ -139,6 +139,11 @@ class _Bench:
             kept[PATH] = _terms(ledger(path, self._images, medians[PATH]))
         if RESIDENT in medians:
             kept[RESIDENT] = _terms(resident_ledger(self._images, medians[RESIDENT]))
+
+    def _plan_of(self, name: str, load: str) -> RequestPlan:
+        if name == RESIDENT and load in (IDLE, STREAM):
+            return self._plan.longer
+        return self._plan if load == IDLE else self._plan.shorter
 
     def _case(self, load: str) -> RowCase:
         return {"load": load, "batch": self._setting.batch}

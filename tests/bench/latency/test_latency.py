@@ -73,6 +73,12 @@ def test_a_turn_times_requests_and_not_what_comes_before_them(monkeypatch: pytes
     assert len(waits_of(request, IMAGES, RequestPlan(1, 0.02, 10**6, 0))) == 10, "the turn ends after its time"
 
 
+def test_the_kernel_that_stays_gets_a_million_requests() -> None:
+    plan = requests.RequestPlan().longer
+    assert plan.rounds * plan.most >= 10**6
+    assert plan.seconds > 20e-6 * plan.most, "a turn does not end before"
+
+
 def right(image: np.ndarray) -> np.ndarray:
     from lenet_trt.export.weights import load_weights
     from lenet_trt.kernel.registry import kernel
