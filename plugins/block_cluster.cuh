@@ -3,8 +3,6 @@
 
 #include "common.cuh"
 
-#if __CUDA_ARCH__ >= 900
-
 // Arrives without publishing anything, so that it waits for no load or store under way: to say that this block has begun (before
 // all have, nobody may write to their shared memory), or has read what was there.
 __device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
@@ -30,5 +28,3 @@ __device__ __forceinline__ void write_remote(float2* local, unsigned rank, float
 __device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
   asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "l"(value) : "memory");
 }
-
-#endif

@@ -5,8 +5,6 @@
 
 #include "common.cuh"
 
-#if __CUDA_ARCH__ >= 900
-
 // Makes a barrier for one arrival. One thread calls it.
 __device__ __forceinline__ void init_barrier(unsigned barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
@@ -40,5 +38,3 @@ __device__ __forceinline__ void wait_for_bytes(unsigned barrier, unsigned parity
       "r"(parity)
       : "memory");
 }
-
-#endif
