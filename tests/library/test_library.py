@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
@@ -58,6 +59,17 @@ def test_it_compiles_without_a_warning_and_needs_neither_tensorrt_nor_cuda(libra
     assert not [name for name in undefined if re.match(r"cu[A-Z]|cuda|createInfer|getPlugin|getLogger", name)]
     needed = subprocess.run(["readelf", "-d", compiled_library], capture_output=True, text=True, check=True).stdout
     assert not re.search(r"NEEDED.*(nvinfer|libcuda|cudart)", needed)
+
+
+def test_it_takes_what_a_compiler_without_a_shared_library_brings(tmp_path: Path) -> None:
+    headers = headers_of("8.6")
+    if headers is None:
+        pytest.skip("TensorRT's headers of 8.6 are not here")
+    path = tmp_path / "x.so"
+    compile_library(path, headers, options=["-static-libstdc++"])
+    needed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+    assert "libstdc++" not in needed
+    ctypes.CDLL(str(path))
 
 
 def registry_probe(factory: pytest.TempPathFactory, version: str) -> Path:

@@ -8,8 +8,9 @@
 extern "C" __attribute__((visibility("hidden"))) char const lenet_trt_single_threaded __asm__("__libc_single_threaded");
 char const lenet_trt_single_threaded = 0;
 
-// GCC 11: what a container does that is asked for more elements than memory can have.
-[[noreturn]] __attribute__((visibility("hidden"))) void lenet_trt_bad_length() __asm__(
+// GCC 11: what a container does that is asked for more elements than memory can have. Weak, since a GCC that puts libstdc++ into the
+// library brings its own.
+[[noreturn]] __attribute__((visibility("hidden"), weak)) void lenet_trt_bad_length() __asm__(
     "_ZSt28__throw_bad_array_new_lengthv");
 void lenet_trt_bad_length() { throw std::bad_array_new_length(); }
 
