@@ -1,8 +1,8 @@
 """Hand requests to a kernel that stays on the GPU: the host's side of plugins/lenet5/ring.cuh.
 
 The kernel looks at the slots of a ring in turn. An empty slot is filled with ones; a request is there when no word of
-it is all ones, and so is the answer (see ``answer``). A slot is emptied while the request after it is waited for: three
-requests later it is used again, and the kernel looks at it only then.
+it is all ones, and so is the answer (see ``answer``). Slots are emptied while an answer is waited for: the request
+before, whose slot is used again three requests later, and the next answer.
 
 The kernel ends by itself when the host was silent for some time, or after its lifetime, and says so by writing the
 number of its run. What it has not answered by then is answered by the next run, which the host starts.
@@ -24,8 +24,9 @@ SLOTS = 4
 # Words of the control memory: the host's beat, its wish that the kernel ends, and from here on the number in each slot.
 BEAT, STOP, FULL = 0, 1, 16
 CONTROL_WORDS = FULL + SLOTS
-# After this many looks at an answer that has not arrived, the driver is asked whether the kernel failed.
-_LOOKS = 256
+# After so many looks at an answer that has not arrived, the host asks whether the run has ended, and more rarely the
+# driver whether the kernel failed.
+_LOOKS, _LOOKS_AT_DRIVER = 16, 256
 # A run can end just as a request comes; one that begins with a request answers it, if it lives long enough for that.
 _STARTS = 8
 
@@ -51,19 +52,20 @@ class Ring:
         self.runs = 0
         self._running = False
         self._start, self._done = start, done
-        self._requests = requests
         self._control = memoryview(control.data).cast("B").cast("I")
         self._ended = memoryview(ended.data).cast("B").cast("I")
         self._missing = missing_in(answers[0])
         self._number = 0
-        empty = [clearing(slot) for slot in requests]
+        self._empty_requests = [clearing(slot) for slot in requests]
+        self._empty_answers = [clearing(slot) for slot in answers]
         self._slots = [
             (
                 requests[slot],
-                clearing(answers[slot]),
+                FULL + slot,
                 raw_bytes(answers[slot]).tobytes,
                 answers[slot].copy,
-                empty[slot - 1],
+                self._empty_answers[(slot + 1) % SLOTS],
+                self._empty_requests[slot - 1],
             )
             for slot in range(SLOTS)
         ]
@@ -78,19 +80,22 @@ class Ring:
         with self.lock:
             number = self._number
             slot = number % SLOTS
-            place, clear, copied, answer, empty_last = self._slots[slot]
+            place, full, copied, answer, empty_next_answer, empty_last_request = self._slots[slot]
+            missing = self._missing
             try:
-                clear()
                 place[...] = array
-                self._control[FULL + slot] = number + 1
+                self._control[full] = number + 1
                 if not self._running:
                     self._run_from(slot)
-                empty_last()
+                empty_next_answer()
+                empty_last_request()
                 looks = starts = 0
-                while self._missing in copied():
+                while missing in copied():
                     looks += 1
+                    if looks % _LOOKS:
+                        continue
                     if self._ended[0] == self.runs:
-                        if self._missing not in copied():
+                        if missing not in copied():
                             break
                         starts += 1
                         if starts > _STARTS:
@@ -99,7 +104,7 @@ class Ring:
                                 "a longer life_ms, or use latency_path()"
                             )
                         self._run_from(slot)
-                    elif looks % _LOOKS == 0 and self._done() and self._ended[0] != self.runs:
+                    elif looks % _LOOKS_AT_DRIVER == 0 and self._done() and self._ended[0] != self.runs:
                         raise LenetTrtError("the resident kernel is gone, and has not said that it ended")
                 self._number += 1
                 return answer()
@@ -147,5 +152,6 @@ class Ring:
             self._reset(0)
 
     def _reset(self, number: int) -> None:
-        clearing(self._requests)()
+        for empty in (*self._empty_requests, *self._empty_answers):
+            empty()
         self._number = number
