@@ -6,6 +6,7 @@ import ctypes
 import re
 import subprocess
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +15,12 @@ import pytest
 from lenet_trt.export.weights import load_weights
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.kernel.registry import kernel
-from lenet_trt.runtimes.latency.ring import CONTROL_WORDS, SLOTS, Ring
+from lenet_trt.runtimes.latency.ring import CONTROL_WORDS, SLOTS, STOP, Ring
 from library_probes import missing_compiler
 
 HERE = Path(__file__).parent / "emulated"
 STRIDE = 16
+FLOATS, WORDS = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_uint32)
 
 
 # What only a GPU understands, as patterns and replacements. Variables in shared memory become references.
@@ -59,16 +61,21 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     (folder / "translated" / "lenet5").mkdir(parents=True)
     for name in SOURCES:
         (folder / "translated" / "lenet5" / name).write_text(translated(name))
-    command = ["g++", "-std=c++20", "-O2", "-w", "-shared", "-fPIC", "-pthread", "-DTYPE_TX=float", "-DTYPE_T=float"]
+    # Without -fno-gnu-unique, the global variables would be those of any library before it that has the same names.
+    command = ["g++", "-std=c++20", "-O2", "-w", "-shared", "-fPIC", "-pthread", "-fno-gnu-unique"]
+    command += ["-DTYPE_TX=float", "-DTYPE_T=float"]
     includes = [f"-I{each}" for each in (HERE, folder, folder / "translated")]
     command += ["-DTYPE_TY=float", *includes, str(HERE / "resident.cpp"), "-o", str(folder / "resident.so")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(folder / "resident.so"))
+    library = ctypes.CDLL(str(folder / "resident.so"))
+    library.serve.argtypes = [FLOATS, ctypes.POINTER(FLOATS), WORDS, WORDS, *[ctypes.c_uint] * 4, FLOATS]
+    library.serve.restype = None
+    return library
 
 
 class Emulated:
-    """A ring that the emulated kernel serves."""
+    """A ring that the emulated kernel serves. Its thread keeps this object, and so the memory that it uses."""
 
     def __init__(self, library: ctypes.CDLL, silent_ms: int = 600_000, life_ms: int = 600_000) -> None:
         self.declared = kernel("lenet5")
@@ -84,14 +91,14 @@ class Emulated:
 
     def start(self, run: int, first: int) -> None:
         before = self.thread
-        pointer = ctypes.c_void_p
-        weights = (pointer * len(self.weights))(*(each.ctypes.data for each in self.weights))
-        given = [pointer(each.ctypes.data) for each in (self.requests, self.control, self.ended, self.answers)]
+        weights = (FLOATS * len(self.weights))(*(each.ctypes.data_as(FLOATS) for each in self.weights))
+        requests, answers = (each.ctypes.data_as(FLOATS) for each in (self.requests, self.answers))
+        control, ended = (each.ctypes.data_as(WORDS) for each in (self.control, self.ended))
 
         def serve() -> None:
             if before is not None:
                 before.join()
-            self.library.serve(given[0], weights, given[1], given[2], run, first, *self.times, given[3])
+            self.library.serve(requests, weights, control, ended, run, first, *self.times, answers)
 
         self.thread = threading.Thread(target=serve, daemon=True)
         self.thread.start()
@@ -100,9 +107,30 @@ class Emulated:
         assert self.thread is not None
         return not self.thread.is_alive()
 
+    def end(self) -> None:
+        """End the kernel, whatever state the test left it in; the last thread waits for those before it."""
+        self.control[STOP] = 1
+        if self.thread is not None:
+            self.thread.join(timeout=600)
+            assert self.done()
+
     def exact(self, image: np.ndarray) -> np.ndarray:
         doubles = (each.astype(np.float64) for each in (image, *self.weights))
         return np.asarray(self.declared.reference(*doubles))
+
+
+@pytest.fixture
+def serve(emulated: ctypes.CDLL) -> Iterator[Callable[..., Emulated]]:
+    """Return a function that makes a ring; its kernel ends with the test, also where an assertion fails."""
+    made: list[Emulated] = []
+
+    def make(**times_ms: int) -> Emulated:
+        made.append(Emulated(emulated, **times_ms))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
 
 
 def images(count: int) -> np.ndarray:
@@ -110,8 +138,8 @@ def images(count: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_its_answers_are_those_of_the_network(emulated: ctypes.CDLL) -> None:
-    served = Emulated(emulated)
+def test_its_answers_are_those_of_the_network(serve: Callable[..., Emulated]) -> None:
+    served = serve()
     for image in images(6):
         assert relative_error(served.ring.one(image), served.exact(image)) <= 5e-6
     assert served.ring.runs == 1
@@ -122,8 +150,8 @@ def test_its_answers_are_those_of_the_network(emulated: ctypes.CDLL) -> None:
 
 
 @pytest.mark.slow
-def test_it_ends_when_the_host_is_silent(emulated: ctypes.CDLL) -> None:
-    served = Emulated(emulated, silent_ms=1500)
+def test_it_ends_when_the_host_is_silent(serve: Callable[..., Emulated]) -> None:
+    served = serve(silent_ms=1500)
     image = images(1)[0]
     served.ring.one(image)
     assert served.thread is not None
