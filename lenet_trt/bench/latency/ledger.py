@@ -134,12 +134,15 @@ def resident_ledger(images: Sequence[NDArray[Any]], whole_us: float) -> list[tup
     call = SingleKernel(ECHO.bind([images[0].shape], ["float32"]), {})
     echoes, copies_in, copies_out = [], [], []
     with open_resident([Port("x", "float32", images[0].shape)], call, images[0]) as path, no_collection():
-        place, answer = np.zeros_like(images[0]), np.zeros((1, _ANSWERS), np.float32)
+        given, answer = np.zeros_like(images[0]), np.zeros((1, _ANSWERS), np.float32)
+        words = given.reshape(-1).view(np.int32)
+        place = np.zeros(words.shape, np.uint32)
         for image in itertools.islice(itertools.cycle(images), _REQUESTS):
             begin = clock()
             path(image)
             answered = clock()
-            place[...] = image
+            given[...] = image  # in two steps, as the ring does
+            place[...] = words
             copied = clock()
             answer.copy()
             copies_out.append(clock() - copied)

@@ -4,6 +4,11 @@ The kernel looks at the slots of a ring in turn. An empty slot is filled with on
 it is all ones, and so is the answer (see ``answer``). Slots are emptied while an answer is waited for: the request
 before, whose slot is used again three requests later, and the next answer.
 
+So each word of a request must be written once, and whole: the kernel takes a word of which a part is still ones, and
+computes with a wrong number. A copy between arrays of one type does not promise this: memmove may write single bytes,
+and elements of fp16 that are not neighbours are written one by one, two in a word. NumPy converts int32 to uint32 in
+whole words.
+
 The kernel ends by itself when the host was silent for some time, or after its lifetime, and says so by writing the
 number of its run. What it has not answered by then is answered by the next run, which the host starts.
 """
@@ -34,7 +39,8 @@ _STARTS = 8
 class Ring:
     """Answer requests by a kernel that ``start(run, first)`` starts: its run, and the number of its first request.
 
-    Shapes: requests [4, ...], answers four of the network's, control [20] uint32, ended [1] uint32: memory of both.
+    Shapes: requests [4, ...] of whole words, answers four of the network's, control [20] uint32, ended [1] uint32:
+    memory of both.
     ``done`` says whether the kernel is gone, and raises an error where it failed.
     """
 
@@ -56,11 +62,13 @@ class Ring:
         self._ended = memoryview(ended.data).cast("B").cast("I")
         self._missing = missing_in(answers[0])
         self._number = 0
+        given = np.empty_like(requests[0])  # a request of any layout, dense
+        self._given = given, given.reshape(-1).view(np.int32)
         self._empty_requests = [clearing(slot) for slot in requests]
         self._empty_answers = [clearing(slot) for slot in answers]
         self._slots = [
             (
-                requests[slot],
+                requests[slot].reshape(-1).view(np.uint32),
                 FULL + slot,
                 raw_bytes(answers[slot]).tobytes,
                 answers[slot].copy,
@@ -82,8 +90,10 @@ class Ring:
             slot = number % SLOTS
             place, full, copied, answer, empty_next_answer, empty_last_request = self._slots[slot]
             missing = self._missing
+            given, words = self._given
             try:
-                place[...] = array
+                given[...] = array
+                place[...] = words
                 self._control[full] = number + 1
                 if not self._running:
                     self._run_from(slot)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +182,22 @@ def test_a_wrong_answer_is_shown_with_the_words_of_which_it_was_made(serve: Call
         f"{of}: 1 of 784 words differ, [783] 0xff{word & 0xFFFFFF:06x} for 0x{word:08x}"
         for of in ("what the model took", "the request in memory")
     ]
+
+
+def test_no_copy_by_bytes_is_taken_too_early(model: ctypes.CDLL, tmp_path: Path) -> None:
+    """The C library may copy byte by byte, and rest within a word: this one does."""
+    library = compiled("bytewise_copy.cpp", tmp_path / "bytewise_copy.so")
+    asked = f"{__file__}::{test_every_request_gets_its_own_answer.__name__}"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", asked],
+        env=environment | {"LD_PRELOAD": str(library)},
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
 
 
 def test_runs_that_end_at_any_time_lose_nothing(serve: Callable[..., Served]) -> None:
