@@ -3,9 +3,9 @@
 //
 // requests [4][1, 28, 28] TX, ten weights T as torch stores them -> answers [4][16] TY, of which ten are logits; arithmetic is float.
 //
-// Mapping: cluster.cu's for one image, with eight blocks; but the weights are loaded once, into registers and shared memory. Of the
-// first block 196 threads look at the bus, each for four pixels, and push them to the blocks that need them. Where a thread gives
-// up, all blocks learn it with the features and end together, so that no barrier waits for a block that has gone.
+// Mapping: cluster.cu's for one image, with eight blocks; but the weights are loaded once, into registers and shared memory. Of
+// the first block 196 threads look at the bus together, each for four pixels, and push them to the blocks that need them. Where
+// they give up, all blocks learn it with the features and end together, so that no barrier waits for a block that has gone.
 //
 // Bytes: 3136 from the host a look at the ring, 40 back a request.
 
@@ -43,6 +43,7 @@ constexpr int kPushBlocks = kBlocks / kPushCopies;
 constexpr int kPushThreads = S::kFeatures * kPushCopies;
 constexpr int kRowQuads = kImageSide / 4;             // a taker's four pixels are one of these in a row of the image
 constexpr int kTakers = kImageSide * kRowQuads;
+constexpr int kLookThreads = ceil_div(kTakers, 32) * 32;
 constexpr int kQuads = S::kImageCols / 4;             // of them in a row of a block's part
 constexpr int kLogitsWarp = 4;
 constexpr int kTailWarps = ceil_div(kClasses, kLogitsWarp);
@@ -51,7 +52,7 @@ constexpr int kTailLoads = ceil_div(kFc2, 32);
 constexpr unsigned kImageBytes = S::kImageRows * S::kImageCols * sizeof(float);
 constexpr unsigned kFeatureBytes = (kFeatures + 1) * sizeof(float);  // and the first block's word on whether it gave up
 constexpr unsigned kSumBytes = kBlocks * kFc2 * sizeof(float);
-static_assert(kTakers <= kConv2Threads, "threads that have nothing to do until conv1 is done take the image");
+static_assert(kLookThreads <= kConv2Threads, "threads that have nothing to do until conv1 is done take the image");
 static_assert(Conv2::kDepth == 1 && Conv2::kItems <= kConv2Threads, "a thread makes one item of conv2");
 static_assert(kPushThreads <= kConv2Threads && kRowsHere <= kWarps && kRowsHere * kBlocks == kFc1, "threads a block");
 static_assert(kFc2 <= kConv1Threads && kRowsHere <= kFilterTaps, "threads of conv1 hold fc2 in conv2's registers");
@@ -137,10 +138,11 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
   }
 
   // The four pixels that this thread takes of a request.
-  const bool takes = rank == 0 && !does_conv1 && thread2 < kTakers;
+  const bool looks = rank == 0 && !does_conv1 && thread2 < kLookThreads, takes = looks && thread2 < kTakers;
+  const bool leads = looks && thread2 == 0;
   const unsigned image_row = thread2 / kRowQuads, quad = thread2 % kRowQuads;
   Watch watch;
-  if (takes) watch.begin(control, silent_us, life_us);
+  if (looks) watch.begin(control, silent_us, life_us);
   __syncwarp();
   cluster_arrive_relaxed();
   cluster_wait();  // the barriers of all blocks are there
@@ -149,10 +151,11 @@ extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(512, 1) l
 #pragma unroll 1
   for (unsigned number = first;; ++number) {
     const unsigned slot = number % kSlots, parity = (number - first) & 1;
+    constexpr int kWords = sizeof(TX);  // four pixels
+    unsigned word[kWords];
+    const TX* const pixels_here = requests + slot * kImagePixels + 4 * thread2;
+    if (looks && !take<3, kLookThreads>(word, pixels_here, number, takes, leads, watch)) gave_up_here = 1.0f;
     if (takes) {
-      constexpr int kWords = sizeof(TX);  // four pixels
-      unsigned word[kWords];
-      if (!take(word, requests + slot * kImagePixels + 4 * thread2, number, watch)) gave_up_here = 1.0f;
       const TX* pixel = reinterpret_cast<const TX*>(word);
       const float4 value = make_float4(rounded<T>(to_float(pixel[0])), rounded<T>(to_float(pixel[1])),
                                        rounded<T>(to_float(pixel[2])), rounded<T>(to_float(pixel[3])));

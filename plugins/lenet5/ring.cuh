@@ -50,6 +50,23 @@ __device__ __forceinline__ void host_store(__half* address, __half value) {
   asm volatile("st.relaxed.sys.global.u16 [%0], %1;" ::"l"(address), "h"(__half_as_ushort(value)) : "memory");
 }
 
+// Whether it is so for one of the kThreads threads that come to this barrier.
+template <int kBarrier, int kThreads>
+__device__ __forceinline__ bool any_of(bool mine) {
+  int any;
+  asm volatile(
+      "{\n\t"
+      ".reg .pred mine, any;\n\t"
+      "setp.ne.s32 mine, %1, 0;\n\t"
+      "barrier.cta.red.or.pred any, %2, %3, mine;\n\t"
+      "selp.s32 %0, 1, 0, any;\n\t"
+      "}"
+      : "=r"(any)
+      : "r"(static_cast<int>(mine)), "n"(kBarrier), "n"(kThreads)
+      : "memory");
+  return any;
+}
+
 // Knows when to give up: the host asked for it, was silent for too long, or the kernel has run long enough.
 struct Watch {
   const Control* control;
@@ -74,29 +91,33 @@ struct Watch {
   }
 };
 
-// Looks at kWords words at `address` until they are there: request `number` of the ring. Returns false where it gave up.
-// Now and then it looks at the control words as well, by loads that are under way together. After kHot looks without a request it
-// rests between looks, since each look crosses the bus.
-template <int kWords>
-__device__ __forceinline__ bool take(unsigned (&word)[kWords], const void* address, unsigned number, Watch& watch) {
+// Takes request `number` of the ring: kWords words at `address` for each thread that `takes` some. Returns false where it gave up.
+// All threads look together until none misses a word, so that none is a look behind. Now and then the one that `leads` looks at the
+// control words as well, by loads that are under way together; it alone, since reads of one line of the host's memory wait for each
+// other. After kHot looks without a request they rest between looks, since each look crosses the bus.
+template <int kBarrier, int kThreads, int kWords>
+__device__ __forceinline__ bool take(unsigned (&word)[kWords], const void* address, unsigned number, bool takes, bool leads,
+                                     Watch& watch) {
   constexpr unsigned kCheck = 16, kHot = 1024, kRestNs = 1000;
   unsigned seen_full = 0;
   for (unsigned spin = 0;; ++spin) {
-    host_words(word, address);
     const bool due = ++watch.looks % kCheck == 0;
+    bool missing = false;
     unsigned said[2] = {}, full = 0;
-    if (due) {
+    if (takes) host_words(word, address);
+    if (due && leads) {
       host_words(said, &watch.control->beat);
       full = host_word(&watch.control->full[number % kSlots]);
     }
-    bool missing = false;
+    if (takes) {
 #pragma unroll
-    for (int i = 0; i < kWords; ++i) missing |= word[i] == kMissing;
-    if (!missing) break;
+      for (int i = 0; i < kWords; ++i) missing |= word[i] == kMissing;
+    }
+    if (!any_of<kBarrier, kThreads>(missing)) break;
     if (due) {
       // The third sight is much later than the first, so the data is here, whatever the order of the host's writes.
-      if (full == number + 1 && ++seen_full == 3) break;
-      if (watch.over(said[0], said[1])) return false;
+      if (any_of<kBarrier, kThreads>(leads && full == number + 1 && ++seen_full == 3)) break;
+      if (any_of<kBarrier, kThreads>(leads && watch.over(said[0], said[1]))) return false;
     }
     if (spin > kHot) __nanosleep(kRestNs);
   }

@@ -40,7 +40,7 @@ LINEAR = (
     (r'asm volatile\("ld\.global\.nc\.v4\..*?\(address\)\);', "bits = *(decltype(bits)*)address;"),
     (r"= __half22float2\(.*?\)\);", "{};"),
 )
-RING = ((r"__device__ __forceinline__ unsigned long long nanoseconds.*?(?=// Knows when)", ""),)  # cuda.h has its loads
+RING = ((r"__device__ __forceinline__ unsigned long long nanoseconds.*?(?=// Knows when)", ""),)  # cuda.h has these
 SOURCES = {"resident.cu": (), "ring.cuh": RING, "convolutions.cuh": (), "lenet5.cuh": (), "linear.cuh": LINEAR}
 
 

@@ -36,21 +36,24 @@ struct alignas(16) uint4 {
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
-struct Gate {  // a barrier that any number of threads passes together
+struct Gate {  // a barrier that any number of threads passes together; it says whether one of them came with true
   std::mutex mutex;
   std::condition_variable moved;
-  int waiting = 0, together = 0;
+  int waiting = 0;
   unsigned generation = 0;
+  bool seen = false, said = false;
 
-  void pass(int count) {
+  bool pass(int count, bool mine = false) {
     std::unique_lock lock(mutex);
+    seen |= mine;
     if (++waiting == count) {
-      waiting = 0, ++generation;
+      said = seen, seen = false, waiting = 0, ++generation;
       moved.notify_all();
-      return;
+      return said;
     }
     const unsigned mine_was = generation;
     moved.wait(lock, [&] { return generation != mine_was; });
+    return said;
   }
 };
 
@@ -197,6 +200,10 @@ template <int kWords>
 inline void host_words(unsigned (&word)[kWords], const void* address) {
   for (int i = 0; i < kWords; ++i) word[i] = host_word(static_cast<const unsigned*>(address) + i);
   sched_yield();
+}
+template <int kBarrier, int kThreads>
+inline bool any_of(bool mine) {
+  return block().gates[kBarrier].pass(kThreads, mine);
 }
 inline void host_store(float* address, float value) { *const_cast<volatile float*>(address) = value; }
 
