@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from lenet_trt.errors import LenetTrtError, UsageError  # noqa: E402
 from lenet_trt.export.lenet5 import SHIPPED  # noqa: E402
 from lenet_trt.fuse.stage import fuse  # noqa: E402
 from lenet_trt.kernel.examples import relative_error  # noqa: E402
+from lenet_trt.kernel.registry import plugins_dir  # noqa: E402
 from lenet_trt.onnx_model.precision import convert  # noqa: E402
 from lenet_trt.runtimes.graph.runtime import GraphRuntime  # noqa: E402
 from lenet_trt.runtimes.network import Network  # noqa: E402
@@ -143,3 +145,16 @@ def test_a_killed_caller_leaves_the_gpu_free() -> None:
     ours = network()
     with ours.resident(images(1)[0], alone=True) as path:
         assert relative_error(path(images(1)[0]), ours(images(1)[0])) <= 1e-6
+
+
+def test_requests_of_a_program_in_cpp_are_right(tmp_path: Path) -> None:
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not here")
+    if current_context().sm < 90:
+        pytest.skip("the kernel that stays needs sm_90")
+    program = tmp_path / "resident_waits"
+    options = ["-O3", "-std=c++17", f"-arch=sm_{current_context().sm}", "-I", plugins_dir()]
+    subprocess.run(["nvcc", *options, "-o", program, HERE / "resident_waits.cu"], check=True)
+    done = subprocess.run([program, "20000"], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20000 requests, 0 wrong" in done.stdout
