@@ -125,6 +125,7 @@ int main(int count, char** arguments) {
     float got[kClasses];
     const auto begin = clock::now();
     for (int i = 0; i < kClasses; ++i) answer[i] = kMissing;
+    // The kernel takes a word as soon as it is not all ones: memcpy has to write whole words, as glibc's does.
     std::memcpy(slots + kPixels * slot, &images[kPixels * image], kPixels * sizeof(float));
     std::atomic_thread_fence(std::memory_order_release);
     control[16 + slot] = number + 1;
