@@ -17,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(kThreads) latency_echo_resident(con
   for (unsigned number = first;; ++number) {
     const unsigned slot = number % lenet5::kSlots;
     unsigned word[4] = {};
-    const bool failed = thread < kTakers && !lenet5::take(word, requests + slot * kPixels + 4 * thread, number, watch);
-    if (__syncthreads_or(failed)) break;
+    const float* const pixels = requests + slot * kPixels + 4 * thread;
+    if (!lenet5::take<1, kThreads>(word, pixels, number, thread < kTakers, thread == 0, watch)) break;
     if (thread < kAnswers) lenet5::host_store(answers + slot * kAnswerStride + thread, __uint_as_float(word[0] & 0x3fffffffu));
   }
   if (thread == 0) {
