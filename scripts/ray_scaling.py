@@ -6,7 +6,8 @@
 
 It writes .npy files of images as the network takes them (MNIST's digits, repeated to that size), classifies them with
 each number of GPUs (--workers: of workers on the CPU), and reads them once more without a network: the rate of
-reading. What two workers gain over one is the answer only where reading is not the limit.
+reading. What two workers gain over one is the answer only where reading is not the limit. A rate counts from the moment
+at which every worker has finished its first shard until the last shard is done, so without the start of the workers.
 """
 
 from __future__ import annotations
@@ -86,7 +87,11 @@ def main() -> None:
         done = classify_files(given.model, [str(given.folder)], scratch / "out", **options)
         shutil.rmtree(scratch)
         if done.images_per_s is None:
-            parser.error(f"--images {given.images}: too few to tell a rate, they are {done.of_shards} shards")
+            parser.error(
+                f"--images {given.images}: too few to tell a rate, they are {done.of_shards} shards for {done.workers} "
+                "workers; wanted for each worker at least 20 shards after every worker has finished its first: "
+                "take more images"
+            )
         found[f"{option}={count}"] = done.images_per_s
     if given.json:
         print(json.dumps(found, indent=2))

@@ -101,7 +101,7 @@ def ray_command(arguments: argparse.Namespace) -> int:
     if done.shards:
         plural = "" if done.workers == 1 else "s"
         print(f"runtime  {done.where}, {done.workers} worker{plural}")
-        rate = "" if done.images_per_s is None else f", {done.images_per_s:,.0f} images/s behind the first file"
+        rate = "" if done.images_per_s is None else f", {done.images_per_s:,.0f} images/s once every worker works"
         print(f"images   {done.images:,} in {done.seconds:.1f} s with the start of the workers{rate}")
     print(f"errors   {done.errors:,}{' (their rows say what is wrong)' if done.errors else ''}")
     if before:

@@ -31,6 +31,21 @@ class Workers:
     count: int
     gpus: float
 
+    @property
+    def at_once(self) -> int:
+        """Say how many shards a worker has at the same time: the GPU computes one while another is on the host."""
+        return 2 if self.gpus else 1
+
+    def arguments(self, ray: Any) -> dict[str, Any]:
+        """Return what ``map_batches`` needs to make these workers, whose class must be safe for threads."""
+        return {
+            "num_gpus": self.gpus,
+            "num_cpus": 0,
+            # Without this word Ray Data calls the class of an actor from one thread, whatever max_concurrency is.
+            "compute": ray.data.ActorPoolStrategy(size=self.count, enable_true_multi_threading=True),
+            "max_concurrency": self.at_once,
+        }
+
 
 @contextmanager
 def connected_ray(address: str | None) -> Iterator[Any]:

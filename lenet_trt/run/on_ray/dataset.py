@@ -51,14 +51,12 @@ def classify_dataset(
         fn_constructor_args=([ray.put(network)], answer, given.form(network.inputs), column),
         batch_size=answer.batch or _BATCH,
         batch_format="pyarrow",
-        num_gpus=shared.gpus,
-        num_cpus=0,
-        concurrency=shared.count,
+        **shared.arguments(ray),
     )
 
 
 class ClassifyRows:
-    """Put answers in the place of images; an actor of Ray Data."""
+    """Put answers in the place of images; an actor of Ray Data, whose threads call it at the same time."""
 
     def __init__(self, model: list[Any], answering: Answering, form: Form, column: str) -> None:
         import ray

@@ -70,10 +70,8 @@ class Execution:
         return rows.map_batches(
             WorkRows,
             fn_constructor_args=([model], self.answering, self.output, self.about),
-            num_gpus=workers.gpus,
-            num_cpus=0,
-            concurrency=workers.count,
             ray_remote_args_fn=_remote_arguments,
+            **workers.arguments(self.ray),
             **form,
         )
 
@@ -113,7 +111,7 @@ class _ReadRows:
 
 
 class WorkRows:
-    """Classify and write the shards of rows; an actor of Ray Data."""
+    """Classify and write the shards of rows; an actor of Ray Data, whose threads call it at the same time."""
 
     def __init__(self, model: list[Any], answering: Answering, output: DataPlace, about: dict[str, str]) -> None:
         import ray

@@ -28,8 +28,8 @@ from lenet_trt.run.on_ray.worker import Answering, Done, on_workers
 Progress = Callable[[int, int], None]
 # Executions in a row that finish no shard: then the fault is not of a machine that was lost.
 _FRUITLESS = 3
-# Of fewer shards, which end nearly together, a rate says nothing.
-_LEAST_FOR_RATE = 10
+# Of fewer shards for each worker, those that are begun or left over at an end of the time change the rate.
+_LEAST_FOR_RATE = 20
 # Shards of one execution: Ray holds something for each of them in memory.
 _ROUND = 10_000
 
@@ -38,7 +38,8 @@ _ROUND = 10_000
 class JobSummary:
     """Say what a start did: ``images`` of which ``errors`` were damaged, of ``of_images`` that the job has.
 
-    ``images_per_s`` is the rate behind the first shard, so without the start of the cluster; None of few shards.
+    ``images_per_s`` is the rate from the moment at which every worker has finished its first shard, so without the
+    start of the cluster and its workers, until the last shard is done; None of fewer than 20 shards a worker behind it.
     """
 
     output: str
@@ -138,12 +139,24 @@ def classify_files(
         shards=len(done) - had,
         of_shards=job.shards,
         seconds=time.perf_counter() - begun,
-        images_per_s=_rate([each.images for each in finished], times),
+        images_per_s=rate(finished, times, count),
     )
 
 
-def _rate(images: Sequence[int], times: Sequence[float]) -> float | None:
-    return sum(images[1:]) / (times[-1] - times[0]) if len(times) >= _LEAST_FOR_RATE else None
+def rate(finished: Sequence[Done], times: Sequence[float], workers: int) -> float | None:
+    """Compute the images a second behind the first shard of the worker that is the last to finish one.
+
+    ``finished`` is in the order of ``times``, at which the shards were done. Returns None where a worker finished none,
+    or where there are too few shards behind.
+    """
+    firsts: dict[str, int] = {}
+    for index, each in enumerate(finished):
+        firsts.setdefault(each.worker, index)
+    begin = max(firsts.values(), default=0)
+    behind = finished[begin + 1 :]
+    if len(firsts) < workers or len(behind) < max(1, _LEAST_FOR_RATE * len(firsts)):
+        return None
+    return sum(each.images for each in behind) / (times[-1] - times[begin])
 
 
 def _asked(ray: Any, gpus: int | None, workers: int | None) -> Callable[[], Workers]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -21,8 +24,8 @@ from lenet_trt.run.predictions import Classes
 if TYPE_CHECKING:
     from lenet_trt.run.on_ray.read import Read
 
-# While one batch is on the GPU, the next one is scaled on the host.
-_LANES = 2
+# While one batch is on the GPU, others are scaled, and become probabilities, on the host: two of each of two shards.
+_LANES = 4
 # Without --batch: images at a time on the CPU, and on a GPU the bytes of input that fill one and the most images.
 _CPU_BATCH = 256
 _GPU_BATCH_BYTES = 64 << 20
@@ -49,7 +52,7 @@ def on_workers(model: ModelFiles, answering: Answering, workers: Workers) -> tup
 
 
 class Classifier:
-    """Hold a loaded network and make answers of pixels."""
+    """Hold a loaded network and make answers of pixels, in several threads at the same time."""
 
     def __init__(self, model: ModelFiles, answering: Answering) -> None:
         self.network = model.load(answering.threads)
@@ -66,16 +69,22 @@ class Classifier:
 
         Shapes: pixels [n, channels, height, width].
         """
-        size = self.batch(pixels.shape[1:])
         # An empty batch is computed too (as one image, taken away again): it says how many classes there are.
         given = pixels if len(pixels) else np.zeros((1, *pixels.shape[1:]), np.uint8)
-        parts = [given[start : start + size] for start in range(0, len(given), size)]
+        parts = self.parts(given)
         shares = list(self._lanes.map(self._shares, parts))
         found = np.concatenate(shares)[: len(pixels)]
         return answers(found, Classes(top=self._answering.top).shown(found.shape[1]))
 
+    def parts(self, pixels: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        """Split images into batches of nearly equal size: on a GPU each new size costs a preparation."""
+        size = self.batch(pixels.shape[1:])
+        if isinstance(self.network.inputs[0].axes[0], int):  # a smaller one is filled up
+            return [pixels[start : start + size] for start in range(0, len(pixels), size)]
+        return np.array_split(pixels, math.ceil(len(pixels) / size))
+
     def batch(self, shape: tuple[int, ...]) -> int:
-        """Return how many images of a shape go through the network at once."""
+        """Return how many images of a shape go through the network at once, at most."""
         fixed = self.network.inputs[0].axes[0]
         if isinstance(fixed, int):
             return fixed
@@ -83,7 +92,7 @@ class Classifier:
             return self._answering.batch
         if self.network.on_device is None:
             return _CPU_BATCH
-        return max(1, min(_GPU_BATCH, _GPU_BATCH_BYTES // (_FLOAT_BYTES * int(np.prod(shape)))))
+        return min(_GPU_BATCH, math.ceil(_GPU_BATCH_BYTES / (_FLOAT_BYTES * math.prod(shape))))
 
     def _shares(self, part: NDArray[np.uint8]) -> NDArray[np.float64]:
         return classify(self.network, part, self._answering.scaling)
@@ -91,8 +100,9 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Done:
-    """Say what a worker did with a shard."""
+    """Say what a worker, which is a process of a machine, did with a shard."""
 
+    worker: str
     shard: int
     images: int
     errors: int
@@ -101,12 +111,13 @@ class Done:
 
 
 class Worker:
-    """Classify shards and write their files; made by Ray in a process of its own, once for each GPU."""
+    """Classify shards and write their files; made by Ray in a process of its own, whose threads call it."""
 
     def __init__(self, model: ModelFiles, answering: Answering, output: DataPlace, about: dict[str, str]) -> None:
         self._classifier = Classifier(model, answering)
         self._output = output
         self._about = about
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     def __call__(self, shard: int, read: Read) -> Done:
         """Classify one shard and write its file.
@@ -119,4 +130,5 @@ class Worker:
         about = {**self._about, "shard": str(shard)}
         self._output.write(shard_name(shard), shard_bytes(read.names, read.errors, found, about))
         errors = sum(error is not None for error in read.errors)
-        return Done(shard, len(read.names), errors, self._classifier.where, time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        return Done(self._name, shard, len(read.names), errors, self._classifier.where, seconds)

@@ -56,6 +56,16 @@ def test_a_shard_of_which_nothing_could_be_read_has_the_same_columns(lenet5: Pat
     assert tables[1]["class"].null_count == 5
 
 
+@pytest.mark.parametrize(("images", "sizes"), [(9, [3, 3, 3]), (10, [3, 3, 2, 2]), (2, [2]), (4, [4]), (5, [3, 2])])
+def test_the_batches_of_a_shard_have_nearly_equal_sizes(lenet5: Path, images: int, sizes: list[int]) -> None:
+    most = 4 if images < 9 else 3
+    classifier = Classifier(read_model(lenet5, "ort-cpu", None), Answering(batch=most, threads=1))
+    pixels = np.arange(images * 784).astype(np.uint8).reshape(images, 1, 28, 28)
+    parts = classifier.parts(pixels)
+    assert [len(part) for part in parts] == sizes
+    np.testing.assert_array_equal(np.concatenate(parts), pixels)
+
+
 def test_names_of_shards_say_their_number() -> None:
     assert [shard_number(shard_name(number)) for number in (0, 7, 12345678)] == [0, 7, 12345678]
     assert shard_number(".part-0000001.parquet.x.part") is None
