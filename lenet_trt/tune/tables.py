@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from lenet_trt.cuda.tuning_file import TimedCall, Tuning
+from lenet_trt.cuda.tuning_file import TimedCall, Times, Tuning
 from lenet_trt.text_table import markdown_table
 from lenet_trt.tune.decide import LEAST_GAIN
 
@@ -44,34 +44,32 @@ def calls_table(tunings: Sequence[Tuning], most: int | None = None) -> list[str]
 
 
 def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int | None = None) -> list[str]:
-    """Return the calls for which two GPUs have different variants, and what that of the first costs on the second.
+    """Return the calls for which two GPUs have different fastest variants, and what the first's costs on the second.
 
-    Only where it costs more than the least gain for which a choice changes. The first line counts the calls of both.
+    Only where each is the faster one on its own GPU beyond the noise. What was declared or tuned when the records were
+    made does not count. The first line counts the calls that both have.
     """
-    theirs = {(tuning.kernel, call_key(call)): call for tuning in other for call in tuning.calls}
-    both = costly = 0
+    ours, theirs = (
+        {(tuning.kernel, call_key(call)): call for tuning in tunings for call in tuning.calls}
+        for tunings in (one, other)
+    )
+    both = [key for key in ours if key in theirs]
     rows: list[tuple[float, tuple[str, ...]]] = []
-    for tuning in one:
-        for call in tuning.calls:
-            here = theirs.get((tuning.kernel, call_key(call)))
-            if here is None:
-                continue
-            both += 1
-            taken, best = here.variants.get(call.tuned), here.variants.get(here.tuned)
-            if taken is None or best is None or call.tuned == here.tuned:
-                continue
-            cost = taken.median_us / best.median_us
-            if cost < LEAST_GAIN:
-                continue
-            costly += 1
-            figures = (call.tuned, f"{taken.median_us:.1f}", here.tuned, f"{best.median_us:.1f}", f"{cost:.2f}x")
-            rows.append((cost, (tuning.kernel, call.types, call_text(call), *figures)))
+    for key in both:
+        call, here = ours[key], theirs[key]
+        first, second = fastest(call), fastest(here)
+        taken, best, left = here.variants.get(first), here.variants[second], call.variants.get(second)
+        # Only variants that the second GPU can run are compared; the first may lack what is best on the second.
+        if taken is None or not faster(best, taken) or (left and not faster(call.variants[first], left)):
+            continue
+        cost = taken.median_us / best.median_us
+        figures = (first, f"{taken.median_us:.1f}", second, f"{best.median_us:.1f}", f"{cost:.2f}x")
+        rows.append((cost, (key[0], call.types, call_text(call), *figures)))
     rows.sort(key=lambda row: -row[0])
     names = [", ".join(dict.fromkeys(tuning.machine.gpu for tuning in each)) for each in (one, other)]
     heads = ("kernel", "types", "sizes", f"best on {names[0]}", "us", f"best on {names[1]}", "us", "cost")
-    lines = [
-        f"{costly} of {both} calls want another variant on {names[1]} than on {names[0]}; times are of {names[1]}."
-    ]
+    count = f"{len(rows)} of {len(both)} calls"
+    lines = [f"{count} want another variant on {names[1]} than on {names[0]}; times are of {names[1]}."]
     if rows:
         lines += ["", *markdown_table(heads, [row for _, row in rows[:most]], right=(4, 6, 7))]
     return lines
@@ -80,6 +78,16 @@ def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int 
 def call_key(call: TimedCall) -> tuple[object, ...]:
     """Return what tells a call from the others of its kernel."""
     return call.types, tuple(sorted(call.attributes.items())), tuple(sorted(call.axes.items()))
+
+
+def fastest(call: TimedCall) -> str:
+    """Return the variant with the least median."""
+    return min(call.variants, key=lambda name: call.variants[name].median_us)
+
+
+def faster(one: Times, other: Times) -> bool:
+    """Return whether one is faster than the other beyond the noise, and by enough to matter."""
+    return one.high_us < other.low_us and one.median_us * LEAST_GAIN <= other.median_us
 
 
 def changed(tuning: Tuning) -> list[TimedCall]:
