@@ -30,7 +30,7 @@ SPLIT_LEAST_WORK = 16
 # an H200 instead of 14.9, and 256 images 20.9 instead of 17.0.
 FILLS_TENSOR_CORES = n >= (2 - minimum(c, 2)) * MULTIPROCESSORS
 # Up to this number of images a multiprocessor, tensor cores are good even where most of what they compute is quads and
-# filters that are not there. With more, split has to use half of its three products, and fp16 a sixth of its one.
+# filters that are not there. With more, split has to use half of its three products, and 16 bits a quarter of the one.
 EMPTY_IMAGES = 8
 QUADS_PER_UNIT = 16
 # The shared memory that every architecture has, minus the static shared memory of the kernels.
@@ -128,7 +128,7 @@ def _mma(
     units = ceil_div(quads, QUADS_PER_UNIT)
     images = maximum(1, MMA_WARPS // units)
     computed = ceil_div(images * units, MMA_WARPS) * (MMA_WARPS * QUADS_PER_UNIT) * ceil_div(k, 8) * 8
-    empty = 1 - minimum((2 if split else 6) * images * quads * k // computed, 1)
+    empty = 1 - minimum((2 if split else 4) * images * quads * k // computed, 1)
     halves, blocks = (2, SPLIT_BLOCKS) if split else (1, TENSOR_CORE_BLOCKS_POOLED if pooled else TENSOR_CORE_BLOCKS)
     fragments = c * ceil_div(k, 8) * halves * 512
     pitch = _pooled_pitch() if pooled else ceil_div(w - 1, 4) * 4 + 1

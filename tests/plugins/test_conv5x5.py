@@ -57,6 +57,7 @@ def test_what_wgmma_is_for(changes: dict[str, object], variant: str) -> None:
         ({"c": 6, "h": 12, "w": 12, "k": 16}, "split"),
         ({"name": "conv5x5_bias", "h": 11, "w": 15, "k": 33}, "ffma"),
         ({"name": "conv5x5_bias", "types": "fp16", "h": 11, "w": 15, "k": 33}, "tensor_core"),
+        ({"name": "conv5x5_bias", "types": "fp16", "h": 8, "w": 9, "k": 3}, "ffma"),
         ({"name": "conv5x5_bias", "types": "fp16", "n": 131}, "ffma"),
         ({"types": "fp16", "n": 1}, "tensor_core"),
     ],
