@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lenet_trt.dims import MULTIPROCESSORS, minimum
 from lenet_trt.kernel import MAX_GRID_Y, Kernel, float_types
 
 from ..few_channels.declaration import (
@@ -14,18 +15,25 @@ from ..few_channels.declaration import (
     NOT_CONV5X5,
     OUTPUTS,
     SMALL,
+    at_least,
     direct,
+    direct_tiles,
     k,
     large_tiles,
     many_tiles,
     reference,
     small_tiles,
     tensor_work,
+    tiles_filled,
 )
 from ..windows.convolutions import convolution_patterns
-from ..windows.declaration import FITS, c
+from ..windows.declaration import FITS, c, n, size
 
 MOST_CHANNELS = 4
+# Tensor cores add 8 products a step. A sum of no more is faster by plain multiply-adds, where their tiles are not
+# almost empty and are enough for the GPU: fetching and writing a tile takes longer than its products.
+one_step = 1 - at_least(c * size * size, 9)
+direct_pays = one_step * tiles_filled * minimum(n * direct_tiles // MULTIPROCESSORS, 1)
 
 KERNEL = Kernel(
     name="few_channel_conv",
@@ -39,8 +47,8 @@ KERNEL = Kernel(
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS) & (k <= MAX_GRID_Y * 32),
     variants=(
         # For more filters than a small tile has, and where no more of the large ones is empty.
-        large_tiles(prefer=(k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),
-        small_tiles(),
+        large_tiles(prefer=(direct_pays <= 0) & (k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),
+        small_tiles(prefer=direct_pays <= 0),
         direct(),
     ),
     patterns=convolution_patterns(grouped=False, preference=-1),

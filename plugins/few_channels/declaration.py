@@ -64,6 +64,8 @@ _direct_rows = DIRECT_ROWS * (32 // _direct_columns) * (DIRECT_WARPS // direct_g
 # Of an image.
 direct_tiles = ceil_div(out_w, _direct_columns) * ceil_div(out_h, _direct_rows)
 direct_tile_pixels = _direct_columns * _direct_rows
+# 1 where direct's tiles are not almost empty.
+tiles_filled = minimum(8 * out_h * out_w // (direct_tiles * direct_tile_pixels), 1)
 _runs = ceil_div(out_w, 4) - 1
 _runs_across = 4 + 4 * at_least(_runs - _runs // 8 * 8, 4)
 

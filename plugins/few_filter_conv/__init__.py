@@ -16,7 +16,6 @@ from ..few_channels.declaration import (
     SMALL,
     at_least,
     direct,
-    direct_tile_pixels,
     direct_tiles,
     k,
     large_tiles,
@@ -24,15 +23,15 @@ from ..few_channels.declaration import (
     reference,
     small_tiles,
     tile_rows,
+    tiles_filled,
 )
 from ..windows.convolutions import convolution_patterns
-from ..windows.declaration import FITS, c, n, out_h, out_w
+from ..windows.declaration import FITS, c, n, out_h
 
 LEAST_CHANNELS = 5
 MOST_FILTERS = 8
 # Tensor cores compute 8 filters, however few there are. Plain multiply-adds are faster for fewer than 8, where their
 # tiles are not almost empty, and are enough for the GPU.
-tiles_filled = minimum(8 * out_h * out_w // (direct_tiles * direct_tile_pixels), 1)
 gpu_filled = minimum(2 * n * direct_tiles // (3 * MULTIPROCESSORS), 1)
 direct_pays = (1 - at_least(k, 8)) * tiles_filled * gpu_filled
 
