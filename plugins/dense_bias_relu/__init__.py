@@ -14,6 +14,7 @@ from .pattern import PATTERNS
 THREADS = (128, 1, 1)
 FLOAT, HALF = ("fp32",), ("fp16", "bf16")
 OF_WARPS = (8, 16)  # rows and features of a block whose warps compute dot products
+odd = inputs - inputs // 2 * 2
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:
@@ -107,8 +108,9 @@ KERNEL = Kernel(
             entry="dense_bias_relu_tensor",
             types=("fp16",),
             when=outputs <= MAX_GRID_Y * 128,
-            # Rows of an odd number of elements are loaded by single elements.
-            prefer=blocks(*OF_WARPS) > (2 + 8 * (inputs - inputs // 2 * 2)) * MULTIPROCESSORS,
+            # Rows of an odd number of elements are loaded by single elements, by all eight warps. A warp computes 8
+            # features at a time, so with up to 16 features at most two warps have any that are there.
+            prefer=(blocks(*OF_WARPS) > (2 + 8 * odd) * MULTIPROCESSORS) & (outputs > 16 * odd),
         ),
         Variant(
             "tile",
