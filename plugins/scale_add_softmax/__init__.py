@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, product, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, minimum, product, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor, float_types
 
 from ..softmax.declaration import RowVariants, k, softmax_of
@@ -22,6 +22,10 @@ def reference(x: np.ndarray, mask: np.ndarray, scale: float) -> np.ndarray:
 row_bytes = k * size_of("T")
 # Up to here, all blocks of 256 threads run at once, and all of 1024.
 FEW_ROWS, FEWEST_ROWS = 8 * MULTIPROCESSORS, 2 * MULTIPROCESSORS
+# With 16 lanes, a lane has up to two packs of x and two of the mask. Rows of single elements take more loads, so 32
+# lanes, unless these would have two elements or fewer each: then a warp does little but exchange maxima and sums.
+packed = 1 - minimum(k - k // 4 * 4, 1)
+takes_16_lanes = maximum((513 - row_bytes) * packed, 65 - k) > 0
 VARIANTS = RowVariants("scale_add_softmax", rows, (rows, repeat, inner))
 
 KERNEL = Kernel(
@@ -41,9 +45,9 @@ KERNEL = Kernel(
     types=float_types(),
     attributes=(FloatAttribute("scale", (0.125,), "multiplies the scores"),),
     variants=(
-        # A lane has up to two packs of x and two of the mask; while rows are few, a thread does too.
-        VARIANTS.lanes(16, prefer=k.multiple_of(4) & (row_bytes <= 512)),
+        VARIANTS.lanes(16, prefer=takes_16_lanes),
         VARIANTS.lanes(32, prefer=row_bytes <= 2048),
+        # While rows are few, a thread has up to two packs of x and two of the mask too.
         VARIANTS.row(128, prefer=(k <= 2048) & (maximum(2049 - row_bytes, rows - FEW_ROWS) > 0)),
         VARIANTS.row(256, prefer=maximum(8193 - row_bytes, rows - FEWEST_ROWS) > 0),
         VARIANTS.row(1024),
