@@ -16,7 +16,7 @@ k = k_before_m * k_after_m
 THREADS = 128
 # A block has as many products as fit in this, and at least one; it goes on until all are done, so any grid is right.
 BLOCK_BYTES = 16 * 1024
-# Conditions under which variants were the fastest on an H200: see docs/kernels/batched_matmul.md.
+# Conditions under which variants were the fastest on an H200 or an H100: see docs/kernels/batched_matmul.md.
 few_rows = (m * k <= 64) & (k_after_n <= 8) & k.multiple_of(4) & n.multiple_of(4)
 # With fewer products than multiprocessors, twice as many threads a product are faster than fewer loads.
 window = (m > 32) & (m < 64) & (n >= 32) & (batch >= MULTIPROCESSORS)
@@ -33,6 +33,9 @@ def reference(a: np.ndarray, b: np.ndarray, *, alpha: float) -> np.ndarray:
 def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
     """Make the tensor-core variants for one 16-bit type."""
     together = maximum(minimum(1024 // ((m + n) * k * size_of("T")), 4), 1)  # products of a warp
+    # Where k is no multiple of 16, a lane of tensor_direct loads 4 bytes at a time, and half of what it multiplies is
+    # zeros. That is good where a warp has several small products on the way, or where tensor is not for so few rows.
+    half_empty = minimum(k - k // 16 * 16, 1) * minimum(m // 8, 1)
     warps = ceil_div(batch, together) * ceil_div(m, 16 * minimum(ceil_div(m, 16), 2))
     return (
         Variant(
@@ -44,6 +47,7 @@ def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
             min_sm=min_sm,
             types=(types,),
             when=k_before_m.equals(1) & k.multiple_of(8) & n.multiple_of(8),
+            prefer=half_empty < together,
         ),
         Variant(
             f"tensor{suffix}",
