@@ -25,7 +25,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (rows, k), "T", "normalised rows"), Tensor("sum", (rows, k), "T", "sums")),
     types=float_types(),
     attributes=(EPSILON,),
-    variants=variants("add_layer_norm"),
+    variants=variants("add_layer_norm", tensors=2),
     patterns=PATTERNS,
     by_name=True,
     reference=reference,

@@ -45,8 +45,8 @@ def normalized(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, epsilon: floa
     return distances / np.sqrt(variance + epsilon) * scale + bias
 
 
-def variants(kernel: str) -> tuple[Variant, ...]:
-    """Declare the variants of a kernel, whose sources have the names of those of ``layer_norm``."""
+def variants(kernel: str, tensors: int = 1) -> tuple[Variant, ...]:
+    """Declare the variants of a kernel that reads ``tensors`` rows for one; sources are named as ``layer_norm``'s."""
 
     def lanes(count: int, prefer: Condition | None = None) -> Variant:
         return Variant(
@@ -71,14 +71,15 @@ def variants(kernel: str) -> tuple[Variant, ...]:
         )
 
     return (
-        lanes(8, prefer=k <= 128),
+        lanes(8, prefer=k * tensors <= 128),
         # Rows that are not whole packs want fewer elements a lane.
         lanes(16, prefer=k.multiple_of(4)),
         # A block of lanes has 16 rows: long ones are too few for the GPU until they are FEW_ROWS.
         lanes(32, prefer=rows >= 2 * MULTIPROCESSORS + minimum(k // 513, 1) * (FEW_ROWS - 2 * MULTIPROCESSORS)),
         # A pack a thread, as long as the rows are few.
         row(128, prefer=(k <= 2048) & (maximum(2049 - k * size_of("T"), rows - FEW_ROWS) > 0)),
-        row(256),
+        # With more than 16 elements a thread, a block wants others beside it on its multiprocessor.
+        row(256, prefer=maximum(4097 - k, rows - MULTIPROCESSORS) > 0),
         row(1024),
         Variant(
             "block",
