@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "ray.md"
 
 def planned(gpus: str, cores: str, gpu_rate: float, read_mb_s: float) -> tuple[str, float]:
     """What limits by the script, and the images a second."""
-    rates = f"--gpu-rate {gpu_rate} --core-rate 326142 --read-mb-s {read_mb_s} --image-bytes 784 --answer-bytes 41"
+    rates = f"--gpu-rate {gpu_rate} --core-rate 534314 --read-mb-s {read_mb_s} --image-bytes 784 --answer-bytes 41"
     words = [sys.executable, str(ROOT / "scripts/ray_plan.py"), "--gpus", gpus, "--cores", cores, *rates.split()]
     answer = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     (limit,) = (line.split() for line in answer.splitlines() if line.endswith("the limit"))
