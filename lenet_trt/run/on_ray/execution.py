@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import pickle
+import uuid
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -52,9 +53,10 @@ class Execution:
         rows = ray.data.from_items(items, override_num_blocks=len(items))
         form = {"batch_size": 1, "batch_format": "pyarrow"}
         rows = rows.map_batches(_ReadRows(self.reader), **form)
+        started = _Started()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*ray_remote_args", DeprecationWarning)
-            rows = self._workers(rows, workers, model, form)
+            rows = self._workers(rows, workers, model, form, started)
         try:
             for row in rows.iter_rows():
                 said = pickle.loads(row["content"])
@@ -65,12 +67,14 @@ class Execution:
             raise
         except Exception as error:  # Ray's, of many kinds
             raise _told(ray, error) from error
+        finally:
+            started.end(ray)
 
-    def _workers(self, rows: Any, workers: Workers, model: Any, form: dict[str, Any]) -> Any:
+    def _workers(self, rows: Any, workers: Workers, model: Any, form: dict[str, Any], started: _Started) -> Any:
         return rows.map_batches(
             WorkRows,
             fn_constructor_args=([model], self.answering, self.output, self.about),
-            ray_remote_args_fn=_remote_arguments,
+            ray_remote_args_fn=started.arguments,
             **workers.arguments(self.ray),
             **form,
         )
@@ -80,12 +84,33 @@ class Execution:
 _RESTARTS = 3
 
 
-def _remote_arguments() -> dict[str, Any]:
-    """Ask Ray to start a worker again that ended while it had nothing to do, which nobody else would notice.
+@dataclass(frozen=True)
+class _Started:
+    """Name the workers of one execution, to end them with it.
 
-    A shard that it had is not waited for: its machine may be gone. That is an error, and what is missing is run again.
+    After an error Ray only lets go of them, and its references last until Python's next garbage collection: a worker
+    that Ray has started again would keep its GPU, and the next execution would wait for it.
     """
-    return {"max_restarts": _RESTARTS, "max_task_retries": 0, "scheduling_strategy": "SPREAD"}
+
+    names: list[str] = field(default_factory=list)
+
+    def arguments(self) -> dict[str, Any]:
+        """Ask Ray to start a worker again that ended while it had nothing to do, which nobody else would notice.
+
+        A shard that it had is not waited for: its machine may be gone. That is an error, and what is missing is run
+        again.
+        """
+        self.names.append(f"lenet-trt {uuid.uuid4().hex}")
+        again = {"max_restarts": _RESTARTS, "max_task_retries": 0}
+        return {"name": self.names[-1], "scheduling_strategy": "SPREAD", **again}
+
+    def end(self, ray: Any) -> None:
+        """End the workers that are still there."""
+        for name in self.names if ray.is_initialized() else []:
+            try:
+                ray.kill(ray.get_actor(name))
+            except ValueError:  # Ray knows it no more
+                continue
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ pytest.importorskip("ray.data")
 
 MNIST = Path(__file__).parents[3] / "export/data/t10k-images-idx3-ubyte.gz"
 IMAGES = 10_000
+HANGS_SECONDS = 120
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
@@ -77,7 +78,7 @@ print(done.workers, done.images)
 """
 
 
-@pytest.mark.parametrize("killed", [False], ids=["undisturbed"])
+@pytest.mark.parametrize("killed", [False, True], ids=["undisturbed", "killed"])
 def test_a_worker_with_a_gpu_has_two_shards_at_the_same_time(tmp_path: Path, lenet5: Path, killed: bool) -> None:
     (tmp_path / "sitecustomize.py").write_text(PAIRS)
     environment = child_environment() | {"RAY_USAGE_STATS_ENABLED": "0"}
@@ -85,8 +86,8 @@ def test_a_worker_with_a_gpu_has_two_shards_at_the_same_time(tmp_path: Path, len
     if killed:
         environment["KILLED_ONCE"] = str(tmp_path / "killed")
     words = [sys.executable, "-c", PROGRAM, str(lenet5), str(MNIST), str(tmp_path / "out")]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=360)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=HANGS_SECONDS)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["1", str(IMAGES)]
+    assert f"1 {IMAGES}" in done.stdout.splitlines()  # beside what Ray says of a worker that ended
     assert ("the others are run again" in done.stderr) == killed
     assert_every_image_has_one_answer(tmp_path / "out", lenet5)
