@@ -7,11 +7,22 @@ from dataclasses import replace
 from math import isqrt
 
 from lenet_trt.cuda.statistics import Stats, differ
+from lenet_trt.cuda.tuning_file import Times
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.tune.ladders import Ladder
 
 # A smaller gain is worth no exception from what is declared.
 LEAST_GAIN = 1.03
+
+
+def fastest(times: Mapping[str, Stats | Times]) -> str:
+    """Return the variant with the least median."""
+    return min(times, key=lambda name: times[name].median_us)
+
+
+def faster(one: Stats | Times, other: Stats | Times) -> bool:
+    """Return whether the intervals of two medians do not overlap, and the gain of the first one would matter."""
+    return one.high_us < other.low_us and one.median_us * LEAST_GAIN <= other.median_us
 
 
 def challenger(times: Mapping[str, Stats], declared: str) -> str | None:
@@ -21,9 +32,8 @@ def challenger(times: Mapping[str, Stats], declared: str) -> str | None:
     """
     if declared not in times:
         return None
-    best = min(times, key=lambda name: times[name].median_us)
-    apart = times[best].high_us < times[declared].low_us
-    return best if apart and times[best].median_us * LEAST_GAIN <= times[declared].median_us else None
+    best = fastest(times)
+    return best if faster(times[best], times[declared]) else None
 
 
 def beats(a: Stats, b: Stats) -> bool:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 
-from lenet_trt.cuda.tuning_file import TimedCall, Times, Tuning
+from lenet_trt.cuda.tuning_file import TimedCall, Tuning
 from lenet_trt.text_table import markdown_table
-from lenet_trt.tune.decide import LEAST_GAIN
+from lenet_trt.tune.decide import faster, fastest
 
 SUMMARY = ("kernel", "calls", "changed", "mean gain of these", "largest", "of all calls")
 CALLS = ("kernel", "types", "sizes", "declared", "us", "tuned", "us", "gain")
@@ -57,7 +57,7 @@ def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int 
     rows: list[tuple[float, tuple[str, ...]]] = []
     for key in both:
         call, here = ours[key], theirs[key]
-        first, second = fastest(call), fastest(here)
+        first, second = fastest(call.variants), fastest(here.variants)
         taken, best, left = here.variants.get(first), here.variants[second], call.variants.get(second)
         # Only variants that the second GPU can run are compared; the first may lack what is best on the second.
         if taken is None or not faster(best, taken) or (left and not faster(call.variants[first], left)):
@@ -78,16 +78,6 @@ def differences_table(one: Sequence[Tuning], other: Sequence[Tuning], most: int 
 def call_key(call: TimedCall) -> tuple[object, ...]:
     """Return what tells a call from the others of its kernel."""
     return call.types, tuple(sorted(call.attributes.items())), tuple(sorted(call.axes.items()))
-
-
-def fastest(call: TimedCall) -> str:
-    """Return the variant with the least median."""
-    return min(call.variants, key=lambda name: call.variants[name].median_us)
-
-
-def faster(one: Times, other: Times) -> bool:
-    """Return whether one is faster than the other beyond the noise, and by enough to matter."""
-    return one.high_us < other.low_us and one.median_us * LEAST_GAIN <= other.median_us
 
 
 def changed(tuning: Tuning) -> list[TimedCall]:
