@@ -265,6 +265,12 @@ def ceil_div(a: DimLike, b: DimLike) -> Dim:
     return _binary("ceil_divide", a, b)
 
 
+def remainder(a: DimLike, b: DimLike) -> Dim:
+    """Return what a division leaves over: of sizes, which are not negative."""
+    a = as_dim(a)
+    return a - a // b * b
+
+
 def minimum(a: DimLike, b: DimLike) -> Dim:
     """Return the smaller of two sizes."""
     return _binary("minimum", a, b)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, DimLike, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.dims import MULTIPROCESSORS, DimLike, axes, ceil_div, maximum, minimum, product, remainder, size_of
 from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from .pattern import LARGEST, PATTERNS
@@ -35,7 +35,7 @@ def tensor(types: str, min_sm: int, suffix: str) -> tuple[Variant, ...]:
     together = maximum(minimum(1024 // ((m + n) * k * size_of("T")), 4), 1)  # products of a warp
     # Where k is no multiple of 16, a lane of tensor_direct loads 4 bytes at a time, and half of what it multiplies is
     # zeros. That is good where a warp has several small products on the way, or where tensor is not for so few rows.
-    half_empty = minimum(k - k // 16 * 16, 1) * minimum(m // 8, 1)
+    half_empty = minimum(remainder(k, 16), 1) * minimum(m // 8, 1)
     warps = ceil_div(batch, together) * ceil_div(m, 16 * minimum(ceil_div(m, 16), 2))
     return (
         Variant(

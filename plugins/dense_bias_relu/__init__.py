@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, remainder, size_of
 from lenet_trt.kernel import INT32_MAX, MAX_GRID_Y, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..dense import declaration
@@ -14,7 +14,7 @@ from .pattern import PATTERNS
 THREADS = (128, 1, 1)
 FLOAT, HALF = ("fp32",), ("fp16", "bf16")
 OF_WARPS = (8, 16)  # rows and features of a block whose warps compute dot products
-odd = inputs - inputs // 2 * 2
+odd = remainder(inputs, 2)
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, relu: int) -> np.ndarray:

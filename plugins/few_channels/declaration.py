@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, minimum, remainder, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
@@ -59,7 +59,7 @@ def at_least(value: Dim, least: int) -> Dim:
 
 
 direct_groups = 1 + at_least(k, 9) + 2 * at_least(k, 17)
-_direct_columns = 16 + 16 * at_least((out_w - 1) - (out_w - 1) // 32 * 32, 16)
+_direct_columns = 16 + 16 * at_least(remainder(out_w - 1, 32), 16)
 _direct_rows = DIRECT_ROWS * (32 // _direct_columns) * (DIRECT_WARPS // direct_groups)
 # Of an image.
 direct_tiles = ceil_div(out_w, _direct_columns) * ceil_div(out_h, _direct_rows)
@@ -67,7 +67,7 @@ direct_tile_pixels = _direct_columns * _direct_rows
 # 1 where direct's tiles are not almost empty.
 tiles_filled = minimum(8 * out_h * out_w // (direct_tiles * direct_tile_pixels), 1)
 _runs = ceil_div(out_w, 4) - 1
-_runs_across = 4 + 4 * at_least(_runs - _runs // 8 * 8, 4)
+_runs_across = 4 + 4 * at_least(remainder(_runs, 8), 4)
 
 
 def tile_rows(warps: int) -> Dim:
@@ -126,7 +126,7 @@ def _tensor(
     pairs_1 = (1 - is_float) * (2 - stride)
     halves = 2 * (ceil_div(columns + (size + 1) // 2, 4) * 4 + 2)
     across = floats_2 * halves + (1 - floats_2) * (columns + row_words * (1 + pairs_1))
-    pitch = ceil_div(across, 4) * 4 + (row_words - row_words // 4 * 4)
+    pitch = ceil_div(across, 4) * 4 + remainder(row_words, 4)
     patch = chunk * ((rows - 1) * stride + size) * pitch * 4
     shared = steps * filters * size_of("T") * 16 + steps * 32 + patch
     return Variant(

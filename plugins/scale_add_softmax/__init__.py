@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, minimum, product, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, maximum, minimum, product, remainder, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, FloatAttribute, Kernel, Tensor, float_types
 
 from ..softmax.declaration import RowVariants, k, softmax_of
@@ -24,7 +24,7 @@ row_bytes = k * size_of("T")
 FEW_ROWS, FEWEST_ROWS = 8 * MULTIPROCESSORS, 2 * MULTIPROCESSORS
 # With 16 lanes, a lane has up to two packs of x and two of the mask. Rows of single elements take more loads, so 32
 # lanes, unless these would have two elements or fewer each: then a warp does little but exchange maxima and sums.
-packed = 1 - minimum(k - k // 4 * 4, 1)
+packed = 1 - minimum(remainder(k, 4), 1)
 takes_16_lanes = maximum((513 - row_bytes) * packed, 65 - k) > 0
 VARIANTS = RowVariants("scale_add_softmax", rows, (rows, repeat, inner))
 

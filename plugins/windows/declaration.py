@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
@@ -27,7 +27,7 @@ FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 
 def divisor_of(extent: Dim) -> Dim:
     """Return the greatest of 4, 2 and 1 that divides a size."""
-    odd, no_four = (minimum(extent - extent // number * number, 1) for number in (2, 4))
+    odd, no_four = (minimum(remainder(extent, number), 1) for number in (2, 4))
     return 1 + (1 - odd) + 2 * (1 - no_four)
 
 
