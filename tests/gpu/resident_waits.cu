@@ -25,9 +25,12 @@
 
 namespace {
 
-constexpr int kSlots = 4, kPixels = 28 * 28, kClasses = 10, kStride = 16, kImages = 64;
+using lenet5::kClasses;
+using lenet5::kMissing;
+using lenet5::kSlots;
+
+constexpr int kPixels = lenet5::kImagePixels, kImages = 64;
 constexpr double kTolerance = 5e-6;  // of the largest logit
-constexpr unsigned kMissing = 0xffffffffu;
 using Numbers = std::vector<float>;
 
 void need(cudaError_t status, const char* what) {
@@ -94,10 +97,11 @@ int main(int count, char** arguments) {
   }
 
   float *requests_gpu, *answers_gpu;
-  unsigned *control_gpu, *ended_gpu;
+  lenet5::Control* control_gpu;
+  unsigned* ended_gpu;
   float* const slots = shared_memory(kSlots * kPixels, &requests_gpu);
-  auto answers = reinterpret_cast<volatile unsigned*>(shared_memory(kSlots * kStride, &answers_gpu));
-  volatile unsigned* const control = shared_memory(20, &control_gpu);
+  auto answers = reinterpret_cast<volatile unsigned*>(shared_memory(kSlots * lenet5::kAnswerStride, &answers_gpu));
+  volatile lenet5::Control* const control = shared_memory(1, &control_gpu);
   volatile unsigned* const ended = shared_memory(1, &ended_gpu);
   std::memset(slots, 0xff, kSlots * kPixels * sizeof(float));
 
@@ -121,14 +125,14 @@ int main(int count, char** arguments) {
   long wrong = 0;
   for (long number = 0; number < requests; ++number) {
     const int slot = number % kSlots, image = number % kImages;
-    volatile unsigned* const answer = answers + kStride * slot;
+    volatile unsigned* const answer = answers + lenet5::kAnswerStride * slot;
     float got[kClasses];
     const auto begin = clock::now();
     for (int i = 0; i < kClasses; ++i) answer[i] = kMissing;
     // The kernel takes a word as soon as it is not all ones: memcpy has to write whole words, as glibc's does.
     std::memcpy(slots + kPixels * slot, &images[kPixels * image], kPixels * sizeof(float));
     std::atomic_thread_fence(std::memory_order_release);
-    control[16 + slot] = number + 1;
+    control->full[slot] = number + 1;
     std::memset(slots + kPixels * ((slot + kSlots - 1) % kSlots), 0xff, kPixels * sizeof(float));
     for (int i = 0; i < kClasses; ++i) {
       unsigned word;
@@ -145,7 +149,7 @@ int main(int count, char** arguments) {
     }
     wrong += !(error <= kTolerance * most);
   }
-  control[1] = 1;  // the kernel ends
+  control->stop = 1;  // the kernel ends
   need(cudaStreamSynchronize(stream), "lenet5_resident");
   std::sort(waits.begin(), waits.end());
   std::printf("%ld requests, %ld wrong\n", requests, wrong);
