@@ -44,6 +44,15 @@ def test_the_table_of_a_billion_images_is_what_the_script_computes() -> None:
         assert float(minutes) == pytest.approx(1e9 / computed / 60, rel=0.03)
 
 
+@pytest.mark.parametrize("name", ["ray_resnet18", "ray_lenet5"])
+def test_its_rates_are_those_that_the_script_printed(name: str) -> None:
+    printed = (PAGE.parent / f"results/printed/{name}.txt").read_text(encoding="utf-8")
+    rates = re.findall(r"^(?:reading|gpus=\d) +([\d,]+) images/s", printed, re.MULTILINE)
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(rates) == 3
+    assert all(f"| {rate} |" in page for rate in rates)
+
+
 @pytest.mark.slow
 def test_its_commands_work(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="run --ray needs Ray Data: pip install 'lenet-trt[ray]'")
