@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.suite import Recording
@@ -19,8 +20,8 @@ def joined(records: Sequence[Record]) -> Record | None:
     if not records:
         return None
     first = records[0]
-    for other in records[1:]:
-        for what, seen, wanted in (*_facts(other, first), ("commit", other.commit, first.commit)):
+    for one, other in combinations(records, 2):
+        for what, wanted, seen in (*_facts(one, other), ("commit", one.commit, other.commit)):
             if seen != wanted:
                 raise UsageError(
                     f"--resume: the records are of {what} {wanted} and {seen}, and one table must not mix them: "
@@ -32,7 +33,8 @@ def joined(records: Sequence[Record]) -> Record | None:
             rows[row.key] = row
     clocks = tuple(sample for record in records for sample in record.clocks)
     seconds = round(sum(record.seconds for record in records), 1)
-    return replace(first, rows=tuple(rows.values()), clocks=clocks, seconds=seconds)
+    details = {name: value for record in reversed(records) for name, value in record.details.items()}
+    return replace(first, rows=tuple(rows.values()), clocks=clocks, seconds=seconds, details=details)
 
 
 def check_resumed(old: Record | None, found: Recording, suite: str, gpu: str) -> None:
@@ -58,8 +60,12 @@ def kept(old: Record | None, case: RowCase, *backends: str) -> list[Row]:
 
 
 def _facts(record: Record, other: Record) -> list[tuple[str, object, object]]:
-    """Return what two records must have in common: its name, and the value in each."""
+    """Return what two records must have in common: its name, and the value in each.
+
+    The program and the library count where both records name one: a run without trtexec has times of others alone.
+    """
     found: list[tuple[str, object, object]] = [("suite", record.suite, other.suite), ("GPU", record.gpu, other.gpu)]
     for what, key in (("trtexec", "trtexec"), ("plugin library", "library_sha256")):
-        found.append((what, record.details.get(key), other.details.get(key)))
+        if record.details.get(key) and other.details.get(key):
+            found.append((what, record.details[key], other.details[key]))
     return found

@@ -28,7 +28,7 @@ from lenet_trt.cuda.gpus import Gpu, first_gpu, gpus
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.draw.chart import Chart
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.files import write_atomic
+from lenet_trt.files import sha256_file, write_atomic
 from lenet_trt.floors.ceilings import datasheet, measured_ceilings
 from lenet_trt.floors.floor import Ceilings
 from lenet_trt.floors.work import network_of
@@ -91,6 +91,8 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     try:
         tool = find_trtexec(options.trtexec)
         found.details["trtexec"] = str(tool)
+        if (library := options.library or DEFAULT_LIBRARY).is_file():
+            found.details["library_sha256"] = sha256_file(library)
     except LenetTrtError as problem:
         tool = problem
     check_resumed(options.resume, found, "zoo", gpu.name)

@@ -17,6 +17,7 @@ from bench_data import record, stats
 from lenet_trt.bench import trtexec_engines
 from lenet_trt.bench.engine_tool import NOT_RUN
 from lenet_trt.bench.record import Record, Row, as_json, load_record
+from lenet_trt.bench.resume import joined
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
 from lenet_trt.bench.zoo import survey
@@ -292,6 +293,23 @@ def test_a_resumed_run_measures_only_what_is_missing(trtexec: Path, tmp_path: Pa
     assert [row.key for row in resumed.rows] == [row.key for row in first.rows]
     assert len(calls(trtexec)) == before + 3, "one build, one run, one check"
     assert "fp16" in calls(trtexec)[before]
+
+
+def test_a_run_without_trtexec_is_joined_with_one_that_has_it(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"network": "small", "batch": 1, "precision": "fp32"}
+    alone = record(Row("graph runtime", case, stats(2.0)), suite="zoo", environment={"gpu": "a GPU"})
+    first = survey.measure(options(trtexec))
+    with_engines = replace(first, environment=alone.environment, commit=alone.commit)
+    assert with_engines.details["trtexec"]
+    both = joined([alone, with_engines])
+    assert both is not None
+    assert both.details["trtexec"] == with_engines.details["trtexec"]
+    assert both.find("graph runtime", **case) == alone.rows[0]
+    resumed = survey.measure(options(trtexec, resume=both))
+    assert resumed.find("graph runtime", **case) == alone.rows[0]
+    other = replace(with_engines, details={**with_engines.details, "trtexec": "trtexec 10.3.0"})
+    with pytest.raises(UsageError, match="the records are of trtexec"):
+        joined([alone, with_engines, other])
 
 
 @pytest.mark.parametrize("change", ["gpu", "trtexec", "suite"])
