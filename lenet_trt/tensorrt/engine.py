@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -271,17 +271,14 @@ def _monitored(flavor: Flavor, config: Any, progress: bool) -> AbstractContextMa
 def _without_monitor(flavor: Flavor, progress: bool) -> Iterator[Callable[[], bool]]:
     """Let Ctrl-C end the process, since this TensorRT cannot be asked to stop; nothing is written yet.
 
-    Among several builds there are results to keep: there Ctrl-C counts when TensorRT has built this engine.
+    Among several builds there are results to keep: there Ctrl-C counts when TensorRT has built this engine. It must
+    not be raised before: in TensorRT's messages, which come through Python, it would be lost.
     """
     if progress:
         tqdm.write(f"{flavor.product} builds, which can take minutes; it does not tell how far it is", file=sys.stderr)
-    ends = _kept is None and threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGINT, signal.SIG_DFL) if ends else None
-    try:
-        yield lambda: False
-    finally:
-        if ends:
-            signal.signal(signal.SIGINT, previous)
+    stopped = threading.Event()
+    with _on_ctrl_c(signal.SIG_DFL if _kept is None else lambda number, frame: stopped.set()):
+        yield stopped.is_set
 
 
 @contextmanager
@@ -309,16 +306,20 @@ def _with_monitor(trt: Any, config: Any, progress: bool) -> Iterator[Callable[[]
             bar.update()
             return not stopped.is_set()
 
-    def mark(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
-    in_main = threading.current_thread() is threading.main_thread()
-    previous = signal.signal(signal.SIGINT, mark) if in_main else None
     monitor = Monitor()  # TensorRT keeps no reference of its own
     config.progress_monitor = monitor
-    try:
+    with closing(bar), _on_ctrl_c(lambda number, frame: stopped.set()):
         yield stopped.is_set
+
+
+@contextmanager
+def _on_ctrl_c(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    """Handle Ctrl-C so in this block; in another thread than the main one, nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
     finally:
-        if in_main:
-            signal.signal(signal.SIGINT, previous)
-        bar.close()
+        signal.signal(signal.SIGINT, previous)
