@@ -132,6 +132,7 @@ def command(arguments: argparse.Namespace) -> int:
         resume=joined([load_record(path) for path in arguments.resume]),
         build_only=arguments.build_only,
         best_peers=arguments.best_peers,
+        record=arguments.output / f"{name}.json" if arguments.output else None,
     )
     record = _measure(name, options)
     _show(name, record, arguments, old.get(name))

@@ -12,17 +12,20 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from lenet_trt.bench.record import Record, Row, RowCase
+from lenet_trt.bench.record import Record, Row, RowCase, as_json
 from lenet_trt.cuda.environment import Clocks, clocks, commit, environment
 from lenet_trt.cuda.gpus import gpus
 from lenet_trt.cuda.timing import TimingPlan
 from lenet_trt.errors import LenetTrtError, UsageError
+from lenet_trt.files import write_atomic
 from lenet_trt.tensorrt.engine import builder_kept
 
 STOPPED, SHARED = "stopped", "shared"
 # A GPU that is busier than this before a suite begins has another user too; nvidia-smi's figure lags behind.
 BUSY_PERCENT = 5
 _SETTLING_S = 2.0
+# Between two rows the record is written where it was not for this long.
+KEPT_EVERY_S = 10.0
 QUICK = TimingPlan(rounds=3, burst=5, settle=3, budget_s=3.0)
 
 
@@ -35,7 +38,8 @@ class SuiteOptions:
     engines: the program that builds them, its further flags, and the plugin library; None: the ones found here.
     ``resume`` is a record whose timings the suites ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for
     ``zoo``: the folder of the exported networks, and whether to build alone. ``best_peers`` is for ``engines``: time
-    all the ways in which TensorRT chooses kernels.
+    all the ways in which TensorRT chooses kernels. ``record``: the file of the record, which gets what there is while
+    the suite runs, so that a process that is killed loses little.
     """
 
     quick: bool = False
@@ -49,6 +53,7 @@ class SuiteOptions:
     resume: Record | None = None
     build_only: bool = False
     best_peers: bool = False
+    record: Path | None = None
 
     @property
     def plan(self) -> TimingPlan:
@@ -66,7 +71,7 @@ class Recording:
         self.interrupted = False
         self._suite, self._options = suite, options
         self._left_out: list[str] = []
-        self._begin = time.monotonic()
+        self._begin = self._kept = time.monotonic()
         # Asked now: a later error on the GPU must not lose what was measured.
         self._environment = environment()
         self._clocks: list[Mapping[str, float | None]] = []
@@ -80,8 +85,12 @@ class Recording:
         return False
 
     def add(self, row: Row) -> None:
-        """Keep a row."""
+        """Keep a row, and from time to time all rows on disk."""
         self.rows.append(row)
+        now = time.monotonic()
+        if self._options.record is not None and now - self._kept >= KEPT_EVERY_S:
+            write_atomic(self._options.record, as_json(self._record(interrupted=True)).encode())
+            self._kept = now
 
     def cannot(self, backend: str, case: RowCase, problem: BaseException | str, **extra: Any) -> None:
         """Keep a row of a backend that cannot run here, with the reason."""
@@ -126,7 +135,11 @@ class Recording:
                 f"--only: no workload of the suite {self._suite} has {texts} in its name; they are "
                 + ", ".join(dict.fromkeys(self._left_out))
             )
+        return self._record(interrupted=self.interrupted)
+
+    def _record(self, *, interrupted: bool) -> Record:
         old = self._options.resume
+        measured = {row.key for row in self.rows}
         return Record(
             suite=self._suite,
             command=self._options.command,
@@ -134,12 +147,12 @@ class Recording:
             commit=commit(),
             environment=self._environment,
             plan=asdict(self._options.plan),
-            rows=tuple(self.rows),
+            rows=(*self.rows, *(row for row in (old.timed if old else ()) if row.key not in measured)),
             notes=tuple(self.notes),
             clocks=(*(old.clocks if old else ()), *self._clocks),
             details=self.details,
             seconds=round((old.seconds if old else 0.0) + time.monotonic() - self._begin, 1),
-            interrupted=self.interrupted,
+            interrupted=interrupted,
         )
 
 

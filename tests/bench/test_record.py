@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench_data import record, stats
+from lenet_trt.bench import suite
 from lenet_trt.bench.compare import compare
 from lenet_trt.bench.record import KEPT_SAMPLES, SCHEMA, Record, Row, as_json, load_record, parse
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.bench.tables import duration, record_warnings, rows_markdown, standard_columns, table, to_csv
 from lenet_trt.cuda.statistics import summarize
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -218,3 +220,27 @@ def test_records_of_other_suites_and_machines_are_not_compared() -> None:
 def test_json_says_what_format_it_is() -> None:
     data = json.loads(as_json(SMALL))
     assert (data["format"], data["schema"]) == ("lenet-trt bench", SCHEMA)
+
+
+def test_a_suite_that_is_killed_leaves_what_it_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "KEPT_EVERY_S", 0.0)
+    path = tmp_path / "sorting.json"
+    earlier = [Row("max", {"n": n}, stats(1.0)) for n in (1, 2)]
+    options = SuiteOptions(resume=record(*earlier, suite="sorting"), record=path)
+    again = Row("max", {"n": 1}, stats(3.0))
+    with suite.recording("sorting", options) as found:
+        found.add(again)
+        kept = load_record(path)
+        assert kept.interrupted
+        assert [row.key for row in kept.rows] == ["max n=1", "max n=2"], "what the resumed record has is kept too"
+        assert kept.rows[0].stats
+        assert kept.rows[0].stats.median_us > 2
+    assert not found.finish().interrupted
+
+
+def test_the_record_is_not_written_after_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "KEPT_EVERY_S", 1e9)
+    path = tmp_path / "sorting.json"
+    with suite.recording("sorting", SuiteOptions(record=path)) as found:
+        found.add(Row("max", {"n": 1}, stats(1.0)))
+    assert not path.exists()
