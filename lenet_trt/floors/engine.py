@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 from lenet_trt.floors.floor import Arithmetic, Work
 from lenet_trt.floors.layers import members
 from lenet_trt.floors.operators import SELECTING, TENSOR_ARITHMETIC, arithmetic_of
+from lenet_trt.floors.regions import region_nodes
 from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor, bytes_of
 
 if TYPE_CHECKING:
     from lenet_trt.floors.work import NodeWork
 
+_INDEXES = ("int32", "int64", "bool")
 # The inspector's name of a layer -> the operator of ONNX, for which findings look.
 _OPERATORS = {"Convolution": "Conv", "Deconvolution": "ConvTranspose", "Gemm": "MatMul", "MatrixMultiply": "MatMul"}
 
@@ -38,10 +40,11 @@ def engine_work(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork] = ()) -
 
     found: dict[str, NodeWork] = {}
     counted: set[str] = set()
+    regions = region_nodes(layers, nodes)
     for layer in layers:
         if layer.reformats or not _counted(layer):
             continue
-        held = members(layer.node, nodes)
+        held = regions.get(layer.name) or members(layer.node, nodes)
         fresh = [entry for entry in held if entry.node not in counted]  # two layers may share the work of one node
         counted.update(entry.node for entry in fresh)
         one = NodeWork(
@@ -84,14 +87,20 @@ def _weight_bytes(layer: EngineLayer, elements: int) -> int:
     given = sum(tensor.elements or 0 for tensor in layer.inputs[1:])
     if not layer.inputs or given >= elements:  # the inputs may contain the constants
         return 0
-    return bytes_of(elements, layer.inputs[0].dtype)
+    return bytes_of(elements, _computed(layer, layer.inputs))
 
 
 def _arithmetic(layer: EngineLayer, held: Sequence[NodeWork]) -> Arithmetic:
     product = layer.depth is not None or any(entry.arithmetic in TENSOR_ARITHMETIC for entry in held)
     tensors = layer.inputs if product else layer.outputs
-    found = arithmetic_of(tensors[0].dtype if tensors else "float32", product)
+    found = arithmetic_of(_computed(layer, tensors) if tensors else "float32", product)
     return "tf32" if found == "split" and "tf32" in layer.tactic.lower() else found
+
+
+def _computed(layer: EngineLayer, tensors: Sequence[LayerTensor]) -> str:
+    """Return the type of the first of these tensors, or of the next that the layer has, that is no index or mask."""
+    types = [tensor.dtype for tensor in (*tensors, *layer.inputs, *layer.outputs)]
+    return next((dtype for dtype in types if dtype not in _INDEXES), types[0])
 
 
 def _operator(layer: EngineLayer) -> str:

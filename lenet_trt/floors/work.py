@@ -30,7 +30,7 @@ class NodeWork:
     ``shapes``: text for people. ``replaces``: the nodes for which it stands, if it is a fused node or a plugin.
     ``estimated``: the number of operations is an estimate. ``weights``: the number of constant elements that it reads.
     ``holds``: the model's nodes in it, if it is a layer of an engine; ``model_arithmetic`` is then the arithmetic of
-    these nodes in the model.
+    these nodes in the model. ``inputs`` and ``outputs``: the names of the tensors of a model's node.
     """
 
     node: str
@@ -43,6 +43,8 @@ class NodeWork:
     weights: int = 0
     holds: tuple[str, ...] = ()
     model_arithmetic: Arithmetic = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def model_nodes(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class ModelWork:
         self._replaced = replaced or {}
         self._roots: dict[str, str] = {}
         self._stored = stored_types(model)
-        self._costs = {node_name(node): self._cost(node, model) for node in model.nodes}
+        self._costs = {node_name(node): _with_tensors(self._cost(node, model), node) for node in model.nodes}
         self._results = {self._root(name) for name in model.outputs}
 
     @property
@@ -164,8 +166,15 @@ class ModelWork:
         return _Cost(summary, read, written)
 
 
+def _with_tensors(cost: _Cost, node: NodeProto) -> _Cost:
+    inputs, outputs = (tuple(filter(None, names)) for names in (node.input, node.output))
+    return replace(cost, summary=replace(cost.summary, inputs=inputs, outputs=outputs))
+
+
 def _weights(node: NodeProto, model: Known, read: Mapping[str, int]) -> int:
-    return sum(model.tensors[name].elements for name in set(node.input) if name in model.constants and name in read)
+    """Return the number of constant elements that the node reads; of a table from which it selects, not all."""
+    constants = {name: model.tensors[name] for name in node.input if name in model.constants and name in read}
+    return sum(each.elements * read[name] // each.bytes for name, each in constants.items() if each.bytes)
 
 
 def network_of(

@@ -85,6 +85,11 @@ class EngineLayer:
         return self.kind in ("Reformat", "NoOp") or is_reformat_layer(self.name)
 
     @property
+    def is_region(self) -> bool:
+        """Say whether TensorRT gave a part of the network to its compiler Myelin, which makes kernels of its own."""
+        return self.kind.lower() == "myelin" or "ForeignNode[" in self.name or self.name.startswith("__my")
+
+    @property
     def is_plugin(self) -> bool:
         """Say whether it is a plugin: PluginV2, PluginV3."""
         return self.kind.startswith("Plugin")

@@ -335,6 +335,8 @@ def test_the_architecture_in_a_name(name: str, expected: int | None) -> None:
         ("__myl_MoveCast_myl0_3", True),
         ("__myl_CastMulMean_myl0_3", False),
         ("Transpose_4", True),
+        ("{ForeignNode[/Transpose...(Unnamed Layer* 172) [ElementWise]]}", False),
+        ("Reformatting CopyNode for Input Tensor 0 to {ForeignNode[/a.../b]}", True),
         ("conv_transpose2d_kernel", False),
         ("broadcast_add", False),
         (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from lenet_trt.bench.zoo.kinds import is_region, layer_kind
+from lenet_trt.bench.zoo.kinds import layer_kind
 from lenet_trt.floors.floor import Ceilings, bound_by
 from lenet_trt.floors.work import NodeWork
 from lenet_trt.tensorrt.layers import EngineLayer
@@ -26,17 +25,21 @@ def accounted(
 ) -> dict[str, Any]:
     """Return the account of a trace by trtexec, as plain values for a record; times in microseconds.
 
-    ``nodes`` is the work of the model's nodes, ``kinds`` their kinds. What a layer could recover is its time less its
-    floor; of a reformat, all its time. A layer without a floor is not judged, and counts as nothing to recover.
+    ``nodes`` is the work of the model's nodes, ``kinds`` their kinds. The profiler makes each layer longer, by some
+    microseconds: what the traced layers take longer together than an inference without it is shared out over them and
+    left out of all times. What a layer could recover is its time less its floor; of a reformat, all its time. A layer
+    without a floor is not judged, and counts as nothing to recover.
     """
     work = {entry.node: entry for entry in traced_work(timeline, nodes)}
     found = ledger_of(timeline, list(work.values()), ceilings)
     layers: dict[str, EngineLayer] = {layer.node: layer for layer in timeline.layers}
-    rows = [_layer(row, layers, work, kinds, ceilings) for row in found.rows if row.node is not None]
+    named = [row for row in found.rows if row.node is not None]
+    added_us = max(0.0, found.end_to_end_us - (timeline.unprofiled_us or found.end_to_end_us)) / max(1, len(named))
+    rows = [_layer(row, added_us, layers, work, kinds, ceilings) for row in named]
     return {
-        "layers_us": _rounded(found.end_to_end_us),
-        "floor_us": _rounded(found.total.floor_us),
-        "terms": {name: _rounded(us) for name, us in asdict(found.total).items()},
+        "layers_us": _rounded(sum(row["us"] for row in rows)),
+        "floor_us": _rounded(sum(row["floor_us"] or 0.0 for row in rows)),
+        "profiler_us": _rounded(added_us),
         "layers": len(timeline.layers),
         "top": sorted(rows, key=lambda row: -row["recoverable_us"])[:SHOWN_LAYERS],
         "kinds": _sums(rows, "kind"),
@@ -49,6 +52,7 @@ def accounted(
 
 def _layer(
     row: LedgerRow,
+    added_us: float,
     layers: Mapping[str, EngineLayer],
     work: Mapping[str, NodeWork],
     kinds: Mapping[str, str],
@@ -56,24 +60,27 @@ def _layer(
 ) -> dict[str, Any]:
     assert row.node is not None
     layer = layers.get(row.node)
-    copies = row.terms.copies_us
+    time_us = max(0.0, row.terms.total_us - added_us)
+    cause = _cause(row, work.get(row.node), ceilings)
+    floor_us = None if row.roof_us is None else min(row.roof_us, time_us)
+    recoverable_us = time_us if cause == "reformat" else 0.0 if floor_us is None else time_us - floor_us
     return {
         "layer": row.node,
         "op": row.op,
         "kind": layer_kind(layer, row.nodes, kinds),
-        "region": layer is not None and is_region(layer),
+        "region": layer is not None and layer.is_region,
         "kernel": row.kernels[0] if row.kernels else "",
         "shapes": row.shapes,
-        "us": _rounded(row.terms.total_us),
-        "floor_us": None if row.roof_us is None else _rounded(row.terms.floor_us),
-        "recoverable_us": _rounded(row.terms.inefficiency_us + copies),
-        "cause": _cause(row, work.get(row.node), ceilings),
+        "us": _rounded(time_us),
+        "floor_us": None if floor_us is None else _rounded(floor_us),
+        "recoverable_us": _rounded(recoverable_us),
+        "cause": cause,
     }
 
 
 def _cause(row: LedgerRow, work: NodeWork | None, ceilings: Ceilings) -> str:
     """Say why a layer takes longer than its floor, as far as its sizes tell."""
-    if row.terms.copies_us:
+    if row.terms.copies_us and row.roof_us is None:
         return "reformat"
     if row.roof_us is None or work is None:
         return "not judged"

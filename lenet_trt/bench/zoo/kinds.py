@@ -57,17 +57,12 @@ def _kind(node: NodeProto, weights: Mapping[str, Sequence[int]]) -> str:
     return "convolution 1x1" if math.prod(window) == 1 else "convolution"
 
 
-def is_region(layer: EngineLayer) -> bool:
-    """Say whether TensorRT gave a part of the network to its compiler Myelin, which makes kernels of its own."""
-    return layer.kind.lower() == "myelin" or "ForeignNode[" in layer.name or layer.name.startswith("__my")
-
-
 def layer_kind(layer: EngineLayer | None, nodes: Sequence[str], kinds: Mapping[str, str]) -> str:
     """Return the kind of a layer that holds these nodes; of a region of Myelin, whether it has products in it."""
     if layer is not None and layer.reformats and not layer.onnx:
         return REFORMAT
     held = {kinds[node] for node in nodes if node in kinds}
-    if layer is not None and is_region(layer):
+    if layer is not None and layer.is_region:
         if {"softmax", "matrix product"} <= held:
             return "Myelin region with attention"
         return "Myelin region with products" if held & _PRODUCTS else "Myelin region without products"

@@ -55,6 +55,8 @@ def architecture(name: str) -> int | None:
 
 def is_reformat(name: str) -> bool:
     """Say whether it only changes layout or type: TensorRT's reformat layers, cuDNN's conversions, torch's copies."""
+    if name.startswith("{ForeignNode["):  # a region of TensorRT's compiler, named after its first and its last node
+        return False
     compiled = _COMPILED.match(name)
     if compiled:
         return bool(_COMPILED_REFORMAT.fullmatch(compiled[1]))

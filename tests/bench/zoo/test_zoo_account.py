@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lenet_trt.bench.zoo.kinds import layer_kind, node_kinds
 from lenet_trt.floors.work import network_of
 from lenet_trt.tensorrt.layers import EngineLayer
 from lenet_trt.trace.readers import timeline_from
+from lenet_trt.trace.timeline import Timeline
 from traced import CEILINGS
 from trtexec_files import profile
 
@@ -67,8 +69,8 @@ LAYERS: list[tuple[str, str, list[Any], list[Any], list[str], float]] = [
 
 
 @pytest.fixture
-def account(tmp_path: Path) -> dict[str, Any]:
-    model = small_model()
+def trace(tmp_path: Path) -> Timeline:
+    """The layers, as the profiler and the inspector tell them."""
     rows = [
         {"Name": name, "LayerType": kind, "Inputs": inputs, "Outputs": outputs, "TacticName": "", "Metadata": ""}
         for name, kind, inputs, outputs, _, _ in LAYERS
@@ -76,8 +78,25 @@ def account(tmp_path: Path) -> dict[str, Any]:
     rows[1]["Metadata"] = "[ONNX Layer: /deep/Conv]\u001e[ONNX Layer: /act/Relu]"
     (tmp_path / "layers.json").write_text(json.dumps({"Layers": rows, "Bindings": ["x", "y"]}))
     (tmp_path / "profile.json").write_text(profile([(layer[0], layer[5]) for layer in LAYERS]))
-    timeline = timeline_from(tmp_path / "profile.json", tmp_path / "layers.json")
-    return accounted(timeline, network_of(model, {}).nodes, node_kinds(model), CEILINGS)
+    return timeline_from(tmp_path / "profile.json", tmp_path / "layers.json")
+
+
+def account_of(trace: Timeline) -> dict[str, Any]:
+    model = small_model()
+    return accounted(trace, network_of(model, {}).nodes, node_kinds(model), CEILINGS)
+
+
+@pytest.fixture
+def account(trace: Timeline) -> dict[str, Any]:
+    return account_of(trace)
+
+
+def test_the_time_of_the_profiler_is_left_out_of_the_layers(trace: Timeline) -> None:
+    whole = account_of(replace(trace, unprofiled_us=620.0))
+    assert whole["layers_us"] == pytest.approx(620)
+    assert whole["profiler_us"] == pytest.approx(8)
+    assert whole["reformats"] == {"layers": 1, "us": 42.0}
+    assert account_of(replace(trace, unprofiled_us=700.0))["layers_us"] == pytest.approx(660), "layers may overlap"
 
 
 def test_layers_are_of_the_kind_of_the_nodes_in_them(account: dict[str, Any]) -> None:
@@ -107,7 +126,6 @@ def test_all_time_of_a_reformat_could_be_recovered(account: dict[str, Any]) -> N
     assert account["reformats"] == {"layers": 1, "us": 50.0}
     assert account["kinds"]["reformat"] == {"layers": 1, "us": 50.0, "floor_us": 0.0, "recoverable_us": 50.0}
     assert account["causes"]["reformat"] == account["kinds"]["reformat"]
-    assert account["terms"]["copies_us"] == 50.0
 
 
 def test_sums_over_kinds_and_causes_are_the_whole(account: dict[str, Any]) -> None:
