@@ -29,7 +29,7 @@ def joined(records: Sequence[Record]) -> Record | None:
                 )
     rows: dict[object, Row] = {}
     for row in (row for record in records for row in record.rows):
-        if row.key not in rows or rows[row.key].stats is None:
+        if row.key not in rows or (row.stats is not None and rows[row.key].stats is None):
             rows[row.key] = row
     clocks = tuple(sample for record in records for sample in record.clocks)
     seconds = round(sum(record.seconds for record in records), 1)

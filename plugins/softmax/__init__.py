@@ -18,6 +18,9 @@ TILE_THREADS, TILE_LANES = 128, 8
 VARIANTS = RowVariants("softmax", rows, (rows,))
 TILE_ROWS = TILE_THREADS // TILE_LANES * maximum(1, 64 * TILE_LANES // (k * size_of("T")))
 
+# Inside attention TensorRT's compiler joins the softmax with both products, and a plugin breaks that (docs/zoo.md).
+LONG_ROWS = k >= 1024
+
 KERNEL = Kernel(
     name="softmax",
     doc="y = Softmax(x) over the last axis",
@@ -63,6 +66,7 @@ KERNEL = Kernel(
     reference=softmax_of,
     max_elements=2**40,
     requires=rows <= MOST_ROWS,
+    claims=(LONG_ROWS,),
     examples=(
         {"rows": 1, "k": 1},
         {"rows": 3, "k": 7},

@@ -363,13 +363,22 @@ def test_what_torchs_exporters_write(opset: int, dynamo: bool) -> None:
     assert [name for name in found if name in KERNELS] == ["layer_norm", "softmax", "add_layer_norm"]
 
 
-def test_kernels_that_no_gpu_has_run_are_taken_by_name_alone() -> None:
-    tensors = {"scale": random_array((6,)), "bias": random_array((6,))}
+@pytest.mark.parametrize(("width", "taken"), [(2047, []), (2048, ["layer_norm"])])
+def test_short_rows_are_left_to_tensorrts_compiler_where_no_kernel_is_named(width: int, taken: list[str]) -> None:
+    tensors = {"scale": random_array((width,)), "bias": random_array((width,))}
     nodes = [
         helper.make_node("Sigmoid", ["x"], ["gate"]),
         helper.make_node("Add", ["x", "gate"], ["sum"]),
         helper.make_node("LayerNormalization", ["sum", "scale", "bias"], ["y"]),
     ]
-    model = model_of(nodes, (BATCH, 6), tensors, 17)
-    assert used(fuse(model).model) == ["layer_norm"]
+    model = model_of(nodes, (BATCH, width), tensors, 17)
+    assert used(fuse(model).model) == taken
+    assert used(fuse(model, "layer_norm").model) == ["layer_norm"]
     assert used(fuse(model, "add_layer_norm").model) == used(fuse(model, "all").model) == ["add_layer_norm"]
+
+
+@pytest.mark.parametrize(("length", "taken"), [(1023, []), (1024, ["softmax"])])
+def test_a_softmax_over_short_rows_is_taken_by_name_alone(length: int, taken: list[str]) -> None:
+    model = model_of([helper.make_node("Softmax", ["x"], ["y"], axis=-1)], (BATCH, length), {}, 17)
+    assert used(fuse(model).model) == taken
+    assert used(fuse(model, "softmax").model) == ["softmax"]

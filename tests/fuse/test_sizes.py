@@ -28,7 +28,7 @@ def kernels_in(model: onnx.ModelProto) -> list[str]:
 
 
 def test_fuse_writes_a_model_of_these_sizes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["fuse", str(model), "--sizes", "sequence=5, batch=3"]) == 0
+    assert main(["fuse", str(model), "--plugins", "layer_norm,softmax", "--sizes", "sequence=5, batch=3"]) == 0
     assert "softmax (fp32) replaces Softmax shares" in capsys.readouterr().out
     fused = load_model(model.with_name("m.fused.onnx"))
     assert inputs_of(fused) == {"x": (3, 5, 8), "mask": (3, 5)}

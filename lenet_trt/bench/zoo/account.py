@@ -37,6 +37,7 @@ def accounted(
     added_us = max(0.0, found.end_to_end_us - (timeline.unprofiled_us or found.end_to_end_us)) / max(1, len(named))
     rows = [_layer(row, added_us, layers, work, kinds, ceilings) for row in named]
     return {
+        "traced_us": None if timeline.unprofiled_us is None else _rounded(timeline.unprofiled_us),
         "layers_us": _rounded(sum(row["us"] for row in rows)),
         "floor_us": _rounded(sum(row["floor_us"] or 0.0 for row in rows)),
         "profiler_us": _rounded(added_us),

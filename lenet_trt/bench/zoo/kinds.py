@@ -59,9 +59,9 @@ def _kind(node: NodeProto, weights: Mapping[str, Sequence[int]]) -> str:
 
 def layer_kind(layer: EngineLayer | None, nodes: Sequence[str], kinds: Mapping[str, str]) -> str:
     """Return the kind of a layer that holds these nodes; of a region of Myelin, whether it has products in it."""
-    if layer is not None and layer.reformats and not layer.onnx:
-        return REFORMAT
     held = {kinds[node] for node in nodes if node in kinds}
+    if layer is not None and layer.reformats and not held:
+        return REFORMAT
     if layer is not None and layer.is_region:
         if {"softmax", "matrix product"} <= held:
             return "Myelin region with attention"

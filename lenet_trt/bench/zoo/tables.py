@@ -20,9 +20,10 @@ def notes(tool: str | None) -> list[str]:
     by = "" if tool is None else f", by {tool}"
     return [
         f"Times are the GPU's for one inference{by} with a CUDA graph and no copies; each batch and precision has an "
-        "engine of its own. Layers were timed by the profiler in a second run; its overhead is in their times. What a "
-        "layer could recover is its time less its floor; of a reformat, all its time. The error is of the smallest "
-        "batch, against ONNX Runtime in float."
+        "engine of its own. Layers were timed by the profiler in a second run; what it adds is shared out over them "
+        "and left out. What a layer could recover is its time less its floor; of a reformat, all its time. The error "
+        "is of the smallest batch, against ONNX Runtime in float. A time without an interval is the median of one "
+        "trace: the run was cut off before it kept its statistics."
     ]
 
 
@@ -33,7 +34,7 @@ def columns(record: Record) -> list[Column]:
         Column("batch", lambda row: str(row.case.get("batch", "-"))),
         Column("precision", lambda row: str(row.case["precision"]), left=True),
         Column("backend", lambda row: row.backend, left=True),
-        Column("median", lambda row: duration(row.stats.median_us) if row.stats else "-"),
+        Column("median", lambda row: _us(_time_us(row))),
         Column(
             "95% interval",
             lambda row: f"{duration(row.stats.low_us)} to {duration(row.stats.high_us)}" if row.stats else "-",
@@ -52,8 +53,9 @@ def summaries(record: Record) -> Iterator[Summary]:
     """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
     wrong = {_engine(row) for row in record.rows if row.backend == TENSORRT and row.extra.get("right") is False}
     # The time of an engine that computes something else says nothing of the network.
-    traced = [row for row in record.timed if row.backend == TENSORRT and _engine(row) not in wrong]
-    if fused := [row for row in record.timed if row.backend == PLUGINS]:
+    accounts = [row for row in record.rows if "kinds" in row.extra]
+    traced = [row for row in accounts if row.backend == TENSORRT and _engine(row) not in wrong]
+    if fused := [row for row in accounts if row.backend == PLUGINS]:
         yield _gains(record, fused)
     if traced:
         yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
@@ -73,23 +75,34 @@ def _engine(row: Row) -> tuple[int | str, int | str]:
 def _gains(record: Record, fused: Sequence[Row]) -> Summary:
     """Compare the engines with our plugins with those of TensorRT's own layers, the largest gain first."""
     pairs = [(record.find(TENSORRT, **row.case), row) for row in fused]
-    timed = [(plain.stats, row.stats, row) for plain, row in pairs if plain and plain.stats and row.stats]
+    timed = [
+        (plain_us / ours_us, plain, ours, plain_us, ours_us)
+        for plain, ours in pairs
+        if plain and (plain_us := _time_us(plain)) and (ours_us := _time_us(ours))
+    ]
     lines = [
         [
             ours.where,
-            duration(before.median_us),
-            duration(after.median_us),
-            f"{before.median_us / after.median_us:.2f}",
-            _verdict(before, after),
+            duration(plain_us),
+            duration(ours_us),
+            f"{times:.2f}",
+            _verdict(plain.stats, ours.stats),
             ", ".join(f"{count} {kernel}" for kernel, count in ours.extra["plugins"].items()),
         ]
-        for before, after, ours in sorted(timed, key=lambda one: one[1].median_us / one[0].median_us)
+        for times, plain, ours, plain_us, ours_us in sorted(timed, key=lambda one: -one[0])
     ]
     headings = ("engine", TENSORRT, "our plugins", "times", "faster", "plugins")
     return Summary("With every plugin that fits", headings, lines, headings[1:4])
 
 
-def _verdict(before: Stats, after: Stats) -> str:
+def _time_us(row: Row) -> float | None:
+    """Return the median of all runs; where they were not kept, that of the traced one."""
+    return row.stats.median_us if row.stats else row.extra.get("traced_us")
+
+
+def _verdict(before: Stats | None, after: Stats | None) -> str:
+    if before is None or after is None:
+        return "no interval"
     if after.high_us < before.low_us:
         return "yes"
     return "no: slower" if after.low_us > before.high_us else "no: within the noise"
