@@ -62,6 +62,7 @@ def command(arguments: argparse.Namespace) -> int:
         command=shlex.join(arguments.command_line),
         only=tuple(arguments.only) or (USUAL_QUICK if arguments.quick else USUAL),
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
+        record=record_path,
     )
     with tempfile.TemporaryDirectory(prefix="lenet-trt-verify-") as folder:
         request = VerifyRequest(
