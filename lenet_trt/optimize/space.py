@@ -89,10 +89,19 @@ class Space:
 
     @cached_property
     def candidates(self) -> tuple[PluginPlan, ...]:
-        """Return each piece alone, and the pieces that ``lenet-trt fuse`` would take together."""
-        single = [plan_of([piece]) for piece in self._places]
-        together = plan_of(self._piece(place) for place in chosen(self._places.values()))
-        return tuple(dict.fromkeys([*single, together])) if together.pieces else tuple(single)
+        """Return the pieces of each compiled kernel, and all pieces that ``lenet-trt fuse`` would take together.
+
+        Repeated blocks have layers of the same sizes, for which a kernel is compiled once: what holds for one of them
+        holds for all, and a network of fifty layers has few such kernels.
+        """
+        alike: dict[object, list[Place]] = {}
+        for place in self._places.values():
+            code = place.specialized
+            key = (code.kernel.name, code.types.name, code.static_axes, code.attributes)
+            alike.setdefault(key, []).append(place)
+        together = [*alike.values(), list(self._places.values())]
+        plans = [plan_of(self._piece(place) for place in chosen(places)) for places in together if places]
+        return tuple(dict.fromkeys(plans))
 
     def fitted(self, plan: PluginPlan) -> Fitted:
         """Return the model with the plan's plugin nodes.

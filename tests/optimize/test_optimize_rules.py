@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper, parser
 
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.optimize.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
@@ -13,7 +16,7 @@ from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
-from lenet_trt.optimize.space import PluginPiece, PluginPlan, plan_of
+from lenet_trt.optimize.space import PluginPiece, PluginPlan, Space, plan_of
 from optimize_clock import SLOW, Clock, lenet5_space, stats
 
 PLAIN = PluginPlan()
@@ -131,6 +134,25 @@ def test_the_space_of_lenet5_has_the_network_and_its_layers() -> None:
     found = {piece.kernel for plan in lenet5_space().candidates for piece in plan.pieces}
     assert found == set(SLOW)
     assert plan_of([]) not in lenet5_space().candidates
+
+
+def test_layers_of_one_size_are_one_candidate() -> None:
+    nodes = "".join(
+        f"[dense{i}] d{i} = Gemm<transB = 1>({x}, w{i % 3 == 2:d}, b{i % 3 == 2:d}) [relu{i}] r{i} = Relu(d{i}) "
+        for i, x in enumerate(("x", "r0", "r1", "r2", "r3", "r4"))
+    )
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> blocks (float[n, 8] x) => (float[n, 8] y) {{
+        {nodes} [last] y = Softmax<axis = -1>(r5) }}"""
+    )
+    for index in (0, 1):
+        for name, shape in ((f"w{index}", (8, 8)), (f"b{index}", (8,))):
+            model.graph.initializer.append(numpy_helper.from_array(np.full(shape, index, np.float32), name))
+    dense = [PluginPiece("dense_bias_relu", (f"dense{i}",)) for i in range(6)]
+    with_relu = [PluginPiece("dense_bias_relu", (f"dense{i}", f"relu{i}")) for i in range(6)]
+    softmax = PluginPiece("softmax", ("last",))
+    wanted = [dense, with_relu, [softmax], [*with_relu, softmax]]
+    assert set(Space(onnx.shape_inference.infer_shapes(model)).candidates) == {plan_of(pieces) for pieces in wanted}
 
 
 def test_a_plan_becomes_a_model_whose_plugin_nodes_are_named() -> None:
