@@ -81,7 +81,7 @@ def node_times(timeline: Timeline) -> dict[str, NodeTime]:
 def graph_svg(model: ModelProto, timeline: Timeline | None = None, title: str = "") -> str:
     """Draw the model's graph from its inputs down to its outputs."""
     times = node_times(timeline) if timeline else {}
-    known = _matched(model, times)
+    known = _matched(model, times, timeline)
     items, links = _items(model, known, times)
     placed = layout([item.size for item in items], [(link.source, link.target) for link in links])
     name = title or model.graph.name or "model"
@@ -133,20 +133,25 @@ def _footer(plugins: bool, timeline: Timeline | None, times: Mapping[str, NodeTi
     return text + (f"; {time_text(rest)} of it in layers that are no node of this file" if rest else "")
 
 
-def _matched(model: ModelProto, times: Mapping[str, NodeTime]) -> dict[int, str]:
+def _matched(model: ModelProto, times: Mapping[str, NodeTime], timeline: Timeline | None) -> dict[int, str]:
     """Match names of the trace to nodes; the time of a layer with several nodes stands at its last node."""
-    if not times:
+    if timeline is None or not times:
         return {}
     from lenet_trt.floors.floor import Work
     from lenet_trt.floors.layers import members
+    from lenet_trt.floors.regions import region_nodes
     from lenet_trt.floors.work import NodeWork
 
     names = [node_name(node) for node in model.graph.node]
     places = {name: place for place, name in enumerate(names)}
-    entries = [NodeWork(name, "", Work(0, 0, 0), "fp32", "", ()) for name in names]
+    entries = [
+        NodeWork(name, "", Work(0, 0, 0), "fp32", "", inputs=tuple(node.input), outputs=tuple(node.output))
+        for name, node in zip(names, model.graph.node, strict=True)
+    ]
+    regions = region_nodes(timeline.layers, entries)
     found = {}
     for name in times:
-        held = members(name, entries)
+        held = regions.get(name) or members(name, entries)
         if held:
             found[places[held[-1].node]] = name
     return found

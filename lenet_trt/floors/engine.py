@@ -44,7 +44,7 @@ def engine_work(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork] = ()) -
     for layer in layers:
         if layer.reformats or not _counted(layer):
             continue
-        held = regions.get(layer.name) or members(layer.node, nodes)
+        held = regions.get(layer.node) or members(layer.node, nodes)
         fresh = [entry for entry in held if entry.node not in counted]  # two layers may share the work of one node
         counted.update(entry.node for entry in fresh)
         one = NodeWork(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def region_nodes(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork]) -> dict[str, tuple[NodeWork, ...]]:
-    """Return the nodes of each region by the layer's name, in the model's order.
+    """Return the nodes of each region by the layer's name in a trace, in the model's order.
 
     A region is left out where no output of it is a tensor of the model.
     """
@@ -39,7 +39,7 @@ def region_nodes(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork]) -> di
         held = _between(begins, ends, makers, taken)
         if held:
             taken |= held
-            found[layer.name] = tuple(entry for entry in nodes if entry.node in held)
+            found[layer.node] = tuple(entry for entry in nodes if entry.node in held)
     return found
 
 

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from lenet_trt.cli import main
 from lenet_trt.draw.graph_layout import layout
 from lenet_trt.draw.graph_svg import graph_svg, node_times
+from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 from networks import LENET5, model_of
 from reported import HOSTILE
@@ -148,6 +149,22 @@ def test_times_stand_at_their_nodes_and_a_layer_of_several_at_the_last() -> None
     assert any("Relu a" in title and "20.0 \u00b5s, 40.0%" in title for title in titles)
     assert any("Relu c" in title and "30.0 \u00b5s, 60.0%" in title and "as b + c" in title for title in titles)
     assert not any("Relu b" in title and "\u00b5s" in title for title in titles)
+
+
+def test_the_time_of_a_region_stands_at_its_last_node() -> None:
+    model = _named("a", "b", "c")
+    region = EngineLayer(
+        "{ForeignNode[(Unnamed Layer* 1) [Shuffle]...(Unnamed Layer* 3) [ElementWise]]}",
+        "Myelin",
+        inputs=(LayerTensor(model.graph.node[0].output[0], (1,), "float32"),),
+        outputs=(LayerTensor(model.graph.output[0].name, (1,), "float32"),),
+    )
+    activity = Activity("layer", region.name, 0, 30, iteration=0, node=region.node)
+    traced = Timeline("hand", iterations=(Iteration(0, 0, 30),), activities=(activity,), layers=(region,))
+    groups = ElementTree.fromstring(graph_svg(model, traced)).iter(f"{SVG}g")
+    timed = [title.text or "" for group in groups for title in group.findall(f"{SVG}title") if "100.0%" in title.text]
+    assert len(timed) == 1
+    assert timed[0].startswith("Relu c")
 
 
 def test_plugins_are_marked() -> None:

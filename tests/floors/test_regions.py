@@ -74,13 +74,13 @@ def names(found: Sequence[NodeWork]) -> list[str]:
 
 def test_a_region_has_the_nodes_between_its_tensors(nodes: list[NodeWork]) -> None:
     found = region_nodes([BEFORE, COPY, CONV, AFTER], nodes)
-    assert names(found[BEFORE.name]) == ["/Gather", "/MatMul", "/Transpose", "/Unsqueeze"]
-    assert names(found[AFTER.name]) == ["/Add", "/Tanh"], "a layer that names its node ends the region"
+    assert names(found[BEFORE.node]) == ["/Gather", "/MatMul", "/Transpose", "/Unsqueeze"]
+    assert names(found[AFTER.node]) == ["/Add", "/Tanh"], "a layer that names its node ends the region"
 
 
 def test_two_regions_do_not_share_a_node(nodes: list[NodeWork]) -> None:
     found = region_nodes([BEFORE, COPY, AFTER], nodes)
-    assert names(found[AFTER.name]) == ["/Conv", "/Add", "/Tanh"], "what stands before belongs to the other region"
+    assert names(found[AFTER.node]) == ["/Conv", "/Add", "/Tanh"], "what stands before belongs to the other region"
 
 
 def test_a_region_whose_tensors_the_model_does_not_have_is_left_out(nodes: list[NodeWork]) -> None:
