@@ -216,16 +216,16 @@ def _quantized_convolutions(options: SuiteOptions) -> Iterator[EngineWorkload]:
         )
 
 
-def _in_precision(model: onnx.ModelProto, precision: str) -> EngineModel:
-    """Return the model in a precision, with its inputs and outputs in that precision too."""
+def _in_precision(model: onnx.ModelProto, precision: str, plugins: str = "auto") -> EngineModel:
+    """Return the model in a precision, with its inputs and outputs in that precision too, and with these plugins."""
     from lenet_trt.onnx_model.precision import half_inputs_and_outputs
 
     if precision == "fp32":
-        return EngineModel(model, with_plugins(model))
+        return EngineModel(model, with_plugins(model, plugins))
     half = half_inputs_and_outputs(model)
     formats = ",".join(["fp16:chw"] * len(model.graph.input))
     flags = (f"inputIOFormats={formats}", "outputIOFormats=fp16:chw")
-    return EngineModel(half, with_plugins(half), half=True, weak=model, weak_flags=flags)
+    return EngineModel(half, with_plugins(half, plugins), half=True, weak=model, weak_flags=flags)
 
 
 def _convolution(model: onnx.ModelProto, *, pooled: bool) -> Callable[[Arrays], NDArray[np.float64]]:
@@ -243,7 +243,8 @@ def _single_layers() -> Iterator[EngineWorkload]:
     for layer in LAYERS:
         single = layer.model()
         for precision in layer.precisions:
-            model = _in_precision(single, precision)
+            # Also where auto leaves the layer to TensorRT in a network, for what stands around it there.
+            model = _in_precision(single, precision, "all")
             inputs, dtype = layer.drawn, np.float16 if precision == "fp16" else np.float32
 
             def drawn(batch: int, inputs: Callable[[int], Arrays] = inputs, dtype: type[np.generic] = dtype) -> Arrays:

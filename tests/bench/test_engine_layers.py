@@ -28,7 +28,7 @@ KERNELS = {
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.title)
 def test_one_kernel_replaces_a_layer_and_computes_the_same(layer: SingleLayer) -> None:
     model = layer.model()
-    fused = fuse(model).model
+    fused = fuse(model, "all").model
     (name,) = plugin_nodes(fused).values()
     assert name == KERNELS[next(title for title in KERNELS if layer.title.startswith(title))]
     assert len(fused.graph.node) <= 1 + sum(
