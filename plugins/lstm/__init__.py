@@ -1,0 +1,122 @@
+"""Declare ``lstm``: a layer of an LSTM over a whole sequence, in one or both directions, in one launch.
+
+Source: the operator LSTM of ONNX; gates are in its order: input, output, forget, cell.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, size_of
+from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+
+from .pattern import DIRECTIONS, PATTERNS
+
+steps, n, inputs, dirs, hidden_size = axes("steps n inputs dirs hidden_size")
+THREADS, DIRECT_THREADS = 512, 1024
+# Weights of a gate's row that a thread keeps in registers; the others are in shared memory.
+KEPT = minimum(hidden_size, 64)
+MANY_ROWS = 4
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def reference(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: np.ndarray,
+    h0: np.ndarray,
+    c0: np.ndarray,
+    *,
+    hidden_size: int,
+    direction: str,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run the layer step by step; a direction that is reversed begins at the last step."""
+    y = np.empty((len(x), *h0.shape))
+    last_h, last_c = h0.copy(), c0.copy()
+    for way in range(len(w)):
+        reversed_ = direction == "reverse" or way == 1
+        bias = b[way, : 4 * hidden_size] + b[way, 4 * hidden_size :]
+        for step in range(len(x))[:: -1 if reversed_ else 1]:
+            sums = x[step] @ w[way].T + last_h[way] @ r[way].T + bias
+            i, o, f, c = np.split(sums, 4, axis=1)
+            last_c[way] = _sigmoid(f) * last_c[way] + _sigmoid(i) * np.tanh(c)
+            last_h[way] = _sigmoid(o) * np.tanh(last_c[way])
+            y[step, way] = last_h[way]
+    return y, last_h, last_c
+
+
+def shared_bytes(rows: int, weights: Dim) -> Dim:
+    """Return the shared memory of lstm.cuh for so many rows of the batch, and weights of each gate's row."""
+    gates = 4 * hidden_size
+    return 4 * rows * (hidden_size + 2 * inputs + gates) + weights * gates * size_of("T")
+
+
+def kept(name: str, rows: int, **conditions: object) -> Variant:
+    """Make a variant of kept.cu, whose blocks have so many rows of the batch."""
+    grid = (ceil_div(n, rows), dirs, 1)
+    launch = Launch(grid, (THREADS, 1, 1), (steps, n), shared_bytes(rows, inputs + hidden_size - KEPT))
+    note = f"weights in registers and shared memory, {rows} of the batch a block"
+    when = 4 * hidden_size <= THREADS
+    return Variant(name, launch, note, source="kept.cu", when=when, **conditions)  # type: ignore[arg-type]
+
+
+KERNEL = Kernel(
+    name="lstm",
+    doc="y, y_h, y_c = LSTM(x, w, r, b, h0, c0), all steps of a layer in one launch",
+    axes=(
+        Axis("steps", "length of the sequence"),
+        Axis("n", "sequences"),
+        Axis("inputs", "features of a step", static=True),
+        Axis("dirs", "directions", static=True),
+    ),
+    inputs=(
+        Tensor("x", (steps, n, inputs), "T", "sequences"),
+        Tensor("w", (dirs, 4 * hidden_size, inputs), "T", "weights of the features", weight=True),
+        Tensor("r", (dirs, 4 * hidden_size, hidden_size), "T", "weights of the state", weight=True),
+        Tensor("b", (dirs, 8 * hidden_size), "T", "biases of both", weight=True),
+        Tensor("h0", (dirs, n, hidden_size), "T", "first states"),
+        Tensor("c0", (dirs, n, hidden_size), "T", "first cells"),
+    ),
+    outputs=(
+        Tensor("y", (steps, dirs, n, hidden_size), "T", "states of all steps"),
+        Tensor("y_h", (dirs, n, hidden_size), "T", "last states"),
+        Tensor("y_c", (dirs, n, hidden_size), "T", "last cells"),
+    ),
+    types=(
+        Types("fp32", {"T": "float32"}, tolerance=3e-6),
+        Types("fp16", {"T": "float16"}, tolerance=2e-3),
+        # ONNX has an LSTM of bfloat16 from opset 22 on alone.
+    ),
+    attributes=(
+        IntegerAttribute("hidden_size", 1, 1024, (12,), "length of a state"),
+        Attribute("direction", DIRECTIONS, "where a sequence begins"),
+    ),
+    requires=(dirs <= 2) & (n <= 1 << 24),
+    variants=(
+        # More blocks than multiprocessors would follow each other; rows of one block share its weights.
+        kept("kept4", MANY_ROWS, prefer=dirs * n > MULTIPROCESSORS),
+        kept("kept", 1),
+        Variant(
+            "direct",
+            Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), shared_bytes(1, 0 * hidden_size)),
+            "weights from L2 at each step",
+        ),
+    ),
+    by_name=True,
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    examples=(
+        {"steps": 1, "n": 1, "inputs": 1, "dirs": 1, "hidden_size": 1, "direction": "forward"},
+        {"steps": 3, "n": 5, "inputs": 7, "dirs": 1, "hidden_size": 9, "direction": "reverse"},
+        {"steps": 9, "n": 3, "inputs": 40, "dirs": 2, "hidden_size": 128, "direction": "bidirectional"},
+        {"steps": 4, "n": 2, "inputs": 64, "dirs": 2, "hidden_size": 300, "direction": "bidirectional"},
+        {"steps": 5, "n": 301, "inputs": 16, "dirs": 1, "hidden_size": 32, "direction": "forward"},
+    ),
+    flops=8 * steps * n * dirs * hidden_size * (inputs + hidden_size),
+    source_dir=Path(__file__).parent,
+)
