@@ -88,8 +88,8 @@ class NodeBuilder:
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def add(*inputs: str | int, _outputs: int = 1, **attributes: Any) -> Any:
-            names = [self.constant(np.array(i, np.int8)) if isinstance(i, int) else i for i in inputs]
+        def add(*inputs: str | int | None, _outputs: int = 1, **attributes: Any) -> Any:
+            names = [self.constant(np.array(i, np.int8)) if isinstance(i, int) else i or "" for i in inputs]
             first = self.fresh()
             outputs = [first, *(f"{first}_{index}" for index in range(1, _outputs))]
             known = {name: self._number(value) for name, value in attributes.items()}

@@ -36,10 +36,11 @@ class Pattern:
 
     ``graph`` builds it, as onnxscript's rewriter has it: ``def graph(op, x, w, b): return op.Relu(op.Gemm(x, w,
     b, transB=1))``. Its parameters are the kernel's (plain) inputs by name; attributes that are not named must
-    have their default value, and operands have the order that is written. ``attributes`` are the kernel's attributes
-    for this subgraph. A parameter that is named like an attribute of the kernel takes the value that is found there:
-    ``op.LeakyRelu(x, alpha=alpha)``, ``op.Conv(x, w, b, kernel_shape=[3, 3], pads=[pad, pad, pad, pad])``, or a
-    constant of one element: ``op.Add(x, epsilon)``.
+    have their default value, and operands have the order that is written; None stands for an optional input that the
+    node does not have. ``attributes`` are the kernel's attributes for this subgraph. A parameter that is named like an
+    attribute of the kernel takes the value that is found there: ``op.LeakyRelu(x, alpha=alpha)``,
+    ``op.Conv(x, w, b, kernel_shape=[3, 3], pads=[pad, pad, pad, pad])``, or a constant of one element:
+    ``op.Add(x, epsilon)``.
     Where kernels match equally many nodes, the one with the higher ``preference`` is taken.
     Where ONNX gives int64 for an output that is declared int32, as for indices, a ``Cast`` follows the kernel.
     ``views``, from the ONNX shapes of inputs and outputs by name (-1: unknown), says in which shapes the kernel has the
