@@ -9,6 +9,7 @@ import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.variants import OLDEST_SM
 
 from .pattern import DIRECTIONS, PATTERNS
 
@@ -17,6 +18,7 @@ THREADS, DIRECT_THREADS = 512, 1024
 # Weights of a gate's row that a thread keeps in registers; the others are in shared memory.
 KEPT = minimum(hidden_size, 64)
 MANY_ROWS = 4
+SHARED_LIMIT, LARGE_SHARED_LIMIT = 60 * 1024, 227 * 1024
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -55,13 +57,26 @@ def shared_bytes(rows: int, weights: Dim) -> Dim:
     return 4 * rows * (hidden_size + 2 * inputs + gates) + weights * gates * size_of("T")
 
 
-def kept(name: str, rows: int, **conditions: object) -> Variant:
-    """Make a variant of kept.cu, whose blocks have so many rows of the batch."""
-    grid = (ceil_div(n, rows), dirs, 1)
-    launch = Launch(grid, (THREADS, 1, 1), (steps, n), shared_bytes(rows, inputs + hidden_size - KEPT))
-    note = f"weights in registers and shared memory, {rows} of the batch a block"
-    when = 4 * hidden_size <= THREADS
-    return Variant(name, launch, note, source="kept.cu", when=when, **conditions)  # type: ignore[arg-type]
+def kept(rows: int, *, large: bool) -> Variant:
+    """Make a variant of kept.cu, whose blocks have so many rows of the batch.
+
+    ``large``: the weights find room in the shared memory of a data-centre Hopper alone.
+    """
+    shared = shared_bytes(rows, inputs + hidden_size - KEPT)
+    name = "kept" if rows == 1 else f"kept{rows}"
+    return Variant(
+        f"{name}_large" if large else name,
+        Launch((ceil_div(n, rows), dirs, 1), (THREADS, 1, 1), (steps, n), shared),
+        f"weights in registers and shared memory, {rows} of the batch a block",
+        source="kept.cu",
+        entry=f"lstm_{name}",
+        min_sm=90 if large else OLDEST_SM,
+        only_sm=large,
+        when=(4 * hidden_size <= THREADS)
+        & ((shared > SHARED_LIMIT) & (shared <= LARGE_SHARED_LIMIT) if large else shared <= SHARED_LIMIT),
+        # More blocks than multiprocessors would follow each other; rows of one block share its weights.
+        prefer=None if rows == 1 else dirs * n > MULTIPROCESSORS,
+    )
 
 
 KERNEL = Kernel(
@@ -97,9 +112,10 @@ KERNEL = Kernel(
     ),
     requires=(dirs <= 2) & (n <= 1 << 24),
     variants=(
-        # More blocks than multiprocessors would follow each other; rows of one block share its weights.
-        kept("kept4", MANY_ROWS, prefer=dirs * n > MULTIPROCESSORS),
-        kept("kept", 1),
+        kept(MANY_ROWS, large=True),
+        kept(1, large=True),
+        kept(MANY_ROWS, large=False),
+        kept(1, large=False),
         Variant(
             "direct",
             Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), shared_bytes(1, 0 * hidden_size)),
