@@ -35,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_sizes(parser)
     parser.add_argument("--runtime", choices=CHOICES, default="auto", help="the runtime; tensorrt builds engines")
     parser.add_argument(
-        "--plugins", default="auto", metavar="auto|NAME,...", help="kernels to try (default: all that fit)"
+        "--plugins",
+        default="all",
+        metavar="all|auto|NAME,...",
+        help="kernels to try: all that fit (default), without those that no engine was measured with, or these",
     )
     parser.add_argument(
         "--tolerance", type=number(0), metavar="E", help="largest relative error of the outputs (default: 1e-5 in fp32)"

@@ -23,7 +23,7 @@ class Settings:
     runtime: str = "auto"
     batches: tuple[int, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    plugins: str = "auto"
+    plugins: str = "all"
     tolerance: float | None = None
     max_drop: float = MAX_DROP_POINTS
     images: tuple[str, ...] = ()

@@ -78,7 +78,7 @@ class Fitted:
 class Space:
     """Hold all pieces that fit into one model; ``refusals`` say where a pattern is found and cannot be used."""
 
-    def __init__(self, model: onnx.ModelProto, plugins: str = "auto") -> None:
+    def __init__(self, model: onnx.ModelProto, plugins: str = "all") -> None:
         self.model = model
         kernels = chosen_kernels(plugins)
         places, refused = find_places(model, kernels) if kernels else ([], [])
