@@ -1,0 +1,58 @@
+"""Declare ``many_channel_conv``: a convolution from many channels to many, with bias and an optional activation."""
+
+from pathlib import Path
+
+from lenet_trt.kernel import Kernel
+
+from ..few_channels.declaration import reference as convolution
+from ..many_channels.declaration import (
+    ATTRIBUTES,
+    AXES,
+    FLOPS,
+    OUTPUTS,
+    PACKING,
+    REQUIRES,
+    TYPES,
+    WEIGHTS,
+    X,
+    direct,
+    fill_the_gpu,
+    k,
+    on_tensor_cores,
+)
+from ..windows.convolutions import convolution_patterns
+
+LARGE, MIDDLE, SMALL = (128, 128), (128, 64), (64, 64)
+
+KERNEL = Kernel(
+    name="many_channel_conv",
+    doc="y = act(Conv(x, w, bias)), square filters, from 16 channels or more to 16 or more, in fp32",
+    axes=AXES,
+    inputs=(X, *WEIGHTS),
+    outputs=OUTPUTS,
+    types=TYPES,
+    attributes=ATTRIBUTES,
+    requires=REQUIRES,
+    packing=PACKING,
+    variants=(
+        on_tensor_cores(LARGE, prefer=(k >= LARGE[1]) & fill_the_gpu(LARGE)),
+        on_tensor_cores(MIDDLE, prefer=fill_the_gpu(MIDDLE)),
+        on_tensor_cores(SMALL),
+        direct(),
+    ),
+    patterns=convolution_patterns(grouped=False, preference=-2),
+    reference=convolution,
+    examples=(
+        {"n": 1, "c": 16, "h": 3, "w": 5, "k": 16, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
+        {"n": 2, "c": 32, "h": 13, "w": 18, "k": 72, "size": 1, "stride": 1, "pad": 0, "activation": "none"},
+        {"n": 5, "c": 48, "h": 14, "w": 14, "k": 136, "size": 1, "stride": 1, "pad": 0, "activation": "relu6"},
+        {"n": 4, "c": 16, "h": 21, "w": 43, "k": 64, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
+        {"n": 1, "c": 64, "h": 28, "w": 28, "k": 128, "size": 1, "stride": 2, "pad": 0, "activation": "none"},
+        {"n": 2, "c": 16, "h": 17, "w": 20, "k": 24, "size": 5, "stride": 1, "pad": 2, "activation": "hardswish"},
+        {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
+    ),
+    flops=FLOPS,
+    by_name=True,
+    source_dir=Path(__file__).parent,
+)
