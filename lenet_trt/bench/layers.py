@@ -13,6 +13,7 @@ from lenet_trt.bench.workload import Contender, Inputs, Mode, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.tensors import Types
 
@@ -73,8 +74,10 @@ def layer_workload(
     axes = {"n": n, **layer.axes}
     dtype = DTYPES[precision]
     bound = kernel.bind_axes(axes, types_for(kernel, precision), layer.attributes)
-    shapes = {tensor.name: shape for tensor, shape in zip(kernel.inputs, bound.input_shapes, strict=True)}
-    weights = {tensor.name: _weight(shapes[tensor.name]) for tensor in kernel.inputs if tensor.weight}
+    # As torch has them: ``ours`` packs weights for the kernel.
+    plain = kernel.plain_inputs
+    shapes = {tensor.name: tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape) for tensor in plain}
+    weights = {tensor.name: _weight(shapes[tensor.name]) for tensor in plain if tensor.weight}
     rounded = [tensor.to(dtype) for tensor in weights.values()]
     exact = [tensor.double() for tensor in weights.values()]
 

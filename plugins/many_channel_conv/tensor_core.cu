@@ -13,7 +13,8 @@
   extern "C" __global__ void __launch_bounds__(32 * ((pixels) / (warp_pixels)) * ((filters_) / 32), blocks)                       \
       entry(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y) {       \
     if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                                \
-    many_channels_by_mma<Tile<pixels, filters_, warp_pixels, stages>>(x, filters, bias, n, y);                                    \
+    extern __shared__ __align__(16) unsigned char shared[];                                                                       \
+    many_channels_by_mma<Tile<pixels, filters_, warp_pixels, stages>>(shared, x, filters, bias, n, y);                            \
   }
 BY_MMA(many_channel_conv_tile_128x128, 128, 128, 64, 4, 1)
 BY_MMA(many_channel_conv_tile_128x64, 128, 64, 32, 4, 2)

@@ -55,7 +55,9 @@ PACKING = Packing((Tensor("w", (k, c, size, size), "T", "filters", weight=True),
 def direct() -> Variant:
     """Make the variant of kernel.cu."""
     grid = (ceil_div(pixels, DIRECT_THREADS) * (k // DIRECT_FILTERS), 1, 1)
-    return Variant("direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread")
+    return Variant(
+        "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
+    )
 
 
 def tiles(tile: tuple[int, int]) -> Dim:

@@ -48,7 +48,7 @@ struct PixelCopies {
     const int across = threadIdx.x % kAcross * kCount, channel = threadIdx.x / kAcross;
     const bool exists = first_pixel + across < pixels;
     const Pixel pixel(exists ? first_pixel + across : 0);
-    corner = x + (static_cast<ptrdiff_t>(pixel.image) * kChannels + channel) * Layer::kPlane + pixel.row * Layer::kWidth + pixel.column;
+    corner = x + (static_cast<long long>(pixel.image) * kChannels + channel) * Layer::kPlane + pixel.row * Layer::kWidth + pixel.column;
     row = exists ? pixel.row : Layer::kHeight;  // below the image
     column = pixel.column;
     place = (channel * Tile::kPixelPitch + across) * 4;
@@ -129,9 +129,8 @@ __device__ __noinline__ float plain_output(const T* __restrict__ x, const T* __r
 }
 
 template <typename Tile>
-__device__ __forceinline__ void many_channels_by_mma(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias,
-                                                     int n, T* __restrict__ y) {
-  extern __shared__ __align__(16) unsigned char shared[];
+__device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, const T* __restrict__ x, const T* __restrict__ filters,
+                                                     const T* __restrict__ bias, int n, T* __restrict__ y) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int pixels = n * Layer::kOutPlane, first_pixel = blockIdx.x / Tile::kFilterTiles * Tile::kPixels;
   const int first_filter = blockIdx.x % Tile::kFilterTiles * Tile::kBlockFilters;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #define __global__
+#define __host__
 #define __device__
 #define __forceinline__ inline
 #define __noinline__
@@ -54,6 +55,8 @@ inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __expf(float a) { return std::exp(a); }
 inline int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i & 255) * static_cast<signed char>(b >> i & 255);
   return sum;
