@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import ceil_div
 from lenet_trt.kernel import Kernel
 
 from ..few_channels.declaration import reference as convolution
@@ -14,18 +13,11 @@ from ..many_channels.declaration import (
     PACKING,
     REQUIRES,
     TYPES,
+    VARIANTS,
     WEIGHTS,
     X,
-    direct,
-    fill_the_gpu,
-    k,
-    on_tensor_cores,
 )
 from ..windows.convolutions import convolution_patterns
-
-LARGE, MIDDLE, SMALL = (128, 128), (128, 64), (64, 64)
-# No more filters that are not there than in tiles half as wide.
-large_is_full = 2 * ceil_div(k, LARGE[1]) <= ceil_div(k, MIDDLE[1])
 
 KERNEL = Kernel(
     name="many_channel_conv",
@@ -37,12 +29,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     packing=PACKING,
-    variants=(
-        on_tensor_cores(LARGE, prefer=large_is_full & fill_the_gpu(LARGE)),
-        on_tensor_cores(MIDDLE, prefer=fill_the_gpu(MIDDLE)),
-        on_tensor_cores(SMALL),
-        direct(),
-    ),
+    variants=VARIANTS,
     patterns=convolution_patterns(grouped=False, preference=-2),
     reference=convolution,
     examples=(

@@ -7,14 +7,14 @@
 // What is known of it: docs/kernels/many_channel_conv.md.
 #include "many_channels/tensor_core.cuh"
 
-#define BY_MMA(entry, pixels, filters_, warp_pixels, stages, blocks)                                                               \
-  ASSERT_LAUNCH(entry, 32 * ((pixels) / (warp_pixels)) * ((filters_) / 32),                                                       \
-                (Tile<pixels, filters_, warp_pixels, stages>::kSharedBytes));                                                     \
-  extern "C" __global__ void __launch_bounds__(32 * ((pixels) / (warp_pixels)) * ((filters_) / 32), blocks)                       \
-      entry(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y) {       \
+#define BY_MMA(entry, pixels, out, warp_pixels, stages, blocks)                                                                   \
+  ASSERT_LAUNCH(entry, 32 * ((pixels) / (warp_pixels)) * ((out) / 32), (Tile<pixels, out, warp_pixels, stages>::kSharedBytes));   \
+  extern "C" __global__ void __launch_bounds__(32 * ((pixels) / (warp_pixels)) * ((out) / 32), blocks)                            \
+      entry(const T* __restrict__ x, const T* __restrict__ filters,                                                               \
+            const T* __restrict__ bias, int n, T* __restrict__ y) {                                                               \
     if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                                \
     extern __shared__ __align__(16) unsigned char shared[];                                                                       \
-    many_channels_by_mma<Tile<pixels, filters_, warp_pixels, stages>>(shared, x, filters, bias, n, y);                            \
+    many_channels_by_mma<Tile<pixels, out, warp_pixels, stages>, false>(shared, x, nullptr, filters, bias, n, y);                 \
   }
 BY_MMA(many_channel_conv_tile_128x128, 128, 128, 64, 4, 1)
 BY_MMA(many_channel_conv_tile_128x64, 128, 64, 32, 4, 2)

@@ -21,6 +21,7 @@ LEAST = 16
 DIRECT_THREADS = 128
 DIRECT_FILTERS = 8
 STAGES = 4
+LARGE, MIDDLE, SMALL = (128, 128), (128, 64), (64, 64)
 
 AXES = (
     Axis("n", "images"),
@@ -52,7 +53,7 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 PACKING = Packing((Tensor("w", (k, c, size, size), "T", "filters", weight=True), BIAS), pack, unpack)
 
 
-def direct() -> Variant:
+def _direct() -> Variant:
     """Make the variant of kernel.cu."""
     grid = (ceil_div(pixels, DIRECT_THREADS) * (k // DIRECT_FILTERS), 1, 1)
     return Variant(
@@ -60,24 +61,24 @@ def direct() -> Variant:
     )
 
 
-def tiles(tile: tuple[int, int]) -> Dim:
+def _tiles(tile: tuple[int, int]) -> Dim:
     """Return the number of tiles of so many pixels and filters, which is the number of blocks."""
     return ceil_div(pixels, tile[0]) * ceil_div(k, tile[1])
 
 
-def fill_the_gpu(tile: tuple[int, int]) -> Condition:
+def _fill_the_gpu(tile: tuple[int, int]) -> Condition:
     """Return whether each multiprocessor has such a tile."""
-    return tiles(tile) >= MULTIPROCESSORS
+    return _tiles(tile) >= MULTIPROCESSORS
 
 
-def on_tensor_cores(tile: tuple[int, int], prefer: Condition | None = None) -> Variant:
+def _on_tensor_cores(tile: tuple[int, int], prefer: Condition | None = None) -> Variant:
     """Make the variant of tensor_core.cu whose blocks compute a tile of pixels and filters."""
     depth = 16 - 8 * minimum(remainder(c, 16), 1)
-    warp_pixels = 64 if tile == (128, 128) else 32
+    warp_pixels = 64 if tile == LARGE else 32
     return Variant(
         f"tile_{tile[0]}x{tile[1]}",
         Launch(
-            (tiles(tile), 1, 1),
+            (_tiles(tile), 1, 1),
             (32 * (tile[0] // warp_pixels) * (tile[1] // 32), 1, 1),
             extras=(n,),
             shared_bytes=STAGES * depth * (tile[0] + 8 + tile[1] + 8) * 4,
@@ -87,3 +88,13 @@ def on_tensor_cores(tile: tuple[int, int], prefer: Condition | None = None) -> V
         min_sm=80,
         prefer=prefer,
     )
+
+
+# No more filters that are not there than in tiles half as wide.
+_large_is_full = 2 * ceil_div(k, LARGE[1]) <= ceil_div(k, MIDDLE[1])
+VARIANTS = (
+    _on_tensor_cores(LARGE, prefer=_large_is_full & _fill_the_gpu(LARGE)),
+    _on_tensor_cores(MIDDLE, prefer=_fill_the_gpu(MIDDLE)),
+    _on_tensor_cores(SMALL),
+    _direct(),
+)

@@ -128,9 +128,11 @@ __device__ __noinline__ float plain_output(const T* __restrict__ x, const T* __r
   return activate<kActivation>(sums[0] + offset);
 }
 
-template <typename Tile>
-__device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, const T* __restrict__ x, const T* __restrict__ filters,
-                                                     const T* __restrict__ bias, int n, T* __restrict__ y) {
+// `added` is added before the activation if kAdds.
+template <typename Tile, bool kAdds>
+__device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, const T* __restrict__ x, const T* __restrict__ added,
+                                                     const T* __restrict__ filters, const T* __restrict__ bias, int n,
+                                                     T* __restrict__ y) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int pixels = n * Layer::kOutPlane, first_pixel = blockIdx.x / Tile::kFilterTiles * Tile::kPixels;
   const int first_filter = blockIdx.x % Tile::kFilterTiles * Tile::kBlockFilters;
@@ -181,14 +183,19 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, cons
       if (filter >= kFilters) continue;
       const float offset = bias[filter];
       if constexpr (Layer::kOutPlane % kRun == 0) {
-        Vector<T, kRun> outputs;
+        if (pixel >= pixels) continue;
+        const size_t place = Pixel(pixel).place(filter);
+        Vector<T, kRun> outputs{};
+        if constexpr (kAdds) outputs = load_vector<kRun>(added + place);
 #pragma unroll
-        for (int k = 0; k < kRun; ++k) outputs.value[k] = activate<kActivation>(values[k] + offset);
-        if (pixel < pixels) store_vector(y + Pixel(pixel).place(filter), outputs);
+        for (int k = 0; k < kRun; ++k) outputs.value[k] = activate<kActivation>(values[k] + offset + outputs.value[k]);
+        store_vector(y + place, outputs);
       } else {
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
-          if (pixel + k < pixels) y[Pixel(pixel + k).place(filter)] = activate<kActivation>(values[k] + offset);
+          if (pixel + k >= pixels) continue;
+          const size_t place = Pixel(pixel + k).place(filter);
+          y[place] = activate<kActivation>(values[k] + offset + (kAdds ? added[place] : 0.0f));
         }
       }
     }
@@ -199,7 +206,8 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, cons
       const int filter = first_filter + warp_filter + 8 * t + i % 8;
       const int pixel = first_pixel + warp_pixel + i / (8 * kRun) * 32 + kRun * g + i / 8 % kRun;
       if (filter >= kFilters || pixel >= pixels) continue;
-      y[Pixel(pixel).place(filter)] = plain_output(x, filters, bias[filter], pixel, filter);
+      const size_t place = Pixel(pixel).place(filter);
+      y[place] = plain_output(x, filters, bias[filter] + (kAdds ? added[place] : 0.0f), pixel, filter);
     }
   }
 }

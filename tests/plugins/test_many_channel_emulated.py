@@ -1,6 +1,8 @@
-"""The convolution of many channels: its own sources, run on the CPU in floats."""
+"""The convolutions of many channels: their own sources, run on the CPU in floats."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,8 +11,8 @@ from kernel_on_cpu import computed_on_cpu, needs_gcc
 from lenet_trt.kernel import AttributeValue, registry
 from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 
-KERNEL = registry.kernel("many_channel_conv")
-FP32 = KERNEL.types_named("fp32")
+PLAIN, ADDS = "many_channel_conv", "many_channel_conv_add"
+Change = Callable[[list[np.ndarray]], None]
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 SAME: dict[str, AttributeValue] = {"size": 3, "stride": 1, "pad": 1, "activation": "relu"}
 POINTS: dict[str, AttributeValue] = {"size": 1, "stride": 1, "pad": 0, "activation": "silu"}
@@ -19,40 +21,55 @@ ODD: Sizes = ({"n": 3, "c": 16, "h": 7, "w": 7, "k": 72}, SAME)
 STRIDED: Sizes = ({"n": 1, "c": 24, "h": 9, "w": 14, "k": 16}, {**SAME, "stride": 2, "activation": "gelu"})
 WIDE: Sizes = ({"n": 5, "c": 40, "h": 6, "w": 6, "k": 136}, POINTS)
 CASES = [
-    ("tile_64x64", ODD),
-    ("tile_64x64", STRIDED),
-    ("tile_64x64", WIDE),
-    ("tile_64x64", ({"n": 2, "c": 16, "h": 5, "w": 7, "k": 16}, {**POINTS, "stride": 2})),
-    ("tile_64x64", ({"n": 2, "c": 16, "h": 4, "w": 5, "k": 24}, {**SAME, "size": 5, "pad": 3, "activation": "none"})),
-    ("tile_128x64", ODD),
-    ("tile_128x64", WIDE),
-    ("tile_128x128", ODD),
-    ("tile_128x128", WIDE),
-    ("direct", ODD),
-    ("direct", STRIDED),
+    (PLAIN, "tile_64x64", ODD),
+    (PLAIN, "tile_64x64", STRIDED),
+    (PLAIN, "tile_64x64", WIDE),
+    (PLAIN, "tile_64x64", ({"n": 2, "c": 16, "h": 5, "w": 7, "k": 16}, {**POINTS, "stride": 2})),
+    (
+        PLAIN,
+        "tile_64x64",
+        ({"n": 2, "c": 16, "h": 4, "w": 5, "k": 24}, {**SAME, "size": 5, "pad": 3, "activation": "none"}),
+    ),
+    (PLAIN, "tile_128x64", ODD),
+    (PLAIN, "tile_128x64", WIDE),
+    (PLAIN, "tile_128x128", ODD),
+    (PLAIN, "tile_128x128", WIDE),
+    (PLAIN, "direct", ODD),
+    (PLAIN, "direct", STRIDED),
+    (ADDS, "tile_64x64", ODD),
+    (ADDS, "tile_128x64", WIDE),
+    (ADDS, "direct", ODD),
 ]
 
 
-@needs_gcc
-@pytest.mark.parametrize(("name", "sizes"), CASES, ids=str)
-def test_the_source_computes_the_reference(name: str, sizes: Sizes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    bound = KERNEL.bind_axes(sizes[0], FP32, sizes[1])
+def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest.TempPathFactory) -> None:
+    """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
+    kernel = registry.kernel(name)
+    bound = kernel.bind_axes(sizes[0], kernel.types_named("fp32"), sizes[1])
     plain = plain_inputs(bound, np.random.default_rng(5))
-    (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, KERNEL.variant(name), kernel_inputs(bound, plain), tmp_path_factory)
-    assert disagreement(found, wanted, FP32.tolerance) is None
-
-
-@needs_gcc
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38])
-def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
-    value: float, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    bound = KERNEL.bind_axes(ODD[0], FP32, {**SAME, "activation": "none"})
-    plain = plain_inputs(bound, np.random.default_rng(5))
-    plain[0][1, 7, 3, 3] = value
-    plain[1][:, 7] = np.sign(plain[1][:, 7])  # an infinity times their low part, zero, would be NaN
+    change(plain)
     with np.errstate(invalid="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, KERNEL.variant("tile_64x64"), kernel_inputs(bound, plain), tmp_path_factory)
-    assert disagreement(found, wanted, FP32.tolerance) is None
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
+    assert disagreement(found, wanted, bound.types.tolerance) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize(("name", "variant", "sizes"), CASES, ids=str)
+def test_the_source_computes_the_reference(
+    name: str, variant: str, sizes: Sizes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(name, variant, sizes, lambda plain: None, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize("name", [PLAIN, ADDS])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38])
+def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
+    name: str, value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][1, 7, 3, 3] = value
+        plain[-2][:, 7] = np.sign(plain[-2][:, 7])  # an infinity times their low part, zero, would be NaN
+
+    check(name, "tile_64x64", (ODD[0], {**SAME, "activation": "none"}), change, tmp_path_factory)
