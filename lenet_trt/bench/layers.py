@@ -69,7 +69,7 @@ def layer_workload(
     others: Sequence[Contender],
     modes: tuple[Mode, ...],
 ) -> Workload:
-    """Make the workload of one layer at one batch size; ``others`` are functions of the image and the weights."""
+    """Make the workload of one layer at one batch size; ``others`` are functions of the inputs and the weights."""
     kernel = kernel_named(layer.kernel)
     axes = {"n": n, **layer.axes}
     dtype = DTYPES[precision]
@@ -82,9 +82,9 @@ def layer_workload(
     exact = [tensor.double() for tensor in weights.values()]
 
     def draw() -> Inputs:
-        return (torch.randn(shapes["x"], device="cuda").to(dtype),)
+        return tuple(torch.randn(shapes[tensor.name], device="cuda").to(dtype) for tensor in plain if not tensor.weight)
 
-    # The peers are functions of the image alone, as the kernel's contenders are: weights are constants.
+    # The peers are functions of the inputs alone, as the kernel's contenders are: weights are constants.
     prepared = [_with_weights(contender, rounded) for contender in others]
     return Workload(
         section=section,
@@ -94,7 +94,7 @@ def layer_workload(
         precision=precision,
         work=ours.call_work(bound),
         draw=draw,
-        reference=lambda inputs: _in_pieces(layer.function, inputs[0], exact),
+        reference=lambda inputs: _in_pieces(layer.function, inputs, exact),
         contenders=[*ours.contenders(bound, weights, modes), *prepared],
         mode=modes[0],
         launch_counts=modes[0] == "graph",
@@ -107,9 +107,10 @@ def _with_weights(contender: Contender, weights: Sequence[torch.Tensor]) -> Cont
     return replace(contender, prepare=lambda inputs: contender.prepare((*inputs, *weights)))
 
 
-def _in_pieces(function: peers.TorchFunction, x: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+def _in_pieces(function: peers.TorchFunction, inputs: Inputs, weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """Compute the result in float64, a thousand images at a time."""
-    return torch.cat([function(piece.double(), *weights) for piece in torch.split(x, 1000)])
+    pieces = zip(*(torch.split(tensor, 1000) for tensor in inputs), strict=True)
+    return torch.cat([function(*(tensor.double() for tensor in piece), *weights) for piece in pieces])
 
 
 def _weight(shape: Sequence[int]) -> torch.Tensor:

@@ -19,11 +19,9 @@ from ..many_channels.declaration import (
     WEIGHTS,
     X,
     k,
-    n,
-    out_h,
-    out_w,
 )
 from ..windows.activation import ACTIVATIONS
+from ..windows.declaration import n, out_h, out_w
 from .pattern import PATTERNS
 
 

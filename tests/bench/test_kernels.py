@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -15,6 +16,7 @@ from lenet_trt.bench.layers import precisions_of, types_for  # noqa: E402
 from lenet_trt.bench.workload import MAX_SETS, SMALL_SETS, _quality, input_sets, tensor_error  # noqa: E402
 from lenet_trt.bench.workloads import BATCHES, Extent, layer_workloads_of, without_workloads  # noqa: E402
 from lenet_trt.floors.floor import Work  # noqa: E402
+from lenet_trt.kernel.examples import plain_inputs  # noqa: E402
 from lenet_trt.kernel.registry import kernel, kernels, part  # noqa: E402
 from lenet_trt.kernel.steps import steps_of  # noqa: E402
 
@@ -86,7 +88,7 @@ def test_layers_take_what_their_kernels_declare(name: str) -> None:
         assert layer.kernel == name
         for precision in precisions_of(declared):
             bound = declared.bind_axes({"n": 3, **layer.axes}, types_for(declared, precision), layer.attributes)
-            inputs = [torch.rand(shape) for shape in bound.input_shapes]
+            inputs = [torch.rand(array.shape) for array in plain_inputs(bound, np.random.default_rng(0))]
             assert tuple(layer.function(*inputs).shape) == tuple(bound.output_shapes[0]), layer.name
 
 
