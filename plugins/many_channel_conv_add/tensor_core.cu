@@ -1,6 +1,7 @@
 // many_channel_conv_add on tensor cores: y = act(conv(x, w) + bias + other) from many channels to many, in floats.
 //
-// x [n, C, H, W], other [n, K, OH, OW], filters [R, R, C, K] (w, packed), bias [K], y [n, K, OH, OW]; stride and padding are the same on all sides.
+// x [n, C, H, W], other [n, K, OH, OW], filters [R, R, C, K] (w, packed), bias [K], y [n, K, OH, OW];
+// stride and padding are the same on all sides.
 //
 // Mapping: many_channels/tensor_core.cuh; an entry for each size of tile. Bytes: x once for each tap and each block's filters, from L2 or
 // L1; the filters once for each block's pixels, from L2; other and y once.
