@@ -75,7 +75,8 @@ def test_it_takes_what_a_compiler_without_a_shared_library_brings(tmp_path: Path
 def registry_probe(factory: pytest.TempPathFactory, version: str) -> Path:
     """Compile the program for that version's headers."""
     headers = headers_of(version)
-    assert headers is not None
+    if headers is None:
+        pytest.skip(f"no headers of TensorRT {version} are here")
     includes = [f"-isystem{folder}" for folder in (headers.folder, cuda_include_dir())]
     options = ("-Wno-deprecated-declarations", *includes)
     return made_once(factory, f"registry_probe-{version}", lambda path: compiled("registry_probe", path, *options))
