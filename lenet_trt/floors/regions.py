@@ -22,6 +22,8 @@ def region_nodes(layers: Sequence[EngineLayer], nodes: Sequence[NodeWork]) -> di
 
     A region is left out where no output of it is a tensor of the model.
     """
+    if not any(layer.is_region for layer in layers):
+        return {}
     makers = {tensor: entry for entry in nodes for tensor in entry.outputs}
     known = {*makers, *(tensor for entry in nodes for tensor in entry.inputs)}
     aliases = _aliases(layers)
