@@ -9,6 +9,7 @@ import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.dims import DimLike
 from lenet_trt.kernel.variants import OLDEST_SM
 
 from .pattern import DIRECTIONS, PATTERNS
@@ -51,10 +52,10 @@ def reference(
     return y, last_h, last_c
 
 
-def shared_bytes(rows: int, weights: Dim) -> Dim:
+def shared_bytes(rows: int, weights: DimLike) -> Dim:
     """Return the shared memory of lstm.cuh for so many rows of the batch, and weights of each gate's row."""
     gates = 4 * hidden_size
-    return 4 * rows * (hidden_size + 2 * inputs + gates) + weights * gates * size_of("T")
+    return 4 * rows * (hidden_size + 2 * inputs + gates) + gates * size_of("T") * weights
 
 
 def kept(rows: int, *, large: bool) -> Variant:
@@ -118,7 +119,7 @@ KERNEL = Kernel(
         kept(1, large=False),
         Variant(
             "direct",
-            Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), shared_bytes(1, 0 * hidden_size)),
+            Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), shared_bytes(1, 0)),
             "weights from L2 at each step",
         ),
     ),

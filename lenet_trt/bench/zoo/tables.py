@@ -23,7 +23,7 @@ def notes(tool: str | None) -> list[str]:
         "engine of its own. Layers were timed by the profiler in a second run; what it adds is shared out over them "
         "and left out. What a layer could recover is its time less its floor; of a reformat, all its time. The error "
         "is of the smallest batch, against ONNX Runtime in float. A time without an interval is the median of one "
-        "trace: the run was cut off before it kept its statistics."
+        "trace."
     ]
 
 
