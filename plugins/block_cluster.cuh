@@ -28,3 +28,12 @@ __device__ __forceinline__ void write_remote(float2* local, unsigned rank, float
 __device__ __forceinline__ void write_remote(unsigned long long* local, unsigned rank, unsigned long long value) {
   asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(remote_address(shared_address(local), rank)), "l"(value) : "memory");
 }
+
+__device__ __forceinline__ float4 read_remote(const float* local, unsigned rank) {
+  float4 four;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(remote_address(shared_address(local), rank))
+               : "memory");
+  return four;
+}

@@ -61,6 +61,5 @@ KERNEL = Kernel(
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
     ),
     flops=FLOPS + n * k * out_h * out_w,
-    by_name=True,
     source_dir=Path(__file__).parent,
 )

@@ -6,11 +6,12 @@ Source: the numbers follow ``Tile`` in tensor_core.cuh.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum, remainder
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Packing, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION
@@ -20,8 +21,8 @@ from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_
 LEAST = 16
 DIRECT_THREADS = 128
 DIRECT_FILTERS = 8
-STAGES = 4
-LARGE, MIDDLE, SMALL = (128, 128), (128, 64), (64, 64)
+DEPTH = 16
+MAX_SCALE = 126
 
 AXES = (
     Axis("n", "images"),
@@ -31,7 +32,11 @@ AXES = (
 )
 X = Tensor("x", (n, c, h, w), "T", "images")
 BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
-WEIGHTS = (Tensor("filters", (size, size, c, k), "T", "w, its filters last", weight=True), BIAS)
+WEIGHTS = (
+    Tensor("filters", (size, size, c, k), "T", "w, its filters last, each divided by its scale", weight=True),
+    Tensor("scales", (k,), "T", "a power of two for each filter", weight=True),
+    BIAS,
+)
 OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),)
 TYPES = (Types("fp32", {"T": "float32"}, tolerance=3e-6),)
 ATTRIBUTES = (ACTIVATION, IntegerAttribute("size", 1, 7, (3,), "rows and columns of a filter"), STRIDE, PAD)
@@ -41,13 +46,19 @@ pixels = n * out_h * out_w
 
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Order the filters by tap, channel and filter."""
-    return {"filters": np.ascontiguousarray(weights["w"].transpose(2, 3, 1, 0)), "bias": weights["bias"]}
+    """Order the filters by tap, channel and filter, and divide each by the power of two that brings it below 2."""
+    w = weights["w"]
+    most = np.max(np.abs(w), axis=(1, 2, 3), initial=0.0, where=np.isfinite(w))
+    exponents = np.clip(np.frexp(most)[1] - 1, -MAX_SCALE, MAX_SCALE)
+    filters = np.ldexp(w.transpose(2, 3, 1, 0), -exponents).astype(w.dtype)
+    scales = np.ldexp(np.ones(len(w), w.dtype), exponents)
+    return {"filters": np.ascontiguousarray(filters), "scales": scales, "bias": weights["bias"]}
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it."""
-    return {"w": op.Transpose(weights["filters"], perm=[3, 2, 0, 1]), "bias": weights["bias"]}
+    w = op.Transpose(op.Mul(weights["filters"], weights["scales"]), perm=[3, 2, 0, 1])
+    return {"w": w, "bias": weights["bias"]}
 
 
 PACKING = Packing((Tensor("w", (k, c, size, size), "T", "filters", weight=True), BIAS), pack, unpack)
@@ -61,40 +72,57 @@ def _direct() -> Variant:
     )
 
 
-def _tiles(tile: tuple[int, int]) -> Dim:
-    """Return the number of tiles of so many pixels and filters, which is the number of blocks."""
-    return ceil_div(pixels, tile[0]) * ceil_div(k, tile[1])
+@dataclass(frozen=True)
+class Tile:
+    """Hold a tile of an entry of tensor_core.cu: its numbers are those of ``Tile`` in tensor_core.cuh."""
+
+    entry: str
+    pixels: int
+    filters: int
+    warp_pixels: int
+    splits: int = 1
+
+    @property
+    def blocks(self) -> Dim:
+        """Return the number of blocks."""
+        return ceil_div(pixels, self.pixels) * ceil_div(k, self.filters) * self.splits
+
+    @property
+    def idle(self) -> Dim:
+        """Return how many more blocks would run in the time of these."""
+        return ceil_div(self.blocks, SLOTS) * SLOTS - self.blocks
+
+    def variant(self, prefer: Condition | None = None) -> Variant:
+        """Make the variant."""
+        operands, sums = 2 * DEPTH * (self.pixels + self.filters), self.filters * (self.pixels + 4)
+        share = f", {self.splits} blocks for each" if self.splits > 1 else ""
+        return Variant(
+            self.entry,
+            Launch(
+                (self.blocks, 1, 1),
+                (self.pixels // self.warp_pixels * self.filters, 1, 1),
+                extras=(n,),
+                shared_bytes=4 * (max(operands, sums) + self.pixels),
+            ),
+            f"on tensor cores, tiles of {self.pixels} pixels and {self.filters} filters{share}",
+            source="tensor_core.cu",
+            min_sm=90 if self.splits > 1 else 80,
+            prefer=prefer,
+        )
 
 
-def _fill_the_gpu(tile: tuple[int, int]) -> Condition:
-    """Return whether each multiprocessor has such a tile."""
-    return _tiles(tile) >= MULTIPROCESSORS
-
-
-def _on_tensor_cores(tile: tuple[int, int], prefer: Condition | None = None) -> Variant:
-    """Make the variant of tensor_core.cu whose blocks compute a tile of pixels and filters."""
-    depth = 16 - 8 * minimum(remainder(c, 16), 1)
-    warp_pixels = 64 if tile == LARGE else 32
-    return Variant(
-        f"tile_{tile[0]}x{tile[1]}",
-        Launch(
-            (_tiles(tile), 1, 1),
-            (32 * (tile[0] // warp_pixels) * (tile[1] // 32), 1, 1),
-            extras=(n,),
-            shared_bytes=STAGES * depth * (tile[0] + 8 + tile[1] + 8) * 4,
-        ),
-        f"on tensor cores, tiles of {tile[0]} pixels and {tile[1]} filters",
-        source="tensor_core.cu",
-        min_sm=80,
-        prefer=prefer,
-    )
-
-
-# No more filters that are not there than in tiles half as wide.
-_large_is_full = 2 * ceil_div(k, LARGE[1]) <= ceil_div(k, MIDDLE[1])
+# Two blocks find room on a multiprocessor, by their registers.
+SLOTS = 2 * MULTIPROCESSORS
+LARGE, SMALL = Tile("tile_128x64", 128, 64, 64), Tile("tile_64x64", 64, 64, 32)
+BY2, BY4, BY8 = (Tile(f"by{splits}", 64, 64, 32, splits) for splits in (2, 4, 8))
+# How often 16 channels of a tap are multiplied; blocks that divide the sums need some each.
+_chunks = size * size * ceil_div(c, DEPTH)
+_small_idles = SMALL.idle > MULTIPROCESSORS
 VARIANTS = (
-    _on_tensor_cores(LARGE, prefer=_large_is_full & _fill_the_gpu(LARGE)),
-    _on_tensor_cores(MIDDLE, prefer=_fill_the_gpu(MIDDLE)),
-    _on_tensor_cores(SMALL),
+    LARGE.variant(LARGE.idle * 5 <= LARGE.blocks),
+    BY2.variant(_small_idles & (BY2.idle <= MULTIPROCESSORS) & (_chunks >= 4)),
+    BY8.variant(_small_idles & (BY4.idle > MULTIPROCESSORS) & (_chunks >= 32)),
+    BY4.variant(_small_idles & (_chunks >= 4)),
+    SMALL.variant(),
     _direct(),
 )

@@ -11,13 +11,13 @@ constexpr int kDirectThreads = 128;
 // `added` is added before the activation if kAdds.
 template <bool kAdds>
 __device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, const T* __restrict__ added, const T* __restrict__ filters,
-                                                     const T* __restrict__ bias, int n, T* __restrict__ y) {
+                                                     const T* __restrict__ scales, const T* __restrict__ bias, int n, T* __restrict__ y) {
   constexpr int kOut = 8, kGroups = kFilters / kOut;
   const int index = blockIdx.x / kGroups * kDirectThreads + threadIdx.x, first_filter = blockIdx.x % kGroups * kOut;
   if (index >= n * Layer::kOutPlane) return;
   const Pixel pixel(index);
   float sums[kOut] = {};
-  plain_sums(sums, x, filters, pixel, first_filter);
+  plain_sums(sums, x, filters, scales, pixel, first_filter);
 #pragma unroll
   for (int f = 0; f < kOut; ++f) {
     const size_t place = pixel.place(first_filter + f);

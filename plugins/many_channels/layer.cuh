@@ -1,6 +1,7 @@
 // The layer that a convolution of many channels is compiled for, and one output of it by plain multiply-adds.
 //
-// x [n, C, H, W], filters [R, R, C, K] (a tap's row of all filters is contiguous), bias [K], y [n, K, OH, OW].
+// x [n, C, H, W], filters [R, R, C, K] (a tap's row of all filters is contiguous; each divided by its scale, a power of two), scales [K],
+// bias [K], y [n, K, OH, OW].
 #pragma once
 
 #include "windows/activation.cuh"
@@ -33,7 +34,10 @@ struct Pixel {
 // kCount outputs of neighbouring filters, without bias, from global memory.
 template <int kCount>
 __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ x, const T* __restrict__ filters,
-                                           const Pixel& pixel, int first_filter) {
+                                           const T* __restrict__ scales, const Pixel& pixel, int first_filter) {
+  float scale[kCount];
+#pragma unroll
+  for (int f = 0; f < kCount; ++f) scale[f] = scales[first_filter + f];
   const T* image = x + static_cast<size_t>(pixel.image) * kChannels * Layer::kPlane;
 #pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
@@ -49,11 +53,11 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
         for (int f = 0; f < kCount; f += 4) {
           const Vector<T, 4> four = load_vector<4>(weights + channel * kFilters + f);
 #pragma unroll
-          for (int i = 0; i < 4; ++i) sums[f + i] = fmaf(of_x, four.value[i], sums[f + i]);
+          for (int i = 0; i < 4; ++i) sums[f + i] = fmaf(of_x, four.value[i] * scale[f + i], sums[f + i]);
         }
       } else {
 #pragma unroll
-        for (int f = 0; f < kCount; ++f) sums[f] = fmaf(of_x, weights[channel * kFilters + f], sums[f]);
+        for (int f = 0; f < kCount; ++f) sums[f] = fmaf(of_x, weights[channel * kFilters + f] * scale[f], sums[f]);
       }
     }
   }

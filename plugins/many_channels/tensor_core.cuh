@@ -1,213 +1,184 @@
 // The convolution of many channels on tensor cores: a product of matrices, of pixels by filters, in floats; sm_80 and newer.
 //
-// K runs over taps and, within a tap, channels. A block has kPixels pixels (of all images, in the order of y) and kBlockFilters filters.
-// kDepth rows of K come to shared memory at a time, by asynchronous copies, kStages - 1 stages ahead: a row of x is the tap's element of
-// each pixel, or zero outside the image; a row of weights is contiguous. A warp computes kWarpPixels pixels and 32 filters.
+// K runs over taps and, within a tap, channels. A block has kPixels pixels (of all images, in the order of y) and kBlockFilters filters,
+// or a share of K of them: the blocks of a cluster divide K, and each adds up some filters of all.
 //
-// The rows and columns of a product can be any pixels and filters. Lane (g = lane / 4, t = lane % 4) takes pixels 4 g ... 4 g + 3 as rows g
-// and g + 8 of two products, and filters 4 g ... 4 g + 3 as column g of four: each operand is loaded in pieces of 16 bytes, without bank
-// conflicts since a pitch is 8 modulo 32 words, and results are runs of 4 pixels.
+// Floats: x = hi + lo / 2048 with two fp16 numbers, which are 22 bits together; x w = hi hi + (hi lo + lo hi) / 2048 in three products.
+// Filters come scaled below 2. A float that is no fp16 number even so is computed again by plain multiply-adds: where the largest x of a
+// window is too large, or so small that the smallest fp16 number is no longer far below it, and where a sum is not finite.
+// The tensor cores cut the bits of a sum, so the products hi hi of 16 rows of K are summed alone, and added by ordinary additions.
 //
-// Floats: x = hi + lo with tf32 hi and lo; x w = lo hi + hi lo + hi hi in three products. The tensor cores cut the bits of a sum, so
-// the products of kSumDepth rows are summed alone, and these sums are added by ordinary additions. A sum that is not finite may come
-// from the split: it is computed again by plain multiply-adds.
+// A warp computes kWarpPixels pixels and 32 filters. How its operands come to shared memory: operands.cuh.
 #pragma once
 
-#include "copies.cuh"
+#include "block_cluster.cuh"
 #include "dense/instructions.cuh"
-#include "many_channels/layer.cuh"
+#include "many_channels/operands.cuh"
 
-constexpr int kSumDepth = 32, kWarpFilters = 32, kRun = 4;
-
-template <int kPixels_, int kBlockFilters_, int kWarpPixels_, int kStages_>
-struct Tile {
-  static constexpr int kPixels = kPixels_, kBlockFilters = kBlockFilters_, kWarpPixels = kWarpPixels_, kStages = kStages_;
-  static constexpr int kWarpsAcross = kBlockFilters / kWarpFilters, kThreads = 32 * kWarpsAcross * (kPixels / kWarpPixels);
-  static constexpr int kDepth = kChannels % 16 == 0 ? 16 : 8;
-  static constexpr int kChunksOfTap = kChannels / kDepth, kChunks = kTaps * kChunksOfTap, kChunksOfSum = kSumDepth / kDepth;
-  static constexpr int kPixelPitch = kPixels + 8, kFilterPitch = kBlockFilters + 8;
-  static constexpr int kStageBytes = kDepth * (kPixelPitch + kFilterPitch) * 4, kSharedBytes = kStages * kStageBytes;
-  static constexpr int kFilterTiles = ceil_div(kFilters, kBlockFilters);
-  static constexpr int kRuns = kWarpPixels / 32;  // of 4 pixels, of a lane
-  static_assert(kPixels % 32 == 0 && kBlockFilters % 32 == 0 && kWarpPixels % 32 == 0);
-};
-
-// Copies of x by one thread: one pixel, or 4 where neighbouring pixels are neighbours in x.
+// Sums of a warp: [product: 16 pixels][product: 8 filters][as mma.cuh has them].
 template <typename Tile>
-struct PixelCopies {
-  static constexpr bool kWide = Layer::kSize == 1 && Layer::kStride == 1 && Layer::kPad == 0 && Layer::kPlane % 4 == 0;
-  static constexpr int kCount = kWide ? 4 : 1, kAcross = Tile::kPixels / kCount, kRowsAtOnce = Tile::kThreads / kAcross;
-  static_assert(Tile::kThreads % kAcross == 0 && Tile::kDepth % kRowsAtOnce == 0);
+using TileSums = float[Tile::kProducts][4][4];
 
-  const T* x;
-  const T* corner;  // of the pixel's window, in this thread's first channel; it may lie outside the image
-  int row, column;
-  unsigned place;
-
-  __device__ __forceinline__ PixelCopies(const T* x_, int first_pixel, int pixels) : x(x_) {
-    const int across = threadIdx.x % kAcross * kCount, channel = threadIdx.x / kAcross;
-    const bool exists = first_pixel + across < pixels;
-    const Pixel pixel(exists ? first_pixel + across : 0);
-    corner = x + (static_cast<long long>(pixel.image) * kChannels + channel) * Layer::kPlane + pixel.row * Layer::kWidth + pixel.column;
-    row = exists ? pixel.row : Layer::kHeight;  // below the image
-    column = pixel.column;
-    place = (channel * Tile::kPixelPitch + across) * 4;
-  }
-
-  __device__ __forceinline__ void begin(unsigned stage, int chunk) const {
-    const int tap = chunk / Tile::kChunksOfTap, channel = chunk % Tile::kChunksOfTap * Tile::kDepth;
-    const int i = tap / Layer::kSize, j = tap % Layer::kSize;
-    const bool inside = static_cast<unsigned>(row + i) < Layer::kHeight && static_cast<unsigned>(column + j) < Layer::kWidth;
-    const T* from = inside ? corner + (channel * Layer::kPlane + i * Layer::kWidth + j) : x;
+// Adds the products of 16 rows; `x` and `filters` are this lane's first words of hi.
+template <typename Tile>
+__device__ __forceinline__ void multiply_rows(TileSums<Tile>& sums, TileSums<Tile>& low_sums, const unsigned* x, const unsigned* filters) {
+  unsigned b_hi[4][2], b_lo[4][2];
 #pragma unroll
-    for (int e = 0; e < Tile::kDepth; e += kRowsAtOnce) {
-      copy_async<4 * kCount>(stage + place + e * Tile::kPixelPitch * 4, from + e * Layer::kPlane, inside ? 4 * kCount : 0);
+  for (int q = 0; q < 2; ++q) {
+    const Words hi = load_vector<4>(filters + q * kPieceWords);
+    const Words lo = load_vector<4>(filters + q * kPieceWords + kDepth / 2 * Tile::kBlockFilters);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) b_hi[2 * q + i / 2][i % 2] = hi.value[i], b_lo[2 * q + i / 2][i % 2] = lo.value[i];
+  }
+#pragma unroll
+  for (int p = 0; p < Tile::kProducts; p += 2) {
+    Words a_hi[2], a_lo[2];
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      a_hi[e] = load_vector<4>(x + (p + e) * kPieceWords);
+      a_lo[e] = load_vector<4>(x + (p + e) * kPieceWords + kDepth / 2 * Tile::kPixels);
     }
-  }
-};
-
-template <typename Tile>
-__device__ __forceinline__ void copy_filters(unsigned stage, const T* __restrict__ filters, int first_filter, int chunk) {
-  constexpr int kPieces = Tile::kBlockFilters / 4, kCopies = Tile::kDepth * kPieces;
+    // Independent sums take turns: a product waits for the one before it on the same sum.
+    float part[2][4][4] = {};
 #pragma unroll
-  for (int e = 0; e < kCopies; e += Tile::kThreads) {
-    const int i = e + threadIdx.x, depth = i / kPieces, filter = i % kPieces * 4;
-    if (kCopies % Tile::kThreads != 0 && i >= kCopies) break;
-    const bool exists = first_filter + filter < kFilters;
-    const T* from = exists ? filters + (chunk * Tile::kDepth + depth) * kFilters + first_filter + filter : filters;
-    copy_async<16>(stage + (depth * Tile::kFilterPitch + filter) * 4, from, exists ? 16 : 0);
+    for (int i = 0; i < 8; ++i) dense::multiply<__half>(part[i / 4][i % 4], a_hi[i / 4].value, b_hi[i % 4]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) dense::multiply<__half>(low_sums[p + i / 4][i % 4], a_lo[i / 4].value, b_hi[i % 4]);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) dense::multiply<__half>(low_sums[p + i / 4][i % 4], a_hi[i / 4].value, b_lo[i % 4]);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) sums[p + i / 16][i / 4 % 4][i % 4] += part[i / 16][i / 4 % 4][i % 4];
   }
 }
 
-// hi: the nearest number of 11 bits; lo: the rest, of which the tensor core takes as many again.
-__device__ __forceinline__ void split(float value, unsigned& hi, unsigned& lo) {
-  hi = (__float_as_uint(value) + 0x1000u) & 0xffffe000u;
-  lo = __float_as_uint(__fsub_rn(value, __uint_as_float(hi)));
-}
-
-// Sums of a warp: [run][product: pixels 2 p and 2 p + 1 of the run][column: filter of four][as mma.cuh has them].
-template <typename Tile>
-using TileSums = float[Tile::kRuns][2][4][4];
-
-// Adds the products of a stage; `pixels` and `filters` are this lane's first ones.
-template <typename Tile>
-__device__ __forceinline__ void multiply_stage(TileSums<Tile>& sums, const float* pixels, const float* filters) {
-#pragma unroll
-  for (int step = 0; step < Tile::kDepth; step += 8) {
-    unsigned b_hi[4][2], b_lo[4][2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Vector<float, 4> of = load_vector<4>(filters + (step + 4 * half) * Tile::kFilterPitch);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) split(of.value[j], b_hi[j][half], b_lo[j][half]);
-    }
-#pragma unroll
-    for (int run = 0; run < Tile::kRuns; ++run) {
-      unsigned a_hi[2][4], a_lo[2][4];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const Vector<float, 4> of = load_vector<4>(pixels + (step + 4 * half) * Tile::kPixelPitch + 32 * run);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) split(of.value[i], a_hi[i / 2][i % 2 + 2 * half], a_lo[i / 2][i % 2 + 2 * half]);
-      }
-      // Independent sums take turns: a product waits for the one before it on the same sum.
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dense::multiply<float>(sums[run][i / 4][i % 4], a_lo[i / 4], b_hi[i % 4]);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dense::multiply<float>(sums[run][i / 4][i % 4], a_hi[i / 4], b_lo[i % 4]);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dense::multiply<float>(sums[run][i / 4][i % 4], a_hi[i / 4], b_hi[i % 4]);
-    }
-  }
-}
-
-// An output of which the sum on tensor cores is not finite.
-__device__ __noinline__ float plain_output(const T* __restrict__ x, const T* __restrict__ filters, float offset, int pixel, int filter) {
+// A sum by plain multiply-adds.
+__device__ __noinline__ float plain_sum(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ scales, int pixel,
+                                        int filter) {
   float sums[1] = {};
-  plain_sums(sums, x, filters, Pixel(pixel), filter);
-  return activate<kActivation>(sums[0] + offset);
+  plain_sums(sums, x, filters, scales, Pixel(pixel), filter);
+  return sums[0];
+}
+
+// Whether a finite sum is exact, by the largest x of its window.
+__device__ __forceinline__ bool exact(float sum, float most) {
+  return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0.0f || (most >= kLeastX && most <= kMostX));
 }
 
 // `added` is added before the activation if kAdds.
 template <typename Tile, bool kAdds>
-__device__ __forceinline__ void many_channels_by_mma(unsigned char* shared, const T* __restrict__ x, const T* __restrict__ added,
-                                                     const T* __restrict__ filters, const T* __restrict__ bias, int n,
-                                                     T* __restrict__ y) {
+__device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, const T* __restrict__ x, const T* __restrict__ added,
+                                                     const T* __restrict__ filters, const T* __restrict__ scales,
+                                                     const T* __restrict__ bias, int n, T* __restrict__ y) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int pixels = n * Layer::kOutPlane, first_pixel = blockIdx.x / Tile::kFilterTiles * Tile::kPixels;
-  const int first_filter = blockIdx.x % Tile::kFilterTiles * Tile::kBlockFilters;
+  const int rank = blockIdx.x % Tile::kSplits, tile = blockIdx.x / Tile::kSplits;
+  const int pixels = n * Layer::kOutPlane, first_pixel = tile / Tile::kFilterTiles * Tile::kPixels;
+  const int first_filter = tile % Tile::kFilterTiles * Tile::kBlockFilters;
   const int warp_pixel = warp / Tile::kWarpsAcross * Tile::kWarpPixels, warp_filter = warp % Tile::kWarpsAcross * kWarpFilters;
+  const int first_chunk = kChunks * rank / Tile::kSplits, last_chunk = kChunks * (rank + 1) / Tile::kSplits;
 
-  const PixelCopies<Tile> copies(x, first_pixel, pixels);
-  const unsigned stages = shared_address(shared);
-  auto fetch = [&](int chunk) {
-    if (chunk < Tile::kChunks) {
-      const unsigned stage = stages + chunk % Tile::kStages * Tile::kStageBytes;
-      copies.begin(stage, chunk);
-      copy_filters<Tile>(stage + Tile::kDepth * Tile::kPixelPitch * 4, filters, first_filter, chunk);
-    }
-    copy_async_commit();
+  float* shared = reinterpret_cast<float*>(memory);
+  unsigned* operands = reinterpret_cast<unsigned*>(shared);
+  float* most_of_pixels = shared + Tile::kFloats;
+  if (threadIdx.x < Tile::kPixels) most_of_pixels[threadIdx.x] = 0.0f;
+
+  const PixelLoads<Tile> of_x(x, first_pixel, pixels);
+  const FilterLoads<Tile> of_filters(filters, first_filter);
+  Rows rows(first_chunk);
+  auto load = [&](Loaded<Tile>& loaded) {
+    const bool exists = rows.chunk < last_chunk;  // zeros beyond
+    of_x.load(loaded.x, rows, exists);
+    of_filters.load(loaded.filters, rows, exists);
+    rows.advance();
   };
+  const auto words_of = [&](int chunk) { return operands + chunk % 2 * Tile::kOperandWords; };
+  float most[2] = {};
+  Loaded<Tile> ahead[Tile::kAhead];
+  load(ahead[0]);
+  ahead[0].split_into(words_of(first_chunk), most);
 #pragma unroll
-  for (int chunk = 0; chunk < Tile::kStages - 1; ++chunk) fetch(chunk);
+  for (int i = 0; i < Tile::kAhead; ++i) load(ahead[i]);
+  __syncthreads();
 
-  TileSums<Tile> sums = {}, part = {};
+  TileSums<Tile> sums = {}, low_sums = {};
 #pragma unroll 1
-  for (int chunk = 0; chunk < Tile::kChunks; ++chunk) {
-    copy_async_wait<Tile::kStages - 2>();
-    __syncthreads();  // the stage has arrived for all, and all have left the one before it
-    fetch(chunk + Tile::kStages - 1);
-    const float* stage = reinterpret_cast<const float*>(shared + chunk % Tile::kStages * Tile::kStageBytes);
-    multiply_stage<Tile>(part, stage + t * Tile::kPixelPitch + warp_pixel + 4 * g,
-                         stage + Tile::kDepth * Tile::kPixelPitch + t * Tile::kFilterPitch + warp_filter + 4 * g);
-    if ((chunk + 1) % Tile::kChunksOfSum == 0 || chunk + 1 == Tile::kChunks) {
+  for (int first = first_chunk; first < last_chunk; first += Tile::kAhead) {
 #pragma unroll
-      for (int i = 0; i < Tile::kRuns * 32; ++i) {
-        sums[i / 32][i / 16 % 2][i / 4 % 4][i % 4] += part[i / 32][i / 16 % 2][i / 4 % 4][i % 4];
-        part[i / 32][i / 16 % 2][i / 4 % 4][i % 4] = 0.0f;
-      }
+    for (int i = 0; i < Tile::kAhead; ++i) {
+      const int chunk = first + i;
+      const unsigned* words = words_of(chunk) + slot(g, t);
+      multiply_rows<Tile>(sums, low_sums, words + warp_pixel / 16 * kPieceWords,
+                          words + kDepth * Tile::kPixels + warp_filter / 16 * kPieceWords);
+      ahead[i].split_into(words_of(chunk + 1), most);
+      load(ahead[i]);
+      __syncthreads();  // all have split the next rows, and have left these
     }
   }
 
-  float probe = 0.0f;  // NaN after a sum that is not finite
 #pragma unroll
-  for (int run = 0; run < Tile::kRuns; ++run) {
-    const int pixel = first_pixel + warp_pixel + 32 * run + kRun * g;
+  for (int p = 0; p < Tile::kProducts; ++p) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {  // filters of columns 2 t, then 2 t + 1
-      const int filter = first_filter + warp_filter + 8 * t + i, e = i / 4;
-      const auto& of = sums[run];
-      const float values[kRun] = {of[0][i % 4][e], of[0][i % 4][e + 2], of[1][i % 4][e], of[1][i % 4][e + 2]};
+    for (int i = 0; i < 16; ++i) {  // 8 filters of two pixels
+      const int product = i / 4, e = i % 4, filter = warp_filter + product / 2 * 16 + 4 * t + e % 2 * 2 + product % 2;
+      const int at = Tile::place(filter, Tile::pixel(warp_pixel / 16 + p, g, e / 2));
+      shared[at] = fmaf(low_sums[p][product][e], 1.0f / kLow, sums[p][product][e]);
+    }
+  }
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) probe = fmaf(values[k], 0.0f, probe);
-      if (filter >= kFilters) continue;
-      const float offset = bias[filter];
-      if constexpr (Layer::kOutPlane % kRun == 0) {
-        if (pixel >= pixels) continue;
-        const size_t place = Pixel(pixel).place(filter);
-        Vector<T, kRun> outputs{};
-        if constexpr (kAdds) outputs = load_vector<kRun>(added + place);
+  for (int e = 0; e < 2; ++e) {  // not negative, so their bits have their order
+    atomicMax(reinterpret_cast<int*>(most_of_pixels) + of_x.pixel(e), __float_as_int(most[e]));
+  }
+  if constexpr (Tile::kSplits > 1) {
+    cluster_arrive();
+    cluster_wait();
+  } else {
+    __syncthreads();
+  }
+
+  // A thread finishes runs of 4 pixels of a filter.
+  constexpr int kRunsAcross = Tile::kPixels / kRun, kShare = Tile::kBlockFilters / Tile::kSplits;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < kShare * kRunsAcross; i += Tile::kThreads) {
+    const int of_filter = rank * kShare + i / kRunsAcross, of_pixel = i % kRunsAcross * kRun;
+    const int filter = first_filter + of_filter, pixel = first_pixel + of_pixel, at = Tile::place(of_filter, of_pixel);
+    if (filter >= kFilters || pixel >= pixels) continue;
+    Vector<float, kRun> total = load_vector<kRun>(shared + at), largest = load_vector<kRun>(most_of_pixels + of_pixel);
+    if constexpr (Tile::kSplits > 1) {
+      total = {};
 #pragma unroll
-        for (int k = 0; k < kRun; ++k) outputs.value[k] = activate<kActivation>(values[k] + offset + outputs.value[k]);
-        store_vector(y + place, outputs);
-      } else {
+      for (unsigned other = 0; other < Tile::kSplits; ++other) {
+        const float4 part = read_remote(shared + at, other), large = read_remote(most_of_pixels + of_pixel, other);
+        const float parts[] = {part.x, part.y, part.z, part.w}, larges[] = {large.x, large.y, large.z, large.w};
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
-          if (pixel + k >= pixels) continue;
-          const size_t place = Pixel(pixel + k).place(filter);
-          y[place] = activate<kActivation>(values[k] + offset + (kAdds ? added[place] : 0.0f));
+          total.value[k] += parts[k];
+          largest.value[k] = fmaxf(largest.value[k], larges[k]);
         }
       }
     }
-  }
-  if (probe != probe) {
-#pragma unroll 1
-    for (int i = 0; i < Tile::kRuns * kRun * 8; ++i) {
-      const int filter = first_filter + warp_filter + 8 * t + i % 8;
-      const int pixel = first_pixel + warp_pixel + i / (8 * kRun) * 32 + kRun * g + i / 8 % kRun;
-      if (filter >= kFilters || pixel >= pixels) continue;
+    const float offset = bias[filter], scale = scales[filter];
+    auto output = [&](int k, float of_added) {
+      const bool is_exact = exact(total.value[k], largest.value[k]);
+      const float sum = is_exact ? total.value[k] * scale : plain_sum(x, filters, scales, pixel + k, filter);
+      return activate<kActivation>(sum + offset + of_added);
+    };
+    if constexpr (Layer::kOutPlane % kRun == 0) {
       const size_t place = Pixel(pixel).place(filter);
-      y[place] = plain_output(x, filters, bias[filter] + (kAdds ? added[place] : 0.0f), pixel, filter);
+      Vector<T, kRun> outputs{};
+      if constexpr (kAdds) outputs = load_vector<kRun>(added + place);
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) outputs.value[k] = output(k, outputs.value[k]);
+      store_vector(y + place, outputs);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kRun; ++k) {
+        if (pixel + k >= pixels) continue;
+        const size_t place = Pixel(pixel + k).place(filter);
+        y[place] = output(k, kAdds ? added[place] : 0.0f);
+      }
     }
+  }
+  if constexpr (Tile::kSplits > 1) {  // the others have read this block's memory
+    cluster_arrive_relaxed();
+    cluster_wait();
   }
 }

@@ -52,9 +52,17 @@ LINES
 
 
 def computed_on_cpu(
-    bound: Bound, variant: Variant, inputs: Sequence[np.ndarray], factory: pytest.TempPathFactory, checks: str = ""
+    bound: Bound,
+    variant: Variant,
+    inputs: Sequence[np.ndarray],
+    factory: pytest.TempPathFactory,
+    checks: str = "",
+    cluster: int = 1,
 ) -> list[np.ndarray]:
-    """Return what a variant computes from the kernel's inputs; ``checks`` is C++ to compile with it."""
+    """Return what a variant computes from the kernel's inputs.
+
+    ``checks`` is C++ to compile with it; ``cluster``: the blocks that its entry declares as a cluster.
+    """
     kernel = bound.kernel
     launch = bound.specialized.launch(variant)
     sizes = dict(bound.axes)
@@ -63,7 +71,7 @@ def computed_on_cpu(
     folder = factory.mktemp("on_cpu")
     for tensor, array in zip(kernel.inputs, inputs, strict=True):
         array.tofile(folder / tensor.name)
-    words = [grid_x, grid_y, launch.block[0], *extras, *(int(np.prod(shape)) for shape in bound.output_shapes)]
+    words = [grid_x, grid_y, launch.block[0], cluster, *extras, *(int(np.prod(shape)) for shape in bound.output_shapes)]
     subprocess.run([_program(bound, variant, factory, checks), *map(str, words)], cwd=folder, check=True)
     return [
         np.fromfile(folder / tensor.name, numpy_dtype(dtype)).reshape(shape)
@@ -74,7 +82,7 @@ def computed_on_cpu(
 def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
     """Compile the program that runs a variant."""
     kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
-    lines = ["const int grid_x = number(), grid_y = number(), threads = number();"]
+    lines = ["const int grid_x = number(), grid_y = number(), threads = number(), cluster_size = number();"]
     lines += [f"const int extra{index} = number();" for index in range(count)]
     for tensor, dtype in zip(kernel.inputs, bound.input_dtypes, strict=True):
         lines.append(f'const auto {tensor.name} = read<{ELEMENT_TYPES[dtype].cuda_name}>("{tensor.name}");')
@@ -86,7 +94,7 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     arguments += [f"extra{index}" for index in range(count)]
     arguments += [f"{tensor.name}.data()" for tensor in kernel.outputs]
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
-    lines.append(f"launch(grid_x, grid_y, threads, [&] {{ {call}; }});")
+    lines.append(f"launch(grid_x, grid_y, threads, cluster_size, [&] {{ {call}; }});")
     lines += [f'write("{tensor.name}", {tensor.name});' for tensor in kernel.outputs]
     source = str(kernel.source_dir / variant.source)
     text = (

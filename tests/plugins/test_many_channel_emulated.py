@@ -20,6 +20,7 @@ POINTS: dict[str, AttributeValue] = {"size": 1, "stride": 1, "pad": 0, "activati
 ODD: Sizes = ({"n": 3, "c": 16, "h": 7, "w": 7, "k": 72}, SAME)
 STRIDED: Sizes = ({"n": 1, "c": 24, "h": 9, "w": 14, "k": 16}, {**SAME, "stride": 2, "activation": "gelu"})
 WIDE: Sizes = ({"n": 5, "c": 40, "h": 6, "w": 6, "k": 136}, POINTS)
+CLUSTERS = {"by2": 2, "by4": 4, "by8": 8}
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -32,12 +33,14 @@ CASES = [
     ),
     (PLAIN, "tile_128x64", ODD),
     (PLAIN, "tile_128x64", WIDE),
-    (PLAIN, "tile_128x128", ODD),
-    (PLAIN, "tile_128x128", WIDE),
+    (PLAIN, "by2", STRIDED),
+    (PLAIN, "by4", WIDE),
+    (PLAIN, "by8", ODD),
     (PLAIN, "direct", ODD),
     (PLAIN, "direct", STRIDED),
     (ADDS, "tile_64x64", ODD),
     (ADDS, "tile_128x64", WIDE),
+    (ADDS, "by8", ODD),
     (ADDS, "direct", ODD),
 ]
 
@@ -50,7 +53,8 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
     change(plain)
     with np.errstate(invalid="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
+    cluster = CLUSTERS.get(variant, 1)
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory, cluster=cluster)
     assert disagreement(found, wanted, bound.types.tolerance) is None
 
 
@@ -64,12 +68,28 @@ def test_the_source_computes_the_reference(
 
 @needs_gcc
 @pytest.mark.parametrize("name", [PLAIN, ADDS])
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38])
+@pytest.mark.parametrize("variant", ["tile_64x64", "by4"])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
-    name: str, value: float, tmp_path_factory: pytest.TempPathFactory
+    name: str, variant: str, value: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def change(plain: list[np.ndarray]) -> None:
         plain[0][1, 7, 3, 3] = value
         plain[-2][:, 7] = np.sign(plain[-2][:, 7])  # an infinity times their low part, zero, would be NaN
 
-    check(name, "tile_64x64", (ODD[0], {**SAME, "activation": "none"}), change, tmp_path_factory)
+    check(name, variant, (ODD[0], {**SAME, "activation": "none"}), change, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize("sizes", [ODD, WIDE], ids=["3x3", "1x1"])
+@pytest.mark.parametrize("variant", ["tile_64x64", "by4"])  # with 1x1 filters, by4 has blocks with nothing to multiply
+@pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
+def test_numbers_far_from_one_are_as_exact(
+    variant: str, sizes: Sizes, exponents: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        for array, exponent in zip((plain[0], plain[-2]), exponents, strict=True):
+            array *= np.float32(2.0**exponent)
+        plain[-1] *= 0
+
+    check(PLAIN, variant, (sizes[0], {**sizes[1], "activation": "none"}), change, tmp_path_factory)

@@ -20,6 +20,8 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __CUDA_ARCH__ 900
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ thread_local  // one block at a time
 #define ASSERT_LAUNCH(...)
@@ -52,6 +54,7 @@ inline float __int_as_float(int v) { float f; std::memcpy(&f, &v, 4); return f; 
 inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
 inline float __uint_as_float(unsigned v) { return __int_as_float(static_cast<int>(v)); }
 inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_as_int(v)); }
+inline int atomicMax(int* to, int value) { const int before = *to; *to = max(before, value); return before; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
@@ -67,6 +70,27 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
   return result;
 }
+
+// Numbers of 16 bits, by their bits.
+struct __half2 { uint16_t low, high; };
+inline float from_half(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float sign = bits >> 15 ? -1.0f : 1.0f;
+  if (exponent == 31) return sign * (fraction ? NAN : INFINITY);
+  return sign * (exponent ? std::ldexp(1024.0f + fraction, exponent - 25) : std::ldexp(static_cast<float>(fraction), -24));
+}
+inline uint16_t to_half(float value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const float size = std::fabs(value);
+  if (size != size) return 0x7fff;
+  if (size >= 65520.0f) return sign | 0x7c00;
+  const int exponent = size < std::ldexp(1.0f, -14) ? -14 : std::ilogb(size);
+  const int steps = static_cast<int>(std::nearbyint(std::ldexp(size, 10 - exponent)));  // of the last bit, to even
+  return sign | static_cast<uint16_t>(steps < 1024 ? steps : ((exponent + 14) << 10) + steps);
+}
+inline __half2 __floats2half2_rn(float low, float high) { return {to_half(low), to_half(high)}; }
+inline float2 __half22float2(__half2 v) { return {from_half(v.low), from_half(v.high)}; }
+struct __half;
 
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
@@ -103,13 +127,18 @@ struct Fiber { ucontext_t context; std::vector<char> stack; bool done = false; c
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Group> warps;
-  Group all;
+  Group all, of_cluster;
   std::vector<unsigned char> slots;
+  std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
+  Index index;
+  int left;
   ucontext_t scheduler;
   void (*kernel)(const void* captured);
   const void* captured;
 };
 inline Block* block;
+struct Cluster { std::vector<Block> blocks; unsigned rank; };
+inline Cluster* cluster;
 
 inline void wait_for(Group& group) {
   Fiber& self = block->fibers[threadIdx.x];
@@ -158,65 +187,103 @@ int exchange_sums(float* sums, int lane) {
   return first;
 }
 
+// The scheduler goes on with this block after all blocks of the cluster have come here.
+inline void wait_for_cluster() {
+  Fiber& self = block->fibers[threadIdx.x];
+  const unsigned thread = threadIdx.x;
+  self.waits = &block->of_cluster;
+  self.generation = block->of_cluster.generation;
+  ++block->of_cluster.arrived;
+  swapcontext(&self.context, &block->scheduler);
+  threadIdx.x = thread;
+}
+
 inline void enter() {
   block->kernel(block->captured);
   block->fibers[threadIdx.x].done = true;
 }
 
-// Calls `kernel` for each thread of each block.
-template <typename Kernel>
-void launch(int blocks_x, int blocks_y, int threads, const Kernel& kernel) {
-  unsigned random = 1;
-  Block state;
-  block = &state;
-  state.kernel = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
-  state.captured = &kernel;
-  gridDim = {static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y)};
-  for (int b = 0; b < blocks_x * blocks_y; ++b) {
-    blockIdx = {static_cast<unsigned>(b % blocks_x), static_cast<unsigned>(b / blocks_x)};
-    std::memset(shared, 0x3f, sizeof(shared));  // floats below 1: kernels compute a sum that is not finite in another way
-    state.fibers.resize(threads);
-    state.warps.assign(threads / kWarpLanes, {kWarpLanes});
-    state.all = {threads};
-    state.slots.resize(threads * kSlot);
-    std::vector<int> order(threads);
-    for (int i = 0; i < threads; ++i) {
-      Fiber& fiber = state.fibers[i];
-      order[i] = i;
-      fiber.done = false;
-      fiber.waits = nullptr;
-      fiber.stack.resize(64 * 1024);
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.data();
-      fiber.context.uc_stack.ss_size = fiber.stack.size();
-      fiber.context.uc_link = &state.scheduler;
-      makecontext(&fiber.context, enter, 0);
+// Runs the threads of a block until each has returned or waits for the block's cluster.
+inline void run(Block& of, unsigned& random) {
+  block = &of;
+  blockIdx = of.index;
+  std::memcpy(shared, of.shared.data(), sizeof(shared));
+  const int threads = static_cast<int>(of.fibers.size());
+  std::vector<int> order(threads);
+  for (int i = 0; i < threads; ++i) order[i] = i;
+  while (of.left > of.of_cluster.arrived) {
+    for (int i = threads - 1; i > 0; --i) {
+      random = random * 1664525u + 1013904223u;
+      std::swap(order[i], order[static_cast<uint64_t>(random) * (i + 1) >> 32]);
     }
-    for (int left = threads; left > 0;) {
-      for (int i = threads - 1; i > 0; --i) {
-        random = random * 1664525u + 1013904223u;
-        std::swap(order[i], order[static_cast<uint64_t>(random) * (i + 1) >> 32]);
-      }
-      bool moved = false;
-      for (int i : order) {
-        Fiber& fiber = state.fibers[i];
-        if (fiber.done || (fiber.waits != nullptr && fiber.waits->generation == fiber.generation)) continue;
-        fiber.waits = nullptr;
-        threadIdx.x = i;
-        swapcontext(&state.scheduler, &fiber.context);
-        moved = true;
-        if (!fiber.done) continue;
-        --left;  // threads that have returned are not waited for
-        for (Group* group : {&state.all, &state.warps[i / kWarpLanes]}) {
-          if (--group->size > 0 && group->arrived == group->size) {
-            group->arrived = 0;
-            ++group->generation;
-          }
+    bool moved = false;
+    for (int i : order) {
+      Fiber& fiber = of.fibers[i];
+      if (fiber.done || (fiber.waits != nullptr && fiber.waits->generation == fiber.generation)) continue;
+      fiber.waits = nullptr;
+      threadIdx.x = i;
+      swapcontext(&of.scheduler, &fiber.context);
+      moved = true;
+      if (!fiber.done) continue;
+      --of.left;  // threads that have returned are not waited for
+      for (Group* group : {&of.all, &of.warps[i / kWarpLanes]}) {
+        if (--group->size > 0 && group->arrived == group->size) {
+          group->arrived = 0;
+          ++group->generation;
         }
       }
-      if (!moved && left > 0) {
-        std::fprintf(stderr, "block %d: %d threads wait for others that never come\n", b, left);
-        std::exit(1);
+    }
+    if (!moved) {
+      std::fprintf(stderr, "block %u: %d threads wait for others that never come\n", of.index.x, of.left);
+      std::exit(1);
+    }
+  }
+  std::memcpy(of.shared.data(), shared, sizeof(shared));
+}
+
+// Calls `kernel` for each thread of each block; `in_cluster` blocks are a cluster.
+template <typename Kernel>
+void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kernel& kernel) {
+  unsigned random = 1;
+  Cluster state;
+  cluster = &state;
+  state.blocks.resize(in_cluster);
+  gridDim = {static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y)};
+  for (int b = 0; b < blocks_x * blocks_y; b += in_cluster) {
+    for (int rank = 0; rank < in_cluster; ++rank) {
+      Block& made = state.blocks[rank];
+      made.kernel = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
+      made.captured = &kernel;
+      made.index = {static_cast<unsigned>((b + rank) % blocks_x), static_cast<unsigned>((b + rank) / blocks_x)};
+      // Floats below 1: kernels compute a sum that is not finite in another way.
+      made.shared.assign(sizeof(shared), 0x3f);
+      made.left = threads;
+      made.fibers.resize(threads);
+      made.warps.assign(threads / kWarpLanes, {kWarpLanes});
+      made.all = {threads};
+      made.of_cluster = {};
+      made.slots.resize(threads * kSlot);
+      for (Fiber& fiber : made.fibers) {
+        fiber.done = false;
+        fiber.waits = nullptr;
+        fiber.stack.resize(64 * 1024);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_link = &made.scheduler;
+        makecontext(&fiber.context, enter, 0);
+      }
+    }
+    for (bool left = true; left;) {
+      left = false;
+      for (unsigned rank = 0; rank < state.blocks.size(); ++rank) {
+        state.rank = rank;
+        run(state.blocks[rank], random);
+      }
+      for (Block& of : state.blocks) {
+        of.of_cluster.arrived = 0;
+        ++of.of_cluster.generation;
+        left = left || of.left > 0;
       }
     }
   }

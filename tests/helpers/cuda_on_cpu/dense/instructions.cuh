@@ -11,10 +11,25 @@ template <>
 struct Sum<signed char> { using Type = int; };
 
 // The sum of the products of the numbers in two words.
-inline float product(float sum, unsigned a, unsigned b) {
-  return sum + __uint_as_float(a & 0xffffe000u) * __uint_as_float(b & 0xffffe000u);
-}
-inline int product(int sum, unsigned a, unsigned b) { return __dp4a(static_cast<int>(a), static_cast<int>(b), sum); }
+template <typename T>
+struct Product;
+template <>
+struct Product<float> {
+  static float added(float sum, unsigned a, unsigned b) {
+    return sum + __uint_as_float(a & 0xffffe000u) * __uint_as_float(b & 0xffffe000u);
+  }
+};
+template <>
+struct Product<__half> {
+  static float added(float sum, unsigned a, unsigned b) {
+    for (int shift : {0, 16}) sum += from_half(a >> shift & 0xffff) * from_half(b >> shift & 0xffff);
+    return sum;
+  }
+};
+template <>
+struct Product<signed char> {
+  static int added(int sum, unsigned a, unsigned b) { return __dp4a(static_cast<int>(a), static_cast<int>(b), sum); }
+};
 
 template <typename T>
 void multiply(typename Sum<T>::Type (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
@@ -24,7 +39,7 @@ void multiply(typename Sum<T>::Type (&d)[4], const unsigned (&a)[4], const unsig
   for (int i = 0; i < 4; ++i) {
     for (int half = 0; half < 2; ++half) {
       for (int word = 0; word < 4; ++word) {
-        d[i] = product(d[i], lanes[4 * g + word].a[2 * half + i / 2], lanes[4 * (2 * t + i % 2) + word].b[half]);
+        d[i] = Product<T>::added(d[i], lanes[4 * g + word].a[2 * half + i / 2], lanes[4 * (2 * t + i % 2) + word].b[half]);
       }
     }
   }

@@ -1,0 +1,183 @@
+// The operands of the convolution of many channels on tensor cores: loaded ahead, split into two fp16 numbers, laid out for the lanes.
+//
+// 16 rows of K are computed at a time: a row of x is the tap's element of each pixel, or zero outside the image; a row of filters is
+// contiguous. A thread loads four rows of two columns, kAhead times 16 rows ahead, splits them into two fp16 matrices in shared memory,
+// and stores four words of each, which are four words of a lane: neighbouring rows of a column share a word.
+//
+// The rows, columns and depths of a product can be any pixels, filters and channels. Lane (g = lane / 4, t = lane % 4) has channels
+// 4 t ... 4 t + 3, rows g and g + 8 of 16 pixels, and column g of two times 8 filters. Each piece of 16 bytes is one for a lane, where
+// neither its load nor its store has bank conflicts (`slot`).
+#pragma once
+
+#include "many_channels/layer.cuh"
+
+constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
+constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
+constexpr int kPieceWords = 128;                     // of 32 lanes
+constexpr int kChunksOfTap = ceil_div(kChannels, kDepth), kChunks = kTaps * kChunksOfTap;
+constexpr float kLow = 2048.0f;              // 2^11, the bits of hi
+constexpr float kLeastX = 1.0f / 16384.0f;   // 2^-14: lo is exact to 2^-36
+constexpr float kMostX = 65504.0f;           // the largest fp16 number
+
+// The words of a lane in 32 pieces.
+__device__ __forceinline__ int slot(int g, int t) { return (8 * t + (g ^ 2 * t)) * 4; }
+
+template <int kPixels_, int kBlockFilters_, int kWarpPixels_, int kAhead_, int kSplits_>
+struct Tile {
+  static constexpr int kPixels = kPixels_, kBlockFilters = kBlockFilters_, kWarpPixels = kWarpPixels_;
+  static constexpr int kAhead = kAhead_, kSplits = kSplits_;
+  static constexpr int kWarpsAcross = kBlockFilters / kWarpFilters, kThreads = 32 * kWarpsAcross * (kPixels / kWarpPixels);
+  // Neighbouring pixels are neighbours in x.
+  static constexpr bool kWide = Layer::kSize == 1 && Layer::kStride == 1 && Layer::kPad == 0 && Layer::kPlane % 2 == 0;
+  static constexpr int kUnits = 2 * kPixels / kThreads;  // of x, of a thread; of filters it has one
+  static constexpr int kOperandWords = kDepth * (kPixels + kBlockFilters);
+  static constexpr int kSumPitch = kPixels + 4, kSumFloats = kBlockFilters * kSumPitch;
+  static constexpr int kFloats = larger(2 * kOperandWords, kSumFloats);
+  static constexpr int kSharedBytes = 4 * (kFloats + kPixels);
+  static constexpr int kFilterTiles = ceil_div(kFilters, kBlockFilters);
+  static constexpr int kProducts = kWarpPixels / 16;
+  static_assert(kPixels % kGroupPixels == 0 && kWarpPixels % 32 == 0 && kBlockFilters % kSplits == 0);
+  static_assert(2 * kPixels % kThreads == 0 && 2 * kBlockFilters == kThreads && kThreads >= kPixels);
+
+  // The pixel of row g (second: g + 8) of a product of 16, of the tile.
+  static __device__ __forceinline__ int pixel(int product, int g, bool second) {
+    const int group = product / 4 * kGroupPixels, first = product % 4 * 8 + g;
+    return group + (kWide ? 2 * first + second : first + 32 * second);
+  }
+  // The place of a sum; neighbouring lanes have different banks.
+  static __device__ __forceinline__ int place(int filter, int pixel) { return filter * kSumPitch + (pixel ^ filter / 4 % 4 * 8); }
+};
+
+// The 16 rows of K that are loaded next: a tap and a chunk of channels.
+struct Rows {
+  int chunk, channel, i, j;
+  __device__ __forceinline__ explicit Rows(int first)
+      : chunk(first),
+        channel(first % kChunksOfTap * kDepth),
+        i(first / kChunksOfTap / Layer::kSize),
+        j(first / kChunksOfTap % Layer::kSize) {}
+  __device__ __forceinline__ void advance() {  // without a branch
+    ++chunk;
+    const bool next_tap = channel + kDepth >= kChannels, next_row = next_tap && j + 1 == Layer::kSize;
+    channel = next_tap ? 0 : channel + kDepth;
+    j = next_row ? 0 : j + next_tap;
+    i += next_row;
+  }
+};
+
+// What one thread loads of x: four rows of two pixels, kUnits times.
+template <typename Tile>
+struct PixelLoads {
+  static constexpr int kAcross = Tile::kPixels / 2, kUnitsApart = Tile::kThreads / kAcross;  // units of four rows
+  const T* x;
+  int first[2], row[2], column[2];  // of the pixels' windows; `first` is the element in x, which may lie outside the image
+
+  static __device__ __forceinline__ int group(int unit) { return threadIdx.x / kAcross + unit * kUnitsApart; }
+  static __device__ __forceinline__ int pixel(bool second) { return Tile::pixel(threadIdx.x % kAcross / 8, threadIdx.x % 8, second); }
+
+  __device__ __forceinline__ PixelLoads(const T* x_, int first_pixel, int pixels) : x(x_) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int at = first_pixel + pixel(e);
+      const Pixel of(at < pixels ? at : 0);
+      first[e] = (of.image * kChannels + kUnitRows * group(0)) * Layer::kPlane + of.row * Layer::kWidth + of.column;
+      row[e] = at < pixels ? of.row : Layer::kHeight;  // below the image
+      column[e] = of.column;
+    }
+  }
+
+  __device__ __forceinline__ void load(float (&values)[Tile::kUnits][kUnitRows][2], const Rows& rows, bool wanted) const {
+    const int step = rows.channel * Layer::kPlane + rows.i * Layer::kWidth + rows.j;
+#pragma unroll
+    for (int e = 0; e < (Tile::kWide ? 1 : 2); ++e) {
+      const bool inside = wanted && static_cast<unsigned>(row[e] + rows.i) < Layer::kHeight &&
+                          static_cast<unsigned>(column[e] + rows.j) < Layer::kWidth;
+      const T* from = x + (first[e] + step);
+#pragma unroll
+      for (int unit = 0; unit < Tile::kUnits; ++unit) {
+        const bool exists = inside && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group(unit) < kChannels);
+#pragma unroll
+        for (int r = 0; r < kUnitRows; ++r) {
+          const T* element = from + (unit * kUnitsApart * kUnitRows + r) * Layer::kPlane;
+          if constexpr (Tile::kWide) {
+            const Vector<T, 2> two = exists ? load_vector<2>(element) : Vector<T, 2>{};
+            values[unit][r][0] = two.value[0], values[unit][r][1] = two.value[1];
+          } else {
+            values[unit][r][e] = exists ? __ldg(element) : 0.0f;
+          }
+        }
+      }
+    }
+  }
+};
+
+// What one thread loads of the filters: four rows of two filters.
+template <typename Tile>
+struct FilterLoads {
+  static constexpr int kAcross = Tile::kBlockFilters / 2;
+  const T* from;
+  bool exists;
+
+  static __device__ __forceinline__ int group() { return threadIdx.x / kAcross; }
+
+  __device__ __forceinline__ FilterLoads(const T* filters, int first_filter) {
+    const int filter = first_filter + threadIdx.x % kAcross * 2;
+    from = filters + kUnitRows * group() * kFilters + filter;
+    exists = filter < kFilters;
+  }
+
+  __device__ __forceinline__ void load(float (&values)[kUnitRows][2], const Rows& rows, bool wanted) const {
+    const bool here = wanted && exists && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group() < kChannels);
+    const T* first = from + ((rows.i * Layer::kSize + rows.j) * kChannels + rows.channel) * kFilters;
+#pragma unroll
+    for (int r = 0; r < kUnitRows; ++r) {
+      const Vector<T, 2> two = here ? load_vector<2>(first + r * kFilters) : Vector<T, 2>{};
+      values[r][0] = two.value[0], values[r][1] = two.value[1];
+    }
+  }
+};
+
+// Two floats as words of two fp16 numbers: the nearest ones, and 2048 times the rest.
+__device__ __forceinline__ void split(float a, float b, unsigned& hi, unsigned& lo) {
+  const __half2 near = __floats2half2_rn(a, b);
+  const float2 of = __half22float2(near);
+  const __half2 rest = __floats2half2_rn((a - of.x) * kLow, (b - of.y) * kLow);
+  hi = reinterpret_cast<const unsigned&>(near);
+  lo = reinterpret_cast<const unsigned&>(rest);
+}
+
+using Words = Vector<unsigned, 4>;
+__device__ __forceinline__ void store_words(unsigned* to, const Words& words) { *reinterpret_cast<Words*>(to) = words; }
+
+// What a thread has of 16 rows.
+template <typename Tile>
+struct Loaded {
+  using OfX = PixelLoads<Tile>;
+  using OfFilters = FilterLoads<Tile>;
+  float x[Tile::kUnits][kUnitRows][2], filters[kUnitRows][2];
+
+  // Splits it into the matrices; `most` becomes the largest number of each of its pixels.
+  __device__ __forceinline__ void split_into(unsigned* words, float (&most)[2]) const {
+#pragma unroll
+    for (int unit = 0; unit < Tile::kUnits; ++unit) {
+      Words hi, lo;  // rows g and g + 8 of the first pair of channels, then of the second
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float a = x[unit][i / 2 * 2][i % 2], b = x[unit][i / 2 * 2 + 1][i % 2];
+        split(a, b, hi.value[i], lo.value[i]);
+        most[i % 2] = fmaxf(most[i % 2], fmaxf(fabsf(a), fabsf(b)));
+      }
+      const int across = threadIdx.x % OfX::kAcross;
+      unsigned* to = words + across / 8 * kPieceWords + slot(across % 8, OfX::group(unit));
+      store_words(to, hi);
+      store_words(to + kDepth / 2 * Tile::kPixels, lo);
+    }
+    Words hi, lo;  // both pairs of channels of the first filter, then of the second
+#pragma unroll
+    for (int i = 0; i < 4; ++i) split(filters[i % 2 * 2][i / 2], filters[i % 2 * 2 + 1][i / 2], hi.value[i], lo.value[i]);
+    const int across = threadIdx.x % OfFilters::kAcross;
+    unsigned* to = words + kDepth * Tile::kPixels + across / 8 * kPieceWords + slot(across % 8, OfFilters::group());
+    store_words(to, hi);
+    store_words(to + kDepth / 2 * Tile::kBlockFilters, lo);
+  }
+};
