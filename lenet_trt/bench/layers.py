@@ -77,7 +77,7 @@ def layer_workload(
     # As torch has them: ``ours`` packs weights for the kernel.
     plain = kernel.plain_inputs
     shapes = {tensor.name: tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape) for tensor in plain}
-    weights = {tensor.name: _weight(shapes[tensor.name]) for tensor in plain if tensor.weight}
+    weights = {tensor.name: drawn_weight(shapes[tensor.name]) for tensor in plain if tensor.weight}
     rounded = [tensor.to(dtype) for tensor in weights.values()]
     exact = [tensor.double() for tensor in weights.values()]
 
@@ -113,7 +113,7 @@ def _in_pieces(function: peers.TorchFunction, inputs: Inputs, weights: Sequence[
     return torch.cat([function(*(tensor.double() for tensor in piece), *weights) for piece in pieces])
 
 
-def _weight(shape: Sequence[int]) -> torch.Tensor:
+def drawn_weight(shape: Sequence[int]) -> torch.Tensor:
     """Draw a weight from a normal distribution scaled by the fan-in, as trained weights roughly are."""
     fan_in = max(int(torch.Size(shape[1:]).numel()), 1)
     return torch.randn(tuple(shape), device="cuda") / fan_in**0.5

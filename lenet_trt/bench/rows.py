@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lenet_trt.bench import ours, peers
-from lenet_trt.bench.layers import DTYPES, PRECISIONS, types_for
+from lenet_trt.bench.layers import DTYPES, PRECISIONS, drawn_weight, types_for
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
@@ -46,7 +46,7 @@ def row_workloads(
             bound = kernel.bind_axes(axes, types_for(kernel, precision), size.attributes)
             dtype = DTYPES[precision]
             shapes = dict(zip((tensor.name for tensor in kernel.inputs), bound.input_shapes, strict=True))
-            weights = {t.name: torch.randn(shapes[t.name], device="cuda") for t in kernel.inputs if t.weight}
+            weights = {t.name: drawn_weight(shapes[t.name]) for t in kernel.inputs if t.weight}
             rounded = [tensor.to(dtype) for tensor in weights.values()]
 
             drawn = [shapes[tensor.name] for tensor in kernel.inputs if not tensor.weight]

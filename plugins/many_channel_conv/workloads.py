@@ -1,4 +1,4 @@
-"""Say what ``bench`` times of ``many_channel_conv``: convolutions of ResNet-18 and ResNet-50."""
+"""Say what ``bench`` times of ``many_channel_conv``: convolutions of ResNet-18, ResNet-50 and a super-resolution network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lenet_trt.kernel import AttributeValue
 
 
 def layer(channels: int, side: int, filters: int, size: int = 3, stride: int = 1) -> Layer:
-    """Return a layer of a ResNet on square images."""
+    """Return a layer on square images."""
     pad = size // 2
     attributes: dict[str, AttributeValue] = {"activation": "none", "size": size, "stride": stride, "pad": pad}
     by = f"/{stride}" if stride > 1 else ""
@@ -24,6 +24,7 @@ def layer(channels: int, side: int, filters: int, size: int = 3, stride: int = 1
 
 
 LAYERS = (
+    layer(64, 128, 64),
     layer(64, 56, 64),
     layer(128, 28, 128),
     layer(256, 14, 256),
