@@ -1,4 +1,4 @@
-"""Say what ``bench`` times of ``many_channel_conv``: convolutions of ResNet-18, ResNet-50 and a super-resolution network."""
+"""Say what ``bench`` times of ``many_channel_conv``: layers of ResNet-18, ResNet-50 and a super-resolution network."""
 
 from __future__ import annotations
 
