@@ -138,6 +138,33 @@ LAYERS = (
         {"w": (8, 64, 5, 5), "b": (8,)},
         precisions=("fp32",),
     ),
+    *(
+        SingleLayer(
+            f"Conv 3x3 + residual + ReLU, {channels}x{side}x{side}",
+            "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) s = Add(c, other) y = Relu(s)",
+            {"x": (channels, side, side), "other": (channels, side, side)},
+            1,
+            {"w": (channels, channels, 3, 3), "b": (channels,)},
+            precisions=("fp32",),
+        )
+        for channels, side in ((64, 56), (256, 14), (512, 7))
+    ),
+    SingleLayer(
+        "Conv 3x3 stride 2 + ReLU, 128x28x28 to 256",
+        "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)",
+        {"x": (128, 28, 28)},
+        1,
+        {"w": (256, 128, 3, 3), "b": (256,)},
+        precisions=("fp32",),
+    ),
+    SingleLayer(
+        "Conv 1x1, 256x56x56 to 64",
+        "y = Conv(x, w, b)",
+        {"x": (256, 56, 56)},
+        1,
+        {"w": (64, 256, 1, 1), "b": (64,)},
+        precisions=("fp32",),
+    ),
     SingleLayer(
         "AveragePool 3x3, 64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 1
     ),
