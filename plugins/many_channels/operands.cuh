@@ -50,18 +50,26 @@ struct Tile {
 
 // The 16 rows of K that are loaded next: a tap and a chunk of channels.
 struct Rows {
+  static constexpr int kBack = (kChunksOfTap - 1) * kDepth;  // from a tap's last chunk to its first
   int chunk, channel, i, j;
   __device__ __forceinline__ explicit Rows(int first)
       : chunk(first),
         channel(first % kChunksOfTap * kDepth),
         i(first / kChunksOfTap / Layer::kSize),
         j(first / kChunksOfTap % Layer::kSize) {}
-  __device__ __forceinline__ void advance() {  // without a branch
+  // Where the rows are in x, from the corner of a window, and among the filters.
+  __device__ __forceinline__ int of_x() const { return channel * Layer::kPlane + i * Layer::kWidth + j; }
+  __device__ __forceinline__ int of_filters() const { return (i * Layer::kSize + j) * kChannels + channel; }
+
+  // Goes on without a branch; returns how far in x.
+  __device__ __forceinline__ int advance() {
     ++chunk;
-    const bool next_tap = channel + kDepth >= kChannels, next_row = next_tap && j + 1 == Layer::kSize;
+    const bool next_tap = channel == kBack, next_row = next_tap && j + 1 == Layer::kSize;
     channel = next_tap ? 0 : channel + kDepth;
     j = next_row ? 0 : j + next_tap;
     i += next_row;
+    const int to_tap = 1 - kBack * Layer::kPlane, to_row = to_tap + Layer::kWidth - Layer::kSize;
+    return next_row ? to_row : next_tap ? to_tap : kDepth * Layer::kPlane;
   }
 };
 
@@ -69,36 +77,34 @@ struct Rows {
 template <typename Tile>
 struct PixelLoads {
   static constexpr int kAcross = Tile::kPixels / 2, kUnitsApart = Tile::kThreads / kAcross;  // units of four rows
-  const T* x;
-  int first[2], row[2], column[2];  // of the pixels' windows; `first` is the element in x, which may lie outside the image
+  const T* from[2];        // the first element that is loaded next of each window; it may lie outside the image
+  int row[2], column[2];  // of the windows
 
   static __device__ __forceinline__ int group(int unit) { return threadIdx.x / kAcross + unit * kUnitsApart; }
   static __device__ __forceinline__ int pixel(bool second) { return Tile::pixel(threadIdx.x % kAcross / 8, threadIdx.x % 8, second); }
 
-  __device__ __forceinline__ PixelLoads(const T* x_, int first_pixel, int pixels) : x(x_) {
+  __device__ __forceinline__ PixelLoads(const T* x, int first_pixel, int pixels, const Rows& rows) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int at = first_pixel + pixel(e);
       const Pixel of(at < pixels ? at : 0);
-      first[e] = (of.image * kChannels + kUnitRows * group(0)) * Layer::kPlane + of.row * Layer::kWidth + of.column;
+      from[e] = x + ((of.image * kChannels + kUnitRows * group(0)) * Layer::kPlane + of.row * Layer::kWidth + of.column + rows.of_x());
       row[e] = at < pixels ? of.row : Layer::kHeight;  // below the image
       column[e] = of.column;
     }
   }
 
   __device__ __forceinline__ void load(float (&values)[Tile::kUnits][kUnitRows][2], const Rows& rows, bool wanted) const {
-    const int step = rows.channel * Layer::kPlane + rows.i * Layer::kWidth + rows.j;
 #pragma unroll
     for (int e = 0; e < (Tile::kWide ? 1 : 2); ++e) {
       const bool inside = wanted && static_cast<unsigned>(row[e] + rows.i) < Layer::kHeight &&
                           static_cast<unsigned>(column[e] + rows.j) < Layer::kWidth;
-      const T* from = x + (first[e] + step);
 #pragma unroll
       for (int unit = 0; unit < Tile::kUnits; ++unit) {
         const bool exists = inside && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group(unit) < kChannels);
 #pragma unroll
         for (int r = 0; r < kUnitRows; ++r) {
-          const T* element = from + (unit * kUnitsApart * kUnitRows + r) * Layer::kPlane;
+          const T* element = from[e] + (unit * kUnitsApart * kUnitRows + r) * Layer::kPlane;
           if constexpr (Tile::kWide) {
             const Vector<T, 2> two = exists ? load_vector<2>(element) : Vector<T, 2>{};
             values[unit][r][0] = two.value[0], values[unit][r][1] = two.value[1];
@@ -108,6 +114,11 @@ struct PixelLoads {
         }
       }
     }
+  }
+
+  __device__ __forceinline__ void advance(int elements) {
+#pragma unroll
+    for (int e = 0; e < (Tile::kWide ? 1 : 2); ++e) from[e] += elements;
   }
 };
 
@@ -120,20 +131,24 @@ struct FilterLoads {
 
   static __device__ __forceinline__ int group() { return threadIdx.x / kAcross; }
 
-  __device__ __forceinline__ FilterLoads(const T* filters, int first_filter) {
+  __device__ __forceinline__ FilterLoads(const T* filters, int first_filter, const Rows& rows) {
     const int filter = first_filter + threadIdx.x % kAcross * 2;
-    from = filters + kUnitRows * group() * kFilters + filter;
+    from = filters + (rows.of_filters() + kUnitRows * group()) * kFilters + filter;
     exists = filter < kFilters;
   }
 
   __device__ __forceinline__ void load(float (&values)[kUnitRows][2], const Rows& rows, bool wanted) const {
     const bool here = wanted && exists && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group() < kChannels);
-    const T* first = from + ((rows.i * Layer::kSize + rows.j) * kChannels + rows.channel) * kFilters;
 #pragma unroll
     for (int r = 0; r < kUnitRows; ++r) {
-      const Vector<T, 2> two = here ? load_vector<2>(first + r * kFilters) : Vector<T, 2>{};
+      const Vector<T, 2> two = here ? load_vector<2>(from + r * kFilters) : Vector<T, 2>{};
       values[r][0] = two.value[0], values[r][1] = two.value[1];
     }
+  }
+
+  __device__ __forceinline__ void advance(const Rows& rows) {
+    const int left = kChannels % kDepth != 0 && rows.channel == Rows::kBack ? kChannels % kDepth : kDepth;  // of the tap
+    from += left * kFilters;
   }
 };
 

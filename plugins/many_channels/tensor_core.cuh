@@ -81,14 +81,15 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, cons
   float* most_of_pixels = shared + Tile::kFloats;
   if (threadIdx.x < Tile::kPixels) most_of_pixels[threadIdx.x] = 0.0f;
 
-  const PixelLoads<Tile> of_x(x, first_pixel, pixels);
-  const FilterLoads<Tile> of_filters(filters, first_filter);
   Rows rows(first_chunk);
+  PixelLoads<Tile> of_x(x, first_pixel, pixels, rows);
+  FilterLoads<Tile> of_filters(filters, first_filter, rows);
   auto load = [&](Loaded<Tile>& loaded) {
     const bool exists = rows.chunk < last_chunk;  // zeros beyond
     of_x.load(loaded.x, rows, exists);
     of_filters.load(loaded.filters, rows, exists);
-    rows.advance();
+    of_filters.advance(rows);
+    of_x.advance(rows.advance());
   };
   const auto words_of = [&](int chunk) { return operands + chunk % 2 * Tile::kOperandWords; };
   float most[2] = {};
