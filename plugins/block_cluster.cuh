@@ -37,3 +37,36 @@ __device__ __forceinline__ float4 read_remote(const float* local, unsigned rank)
                : "memory");
   return four;
 }
+
+// Sends floats (1, 2 or 4; aligned to their bytes) to the same place in the shared memory of block `rank`, and their bytes to the
+// same barrier there (bulk.cuh): it needs no other barrier, and the sender waits for nothing. Addresses are numbers (shared_address).
+template <int kCount>
+__device__ __forceinline__ void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
+  const unsigned to = remote_address(local, rank), counts = remote_address(barrier, rank);
+  if constexpr (kCount == 4) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(counts)
+                 : "memory");
+  } else if constexpr (kCount == 2) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to), "f"(v[0]),
+                 "f"(v[1]), "r"(counts)
+                 : "memory");
+  } else {
+    static_assert(kCount == 1, "no store of this width");
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.f32 [%0], %1, [%2];" ::"r"(to), "f"(v[0]), "r"(counts)
+                 : "memory");
+  }
+}
+
+// Waits for the phase of this parity, and for what other blocks have sent in it.
+__device__ __forceinline__ void wait_for_remote(unsigned barrier, unsigned parity) {
+  asm volatile(
+      "{\n\t"
+      ".reg .pred done;\n\t"
+      "AGAIN:\n\t"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n\t"
+      "@!done bra AGAIN;\n\t"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}

@@ -3,14 +3,14 @@
 Source: the operator LSTM of ONNX; gates are in its order: input, output, forget, cell.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import DimLike
-from lenet_trt.kernel.variants import OLDEST_SM
 
 from .pattern import DIRECTIONS, PATTERNS
 
@@ -58,26 +58,69 @@ def shared_bytes(rows: int, weights: DimLike) -> Dim:
     return 4 * rows * (hidden_size + 2 * inputs + gates) + gates * size_of("T") * weights
 
 
-def kept(rows: int, *, large: bool) -> Variant:
-    """Make a variant of kept.cu, whose blocks have so many rows of the batch.
-
-    ``large``: the weights find room in the shared memory of a data-centre Hopper alone.
-    """
+def kept(rows: int) -> Variant:
+    """Make a variant of kept.cu, whose blocks have so many rows of the batch."""
     shared = shared_bytes(rows, inputs + hidden_size - KEPT)
     name = "kept" if rows == 1 else f"kept{rows}"
     return Variant(
-        f"{name}_large" if large else name,
+        name,
         Launch((ceil_div(n, rows), dirs, 1), (THREADS, 1, 1), (steps, n), shared),
         f"weights in registers and shared memory, {rows} of the batch a block",
         source="kept.cu",
-        entry=f"lstm_{name}",
-        min_sm=90 if large else OLDEST_SM,
-        only_sm=large,
-        when=(4 * hidden_size <= THREADS)
-        & ((shared > SHARED_LIMIT) & (shared <= LARGE_SHARED_LIMIT) if large else shared <= SHARED_LIMIT),
+        when=(4 * hidden_size <= THREADS) & (shared <= SHARED_LIMIT),
         # More blocks than multiprocessors would follow each other; rows of one block share its weights.
         prefer=None if rows == 1 else dirs * n > MULTIPROCESSORS,
     )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hold an entry of cluster.cu: the properties are the numbers of ``Division`` in cluster.cuh."""
+
+    blocks: int
+    rows: int
+
+    @property
+    def units(self) -> Dim:
+        """Return the units of a block."""
+        return ceil_div(hidden_size, self.blocks)
+
+    @property
+    def lanes(self) -> Dim:
+        """Return the lanes of a unit: 32, 16 or 8."""
+        return 8 + 8 * minimum(1, 32 // self.units) + 16 * minimum(1, 16 // self.units)
+
+    @property
+    def most_units(self) -> int:
+        """Return the units of a block whose lanes have registers for their weights of the states, at most 64 each."""
+        return 32 if self.blocks == 8 else 64
+
+    @property
+    def shared_bytes(self) -> Dim:
+        """Return the bytes of shared memory of a block: barriers, states and features of two steps, weights."""
+        per = 4 // self.rows
+        pieces, of_x = ceil_div(hidden_size, per * self.lanes), ceil_div(inputs, self.lanes)
+        floats = self.lanes * (4 * pieces + self.rows * of_x)
+        most = (
+            84 if self.rows == 1 else 80
+        )  # weights of a thread in registers; with more, those of the features are here
+        are_shared = minimum(1, maximum(4 * (pieces * per + of_x), most) - most)
+        return 16 + 8 * floats + are_shared * 4 * THREADS * of_x * size_of("T")
+
+    def variant(self) -> Variant:
+        """Make the variant."""
+        groups = ceil_div(n, self.rows)
+        return Variant(
+            f"by{self.blocks}" if self.rows == 1 else f"by{self.blocks}_rows{self.rows}",
+            Launch((groups * self.blocks, dirs, 1), (THREADS, 1, 1), (steps, n), self.shared_bytes),
+            f"weights in the registers of a cluster of {self.blocks}, {self.rows} of the batch a cluster",
+            source="cluster.cu",
+            min_sm=90,
+            only_sm=True,
+            when=(self.units <= self.most_units) & (self.shared_bytes <= LARGE_SHARED_LIMIT),
+            # Clusters that are not all there at once follow each other; rows of one cluster share its weights.
+            prefer=dirs * groups * self.blocks <= MULTIPROCESSORS if self.rows == 1 else None,
+        )
 
 
 KERNEL = Kernel(
@@ -113,13 +156,12 @@ KERNEL = Kernel(
     ),
     requires=(dirs <= 2) & (n <= 1 << 24),
     variants=(
-        kept(MANY_ROWS, large=True),
-        kept(1, large=True),
-        kept(MANY_ROWS, large=False),
-        kept(1, large=False),
+        *(Cluster(blocks, rows).variant() for blocks in (1, 2, 8) for rows in (1, MANY_ROWS)),
+        kept(MANY_ROWS),
+        kept(1),
         Variant(
             "direct",
-            Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), shared_bytes(1, 0)),
+            Launch((n, dirs, 1), (DIRECT_THREADS, 1, 1), (steps, n), 4 * (inputs + 5 * hidden_size)),
             "weights from L2 at each step",
         ),
     ),
@@ -132,6 +174,8 @@ KERNEL = Kernel(
         {"steps": 3, "n": 5, "inputs": 7, "dirs": 1, "hidden_size": 9, "direction": "reverse"},
         {"steps": 9, "n": 3, "inputs": 40, "dirs": 2, "hidden_size": 128, "direction": "bidirectional"},
         {"steps": 4, "n": 2, "inputs": 64, "dirs": 2, "hidden_size": 300, "direction": "bidirectional"},
+        {"steps": 6, "n": 7, "inputs": 120, "dirs": 1, "hidden_size": 50, "direction": "reverse"},
+        {"steps": 4, "n": 37, "inputs": 300, "dirs": 2, "hidden_size": 250, "direction": "bidirectional"},
         {"steps": 5, "n": 301, "inputs": 16, "dirs": 1, "hidden_size": 32, "direction": "forward"},
     ),
     flops=8 * steps * n * dirs * hidden_size * (inputs + hidden_size),

@@ -1,20 +1,12 @@
 // A layer of an LSTM over a whole sequence: a block has one direction and kRows sequences, and runs all steps.
 //
-// x [steps, n, I], w [D, 4H, I], r [D, 4H, H], b [D, 8H], h0, c0 [D, n, H], y [steps, D, n, H], y_h, y_c [D, n, H]; the 4H rows are
-// the gates in ONNX's order: input, output, forget, cell.
+// x [steps, n, I], w, r, b, h0, c0, y, y_h, y_c: cell.cuh.
 //
-// Mapping: a thread computes rows of the gates for each sequence, then some states from the four gates of each; two barriers a step.
+// Mapping: a thread computes a row of the gates for each sequence, then some states from the four gates of each; two barriers a step.
 // The states, the features of two steps and the gates are in shared memory, as floats. Weights: docs/kernels/lstm.md.
 #pragma once
 
-#include "common.cuh"
-
-constexpr int kInputs = AXIS_INPUTS, kDirections = AXIS_DIRS, kHidden = ATTR_HIDDEN_SIZE, kGates = 4 * kHidden;
-using T = TYPE_T;
-enum class Direction { kForward, kReverse, kBoth };
-constexpr Direction kDirection = static_cast<Direction>(ATTR_DIRECTION);
-
-__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+#include "lstm/cell.cuh"
 
 // The memory of a block; `Weights` says how many rows of weights there are.
 template <int kRows, int kWeights>
@@ -32,25 +24,23 @@ struct Memory {
         weights(reinterpret_cast<T*>(gates + kRows * kGates)) {}
 };
 
-// kKept weights of a thread's gate stay in its registers and the others in shared memory; with kKept < 0 all are read from global
-// memory at each step.
+// kKept weights of a thread's gate stay in its registers and the others in shared memory.
 template <int kThreads, int kRows, int kKept>
 __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ r,
                                      const T* __restrict__ b, const T* __restrict__ h0, const T* __restrict__ c0, int steps, int n,
                                      T* __restrict__ y, T* __restrict__ y_h, T* __restrict__ y_c, unsigned char* shared) {
-  constexpr bool kHere = kKept >= 0;
-  constexpr int kWeights = kHere ? kInputs + kHidden - kKept : 0;
+  constexpr int kWeights = kInputs + kHidden - kKept;
   constexpr int kAtOnce = kRows > 1 ? 4 : 8;  // more would not leave enough registers for the kept weights
-  static_assert(!kHere || kGates <= kThreads, "a thread has one gate");
+  static_assert(kGates <= kThreads, "a thread has one gate");
   const Memory<kRows, kWeights> memory(shared);
   const int thread = threadIdx.x, way = blockIdx.y, first = blockIdx.x * kRows;
-  const bool backwards = kDirection == Direction::kReverse || way == 1;
+  const bool backwards = runs_backwards(way);
   w += static_cast<size_t>(way) * kGates * kInputs;
   r += static_cast<size_t>(way) * kGates * kHidden;
   b += way * 2 * kGates;
 
-  float kept[kHere && kKept > 0 ? kKept : 1];
-  if (kHere && thread < kGates) {
+  float kept[kKept];
+  if (thread < kGates) {
 #pragma unroll
     for (int k = 0; k < kKept; ++k) kept[k] = to_float(r[thread * kHidden + k]);
     for (int k = 0; k < kInputs; ++k) memory.weights[k * kGates + thread] = w[thread * kInputs + k];
@@ -98,27 +88,25 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
     const int step = backwards ? steps - 1 - done : done;
     if (done + 1 < steps) read_step(backwards ? step - 1 : step + 1);  // arrives while the gates are computed
     const float* features = memory.features + done % 2 * kFeatures;
-    for (int gate = thread; gate < kGates; gate += kThreads) {
+    if (const int gate = thread; gate < kGates) {
       float sums[kRows];
       const float bias = to_float(b[gate]) + to_float(b[kGates + gate]);
 #pragma unroll
       for (int row = 0; row < kRows; ++row) sums[row] = bias;
 #pragma unroll kAtOnce
       for (int k = 0; k < kInputs; ++k) {
-        const float weight = to_float(kHere ? memory.weights[k * kGates + gate] : w[gate * kInputs + k]);
+        const float weight = to_float(memory.weights[k * kGates + gate]);
 #pragma unroll
         for (int row = 0; row < kRows; ++row) sums[row] = fmaf(weight, features[row * kInputs + k], sums[row]);
       }
-      if constexpr (kHere) {
 #pragma unroll
-        for (int k = 0; k < kKept; ++k) {
+      for (int k = 0; k < kKept; ++k) {
 #pragma unroll
-          for (int row = 0; row < kRows; ++row) sums[row] = fmaf(kept[k], memory.states[row * kHidden + k], sums[row]);
-        }
+        for (int row = 0; row < kRows; ++row) sums[row] = fmaf(kept[k], memory.states[row * kHidden + k], sums[row]);
       }
 #pragma unroll kAtOnce
-      for (int k = kHere ? kKept : 0; k < kHidden; ++k) {
-        const float weight = to_float(kHere ? memory.weights[(kInputs + k - kKept) * kGates + gate] : r[gate * kHidden + k]);
+      for (int k = kKept; k < kHidden; ++k) {
+        const float weight = to_float(memory.weights[(kInputs + k - kKept) * kGates + gate]);
 #pragma unroll
         for (int row = 0; row < kRows; ++row) sums[row] = fmaf(weight, memory.states[row * kHidden + k], sums[row]);
       }
@@ -131,8 +119,8 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
       const int state = thread + own * kThreads, row = first + state / kHidden, unit = state % kHidden;
       if (state >= kStates) continue;
       const float* gates = memory.gates + state / kHidden * kGates + unit;
-      cells[own] = fmaf(sigmoid(gates[2 * kHidden]), cells[own], sigmoid(gates[0]) * tanhf(gates[3 * kHidden]));
-      const float h = sigmoid(gates[kHidden]) * tanhf(cells[own]);
+      cells[own] = fmaf(sigmoid(gates[2 * kHidden]), cells[own], sigmoid(gates[0]) * hyperbolic(gates[3 * kHidden]));
+      const float h = sigmoid(gates[kHidden]) * hyperbolic(cells[own]);
       memory.states[state] = h;
       if (row < n) y[((static_cast<size_t>(step) * kDirections + way) * n + row) * kHidden + unit] = from_float<T>(h);
     }

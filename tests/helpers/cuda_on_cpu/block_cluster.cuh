@@ -1,6 +1,7 @@
 // plugins/block_cluster.cuh for a CPU, which runs the blocks of a cluster one after the other from barrier to barrier.
 #pragma once
 
+#include "bulk.cuh"
 #include "common.cuh"
 
 inline void cluster_arrive() {}
@@ -11,4 +12,25 @@ inline float4 read_remote(const float* local, unsigned rank) {
   const size_t place = reinterpret_cast<const unsigned char*>(local) - shared;
   std::memcpy(&four, rank == cluster->rank ? shared + place : cluster->blocks[rank].shared.data() + place, sizeof(four));
   return four;
+}
+
+inline unsigned char* remote_place(unsigned address, unsigned rank) {
+  const size_t place = address - shared_address(shared);
+  return rank == cluster->rank ? shared + place : cluster->blocks[rank].shared.data() + place;
+}
+template <int kCount>
+void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
+  if (local % sizeof(v) != 0) std::exit(2);
+  std::memcpy(remote_place(local, rank), v, sizeof(v));
+  change(barrier_of(cluster->blocks[rank], barrier), 0, -static_cast<long>(sizeof(v)));
+}
+inline void wait_for_remote(unsigned address, unsigned parity) {
+  const Group& phases = barrier_of(*block, address).phases;
+  if (phases.generation % 2 != parity) return;  // that phase has ended
+  Fiber& self = block->fibers[threadIdx.x];
+  const unsigned thread = threadIdx.x;
+  self.waits = &phases;
+  self.generation = phases.generation;
+  swapcontext(&self.context, &block->scheduler);
+  threadIdx.x = thread;
 }

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #define __global__
@@ -90,7 +91,7 @@ inline uint16_t to_half(float value) {
 }
 inline __half2 __floats2half2_rn(float low, float high) { return {to_half(low), to_half(high)}; }
 inline float2 __half22float2(__half2 v) { return {from_half(v.low), from_half(v.high)}; }
-struct __half;
+struct __half { uint16_t bits; };
 
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
@@ -108,11 +109,14 @@ void store_vector(T* to, const Vector<T, kCount>& vector) {
   *reinterpret_cast<Vector<T, kCount>*>(to) = vector;
 }
 inline float to_float(float value) { return value; }
+inline float to_float(__half value) { return from_half(value.bits); }
 template <typename T>
 using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
 inline float max_nan(float a, float b) { return a > b || a != a ? a : b; }
 template <typename T>
 T from_float(float value) { return value; }
+template <>
+inline __half from_float<__half>(float value) { return {to_half(value)}; }
 inline float relu_nan(float value) { return value < 0.0f ? 0.0f : value; }
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------
@@ -123,11 +127,14 @@ thread_local unsigned char shared[232448];
 constexpr int kWarpLanes = 32, kSlot = 64;
 
 struct Group { int size = 0, arrived = 0; long generation = 0; };
+// A barrier in shared memory: threads of its block wait for its phases, which other blocks may end.
+struct Barrier { Group phases; int arrivals = 1; long bytes = 0; };
 struct Fiber { ucontext_t context; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Group> warps;
   Group all, of_cluster;
+  std::map<size_t, Barrier> barriers;  // by their places in shared memory
   std::vector<unsigned char> slots;
   std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
   Index index;
@@ -171,6 +178,8 @@ std::vector<T> everyone(const T& mine) {
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T mine, int mask) { return everyone(mine)[threadIdx.x % kWarpLanes ^ mask]; }
+template <typename T>
+T __shfl_sync(unsigned, T mine, int lane) { return everyone(mine)[lane % kWarpLanes]; }
 
 // Adds kCount sums over 2 * kOffset neighbouring lanes, as plugins/common.cuh shares the totals out.
 template <int kCount, int kOffset>
@@ -203,14 +212,15 @@ inline void enter() {
   block->fibers[threadIdx.x].done = true;
 }
 
-// Runs the threads of a block until each has returned or waits for the block's cluster.
-inline void run(Block& of, unsigned& random) {
+// Runs the threads of a block until each has returned or waits for other blocks; returns whether one ran.
+inline bool run(Block& of, unsigned& random) {
   block = &of;
   blockIdx = of.index;
   std::memcpy(shared, of.shared.data(), sizeof(shared));
   const int threads = static_cast<int>(of.fibers.size());
   std::vector<int> order(threads);
   for (int i = 0; i < threads; ++i) order[i] = i;
+  bool ran = false;
   while (of.left > of.of_cluster.arrived) {
     for (int i = threads - 1; i > 0; --i) {
       random = random * 1664525u + 1013904223u;
@@ -233,12 +243,11 @@ inline void run(Block& of, unsigned& random) {
         }
       }
     }
-    if (!moved) {
-      std::fprintf(stderr, "block %u: %d threads wait for others that never come\n", of.index.x, of.left);
-      std::exit(1);
-    }
+    if (!moved) break;
+    ran = true;
   }
   std::memcpy(of.shared.data(), shared, sizeof(shared));
+  return ran;
 }
 
 // Calls `kernel` for each thread of each block; `in_cluster` blocks are a cluster.
@@ -262,6 +271,7 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
       made.warps.assign(threads / kWarpLanes, {kWarpLanes});
       made.all = {threads};
       made.of_cluster = {};
+      made.barriers.clear();
       made.slots.resize(threads * kSlot);
       for (Fiber& fiber : made.fibers) {
         fiber.done = false;
@@ -275,15 +285,26 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
       }
     }
     for (bool left = true; left;) {
+      bool ran = false, all_wait = true;
       left = false;
       for (unsigned rank = 0; rank < state.blocks.size(); ++rank) {
         state.rank = rank;
-        run(state.blocks[rank], random);
+        ran = run(state.blocks[rank], random) || ran;
       }
       for (Block& of : state.blocks) {
-        of.of_cluster.arrived = 0;
-        ++of.of_cluster.generation;
         left = left || of.left > 0;
+        all_wait = all_wait && of.left == of.of_cluster.arrived;
+      }
+      if (all_wait) {
+        for (Block& of : state.blocks) {
+          of.of_cluster.arrived = 0;
+          ++of.of_cluster.generation;
+        }
+      } else if (!ran) {
+        for (Block& of : state.blocks) {
+          std::fprintf(stderr, "block %u: %d threads wait for others that never come\n", of.index.x, of.left);
+        }
+        std::exit(1);
       }
     }
   }
