@@ -10,7 +10,6 @@ import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
-from lenet_trt.kernel.dims import DimLike
 
 from .pattern import DIRECTIONS, PATTERNS
 
@@ -52,15 +51,11 @@ def reference(
     return y, last_h, last_c
 
 
-def shared_bytes(rows: int, weights: DimLike) -> Dim:
-    """Return the shared memory of lstm.cuh for so many rows of the batch, and weights of each gate's row."""
-    gates = 4 * hidden_size
-    return 4 * rows * (hidden_size + 2 * inputs + gates) + gates * size_of("T") * weights
-
-
 def kept(rows: int) -> Variant:
     """Make a variant of kept.cu, whose blocks have so many rows of the batch."""
-    shared = shared_bytes(rows, inputs + hidden_size - KEPT)
+    gates = 4 * hidden_size
+    floats = rows * (hidden_size + 2 * inputs + gates)  # states, features of two steps, gates
+    shared = 4 * floats + gates * (inputs + hidden_size - KEPT) * size_of("T")
     name = "kept" if rows == 1 else f"kept{rows}"
     return Variant(
         name,
@@ -101,9 +96,8 @@ class Cluster:
         per = 4 // self.rows
         pieces, of_x = ceil_div(hidden_size, per * self.lanes), ceil_div(inputs, self.lanes)
         floats = self.lanes * (4 * pieces + self.rows * of_x)
-        most = (
-            84 if self.rows == 1 else 80
-        )  # weights of a thread in registers; with more, those of the features are here
+        # Weights of a thread that registers hold; with more, those of the features are here.
+        most = 84 if self.rows == 1 else 80
         are_shared = minimum(1, maximum(4 * (pieces * per + of_x), most) - most)
         return 16 + 8 * floats + are_shared * 4 * THREADS * of_x * size_of("T")
 

@@ -27,3 +27,9 @@ __device__ __forceinline__ float activated(float x, bool is_tanh) {
   return is_tanh ? (fabsf(x) < 0.55f ? small : large) : s;
 }
 __device__ __forceinline__ float hyperbolic(float x) { return activated(x, true); }
+
+// The new state from the sums of a unit's gates, which are kHidden apart; `cell` becomes the new one.
+__device__ __forceinline__ float next_state(const float* gates, float& cell) {
+  cell = fmaf(sigmoid(gates[2 * kHidden]), cell, sigmoid(gates[0]) * hyperbolic(gates[3 * kHidden]));
+  return sigmoid(gates[kHidden]) * hyperbolic(cell);
+}

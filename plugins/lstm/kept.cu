@@ -1,7 +1,7 @@
 // lstm, whose weights stay in registers and shared memory over all steps; gates are at most as many as threads.
 //
-// Mapping: lstm.cuh. Bytes: the weights once a block, the features and the states once.
-#include "lstm/lstm.cuh"
+// Mapping: kept.cuh. Bytes: the weights once a block, the features and the states once.
+#include "lstm/kept.cuh"
 
 constexpr int kThreads = 512, kKept = smaller(kHidden, 64), kShared = kInputs + kHidden - kKept;
 ASSERT_LAUNCH(lstm_kept, kThreads, (Memory<1, kShared>::kBytes));

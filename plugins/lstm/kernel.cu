@@ -73,8 +73,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int own = 0; own < kOwn; ++own) {
       const int unit = thread + own * kThreads;
       if (unit >= kHidden) continue;
-      cells[own] = fmaf(sigmoid(gates[2 * kHidden + unit]), cells[own], sigmoid(gates[unit]) * hyperbolic(gates[3 * kHidden + unit]));
-      const float h = sigmoid(gates[kHidden + unit]) * hyperbolic(cells[own]);
+      const float h = next_state(gates + unit, cells[own]);
       states[unit] = h;
       y[((static_cast<size_t>(step) * kDirections + way) * n + sequence) * kHidden + unit] = from_float<T>(h);
     }

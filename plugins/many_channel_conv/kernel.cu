@@ -1,6 +1,7 @@
 // many_channel_conv by plain multiply-adds, for GPUs before sm_80: y = act(conv(x, w) + bias) from many channels to many.
 //
-// x [n, C, H, W], filters [R, R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OH, OW]; stride and padding are the same on all sides.
+// x [n, C, H, W], filters [R, R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OH, OW]; stride and padding are the same on all
+// sides.
 //
 // Mapping: many_channels/direct.cuh. Bytes: x once for each tap and 8 filters, from L1 or L2; y once.
 #include "many_channels/direct.cuh"
@@ -9,7 +10,6 @@ ASSERT_LAUNCH(many_channel_conv_direct, kDirectThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kDirectThreads)
     many_channel_conv_direct(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ scales,
-                  const T* __restrict__ bias, int n,
-                  T* __restrict__ y) {
+                             const T* __restrict__ bias, int n, T* __restrict__ y) {
   many_channels_direct<false>(x, nullptr, filters, scales, bias, n, y);
 }

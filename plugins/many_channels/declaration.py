@@ -1,12 +1,12 @@
 """Declare what the convolutions of many channels share; the headers beside this file have their device code.
 
-Source: the numbers follow ``Tile`` in tensor_core.cuh.
+Source: the numbers follow ``Tile`` in operands.cuh, and the entries in entries.cuh.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = weights["w"]
     most = np.max(np.abs(w), axis=(1, 2, 3), initial=0.0, where=np.isfinite(w))
     exponents = np.clip(np.frexp(most)[1] - 1, -MAX_SCALE, MAX_SCALE)
-    filters = np.ldexp(w.transpose(2, 3, 1, 0), -exponents).astype(w.dtype)
+    filters = np.ldexp(w.transpose(2, 3, 1, 0), -exponents)
     scales = np.ldexp(np.ones(len(w), w.dtype), exponents)
     return {"filters": np.ascontiguousarray(filters), "scales": scales, "bias": weights["bias"]}
 
@@ -74,13 +74,17 @@ def _direct() -> Variant:
 
 @dataclass(frozen=True)
 class Tile:
-    """Hold a tile of an entry of tensor_core.cu: its numbers are those of ``Tile`` in tensor_core.cuh."""
+    """Hold a tile of pixels and filters; ``splits`` blocks divide its sums."""
 
-    entry: str
     pixels: int
     filters: int
     warp_pixels: int
     splits: int = 1
+
+    @property
+    def name(self) -> str:
+        """Return the variant's name."""
+        return f"by{self.splits}" if self.splits > 1 else f"tile_{self.pixels}x{self.filters}"
 
     @property
     def blocks(self) -> Dim:
@@ -97,7 +101,7 @@ class Tile:
         operands, sums = 2 * DEPTH * (self.pixels + self.filters), self.filters * (self.pixels + 4)
         share = f", {self.splits} blocks for each" if self.splits > 1 else ""
         return Variant(
-            self.entry,
+            self.name,
             Launch(
                 (self.blocks, 1, 1),
                 (self.pixels // self.warp_pixels * self.filters, 1, 1),
@@ -113,8 +117,8 @@ class Tile:
 
 # Two blocks find room on a multiprocessor, by their registers.
 SLOTS = 2 * MULTIPROCESSORS
-LARGE, SMALL = Tile("tile_128x64", 128, 64, 64), Tile("tile_64x64", 64, 64, 32)
-BY2, BY4, BY8 = (Tile(f"by{splits}", 64, 64, 32, splits) for splits in (2, 4, 8))
+LARGE, SMALL = Tile(128, 64, 64), Tile(64, 64, 32)
+BY2, BY4, BY8 = (replace(SMALL, splits=splits) for splits in (2, 4, 8))
 # How often 16 channels of a tap are multiplied; blocks that divide the sums need some each.
 _chunks = size * size * ceil_div(c, DEPTH)
 _small_idles = SMALL.idle > MULTIPROCESSORS

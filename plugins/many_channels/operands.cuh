@@ -15,9 +15,9 @@ constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
 constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
 constexpr int kPieceWords = 128;                     // of 32 lanes
 constexpr int kChunksOfTap = ceil_div(kChannels, kDepth), kChunks = kTaps * kChunksOfTap;
-constexpr float kLow = 2048.0f;              // 2^11, the bits of hi
-constexpr float kLeastX = 1.0f / 16384.0f;   // 2^-14: lo is exact to 2^-36
-constexpr float kMostX = 65504.0f;           // the largest fp16 number
+constexpr float kLow = 2048.0f;             // 2^11, the bits of hi
+constexpr float kLeastX = 1.0f / 16384.0f;  // 2^-14: lo is exact to 2^-36
+constexpr float kMostX = 65504.0f;          // the largest fp16 number
 
 // The words of a lane in 32 pieces.
 __device__ __forceinline__ int slot(int g, int t) { return (8 * t + (g ^ 2 * t)) * 4; }
@@ -77,7 +77,7 @@ struct Rows {
 template <typename Tile>
 struct PixelLoads {
   static constexpr int kAcross = Tile::kPixels / 2, kUnitsApart = Tile::kThreads / kAcross;  // units of four rows
-  const T* from[2];        // the first element that is loaded next of each window; it may lie outside the image
+  const T* from[2];       // the first element that is loaded next of each window; it may lie outside the image
   int row[2], column[2];  // of the windows
 
   static __device__ __forceinline__ int group(int unit) { return threadIdx.x / kAcross + unit * kUnitsApart; }

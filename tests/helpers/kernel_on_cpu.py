@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -52,17 +53,9 @@ LINES
 
 
 def computed_on_cpu(
-    bound: Bound,
-    variant: Variant,
-    inputs: Sequence[np.ndarray],
-    factory: pytest.TempPathFactory,
-    checks: str = "",
-    cluster: int = 1,
+    bound: Bound, variant: Variant, inputs: Sequence[np.ndarray], factory: pytest.TempPathFactory, checks: str = ""
 ) -> list[np.ndarray]:
-    """Return what a variant computes from the kernel's inputs.
-
-    ``checks`` is C++ to compile with it; ``cluster``: the blocks that its entry declares as a cluster.
-    """
+    """Return what a variant computes from the kernel's inputs; ``checks`` is C++ to compile with it."""
     kernel = bound.kernel
     launch = bound.specialized.launch(variant)
     sizes = dict(bound.axes)
@@ -71,12 +64,25 @@ def computed_on_cpu(
     folder = factory.mktemp("on_cpu")
     for tensor, array in zip(kernel.inputs, inputs, strict=True):
         array.tofile(folder / tensor.name)
-    words = [grid_x, grid_y, launch.block[0], cluster, *extras, *(int(np.prod(shape)) for shape in bound.output_shapes)]
+    words = [
+        grid_x,
+        grid_y,
+        launch.block[0],
+        _cluster_blocks(variant),
+        *extras,
+        *(int(np.prod(shape)) for shape in bound.output_shapes),
+    ]
     subprocess.run([_program(bound, variant, factory, checks), *map(str, words)], cwd=folder, check=True)
     return [
         np.fromfile(folder / tensor.name, numpy_dtype(dtype)).reshape(shape)
         for tensor, shape, dtype in zip(kernel.outputs, bound.output_shapes, bound.output_dtypes, strict=True)
     ]
+
+
+def _cluster_blocks(variant: Variant) -> int:
+    """Return the blocks of a cluster, which the names of such variants tell: by2, by8_rows4."""
+    found = re.match(r"by(\d+)", variant.name)
+    return int(found[1]) if found else 1
 
 
 def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:

@@ -47,13 +47,8 @@ def bound_of(case: str, types: str) -> Bound:
     return KERNEL.bind_axes(sizes, KERNEL.types_named(types), attributes)
 
 
-def cluster_of(variant: str) -> int:
-    return int(variant[2]) if variant.startswith("by") else 1
-
-
 def problem(bound: Bound, variant: str, plain: list[np.ndarray], factory: pytest.TempPathFactory) -> str | None:
-    declared = KERNEL.variant(variant)
-    found = computed_on_cpu(bound, declared, plain, factory, cluster=cluster_of(variant))
+    found = computed_on_cpu(bound, KERNEL.variant(variant), plain, factory)
     wanted = expected_outputs(bound, plain)
     tolerance = 1e-6 if bound.types.name == "fp32" else bound.types.tolerance
     checked = (disagreement(seen, exact, tolerance) for seen, exact in zip(found, wanted, strict=True))

@@ -20,7 +20,6 @@ POINTS: dict[str, AttributeValue] = {"size": 1, "stride": 1, "pad": 0, "activati
 ODD: Sizes = ({"n": 3, "c": 16, "h": 7, "w": 7, "k": 72}, SAME)
 STRIDED: Sizes = ({"n": 1, "c": 24, "h": 9, "w": 14, "k": 16}, {**SAME, "stride": 2, "activation": "gelu"})
 WIDE: Sizes = ({"n": 5, "c": 40, "h": 6, "w": 6, "k": 136}, POINTS)
-CLUSTERS = {"by2": 2, "by4": 4, "by8": 8}
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -53,8 +52,7 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
     change(plain)
     with np.errstate(invalid="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    cluster = CLUSTERS.get(variant, 1)
-    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory, cluster=cluster)
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
     assert disagreement(found, wanted, bound.types.tolerance) is None
 
 

@@ -118,9 +118,7 @@ __device__ __forceinline__ void lstm(const T* __restrict__ x, const T* __restric
     for (int own = 0; own < kOwn; ++own) {
       const int state = thread + own * kThreads, row = first + state / kHidden, unit = state % kHidden;
       if (state >= kStates) continue;
-      const float* gates = memory.gates + state / kHidden * kGates + unit;
-      cells[own] = fmaf(sigmoid(gates[2 * kHidden]), cells[own], sigmoid(gates[0]) * hyperbolic(gates[3 * kHidden]));
-      const float h = sigmoid(gates[kHidden]) * hyperbolic(cells[own]);
+      const float h = next_state(memory.gates + state / kHidden * kGates + unit, cells[own]);
       memory.states[state] = h;
       if (row < n) y[((static_cast<size_t>(step) * kDirections + way) * n + row) * kHidden + unit] = from_float<T>(h);
     }
