@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, maximum, minimum, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import DIRECTIONS, PATTERNS
@@ -18,6 +18,8 @@ THREADS, DIRECT_THREADS = 512, 1024
 # Weights of a gate's row that a thread keeps in registers; the others are in shared memory.
 KEPT = minimum(hidden_size, 64)
 MANY_ROWS = 4
+# The share of the multiprocessors on which clusters of so many blocks found room on an H200.
+ROOM_PERCENT = {1: 100, 2: 100, 8: 73}
 SHARED_LIMIT, LARGE_SHARED_LIMIT = 60 * 1024, 227 * 1024
 
 
@@ -68,6 +70,11 @@ def kept(rows: int) -> Variant:
     )
 
 
+def clusters_at_once(blocks: int) -> Dim:
+    """Return how many clusters of so many blocks run at once."""
+    return ROOM_PERCENT[blocks] * MULTIPROCESSORS // (100 * blocks)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Hold an entry of cluster.cu: the properties are the numbers of ``Division`` in cluster.cuh."""
@@ -113,8 +120,15 @@ class Cluster:
             only_sm=True,
             when=(self.units <= self.most_units) & (self.shared_bytes <= LARGE_SHARED_LIMIT),
             # Clusters that are not all there at once follow each other; rows of one cluster share its weights.
-            prefer=dirs * groups * self.blocks <= MULTIPROCESSORS if self.rows == 1 else None,
+            prefer=self._are_fastest if self.rows == 1 else None,
         )
+
+    @property
+    def _are_fastest(self) -> Condition:
+        """Return whether clusters of one sequence are all there at once, and larger ones would not be."""
+        fit = dirs * n <= clusters_at_once(self.blocks)
+        larger = [blocks for blocks in ROOM_PERCENT if blocks > self.blocks]
+        return fit & (dirs * n > clusters_at_once(larger[0])) if larger else fit
 
 
 KERNEL = Kernel(
@@ -150,7 +164,7 @@ KERNEL = Kernel(
     ),
     requires=(dirs <= 2) & (n <= 1 << 24),
     variants=(
-        *(Cluster(blocks, rows).variant() for blocks in (1, 2, 8) for rows in (1, MANY_ROWS)),
+        *(Cluster(blocks, rows).variant() for rows in (1, MANY_ROWS) for blocks in ROOM_PERCENT),
         kept(MANY_ROWS),
         kept(1),
         Variant(

@@ -121,12 +121,13 @@ LARGE, SMALL = Tile(128, 64, 64), Tile(64, 64, 32)
 BY2, BY4, BY8 = (replace(SMALL, splits=splits) for splits in (2, 4, 8))
 # How often 16 channels of a tap are multiplied; blocks that divide the sums need some each.
 _chunks = size * size * ceil_div(c, DEPTH)
-_small_idles = SMALL.idle > MULTIPROCESSORS
+_many = LARGE.idle * 5 <= LARGE.blocks
+_few = (LARGE.idle * 5 > LARGE.blocks) & (SMALL.idle > MULTIPROCESSORS)
 VARIANTS = (
-    LARGE.variant(LARGE.idle * 5 <= LARGE.blocks),
-    BY2.variant(_small_idles & (BY2.idle <= MULTIPROCESSORS) & (_chunks >= 4)),
-    BY8.variant(_small_idles & (BY4.idle > MULTIPROCESSORS) & (_chunks >= 32)),
-    BY4.variant(_small_idles & (_chunks >= 4)),
+    LARGE.variant(_many),
+    BY2.variant(_few & (BY2.idle <= MULTIPROCESSORS) & (_chunks >= 4)),
+    BY8.variant(_few & (BY4.idle > MULTIPROCESSORS) & (_chunks >= 32)),
+    BY4.variant(_few & (_chunks >= 4)),
     SMALL.variant(),
     _direct(),
 )
