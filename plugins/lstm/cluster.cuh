@@ -119,14 +119,9 @@ __device__ __forceinline__ void lstm_by_cluster(const T* __restrict__ x, const T
 
     // The first states are those before step 0, in buffer 1; what is past their ends stays 0.
     for (int i = thread; i < 2 * (D::kStates + D::kFeatures); i += D::kThreads) states[i] = 0.0f;
-    if (kBlocks > 1 && thread == 0) {
-#pragma unroll
-      for (int buffer = 0; buffer < 2; ++buffer) {
-        init_barrier(barriers + 8 * buffer);
-        expect_bytes(barriers + 8 * buffer, 4 * kRows * kHidden);
-      }
-    }
+    if (kBlocks > 1 && thread < 2) init_barrier(barriers + 8 * thread);
     __syncthreads();
+    if (kBlocks > 1 && thread < 2) expect_bytes(barriers + 8 * thread, 4 * kRows * kHidden);
     for (int i = thread; i < kRows * kHidden; i += D::kThreads) {
       const int of = first + i % kRows;
       if (of < n) states[D::kStates + i] = to_float(h0[(static_cast<size_t>(way) * n + of) * kHidden + i / kRows]);
