@@ -173,7 +173,7 @@ KERNEL = Kernel(
             "weights from L2 at each step",
         ),
     ),
-    by_name=True,
+    claims=(hidden_size <= 256,),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,

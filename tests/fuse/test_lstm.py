@@ -56,23 +56,25 @@ def test_a_layer_as_torch_exports_it(bidirectional: bool, batch_first: bool, las
     assert fused_and_compared(onnx.load_from_string(file.getvalue()), {"x": x.numpy()}) == ["lstm"]
 
 
-def layer(direction: str = "forward", lengths: bool = False, bias: bool = True, **attributes: Any) -> onnx.ModelProto:
+def layer(
+    direction: str = "forward", lengths: bool = False, bias: bool = True, hidden: int = HIDDEN, **attributes: Any
+) -> onnx.ModelProto:
     random, dirs = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
     weights = {
-        "w": random.uniform(-1, 1, (dirs, 4 * HIDDEN, INPUTS)),
-        "r": random.uniform(-1, 1, (dirs, 4 * HIDDEN, HIDDEN)),
-        "b": random.uniform(-1, 1, (dirs, 8 * HIDDEN)),
+        "w": random.uniform(-1, 1, (dirs, 4 * hidden, INPUTS)),
+        "r": random.uniform(-1, 1, (dirs, 4 * hidden, hidden)),
+        "b": random.uniform(-1, 1, (dirs, 8 * hidden)),
     }
     constants = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
     constants.append(numpy_helper.from_array(np.array([STEPS, 2, 1], np.int32), "lengths"))
     given = ["x", "w", "r", "b" if bias else "", "lengths" if lengths else "", "h0", "c0"]
-    node = helper.make_node("LSTM", given, ["y", "y_h", "y_c"], hidden_size=HIDDEN, direction=direction, **attributes)
+    node = helper.make_node("LSTM", given, ["y", "y_h", "y_c"], hidden_size=hidden, direction=direction, **attributes)
     states = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [dirs, BATCH, HIDDEN])
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [dirs, BATCH, hidden])
         for name in ("h0", "c0", "y_h", "y_c")
     ]
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [STEPS, BATCH, INPUTS])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [STEPS, dirs, BATCH, HIDDEN])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [STEPS, dirs, BATCH, hidden])
     graph = helper.make_graph([node], "layer", [x, *states[:2]], [y, *states[2:]], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
@@ -104,6 +106,7 @@ def test_what_only_looks_like_the_layer_is_left(changes: dict[str, Any]) -> None
     assert [node for node in fuse(layer(**changes), "all").model.graph.node if node.domain == DOMAIN] == []
 
 
-def test_it_is_taken_by_name_alone() -> None:
-    assert not [node for node in fuse(layer()).model.graph.node if node.domain == DOMAIN]
-    assert [node.op_type for node in fuse(layer(), "lstm").model.graph.node if node.domain == DOMAIN] == ["lstm"]
+@pytest.mark.parametrize(("hidden", "taken"), [(HIDDEN, ["lstm"]), (256, ["lstm"]), (257, [])])
+def test_auto_takes_states_that_registers_hold(hidden: int, taken: list[str]) -> None:
+    fused = fuse(layer(hidden=hidden)).model
+    assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN] == taken
