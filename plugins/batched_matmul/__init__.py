@@ -130,6 +130,8 @@ KERNEL = Kernel(
         & minimum(k_before_n, k_after_n).equals(1)
         & (maximum(maximum(m, n), k) <= LARGEST)
     ),
+    # Larger ones are the windows of an attention, which TensorRT computes in one region with its softmax (docs/zoo.md).
+    claims=(maximum(maximum(m, n), k) <= 32,),
     examples=(
         example(1, 1, 1, 2),
         example(333, 8, 8, 8),

@@ -12,6 +12,7 @@ from ..windows.convolutions import convolution_attributes, convolution_patterns
 from ..windows.declaration import (
     FITS,
     IMAGE,
+    IN_FLOATS,
     THREADS_AT_ONCE,
     direct_launch,
     h,
@@ -117,6 +118,7 @@ KERNEL = Kernel(
     types=float_types(),
     attributes=convolution_attributes(IntegerAttribute("group", 1, 1 << 20, (3,), "channels"), (3, 5, 7)),
     requires=FITS,
+    claims=(IN_FLOATS, size >= 7),
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),

@@ -7,6 +7,7 @@ import numpy as np
 from lenet_trt.dims import DimLike, axes, ceil_div, size_of
 from lenet_trt.kernel import Axis, Kernel, Launch, Tensor, Variant, float_types
 
+from ..windows.declaration import IN_FLOATS
 from .pattern import PATTERNS
 
 n, c, h, w = axes("n c h w")
@@ -40,6 +41,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, c, h // 2, w // 2), "T", "pooled images"),),
     types=float_types(0.0, 0.0, 0.0),
     requires=(h >= 2) & (w >= 2),
+    claims=(IN_FLOATS, c < 32),
     variants=(
         Variant(
             "wide",

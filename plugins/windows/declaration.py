@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
@@ -23,6 +23,9 @@ STRIDE = Attribute("stride", (1, 2), "from window to window")
 PAD = IntegerAttribute("pad", 0, 3, (1, 0), "rows and columns on each side of the image")
 # A window lies within the padded image.
 FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
+# In 16 bits TensorRT's convolutions have channels last, and ours do not: one of ours among them costs two reformats,
+# and networks were slower with it (docs/zoo.md).
+IN_FLOATS = size_of("T") >= 4
 
 
 def divisor_of(extent: Dim) -> Dim:

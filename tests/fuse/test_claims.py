@@ -13,6 +13,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.bind import claimed
 from lenet_trt.kernel.dims import Condition, axes, size_of
 
 n, inputs, outputs = axes("n in out")
@@ -57,3 +58,35 @@ def test_a_claim_decides_where_no_name_is_given(claims: tuple[Condition, ...], r
 def test_a_claim_of_a_size_that_is_not_there_is_refused() -> None:
     with pytest.raises(LenetTrtError, match="claims uses rows, which is no axis"):
         replace(DENSE, claims=(axes("rows")[0] <= 4,))
+
+
+CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shapes", "attributes", "taken"),
+    [
+        ("depthwise_conv", "float32", [(1, 58, 28, 28), (58, 1, 3, 3), (58,)], {"size": 3, "group": 58}, True),
+        ("depthwise_conv", "float16", [(1, 58, 28, 28), (58, 1, 3, 3), (58,)], {"size": 3, "group": 58}, False),
+        ("depthwise_conv", "float16", [(1, 58, 28, 28), (58, 1, 7, 7), (58,)], {"size": 7, "group": 58}, True),
+        ("few_channel_conv", "float32", [(1, 3, 64, 64), (16, 3, 3, 3), (16,)], {"size": 3}, True),
+        ("few_channel_conv", "float16", [(1, 3, 64, 64), (16, 3, 3, 3), (16,)], {"size": 3}, False),
+        ("few_channel_conv", "float16", [(1, 3, 64, 64), (16, 3, 7, 7), (16,)], {"size": 7}, True),
+        ("maxpool2", "float32", [(1, 64, 64, 64)], None, True),
+        ("maxpool2", "float16", [(1, 64, 64, 64)], None, False),
+        ("maxpool2", "float16", [(1, 16, 64, 64)], None, True),
+        ("topk", "float32", [(32, 1344)], {"k": 100}, False),
+        ("topk", "float32", [(8192, 256)], {"k": 16}, True),
+        ("topk", "float32", [(32, 50257)], {"k": 100}, True),
+        ("batched_matmul", "float32", [(768, 1, 49, 32), (768, 32, 49, 1)], None, False),
+        ("batched_matmul", "float32", [(768, 1, 8, 8), (768, 8, 8, 1)], None, True),
+    ],
+)
+def test_what_made_networks_slower_is_left_to_tensorrt(
+    name: str, dtype: str, shapes: list[tuple[int, ...]], attributes: dict[str, int] | None, taken: bool
+) -> None:
+    """Source: the survey of docs/zoo.md."""
+    kernel = registry.kernel(name)
+    given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
+    specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
+    assert claimed(specialized, shapes) == taken

@@ -77,15 +77,15 @@ def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto) -> None:
 
 def assert_found(model: onnx.ModelProto, left: Sequence[str] = ()) -> None:
     """Check that one plugin node replaces everything except reshapes and the operators ``left``."""
-    fused = fuse(model)
+    fused = fuse(model, KERNEL)
     assert used(fused) == [KERNEL]
     assert [n.op_type for n in fused.model.graph.node if not n.domain and n.op_type != "Reshape"] == list(left)
     assert_same(model, fused.model)
-    assert fuse(fused.model).model.SerializeToString() == fused.model.SerializeToString()
+    assert fuse(fused.model, "all").model.SerializeToString() == fused.model.SerializeToString()
 
 
 def assert_left(model: onnx.ModelProto) -> None:
-    fused = fuse(model)
+    fused = fuse(model, "all")
     assert KERNEL not in used(fused)
     assert_same(model, fused.model)
 
@@ -368,7 +368,7 @@ def test_attention_of_torch_exporters(written: str, dynamo: bool, opset: int) ->
         network = Attention(written).eval()
         done = torch.onnx.export(network, inputs, None if dynamo else file, opset_version=opset, **options)
     model = done.model_proto if dynamo else onnx.load_from_string(file.getvalue())
-    fused = fuse(model)
+    fused = fuse(model, KERNEL)
     assert used(fused) == [KERNEL, KERNEL]
     assert not {"Transpose", "Mul"} & {node.op_type for node in fused.model.graph.node}
     values = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
@@ -411,7 +411,7 @@ def test_attention_with_an_open_batch(opset: int) -> None:
         )
     model = onnx.load_from_string(file.getvalue())
     assert {"Shape", "Div"} <= {node.op_type for node in model.graph.node}
-    fused = fuse(model)
+    fused = fuse(model, KERNEL)
     assert used(fused) == [KERNEL, KERNEL]
     for batch in (1, 3):
         values = {"x": np.random.default_rng(0).normal(size=(batch, 14, 14, 96)).astype(np.float32)}

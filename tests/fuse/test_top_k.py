@@ -57,7 +57,7 @@ def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto, x: np.ndarray) -
 @pytest.mark.parametrize("axis", [None, -1, 2])
 def test_it_is_found_in_every_opset(opset: int, axis: int | None) -> None:
     model = model_of(opset, **({} if axis is None else {"axis": axis}))
-    fused = fuse(model).model
+    fused = fuse(model, "topk").model
     assert used(fused) == ["topk"]
     (node,) = (node for node in fused.graph.node if node.domain == DOMAIN)
     assert {entry.name: entry.i for entry in node.attribute}["k"] == 7
@@ -66,13 +66,13 @@ def test_it_is_found_in_every_opset(opset: int, axis: int | None) -> None:
 
 @pytest.mark.parametrize("attributes", [{"axis": 1}, {"largest": 0}, {"sorted": 0}])
 def test_others_are_left(attributes: dict[str, Any]) -> None:
-    assert used(fuse(model_of(k=3, **attributes)).model) == []
+    assert used(fuse(model_of(k=3, **attributes), "all").model) == []
 
 
 @pytest.mark.parametrize(("k", "kernels"), [(1, ["topk"]), (128, ["topk"]), (129, [])])
 def test_more_than_the_kernel_ranks_is_left(k: int, kernels: list[str]) -> None:
     model = model_of(shape=(2, 300), k=k)
-    assert used(fuse(model).model) == kernels
+    assert used(fuse(model, "all").model) == kernels
 
 
 def test_a_number_that_the_network_computes_is_left() -> None:
@@ -80,7 +80,7 @@ def test_a_number_that_the_network_computes_is_left() -> None:
     graph = model.graph
     graph.input.append(helper.make_tensor_value_info("k", TensorProto.INT64, [1]))
     del graph.initializer[:]
-    assert used(fuse(model).model) == []
+    assert used(fuse(model, "all").model) == []
 
 
 def test_two_numbers_are_two_bodies_of_one_function() -> None:
@@ -89,6 +89,6 @@ def test_two_numbers_are_two_bodies_of_one_function() -> None:
     graph.initializer.append(numpy_helper.from_array(np.array([3], np.int64), "few"))
     graph.node.append(helper.make_node("TopK", ["values", "few"], ["best", "places"]))
     graph.output.append(helper.make_tensor_value_info("places", TensorProto.INT64, [None, None]))
-    fused = fuse(model).model
+    fused = fuse(model, "topk").model
     assert used(fused) == ["topk", "topk"]
     assert_same(model, fused, rows_with_ties(3, 40))

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 import onnx
 from onnx import NodeProto, helper
 
+from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.shapes import node_name
 from lenet_trt.tensorrt.layers import EngineLayer
 
 REFORMAT = "reformat"
 ELEMENTWISE = "elementwise"
+PLUGIN = "plugin"
 # Kind -> the operators of it; a layer that holds nodes of several kinds is of the first kind in this order.
 _OPERATORS = {
     "recurrent": "LSTM GRU RNN",
@@ -33,7 +35,13 @@ _OPERATORS = {
 _KIND_OF = {op: kind for kind, ops in _OPERATORS.items() for op in ops.split()}
 _CONVOLUTIONS = ("convolution", "convolution 1x1", "grouped convolution", "depthwise convolution", "convolution 1-D")
 # An elementwise node says less than a node that sums, and more than one that only moves data.
-_ORDER = (*_CONVOLUTIONS, *(kind for kind in _OPERATORS if kind != "data movement"), ELEMENTWISE, "data movement")
+_ORDER = (
+    PLUGIN,
+    *_CONVOLUTIONS,
+    *(kind for kind in _OPERATORS if kind != "data movement"),
+    ELEMENTWISE,
+    "data movement",
+)
 _PRODUCTS = frozenset({*_CONVOLUTIONS, "recurrent", "transposed convolution", "matrix product"})
 
 
@@ -44,6 +52,8 @@ def node_kinds(model: onnx.ModelProto) -> dict[str, str]:
 
 
 def _kind(node: NodeProto, weights: Mapping[str, Sequence[int]]) -> str:
+    if node.domain == DOMAIN:
+        return PLUGIN
     if node.op_type != "Conv":
         return _KIND_OF.get(node.op_type, ELEMENTWISE)
     attributes = {entry.name: helper.get_attribute_value(entry) for entry in node.attribute}

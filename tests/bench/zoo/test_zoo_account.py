@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.bench.zoo.account import accounted
 from lenet_trt.bench.zoo.kinds import layer_kind, node_kinds
 from lenet_trt.floors.work import network_of
+from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.tensorrt.layers import EngineLayer
 from lenet_trt.trace.readers import timeline_from
 from lenet_trt.trace.timeline import Timeline
@@ -172,6 +173,11 @@ def test_kinds_of_nodes(op: str, shape: tuple[int, ...], attributes: dict[str, i
     weight = numpy_helper.from_array(np.zeros(shape, np.float32), "w")
     model = helper.make_model(helper.make_graph([node], "one", [], [], [weight]))
     assert node_kinds(model) == {"it": wanted}
+
+
+def test_a_plugin_is_a_kind_of_its_own() -> None:
+    node = helper.make_node("topk", ["x"], ["y", "z"], "it", domain=DOMAIN)
+    assert node_kinds(helper.make_model(helper.make_graph([node], "one", [], []))) == {"it": "plugin"}
 
 
 def test_a_layer_is_of_its_most_costly_kind() -> None:
