@@ -1,14 +1,14 @@
-"""Make the largest comparable call of a kernel: its model, its inputs and its output."""
+"""Make the largest comparable call of a kernel: its model, its inputs and its outputs."""
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_tool import Arrays
+from lenet_trt.bench.engine_tool import Arrays, Outputs
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 
@@ -23,14 +23,18 @@ def largest_call(kernel: Kernel, types: str) -> tuple[Bound, onnx.ModelProto] | 
     from lenet_trt.fuse.pattern_model import NoModelError, pattern_model
     from lenet_trt.kernel.examples import bounds
 
-    fitting = [b for b in bounds(kernel) if b.types.name == types and np.prod(b.output_shapes[0]) <= _MOST_OUTPUTS]
+    fitting = [b for b in bounds(kernel) if b.types.name == types and _numbers(b) <= _MOST_OUTPUTS]
     for bound in sorted(fitting, key=lambda bound: -bound.flops):
         for pattern in kernel.patterns:
-            if not pattern.attributes.items() <= bound.attributes.items() or len(kernel.outputs) != 1:
+            if not pattern.attributes.items() <= bound.attributes.items():
                 continue
             with suppress(NoModelError):
                 return bound, _fixed(pattern_model(bound, pattern, OPSET), bound)
     return None
+
+
+def _numbers(bound: Bound) -> int:
+    return sum(math.prod(shape) for shape in bound.output_shapes)
 
 
 def _fixed(model: onnx.ModelProto, bound: Bound) -> onnx.ModelProto:
@@ -51,9 +55,8 @@ def call_inputs(bound: Bound, _: int) -> Arrays:
     return {t.name: a for t, a in zip(bound.kernel.plain_inputs, plain, strict=True) if not t.weight}
 
 
-def call_output(bound: Bound, _: Arrays) -> NDArray[np.float64]:
-    """Compute the call's output from the inputs that are drawn and the weights."""
+def call_outputs(bound: Bound, _: Arrays) -> Outputs:
+    """Compute the call's outputs from the inputs that are drawn and the weights."""
     from lenet_trt.kernel.examples import SEED, expected_outputs, plain_inputs
 
-    (wanted,) = expected_outputs(bound, plain_inputs(bound, np.random.default_rng(SEED)))
-    return wanted
+    return expected_outputs(bound, plain_inputs(bound, np.random.default_rng(SEED)))

@@ -16,6 +16,7 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
 
 Arrays = Mapping[str, NDArray[np.generic]]
+Outputs = Sequence[NDArray[np.float64]]
 # Why a row has no time where only building was asked for.
 NOT_RUN = "built, and not run: only building was asked for"
 
@@ -86,8 +87,8 @@ class EngineTool(Protocol):
         ``external_tactics``: TensorRT's own layers may use kernels of cuBLAS and cuDNN.
         """
 
-    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
-        """Run an engine on these inputs and return its one output."""
+    def outputs(self, engine: Engine, inputs: Arrays) -> dict[str, NDArray[np.float64]]:
+        """Run an engine on these inputs and return its outputs by name."""
 
     def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
         """Run an engine and return the microseconds that each inference took on the GPU, after a warm-up."""

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from lenet_trt.bench.engine_calls import IR_VERSION, OPSET, call_inputs, call_output, largest_call
+from lenet_trt.bench.engine_calls import IR_VERSION, OPSET, call_inputs, call_outputs, largest_call
 from lenet_trt.bench.engine_layers import LAYERS
 from lenet_trt.bench.engine_layers import expected as layer_expected
 from lenet_trt.bench.engine_lenet5 import lenet5_model, quantized_lenet5_model
-from lenet_trt.bench.engine_tool import Arrays, EngineModel, with_plugins
+from lenet_trt.bench.engine_tool import Arrays, EngineModel, Outputs, with_plugins
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.export.geometry import IMAGE_SHAPE, INPUT
 from lenet_trt.kernel.attributes import AttributeValue
@@ -47,8 +47,9 @@ class EngineWorkload:
     """Describe a network whose engines are compared: TensorRT builds ``model`` as it is, and with our kernels.
 
     ``backends``: names in ``BACKENDS``, each with the batches at which it is measured. ``draw`` makes the inputs of a
-    batch, ``expected`` the output in float64. ``checked`` maps a batch to the batch whose results are compared: the
-    output of a large batch is too large to be written as text. ``largest``: the largest batch of the engine of ours.
+    batch, ``expected`` the output in float64, or all outputs in the model's order. ``checked`` maps a batch to the one
+    whose results are compared: the output of a large batch is too large to be written as text. ``largest``: the largest
+    batch of the engine of ours.
     ``slow``: TensorRT's own layer takes many milliseconds, so the builder times each tactic once.
     """
 
@@ -56,11 +57,16 @@ class EngineWorkload:
     model: EngineModel
     backends: Mapping[str, Sequence[int]]
     draw: Callable[[int], Arrays]
-    expected: Callable[[Arrays], NDArray[np.float64]]
+    expected: Callable[[Arrays], Outputs | NDArray[np.float64]]
     checked: Callable[[int], int] = lambda batch: batch
     batched: bool = True
     largest: int = LARGEST
     slow: bool = False
+
+    def wanted(self, inputs: Arrays) -> Outputs:
+        """Return the outputs in float64, in the model's order."""
+        found = self.expected(inputs)
+        return [found] if isinstance(found, np.ndarray) else found
 
     def shapes(self, batch: int) -> dict[str, Shape]:
         """Return the shape of each input at a batch size; empty where shapes are fixed."""
@@ -278,6 +284,6 @@ def _kernels() -> Iterator[EngineWorkload]:
                 EngineModel(model, with_plugins(model, [kernel]), half=types.name == "fp16"),
                 dict.fromkeys((THEIRS, OURS), (1,)),
                 partial(call_inputs, bound),
-                partial(call_output, bound),
+                partial(call_outputs, bound),
                 batched=False,
             )

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lenet_trt.bench.best_peers import best_peers_summary
-from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineTool
+from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineModel, EngineTool, Outputs
 from lenet_trt.bench.engine_workloads import (
     BACKENDS,
     EXTERNAL,
@@ -100,7 +99,7 @@ class _Bench:
         """Add a row for every backend and batch; what the resumed record has is not measured again."""
         engines: dict[tuple[str, int], Engine] = {}
         facts: dict[tuple[str, int], dict[str, Any]] = {}
-        wanted: dict[int, tuple[Arrays, NDArray[np.float64]]] = {}
+        wanted: dict[int, tuple[Arrays, Outputs]] = {}
         for backend, batches in workload.backends.items():
             for batch in batches:
                 key = (backend, batch)
@@ -113,8 +112,9 @@ class _Bench:
                     if self.tool.runs:
                         size = workload.checked(batch)
                         if size not in wanted:
-                            wanted[size] = (inputs := workload.draw(size)), workload.expected(inputs)
-                        facts[key] |= self._errors(engines[key], *wanted[size])
+                            wanted[size] = (inputs := workload.draw(size)), workload.wanted(inputs)
+                        inputs, right = wanted[size]
+                        facts[key] |= self._errors(engines[key], inputs, workload.model, right)
                         precision = workload.model.precision or ("tf32" if BACKENDS[backend].tf32 else "fp32")
                         facts[key]["right"] = facts[key]["error"] <= LIMITS[precision]
                 except LenetTrtError as problem:
@@ -172,11 +172,18 @@ class _Bench:
         self.found.say(f"{workload.name}, {backend}, batch {batch}: built in {engine.build_seconds:.0f} s")
         return engine
 
-    def _errors(self, engine: Engine, inputs: Arrays, wanted: NDArray[np.float64]) -> dict[str, float]:
-        """Return the error against float64: in norm, and the largest one relative to the largest value."""
-        seen = self.tool.output(engine, inputs).reshape(wanted.shape)
-        largest = float(np.abs(seen - wanted).max(initial=0.0)) / max(float(np.abs(wanted).max(initial=0.0)), 1e-300)
-        return {"error": relative_error(seen, wanted), "max_error": largest}
+    def _errors(self, engine: Engine, inputs: Arrays, model: EngineModel, wanted: Outputs) -> dict[str, float]:
+        """Return the error against float64, of the worst output: in norm, and the largest one to the largest value."""
+        outputs = self.tool.outputs(engine, inputs)
+        if missing := {value.name for value in model.typed.graph.output} - outputs.keys():
+            raise LenetTrtError(f"{engine.path.name} has the outputs {sorted(outputs)}; {sorted(missing)} are missing")
+        errors, largest = [], []
+        for value, right in zip(model.typed.graph.output, wanted, strict=True):
+            seen = outputs[value.name].reshape(right.shape)
+            errors.append(relative_error(seen, right))
+            unit = max(float(np.abs(right).max(initial=0.0)), 1e-300)
+            largest.append(float(np.abs(seen - right).max(initial=0.0)) / unit)
+        return {"error": max(errors), "max_error": max(largest)}
 
 
 def _case(workload: EngineWorkload, batch: int) -> RowCase:

@@ -83,16 +83,12 @@ class PythonEngines:
         write_atomic(engine, plan)
         return Engine(engine, seconds, with_plugins)
 
-    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
+    def outputs(self, engine: Engine, inputs: Arrays) -> dict[str, NDArray[np.float64]]:
         """Run an engine on these inputs: see ``EngineTool``."""
         with closing(self._loaded(engine)) as runtime:
             memory = [_filled(inputs[port.name]) for port in runtime.inputs]
             call = runtime.prepare(memory)
-            if len(call.outputs) != 1:
-                raise LenetTrtError(f"{engine.path.name} has {len(call.outputs)} outputs; wanted one")
-            (found,) = call.outputs
-            content: NDArray[np.uint8] = found.owner.read()
-            return content.view(numpy_dtype(found.dtype)).reshape(found.shape).astype(np.float64)
+            return {port.name: _read(found) for port, found in zip(runtime.outputs, call.outputs, strict=True)}
 
     def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
         """Time replays of a CUDA graph of an inference: see ``EngineTool``."""
@@ -117,6 +113,11 @@ class PythonEngines:
 
     def _loaded(self, engine: Engine) -> TensorRt:
         return TensorRt(engine.path, None, self._library if engine.with_plugins else None, self._flavor)
+
+
+def _read(array: DeviceArray) -> NDArray[np.float64]:
+    content: NDArray[np.uint8] = array.owner.read()
+    return content.view(numpy_dtype(array.dtype)).reshape(array.shape).astype(np.float64)
 
 
 def _filled(array: NDArray[np.generic]) -> DeviceArray:

@@ -101,7 +101,7 @@ class TrtexecEngines:
             raise LenetTrtError(f"{self._tool} built no engine: {_errors(said)}")
         return Engine(engine, round(time.monotonic() - begin, 1), with_plugins)
 
-    def output(self, engine: Engine, inputs: Arrays) -> NDArray[np.float64]:
+    def outputs(self, engine: Engine, inputs: Arrays) -> dict[str, NDArray[np.float64]]:
         """Run an engine on these inputs: see ``EngineTool``."""
         files = []
         for name, array in inputs.items():
@@ -111,11 +111,11 @@ class TrtexecEngines:
         shapes = {name: array.shape for name, array in inputs.items()}
         words = [*self._running(engine, shapes), f"--loadInputs={','.join(files)}", "--warmUp=0", "--duration=0"]
         words += ["--iterations=1", f"--exportOutput={exported}"]
-        found = json.loads(self._exported(words, engine, exported))
-        if len(found) != 1:
-            raise LenetTrtError(f"{engine.path.name} has {len(found)} outputs; wanted one")
-        sizes = [int(size) for size in found[0]["dimensions"].split("x")]
-        return np.array(found[0]["values"], np.float64).reshape(sizes)
+        outputs = {}
+        for entry in json.loads(self._exported(words, engine, exported)):
+            sizes = [int(size) for size in entry["dimensions"].split("x")]
+            outputs[entry["name"]] = np.array(entry["values"], np.float64).reshape(sizes)
+        return outputs
 
     def timed(self, engine: Engine, shapes: Mapping[str, Shape], iterations: int) -> list[float]:
         """Time an engine after a warm-up of 0.2 s: see ``EngineTool``."""

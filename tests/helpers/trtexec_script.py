@@ -17,7 +17,6 @@ from lenet_trt.bench import engines, trtexec_engines
 from lenet_trt.bench.engine_workloads import EngineWorkload
 from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.cuda.gpus import Gpu
-from lenet_trt.export.lenet5 import SHIPPED
 
 GPU = Gpu(0, "a GPU", 90, 1 << 30)
 _TRTEXEC = """#!PYTHON
@@ -46,27 +45,33 @@ if "exportTimes" in options:
     pathlib.Path(options["exportLayerInfo"]).write_text(json.dumps({"Layers": layers}))
 else:
     import numpy as np, onnxruntime  # loaded for this alone: they take longer than all the rest
-    name, _, file = options["loadInputs"].partition(":")
-    shape = [int(size) for size in options["shapes"].partition(":")[2].split("x")]
-    x = np.fromfile(file, np.float32).reshape(shape)
-    y = onnxruntime.InferenceSession("PLAIN").run(None, {name: x})[0]
-    answer = [{"name": "y", "dimensions": "x".join(map(str, y.shape)), "values": y.ravel().tolist()}]
+    session = onnxruntime.InferenceSession(pathlib.Path(options["loadEngine"]).read_bytes())
+    files = dict(each.split(":") for each in options["loadInputs"].split(","))
+    shapes = dict(each.split(":") for each in options.get("shapes", "").split(",") if each)
+    inputs = {}
+    for each in session.get_inputs():
+        shape = [int(size) for size in shapes[each.name].split("x")] if each.name in shapes else each.shape
+        inputs[each.name] = np.fromfile(files[each.name], np.float32).reshape(shape)
+    answer = [
+        {"name": each.name, "dimensions": "x".join(map(str, y.shape)), "values": y.ravel().tolist()}
+        for each, y in reversed(list(zip(session.get_outputs(), session.run(None, inputs))))  # in no certain order
+    ]
     pathlib.Path(options["exportOutput"]).write_text(json.dumps(answer))
 """
 
 
-def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the script and a library beside it, and leave LeNet-5 in fp32 as the one workload."""
+def script_for_trtexec(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "LeNet-5 fp32") -> Path:
+    """Write the script and a library beside it, and leave one workload."""
     program = folder / "trtexec"
-    program.write_text(_TRTEXEC.replace("PYTHON", sys.executable).replace("PLAIN", str(SHIPPED)))
+    program.write_text(_TRTEXEC.replace("PYTHON", sys.executable))
     program.chmod(0o755)
     write_library(folder / "plugins.so", "8.6")
     # Kernels are not compiled here: what is embedded is tested elsewhere, and the script runs the plain model.
     every = engines.engine_workloads
 
     def workloads(options: SuiteOptions) -> list[EngineWorkload]:
-        first = next(iter(every(options)))
-        return [replace(first, model=replace(first.model, fused=lambda: first.model.typed))]
+        one = next(workload for workload in every(options) if workload.name.startswith(name))
+        return [replace(one, model=replace(one.model, fused=lambda: one.model.typed))]
 
     def embedded(model: onnx.ModelProto, targets: Sequence[str]) -> onnx.ModelProto:
         assert targets == [f"sm_{GPU.sm}"]

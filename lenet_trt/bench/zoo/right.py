@@ -25,6 +25,6 @@ def checked_results(
     if len(model.graph.output) != 1:
         return {}
     (wanted,) = runner(model)(inputs)
-    seen = tool.output(engine, inputs).reshape(wanted.shape)
+    seen = tool.outputs(engine, inputs)[model.graph.output[0].name].reshape(wanted.shape)
     error = relative_error(seen, np.asarray(wanted, np.float64))
     return {"engine_error": error, "right": bool(error <= LIMITS[precision])}
