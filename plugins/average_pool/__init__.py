@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Attribute, Kernel, float_types
 
-from ..windows.declaration import windows_of
+from ..windows.declaration import IN_FLOATS, windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
 from .pattern import PATTERNS
 
@@ -27,6 +27,7 @@ KERNEL = Kernel(
     types=float_types(),
     attributes=(*ATTRIBUTES, Attribute("count_include_pad", (0, 1), "whether padding counts as zeros")),
     requires=REQUIRES,
+    claims=(IN_FLOATS,),
     variants=VARIANTS,
     patterns=PATTERNS,
     reference=reference,

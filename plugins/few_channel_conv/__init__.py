@@ -45,7 +45,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     # A block of the variants for little work has 32 filters, and blocks of filters lie along y.
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS) & (k <= MAX_GRID_Y * 32),
-    claims=(IN_FLOATS, size >= 5),
+    claims=(IN_FLOATS,),
     variants=(
         # For more filters than a small tile has, and where no more of the large ones is empty.
         large_tiles(prefer=(direct_pays <= 0) & (k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),

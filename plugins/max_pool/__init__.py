@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel, float_types
 
-from ..windows.declaration import windows_of
+from ..windows.declaration import IN_FLOATS, windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
 from .pattern import PATTERNS
 
@@ -25,6 +25,7 @@ KERNEL = Kernel(
     types=float_types(0.0, 0.0, 0.0),
     attributes=ATTRIBUTES,
     requires=REQUIRES,
+    claims=(IN_FLOATS,),
     variants=VARIANTS,
     patterns=PATTERNS,
     reference=reference,
