@@ -23,7 +23,7 @@ from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.attention import ATTENTION_OPSET, written_out
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
-from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of
+from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of, refuse_plugin_nodes
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
 from lenet_trt.onnx_model.quantization import FLOAT8_OPSET, at_opset, check_quantization, quantized_nodes
 from lenet_trt.onnx_model.read import (
@@ -220,11 +220,8 @@ def _with_precision(model: ModelProto, request: BuildRequest, flavor: Flavor) ->
             f"--fp32: the model computes in {', '.join(sorted(narrow))} already, and a strongly typed engine follows "
             "the model: leave --fp32 out, or export the model in float32"
         )
-    if precision in ("fp16", "bf16") and (nodes := plugin_nodes(model)):
-        raise UsageError(
-            f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
-            "give the model from before the fusion, and let --plugins fuse it after the conversion"
-        )
+    if precision in ("fp16", "bf16"):
+        refuse_plugin_nodes(model, precision)
     if not quantized_nodes(model):
         return model if precision is None else convert(model, precision)
     check_quantization(model)

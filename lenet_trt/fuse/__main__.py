@@ -29,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, metavar="MODEL", help="the ONNX file")
     parser.add_argument("-o", "--output", type=Path, metavar="OUT", help="where to write (default: MODEL.fused.onnx)")
     parser.add_argument(
+        "--fp16",
+        action="store_true",
+        help="convert a float model to fp16 first, as lenet-trt build --fp16: inputs and outputs keep their types; "
+        "trtexec before TensorRT 11 wants --fp16 too (default output: MODEL.fp16.fused.onnx)",
+    )
+    parser.add_argument(
         "--plugins",
         default="auto",
         metavar="auto|all|none|NAME,...",
@@ -80,13 +86,16 @@ def command(arguments: argparse.Namespace) -> int:
     source: Path = arguments.model
     sizes = sizes_from_text(arguments.sizes)
     model = with_sizes(load_model(source), sizes)
-    output = arguments.output or source.with_name(f"{source.stem}.fused.onnx")
+    if arguments.fp16:
+        model = _half(model, source)
+    output = arguments.output or source.with_name(f"{source.stem}{'.fp16' * arguments.fp16}.fused.onnx")
     copy = output.with_suffix(".trt.onnx")
     if arguments.embed and is_special(output):
         raise UsageError(
             f"-o {output}: that is a device or a FIFO, and --embed writes a second file beside it: name a file"
         )
-    plain = model.SerializeToString() if sizes else source.read_bytes()  # the output where no kernel fits
+    # What is written where no kernel fits.
+    plain = model.SerializeToString() if sizes or arguments.fp16 else source.read_bytes()
     outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
     fused = fuse(model, arguments.plugins)
@@ -117,6 +126,23 @@ def command(arguments: argparse.Namespace) -> int:
     if embedded is not None:
         print(copy)
     return 0
+
+
+def _half(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:
+    """Return the model in fp16, with the inputs and outputs that it has.
+
+    Raises:
+        UsageError: it has plugin nodes, is quantized or has fp16 already.
+    """
+    from lenet_trt.onnx_model.precision import convert, kinds_of, refuse_plugin_nodes
+    from lenet_trt.onnx_model.quantization import quantized_nodes
+
+    refuse_plugin_nodes(model, "fp16")
+    if quantized_nodes(model):
+        raise UsageError(f"--fp16: {source} is quantized, and its own types are fused: leave --fp16 out")
+    if "fp16" in kinds_of(model):
+        raise UsageError(f"--fp16: {source} computes in fp16 already: leave --fp16 out")
+    return convert(model, "fp16")
 
 
 def _print_left(refusals: Sequence[Refusal]) -> None:

@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
-from lenet_trt.errors import LenetTrtError
+from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
-from lenet_trt.onnx_model.plugin_nodes import holds_kernel
+from lenet_trt.onnx_model.plugin_nodes import holds_kernel, plugin_nodes
 
 _BF16_OPSET = 22  # the first in which Conv, MaxPool and friends take bfloat16
 
@@ -73,6 +73,19 @@ def convert(model: ModelProto, precision: str) -> ModelProto:
             "(NVIDIA ModelOpt's autocast, for one) and build from the result"
         ) from error
     return converted
+
+
+def refuse_plugin_nodes(model: ModelProto, precision: str) -> None:
+    """Refuse a model that cannot be converted, since its plugin nodes have their types.
+
+    Raises:
+        UsageError: the model has plugin nodes.
+    """
+    if nodes := plugin_nodes(model):
+        raise UsageError(
+            f"--{precision}: the model has plugin nodes already ({', '.join(nodes)}), which have their types: "
+            "give the model from before the fusion, and fuse it after the conversion"
+        )
 
 
 def half_inputs_and_outputs(model: ModelProto) -> ModelProto:

@@ -335,3 +335,23 @@ def test_the_shipped_output_name(lenet5: Path, tmp_path: Path) -> None:
     copy.write_bytes(lenet5.read_bytes())
     assert main(["fuse", str(copy)]) == 0
     assert recorded(onnx.load(tmp_path / "net.fused.onnx"))
+
+
+def test_a_float_model_is_converted_and_fused(lenet5: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "net.onnx"
+    model.write_bytes(lenet5.read_bytes())
+    assert main(["fuse", str(model), "--fp16"]) == 0
+    written = tmp_path / "net.fp16.fused.onnx"
+    assert [entry["types"] for entry in recorded(onnx.load(written))] == ["fp16_io_fp32"]
+    images = images_for(onnx.load(model), 5)
+    (half,), (plain,) = run(onnx.load(written), images), run(onnx.load(model), images)
+    assert half.dtype == plain.dtype
+    np.testing.assert_allclose(half, plain, rtol=0, atol=0.02 * np.abs(plain).max())
+    assert not np.array_equal(half, plain)
+
+    assert main(["fuse", str(model), "--fp16", "--plugins", "none", "-o", str(tmp_path / "half.onnx")]) == 0
+    capsys.readouterr()
+    for file, said in ((written, "has plugin nodes already (lenet5)"), (tmp_path / "half.onnx", "in fp16 already")):
+        assert main(["fuse", str(file), "--fp16", "-o", str(tmp_path / "x.onnx")]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "x.onnx").exists()
