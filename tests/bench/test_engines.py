@@ -98,7 +98,9 @@ def test_what_is_missing_is_said(trtexec: Path, monkeypatch: pytest.MonkeyPatch)
     assert "there is none here" in str(engines.measure(options(trtexec)).rows[0].why)
 
 
-@pytest.mark.parametrize("kernel", ["topk", "lstm", "add_layer_norm"])
+@pytest.mark.parametrize(
+    "kernel", ["topk", *(pytest.param(name, marks=pytest.mark.slow) for name in ("lstm", "add_layer_norm"))]
+)
 def test_all_outputs_of_a_kernel_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     monkeypatch.setattr(engines, "first_gpu", lambda: GPU)
     program = script_for_trtexec(tmp_path, monkeypatch, f"kernel {kernel} fp32")

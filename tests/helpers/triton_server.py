@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,11 +82,15 @@ class Server:
             *arguments,
         ]
         self.process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []
 
     def start(self) -> None:
         """Start the server, and wait until it is ready."""
         with open(self._log, "ab") as log:
-            self.process = subprocess.Popen(self._words, env=self._environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                self._words, env=self._environment, stdout=log, stderr=log, start_new_session=True
+            )
+        self._groups.append(self.process.pid)
         for _ in range(_START_SECONDS * 10):
             if self.process.poll() is not None:
                 break
@@ -103,13 +109,16 @@ class Server:
             left.unlink(missing_ok=True)
 
     def stop(self) -> None:
-        """Let it end by itself."""
+        """Let it end by itself, and end what servers that were killed left behind: the processes of their models."""
         assert self.process is not None
         self.process.terminate()
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.kill()
+        for group in self._groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
     def get(self, path: str) -> int:
         """The HTTP status of an address; 0 where nobody answers."""

@@ -61,6 +61,7 @@ def test_it_compiles_without_a_warning_and_needs_neither_tensorrt_nor_cuda(libra
     assert not re.search(r"NEEDED.*(nvinfer|libcuda|cudart)", needed)
 
 
+@pytest.mark.slow
 def test_it_takes_what_a_compiler_without_a_shared_library_brings(tmp_path: Path) -> None:
     headers = headers_of("8.6")
     if headers is None:

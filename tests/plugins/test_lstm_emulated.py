@@ -41,6 +41,10 @@ RUNS = [
 ]
 
 
+# The others are slow: every variant is compiled for each.
+USUAL = ("forward", "reverse", "frames")
+
+
 def bound_of(case: str, types: str) -> Bound:
     sizes = dict(CASES[case])
     attributes = {"hidden_size": sizes.pop("hidden_size"), "direction": WAYS.get(case, case)}
@@ -63,7 +67,10 @@ def test_every_variant_is_tried() -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize(("case", "types", "variant"), RUNS)
+@pytest.mark.parametrize(
+    ("case", "types", "variant"),
+    [pytest.param(*run, marks=[] if run[0] in USUAL else pytest.mark.slow) for run in RUNS],
+)
 def test_a_variant_computes_every_step(
     case: str, types: str, variant: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

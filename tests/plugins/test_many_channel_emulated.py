@@ -57,7 +57,12 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
 
 
 @needs_gcc
-@pytest.mark.parametrize(("name", "variant", "sizes"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("name", "variant", "sizes"),
+    # Each is compiled: most of them are slow.
+    [pytest.param(*case, marks=[] if i % 3 == 0 else pytest.mark.slow) for i, case in enumerate(CASES)],
+    ids=str,
+)
 def test_the_source_computes_the_reference(
     name: str, variant: str, sizes: Sizes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
