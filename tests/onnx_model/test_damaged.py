@@ -226,9 +226,7 @@ def _values(descriptor: Any) -> tuple[Any, ...]:
     return 0, 1, -1, 7, 16, 99, 2**31 - 1
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n.startswith("tf2onnx") else []) for n in MODELS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "fused" else pytest.mark.slow) for n in MODELS])
 def test_fields_that_were_changed(tmp_path: Path, name: str) -> None:
     whole = onnx.load_model_from_string(MODELS[name])
     chance = random.Random(11)

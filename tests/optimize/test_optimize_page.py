@@ -32,12 +32,11 @@ def test_the_commands_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     record = json.loads((tmp_path / "record.json").read_text())
     assert "batched_matvec" in (tmp_path / "report.html").read_text()
     assert [entry["batch"] for entry in record["chosen"]] == [1, 3, 8]
-    assert {path.name for path in (tmp_path / "matmul.optimized").iterdir()} == {
-        "optimize.md",
-        "optimize.json",
-        "timelines",
-        "state.json",
-    }
+    written = {path.name for path in (tmp_path / "matmul.optimized").iterdir()}
+    # A plan that was faster on this processor, by chance too, has its model beside them.
+    plans = {name for name in written if name.startswith("matmul.fused")}
+    assert written - plans == {"optimize.md", "optimize.json", "timelines", "state.json"}
+    assert bool(plans) == any(entry["plan"] for entry in record["chosen"])
 
 
 def test_every_term_and_every_kind_of_finding_is_there() -> None:
