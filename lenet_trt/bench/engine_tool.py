@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.tensorrt.engine import BuildOptions
@@ -95,3 +96,15 @@ class EngineTool(Protocol):
 
     def layers(self, engine: Engine) -> list[str]:
         """Name the layers of an engine that has been timed, each with TensorRT's name of its kernel where it tells."""
+
+
+def outputs_of(tool: EngineTool, engine: Engine, model: onnx.ModelProto, inputs: Arrays) -> Outputs:
+    """Run an engine of a model on these inputs and return its outputs in the model's order.
+
+    Raises:
+        LenetTrtError: the engine lacks one.
+    """
+    found, names = tool.outputs(engine, inputs), [value.name for value in model.graph.output]
+    if missing := set(names) - found.keys():
+        raise LenetTrtError(f"{engine.path.name} has the outputs {sorted(found)}; {sorted(missing)} are missing")
+    return [found[name] for name in names]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.bench.best_peers import best_peers_summary
-from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineModel, EngineTool, Outputs
+from lenet_trt.bench.engine_tool import NOT_RUN, Arrays, Engine, EngineModel, EngineTool, Outputs, outputs_of
 from lenet_trt.bench.engine_workloads import (
     BACKENDS,
     EXTERNAL,
@@ -174,12 +174,9 @@ class _Bench:
 
     def _errors(self, engine: Engine, inputs: Arrays, model: EngineModel, wanted: Outputs) -> dict[str, float]:
         """Return the error against float64, of the worst output: in norm, and the largest one to the largest value."""
-        outputs = self.tool.outputs(engine, inputs)
-        if missing := {value.name for value in model.typed.graph.output} - outputs.keys():
-            raise LenetTrtError(f"{engine.path.name} has the outputs {sorted(outputs)}; {sorted(missing)} are missing")
         errors, largest = [], []
-        for value, right in zip(model.typed.graph.output, wanted, strict=True):
-            seen = outputs[value.name].reshape(right.shape)
+        for found, right in zip(outputs_of(self.tool, engine, model.typed, inputs), wanted, strict=True):
+            seen = found.reshape(right.shape)
             errors.append(relative_error(seen, right))
             unit = max(float(np.abs(right).max(initial=0.0)), 1e-300)
             largest.append(float(np.abs(seen - right).max(initial=0.0)) / unit)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool
+from lenet_trt.bench.engine_tool import Arrays, Engine, EngineTool, outputs_of
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.runtimes.ort import runner
 
@@ -25,6 +25,6 @@ def checked_results(
     if len(model.graph.output) != 1:
         return {}
     (wanted,) = runner(model)(inputs)
-    seen = tool.outputs(engine, inputs)[model.graph.output[0].name].reshape(wanted.shape)
-    error = relative_error(seen, np.asarray(wanted, np.float64))
+    (seen,) = outputs_of(tool, engine, model, inputs)
+    error = relative_error(seen.reshape(wanted.shape), np.asarray(wanted, np.float64))
     return {"engine_error": error, "right": bool(error <= LIMITS[precision])}
