@@ -5,15 +5,20 @@
 
 #include "common.cuh"
 
-// Makes a barrier for one arrival. One thread calls it.
-__device__ __forceinline__ void init_barrier(unsigned barrier) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+// Makes a barrier for this number of arrivals. One thread calls it.
+__device__ __forceinline__ void init_barrier(unsigned barrier, unsigned arrivals = 1) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 // Lets the barrier's phase end when `bytes` bytes have arrived.
 __device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+// Arrives, and publishes to those who wait what this thread did before.
+__device__ __forceinline__ void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Shows the copy engine what this thread wrote to shared memory, and the barrier that it made there.

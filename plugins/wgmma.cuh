@@ -1,10 +1,11 @@
-// The tensor-core product of Hopper that kernels here use: d += a b with a 64x16 in registers, b 16xN in shared memory, fp16, float sums,
-// by the four warps of a warpgroup together. It compiles only for sm_90a.
+// The tensor-core product of Hopper that kernels here use: d += a b with a 64x16 in registers or in shared memory, b 16xN in shared memory,
+// fp16, float sums, by the four warps of a warpgroup together. It compiles only for sm_90a.
 //
 // Warp w has rows 16 w ... of a and d, and a lane has the same elements as in mma.cuh: d[4 j ...] belong to columns 8 j ... .
-// b lies in shared memory as blocks of 8 columns x 8 k (128 bytes), in which a column's 8 k are together (16 bytes). The blocks of k 8 ... 15
-// follow kWgmmaNextK after those of k 0 ... 7, the next 8 columns kWgmmaNextColumns further. The threads that write b call wgmma_publish
-// (a fence) before the barrier at which the others wait. Nothing may touch the sums and a between wgmma_begin and wgmma_finish.
+// b lies in shared memory as blocks of 8 columns x 8 k (128 bytes), in which a column's 8 k are together (16 bytes); so does a, with rows for
+// columns. A descriptor says where the first block begins, a multiple of 16 bytes, and how far it is to the next 8 k and to the next 8 columns:
+// kWgmmaNextK and kWgmmaNextColumns, or any other multiples of 16. The threads that write an operand call wgmma_publish (a fence) before the
+// barrier at which the others wait. Nothing may touch the sums and a's registers between wgmma_begin and wgmma_finish.
 // Source: PTX ISA 9.0, asynchronous warpgroup-level matrix instructions: register fragments, matrix descriptor, no swizzling.
 #pragma once
 
@@ -15,11 +16,29 @@ constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
 __device__ __forceinline__ void wgmma_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-// Returns the descriptor that tells a product where b is; `address` is a multiple of 16. Add bytes / 16 for further operands.
+// Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands.
+template <unsigned kNextK = kWgmmaNextK, unsigned kNextColumns = kWgmmaNextColumns>
 __device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {
-  constexpr unsigned long long kOffsets = static_cast<unsigned long long>(kWgmmaNextK / 16) << 16 |
-                                          static_cast<unsigned long long>(kWgmmaNextColumns / 16) << 32;
+  static_assert(kNextK % 16 == 0 && kNextColumns % 16 == 0 && kNextK < 1 << 18 && kNextColumns < 1 << 18);
+  constexpr unsigned long long kOffsets =
+      static_cast<unsigned long long>(kNextK / 16) << 16 | static_cast<unsigned long long>(kNextColumns / 16) << 32;
   return (address & 0x3ffff) / 16 | kOffsets;
+}
+
+// Waits until kThreads threads of the block have come here: whole warps, and not all of them.
+template <int kThreads>
+__device__ __forceinline__ void wait_for_group() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+
+// Gives registers back to the multiprocessor, or takes them: all warps of a warpgroup call it; kCount, of a thread, is a multiple of 8.
+template <int kCount>
+__device__ __forceinline__ void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
 // Lists of operands, eight at a time.
@@ -60,3 +79,14 @@ WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
 WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)
 WGMMA_COLUMNS(112, 56, 56, 57, 58, 59, 60, 61)
 WGMMA_COLUMNS(128, 64, 64, 65, 66, 67, 68, 69)
+
+// The same with a in shared memory, for 128 columns; d is overwritten if `add` is false.
+__device__ __forceinline__ void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" WGMMA_D64 "}, %64, %65, p, 1, 1, 0, 0;}"
+      : WGMMA_OUT64
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+
+// Says that the sums d are of products that wgmma_finish, called for other sums, has waited for too.
+__device__ __forceinline__ void wgmma_finish_with(float (&d)[64]) { asm volatile("" : WGMMA_OUT64::"memory"); }

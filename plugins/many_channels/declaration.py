@@ -11,17 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Packing, Tensor, Types, Variant
 
 from ..windows.activation import ACTIVATION
-from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, size, w
+from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w
 
 (k,) = axes("k")
 LEAST = 16
 DIRECT_THREADS = 128
 DIRECT_FILTERS = 8
-DEPTH = 16
+DEPTH, EIGHT = 16, 8
+BLOCK = 64  # filters of a tile
+LOW = 2048.0
+FLOAT = 1  # onnx.TensorProto.FLOAT
 MAX_SCALE = 126
 
 AXES = (
@@ -33,7 +36,13 @@ AXES = (
 X = Tensor("x", (n, c, h, w), "T", "images")
 BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
 WEIGHTS = (
-    Tensor("filters", (size, size, c, k), "T", "w, its filters last, each divided by its scale", weight=True),
+    Tensor(
+        "filters",
+        (ceil_div(k, BLOCK), c // EIGHT, size, size, 2, BLOCK, EIGHT),
+        "float16",
+        "w, divided by its filter's scale, as two fp16 numbers (layer.cuh)",
+        weight=True,
+    ),
     Tensor("scales", (k,), "T", "a power of two for each filter", weight=True),
     BIAS,
 )
@@ -46,19 +55,34 @@ pixels = n * out_h * out_w
 
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Order the filters by tap, channel and filter, and divide each by the power of two that brings it below 2."""
+    """Divide each filter by the power of two that brings it below 2, and split it into hi + lo / 2048 for the lanes."""
     w = weights["w"]
     most = np.max(np.abs(w), axis=(1, 2, 3), initial=0.0, where=np.isfinite(w))
     exponents = np.clip(np.frexp(most)[1] - 1, -MAX_SCALE, MAX_SCALE)
-    filters = np.ldexp(w.transpose(2, 3, 1, 0), -exponents)
+    scaled = np.ldexp(w, -exponents[:, None, None, None])
+    with np.errstate(invalid="ignore", over="ignore"):
+        hi = scaled.astype(np.float16)
+        rest = (scaled - hi.astype(w.dtype)) * w.dtype.type(LOW)
+    lo = np.where(np.isfinite(hi), rest, 0).astype(np.float16)  # an infinity is one alone
+    both = np.stack((hi, lo))
+    both = np.pad(both, ((0, 0), (0, -len(w) % BLOCK), (0, 0), (0, 0), (0, 0)))
+    _, _, channels, *taps = both.shape
+    filters = both.reshape(2, -1, BLOCK, channels // EIGHT, EIGHT, *taps).transpose(1, 3, 5, 6, 0, 2, 4)
     scales = np.ldexp(np.ones(len(w), w.dtype), exponents)
     return {"filters": np.ascontiguousarray(filters), "scales": scales, "bias": weights["bias"]}
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo it."""
-    w = op.Transpose(op.Mul(weights["filters"], weights["scales"]), perm=[3, 2, 0, 1])
-    return {"w": w, "bias": weights["bias"]}
+    """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
+    both = op.Cast(weights["filters"], to=FLOAT)
+    hi, lo = (op.Slice(both, op.ints(i), op.ints(i + 1), op.ints(4)) for i in range(2))
+    sums = op.Add(hi, op.Mul(lo, op.constant(np.array(1 / LOW, np.float32))))
+    # Blocks and eights are joined: [size, size, c, k], and more filters than there are.
+    channels = op.Reshape(op.Transpose(sums, perm=[2, 3, 0, 5, 4, 1, 6]), op.ints(0, 0, 0, 0, -1))
+    filters = op.Reshape(op.Transpose(channels, perm=[0, 1, 4, 2, 3]), op.ints(0, 0, 0, -1))
+    scales = weights["scales"]
+    w = op.Mul(op.Slice(filters, op.ints(0), op.Shape(scales), op.ints(3)), scales)
+    return {"w": op.Transpose(w, perm=[3, 2, 0, 1]), "bias": weights["bias"]}
 
 
 PACKING = Packing((Tensor("w", (k, c, size, size), "T", "filters", weight=True), BIAS), pack, unpack)
@@ -115,6 +139,50 @@ class Tile:
         )
 
 
+@dataclass(frozen=True)
+class Patch:
+    """Hold a tile of patch.cuh; ``splits`` blocks divide its channels."""
+
+    splits: int = 1
+
+    @property
+    def blocks(self) -> Dim:
+        """Return the number of blocks, if each has one tile."""
+        return _tiles * self.splits
+
+    @property
+    def fits(self) -> Condition:
+        """Return whether all clusters run at once: those of four blocks and more do not fill a GPU."""
+        return 4 * self.blocks <= 3 * MULTIPROCESSORS
+
+    def variant(self, prefer: Condition) -> Variant:
+        """Make the variant."""
+        divided = self.splits > 1
+        border = (8 * _across + 2) * (_rows + 2)
+        stage = 2 * 2 * DEPTH * (border + 9 * BLOCK)
+        # A block that has all channels of a tile stays for other tiles.
+        grid = self.blocks if divided else minimum(self.blocks, MULTIPROCESSORS)
+        share = f", {self.splits} blocks for each" if divided else ""
+        return Variant(
+            f"by{self.splits}_wgmma" if divided else "wgmma",
+            Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=STAGES * (stage + 32)),
+            f"by wgmma, tiles of 256 pixels and {BLOCK} filters{share}",
+            source="wgmma.cu",
+            min_sm=90,
+            only_sm=True,
+            when=size.equals(3) & stride.equals(1) & pad.equals(1) & (ceil_div(c, DEPTH) >= self.splits),
+            prefer=prefer,
+        )
+
+
+STAGES = 3
+# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns; a row of zeros follows each image.
+_across = 1 + minimum(1, (w - 1) // 8)
+_rows = 48 - 16 * _across
+_tiles = ceil_div(n * (h + 1) - 1, _rows) * ceil_div(w, 8 * _across) * ceil_div(k, BLOCK)
+WHOLE, HALVES, QUARTERS, EIGHTHS = (Patch(splits) for splits in (1, 2, 4, 8))
+# With less to do, smaller tiles are faster: on an H200 up to about two images of 3x3 layers of ResNet-18.
+_much = FLOPS >= 6_000_000 * MULTIPROCESSORS
 # Two blocks find room on a multiprocessor, by their registers.
 SLOTS = 2 * MULTIPROCESSORS
 LARGE, SMALL = Tile(128, 64, 64), Tile(64, 64, 32)
@@ -124,6 +192,10 @@ _chunks = size * size * ceil_div(c, DEPTH)
 _many = LARGE.idle * 5 <= LARGE.blocks
 _few = (LARGE.idle * 5 > LARGE.blocks) & (SMALL.idle > MULTIPROCESSORS)
 VARIANTS = (
+    WHOLE.variant(_much & (2 * WHOLE.blocks > MULTIPROCESSORS)),
+    EIGHTHS.variant(_much & EIGHTHS.fits),
+    QUARTERS.variant(_much & QUARTERS.fits),
+    HALVES.variant(_much & (2 * WHOLE.blocks <= MULTIPROCESSORS) & (4 * QUARTERS.blocks > 3 * MULTIPROCESSORS)),
     LARGE.variant(_many),
     BY2.variant(_few & (BY2.idle <= MULTIPROCESSORS) & (_chunks >= 4)),
     BY8.variant(_few & (BY4.idle > MULTIPROCESSORS) & (_chunks >= 32)),

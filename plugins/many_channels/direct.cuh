@@ -10,7 +10,7 @@ constexpr int kDirectThreads = 128;
 
 // `added` is added before the activation if kAdds.
 template <bool kAdds>
-__device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, const T* __restrict__ added, const T* __restrict__ filters,
+__device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, const T* __restrict__ added, const __half* __restrict__ filters,
                                                      const T* __restrict__ scales, const T* __restrict__ bias, int n, T* __restrict__ y) {
   constexpr int kOut = 8, kGroups = kFilters / kOut;
   const int index = blockIdx.x / kGroups * kDirectThreads + threadIdx.x, first_filter = blockIdx.x % kGroups * kOut;

@@ -14,7 +14,7 @@
   ASSERT_LAUNCH(entry, (Tile<pixels, block_filters, warp_pixels, ahead, splits>::kThreads),                                       \
                 (Tile<pixels, block_filters, warp_pixels, ahead, splits>::kSharedBytes));                                         \
   extern "C" __global__ void cluster __launch_bounds__((pixels) / (warp_pixels) * (block_filters), 2)                             \
-      entry(const T* __restrict__ x, ADDED_PARAMETER const T* __restrict__ filters, const T* __restrict__ scales,                 \
+      entry(const T* __restrict__ x, ADDED_PARAMETER const __half* __restrict__ filters, const T* __restrict__ scales,                 \
             const T* __restrict__ bias, int n, T* __restrict__ y) {                                                               \
     if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                                \
     extern __shared__ __align__(16) unsigned char shared[];                                                                       \

@@ -1,7 +1,7 @@
 // The layer that a convolution of many channels is compiled for, and one output of it by plain multiply-adds.
 //
-// x [n, C, H, W], filters [R, R, C, K] (a tap's row of all filters is contiguous; each divided by its scale, a power of two), scales [K],
-// bias [K], y [n, K, OH, OW].
+// x [n, C, H, W], scales [K], bias [K], y [n, K, OH, OW]; filters [K / 64, C / 8, R, R, 2, 64, 8] in fp16, filled up with zeros: w, divided
+// by its filter's scale, a power of two, is hi + lo / kLow, where hi is the first of the two.
 #pragma once
 
 #include "windows/activation.cuh"
@@ -10,8 +10,15 @@
 using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kSize * Layer::kSize;
+constexpr int kFilterBlock = 64, kEight = 8;
+constexpr float kLow = 2048.0f;  // 2^11, the bits of hi
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-static_assert(sizeof(T) == 4 && kChannels % 8 == 0 && kFilters % 8 == 0);
+static_assert(sizeof(T) == 4 && kChannels % kEight == 0 && kFilters % 8 == 0);
+
+// Where the first filter's hi of 8 channels at a tap is, among the filters; lo follows kFilterBlock * kEight numbers later.
+__device__ __forceinline__ int filter_at(int block, int eight, int tap) {
+  return ((block * (kChannels / kEight) + eight) * kTaps + tap) * (2 * kFilterBlock * kEight);
+}
 
 // A pixel of y, of all images: where its window begins in x, and where it is in the first plane of its image of y.
 struct Pixel {
@@ -31,9 +38,9 @@ struct Pixel {
   }
 };
 
-// kCount outputs of neighbouring filters, without bias, from global memory.
+// kCount outputs of neighbouring filters of a block, without bias, from global memory.
 template <int kCount>
-__device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ x, const T* __restrict__ filters,
+__device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ x, const __half* __restrict__ filters,
                                            const T* __restrict__ scales, const Pixel& pixel, int first_filter) {
   float scale[kCount];
 #pragma unroll
@@ -44,21 +51,30 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
     const int row = pixel.row + tap / Layer::kSize, column = pixel.column + tap % Layer::kSize;
     if (static_cast<unsigned>(row) >= Layer::kHeight || static_cast<unsigned>(column) >= Layer::kWidth) continue;
     const T* value = image + row * Layer::kWidth + column;
-    const T* weights = filters + tap * kChannels * kFilters + first_filter;
-#pragma unroll 2
-    for (int channel = 0; channel < kChannels; ++channel) {
-      const float of_x = value[channel * Layer::kPlane];
-      if constexpr (kCount % 4 == 0) {
+#pragma unroll 1
+    for (int eight = 0; eight < kChannels / kEight; ++eight) {
+      const __half* weights = filters + filter_at(first_filter / kFilterBlock, eight, tap) + first_filter % kFilterBlock * kEight;
+      float of_x[kEight];
 #pragma unroll
-        for (int f = 0; f < kCount; f += 4) {
-          const Vector<T, 4> four = load_vector<4>(weights + channel * kFilters + f);
+      for (int i = 0; i < kEight; ++i) of_x[i] = value[(eight * kEight + i) * Layer::kPlane];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) sums[f + i] = fmaf(of_x, four.value[i] * scale[f + i], sums[f + i]);
+      for (int f = 0; f < kCount; ++f) {
+        const Vector<__half, kEight> hi = load_vector<kEight>(weights + f * kEight);
+        const Vector<__half, kEight> lo = load_vector<kEight>(weights + (kFilterBlock + f) * kEight);
+#pragma unroll
+        for (int i = 0; i < kEight; ++i) {
+          const float weight = fmaf(to_float(lo.value[i]), 1.0f / kLow, to_float(hi.value[i])) * scale[f];
+          sums[f] = fmaf(of_x[i], weight, sums[f]);
         }
-      } else {
-#pragma unroll
-        for (int f = 0; f < kCount; ++f) sums[f] = fmaf(of_x, weights[channel * kFilters + f] * scale[f], sums[f]);
       }
     }
   }
+}
+
+// A sum by plain multiply-adds.
+__device__ __noinline__ float plain_sum(const T* __restrict__ x, const __half* __restrict__ filters, const T* __restrict__ scales, int pixel,
+                                        int filter) {
+  float sums[1] = {};
+  plain_sums(sums, x, filters, scales, Pixel(pixel), filter);
+  return sums[0];
 }

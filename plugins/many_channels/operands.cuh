@@ -1,8 +1,8 @@
 // The operands of the convolution of many channels on tensor cores: loaded ahead, split into two fp16 numbers, laid out for the lanes.
 //
-// 16 rows of K are computed at a time: a row of x is the tap's element of each pixel, or zero outside the image; a row of filters is
-// contiguous. A thread loads four rows of two columns, kAhead times 16 rows ahead, splits them into two fp16 matrices in shared memory,
-// and stores four words of each, which are four words of a lane: neighbouring rows of a column share a word.
+// 16 rows of K are computed at a time: a row of x is the tap's element of each pixel, or zero outside the image. A thread loads four rows of
+// two columns of x, kAhead times 16 rows ahead, splits them into two fp16 matrices in shared memory, and stores four words of each, which are
+// four words of a lane: neighbouring rows of a column share a word. The filters are split already; a thread loads 8 rows of one.
 //
 // The rows, columns and depths of a product can be any pixels, filters and channels. Lane (g = lane / 4, t = lane % 4) has channels
 // 4 t ... 4 t + 3, rows g and g + 8 of 16 pixels, and column g of two times 8 filters. Each piece of 16 bytes is one for a lane, where
@@ -15,7 +15,6 @@ constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
 constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
 constexpr int kPieceWords = 128;                     // of 32 lanes
 constexpr int kChunksOfTap = ceil_div(kChannels, kDepth), kChunks = kTaps * kChunksOfTap;
-constexpr float kLow = 2048.0f;             // 2^11, the bits of hi
 constexpr float kLeastX = 1.0f / 16384.0f;  // 2^-14: lo is exact to 2^-36
 constexpr float kMostX = 65504.0f;          // the largest fp16 number
 
@@ -57,9 +56,9 @@ struct Rows {
         channel(first % kChunksOfTap * kDepth),
         i(first / kChunksOfTap / Layer::kSize),
         j(first / kChunksOfTap % Layer::kSize) {}
-  // Where the rows are in x, from the corner of a window, and among the filters.
+  // Where the rows are in x, from the corner of a window, and among the filters of the first block.
   __device__ __forceinline__ int of_x() const { return channel * Layer::kPlane + i * Layer::kWidth + j; }
-  __device__ __forceinline__ int of_filters() const { return (i * Layer::kSize + j) * kChannels + channel; }
+  __device__ __forceinline__ int of_filters() const { return filter_at(0, channel / kEight, i * Layer::kSize + j); }
 
   // Goes on without a branch; returns how far in x.
   __device__ __forceinline__ int advance() {
@@ -122,33 +121,36 @@ struct PixelLoads {
   }
 };
 
-// What one thread loads of the filters: four rows of two filters.
+using Words = Vector<unsigned, 4>;
+__device__ __forceinline__ void store_words(unsigned* to, const Words& words) { *reinterpret_cast<Words*>(to) = words; }
+
+// What one thread loads of the filters: 8 rows of one, as hi and lo.
 template <typename Tile>
 struct FilterLoads {
-  static constexpr int kAcross = Tile::kBlockFilters / 2;
-  const T* from;
-  bool exists;
+  static_assert(Tile::kBlockFilters == kFilterBlock && Tile::kThreads == kFilterBlock * kDepth / kEight);
+  const __half* from;  // those of the first rows
 
-  static __device__ __forceinline__ int group() { return threadIdx.x / kAcross; }
+  static __device__ __forceinline__ int filter() { return threadIdx.x % kFilterBlock; }
+  static __device__ __forceinline__ int eight() { return threadIdx.x / kFilterBlock; }
 
-  __device__ __forceinline__ FilterLoads(const T* filters, int first_filter, const Rows& rows) {
-    const int filter = first_filter + threadIdx.x % kAcross * 2;
-    from = filters + (rows.of_filters() + kUnitRows * group()) * kFilters + filter;
-    exists = filter < kFilters;
+  __device__ __forceinline__ FilterLoads(const __half* filters, int first_filter)
+      : from(filters + (filter_at(first_filter / kFilterBlock, eight(), 0) + filter() * kEight)) {}
+
+  __device__ __forceinline__ void load(Words& hi, Words& lo, const Rows& rows, bool wanted) const {
+    const bool here = wanted && (kChannels % kDepth == 0 || rows.channel + kEight * eight() < kChannels);
+    const unsigned* words = reinterpret_cast<const unsigned*>(from + rows.of_filters());
+    hi = here ? load_vector<4>(words) : Words{};
+    lo = here ? load_vector<4>(words + kFilterBlock * kEight / 2) : Words{};
   }
 
-  __device__ __forceinline__ void load(float (&values)[kUnitRows][2], const Rows& rows, bool wanted) const {
-    const bool here = wanted && exists && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group() < kChannels);
+  // Stores the words of four rows of a filter, and those of the next four: half a piece each.
+  static __device__ __forceinline__ void store(unsigned* words, const Words& eight_rows) {
+    unsigned* piece = words + filter() / 16 * kPieceWords + filter() % 2 * 2;
 #pragma unroll
-    for (int r = 0; r < kUnitRows; ++r) {
-      const Vector<T, 2> two = here ? load_vector<2>(from + r * kFilters) : Vector<T, 2>{};
-      values[r][0] = two.value[0], values[r][1] = two.value[1];
+    for (int i = 0; i < 2; ++i) {
+      *reinterpret_cast<uint2*>(piece + slot(filter() / 2 % 8, 2 * eight() + i)) =
+          make_uint2(eight_rows.value[2 * i], eight_rows.value[2 * i + 1]);
     }
-  }
-
-  __device__ __forceinline__ void advance(const Rows& rows) {
-    const int left = kChannels % kDepth != 0 && rows.channel == Rows::kBack ? kChannels % kDepth : kDepth;  // of the tap
-    from += left * kFilters;
   }
 };
 
@@ -161,17 +163,14 @@ __device__ __forceinline__ void split(float a, float b, unsigned& hi, unsigned& 
   lo = reinterpret_cast<const unsigned&>(rest);
 }
 
-using Words = Vector<unsigned, 4>;
-__device__ __forceinline__ void store_words(unsigned* to, const Words& words) { *reinterpret_cast<Words*>(to) = words; }
-
 // What a thread has of 16 rows.
 template <typename Tile>
 struct Loaded {
   using OfX = PixelLoads<Tile>;
-  using OfFilters = FilterLoads<Tile>;
-  float x[Tile::kUnits][kUnitRows][2], filters[kUnitRows][2];
+  float x[Tile::kUnits][kUnitRows][2];
+  Words filters_hi, filters_lo;
 
-  // Splits it into the matrices; `most` becomes the largest number of each of its pixels.
+  // Stores it in the matrices, and splits x; `most` becomes the largest number of each of its pixels.
   __device__ __forceinline__ void split_into(unsigned* words, float (&most)[2]) const {
 #pragma unroll
     for (int unit = 0; unit < Tile::kUnits; ++unit) {
@@ -187,12 +186,8 @@ struct Loaded {
       store_words(to, hi);
       store_words(to + kDepth / 2 * Tile::kPixels, lo);
     }
-    Words hi, lo;  // both pairs of channels of the first filter, then of the second
-#pragma unroll
-    for (int i = 0; i < 4; ++i) split(filters[i % 2 * 2][i / 2], filters[i % 2 * 2 + 1][i / 2], hi.value[i], lo.value[i]);
-    const int across = threadIdx.x % OfFilters::kAcross;
-    unsigned* to = words + kDepth * Tile::kPixels + across / 8 * kPieceWords + slot(across % 8, OfFilters::group());
-    store_words(to, hi);
-    store_words(to + kDepth / 2 * Tile::kBlockFilters, lo);
+    unsigned* to = words + kDepth * Tile::kPixels;
+    FilterLoads<Tile>::store(to, filters_hi);
+    FilterLoads<Tile>::store(to + kDepth / 2 * Tile::kBlockFilters, filters_lo);
   }
 };

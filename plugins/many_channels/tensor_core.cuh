@@ -51,14 +51,6 @@ __device__ __forceinline__ void multiply_rows(TileSums<Tile>& sums, TileSums<Til
   }
 }
 
-// A sum by plain multiply-adds.
-__device__ __noinline__ float plain_sum(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ scales, int pixel,
-                                        int filter) {
-  float sums[1] = {};
-  plain_sums(sums, x, filters, scales, Pixel(pixel), filter);
-  return sums[0];
-}
-
 // Whether a finite sum is exact, by the largest x of its window.
 __device__ __forceinline__ bool exact(float sum, float most) {
   return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0.0f || (most >= kLeastX && most <= kMostX));
@@ -67,7 +59,7 @@ __device__ __forceinline__ bool exact(float sum, float most) {
 // `added` is added before the activation if kAdds.
 template <typename Tile, bool kAdds>
 __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, const T* __restrict__ x, const T* __restrict__ added,
-                                                     const T* __restrict__ filters, const T* __restrict__ scales,
+                                                     const __half* __restrict__ filters, const T* __restrict__ scales,
                                                      const T* __restrict__ bias, int n, T* __restrict__ y) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int rank = blockIdx.x % Tile::kSplits, tile = blockIdx.x / Tile::kSplits;
@@ -83,12 +75,11 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, cons
 
   Rows rows(first_chunk);
   PixelLoads<Tile> of_x(x, first_pixel, pixels, rows);
-  FilterLoads<Tile> of_filters(filters, first_filter, rows);
+  const FilterLoads<Tile> of_filters(filters, first_filter);
   auto load = [&](Loaded<Tile>& loaded) {
     const bool exists = rows.chunk < last_chunk;  // zeros beyond
     of_x.load(loaded.x, rows, exists);
-    of_filters.load(loaded.filters, rows, exists);
-    of_filters.advance(rows);
+    of_filters.load(loaded.filters_hi, loaded.filters_lo, rows, exists);
     of_x.advance(rows.advance());
   };
   const auto words_of = [&](int chunk) { return operands + chunk % 2 * Tile::kOperandWords; };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ POINTS: dict[str, AttributeValue] = {"size": 1, "stride": 1, "pad": 0, "activati
 ODD: Sizes = ({"n": 3, "c": 16, "h": 7, "w": 7, "k": 72}, SAME)
 STRIDED: Sizes = ({"n": 1, "c": 24, "h": 9, "w": 14, "k": 16}, {**SAME, "stride": 2, "activation": "gelu"})
 WIDE: Sizes = ({"n": 5, "c": 40, "h": 6, "w": 6, "k": 136}, POINTS)
+EVEN: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 18, "k": 72}, {**SAME, "activation": "gelu"})
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -35,11 +37,15 @@ CASES = [
     (PLAIN, "by2", STRIDED),
     (PLAIN, "by4", WIDE),
     (PLAIN, "by8", ODD),
+    (PLAIN, "wgmma", ODD),
+    (PLAIN, "by2_wgmma", EVEN),
     (PLAIN, "direct", ODD),
     (PLAIN, "direct", STRIDED),
     (ADDS, "tile_64x64", ODD),
     (ADDS, "tile_128x64", WIDE),
     (ADDS, "by8", ODD),
+    (ADDS, "wgmma", EVEN),
+    (ADDS, "by4_wgmma", ({**ODD[0], "c": 72}, SAME)),
     (ADDS, "direct", ODD),
 ]
 
@@ -71,7 +77,7 @@ def test_the_source_computes_the_reference(
 
 @needs_gcc
 @pytest.mark.parametrize("name", [PLAIN, ADDS])
-@pytest.mark.parametrize("variant", ["tile_64x64", "by4"])
+@pytest.mark.parametrize("variant", ["tile_64x64", "by4", "wgmma"])
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
     name: str, variant: str, value: float, tmp_path_factory: pytest.TempPathFactory
@@ -84,8 +90,12 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
 
 
 @needs_gcc
-@pytest.mark.parametrize("sizes", [ODD, WIDE], ids=["3x3", "1x1"])
-@pytest.mark.parametrize("variant", ["tile_64x64", "by4"])  # with 1x1 filters, by4 has blocks with nothing to multiply
+@pytest.mark.parametrize(
+    ("variant", "sizes"),
+    # With 1x1 filters, by4 has blocks with nothing to multiply.
+    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD)],
+    ids=str,
+)
 @pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
 def test_numbers_far_from_one_are_as_exact(
     variant: str, sizes: Sizes, exponents: tuple[int, int], tmp_path_factory: pytest.TempPathFactory

@@ -114,7 +114,7 @@ def _planned(node: onnx.NodeProto, values: Mapping[str, TensorType], targets: Se
 
 
 def _data(plan: _Plan, targets: Sequence[str], tunings: Sequence[Tuning]) -> bytes:
-    """Encode a plugin node with its kernel compiled for the targets; weights of 8 bits are told as words of int32."""
+    """Encode a plugin node with its kernel compiled for the targets; narrow weights are told as words of int32."""
     specialized, kernel = plan.specialized, plan.specialized.kernel
     variants = [
         EncodedVariant(
@@ -132,16 +132,16 @@ def _name(node: onnx.NodeProto) -> str:
 
 
 def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[str, int]]:
-    """Return the weights of 8 bits, each with its position among the inputs."""
+    """Return the weights of 8 bits, and those of 16 that have no other type, each with its position among the inputs."""
     return [
         (tensor.name, index)
         for index, (tensor, value) in enumerate(zip(kernel.inputs, inputs, strict=True))
-        if tensor.weight and is_quantized(value.dtype)
+        if tensor.weight and (is_quantized(value.dtype) or tensor.dtype in ("float16", "bfloat16"))
     ]
 
 
 def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None:
-    """Give the nodes of the copy their weights of 8 bits as words of int32, with zeros at the end."""
+    """Give the nodes of the copy their narrow weights as words of int32, with zeros at the end."""
     known = {tensor.name: tensor for tensor in result.graph.initializer}
     replaced: set[str] = set()
     for node, fused in zip(result.graph.node, model.graph.node, strict=True):

@@ -25,8 +25,9 @@ A later version adds sections; an old library refuses those that it must know an
 changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
 know.
 
-A constant of 8 bits is a vector of int32 to TensorRT: its bytes, four a word and zeros at the end. TensorRT 8 takes
-int8 constants for rounded real numbers and may rescale them; the kernel sees the same bytes. (Until TensorRT 8 goes.)
+A constant of 8 bits, or of 16 in a kernel of floats, is a vector of int32 to TensorRT: its bytes, four a word and zeros
+at the end; the kernel sees the same bytes. TensorRT 8 takes int8 constants for rounded real numbers and may rescale
+them, and has fp16 tensors only in an engine that may compute in fp16. (Until TensorRT 8 goes.)
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Algebra, Condition, Dim, DimLike, Operator, Relation, as_dim, product
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.tensors import Tensor
+from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import Variant
 from lenet_trt.tensorrt.library.sizes import KnownSizes
 
@@ -110,7 +112,7 @@ def encode(
     """Write the data of one plugin node.
 
     ``variants`` are those that these sizes allow, in declared order; ``cuda`` is the CUDA version that made the images
-    (13000 for 13.0), which the driver has to know. ``words``: the inputs that are constants of 8 bits, in words.
+    (13000 for 13.0), which the driver has to know. ``words``: the inputs that are told in words of int32.
 
     Raises:
         LenetTrtError: the kernel has something that the format has no room for.
@@ -227,15 +229,16 @@ class _Images:
         return b"".join(image.ljust(_aligned(len(image)), b"\0") for _, image in self._images.values())
 
 
-def word_count(shape: Sequence[int]) -> int:
-    """Return the words that a constant of 8 bits takes."""
-    return -(-math.prod(shape) // 4)
+def word_count(shape: Sequence[int], element_bytes: int = 1) -> int:
+    """Return the words that a constant takes."""
+    return -(-math.prod(shape) * element_bytes // 4)
 
 
 def _tensor(write: _Expressions, tensor: Tensor, specialized: Specialized, words: Set[str]) -> bytes:
     if tensor.name in words:
         count = write.number(product(tensor.shape))
-        tensor = replace(tensor, shape=(word_count([count]),), dtype="int32")
+        size = ELEMENT_TYPES[specialized.types.resolve(tensor.dtype)].size_bytes
+        tensor = replace(tensor, shape=(word_count([count], size),), dtype="int32")
     element = specialized.types.resolve(tensor.dtype)
     if element not in ELEMENT_TYPE_CODES:
         known = ", ".join(ELEMENT_TYPE_CODES)

@@ -24,13 +24,4 @@ void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&
   std::memcpy(remote_place(local, rank), v, sizeof(v));
   change(barrier_of(cluster->blocks[rank], barrier), 0, -static_cast<long>(sizeof(v)));
 }
-inline void wait_for_remote(unsigned address, unsigned parity) {
-  const Group& phases = barrier_of(*block, address).phases;
-  if (phases.generation % 2 != parity) return;  // that phase has ended
-  Fiber& self = block->fibers[threadIdx.x];
-  const unsigned thread = threadIdx.x;
-  self.waits = &phases;
-  self.generation = phases.generation;
-  swapcontext(&self.context, &block->scheduler);
-  threadIdx.x = thread;
-}
+inline void wait_for_remote(unsigned address, unsigned parity) { wait_for_bytes(address, parity); }

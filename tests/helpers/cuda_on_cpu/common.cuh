@@ -43,6 +43,7 @@ struct alignas(8) uint2 { unsigned x, y; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 template <typename T>
@@ -56,6 +57,8 @@ inline int __float_as_int(float v) { int i; std::memcpy(&i, &v, 4); return i; }
 inline float __uint_as_float(unsigned v) { return __int_as_float(static_cast<int>(v)); }
 inline unsigned __float_as_uint(float v) { return static_cast<unsigned>(__float_as_int(v)); }
 inline int atomicMax(int* to, int value) { const int before = *to; *to = max(before, value); return before; }
+inline int __ffs(int v) { return __builtin_ffs(v); }
+inline int __ffsll(long long v) { return __builtin_ffsll(v); }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
@@ -128,12 +131,12 @@ constexpr int kWarpLanes = 32, kSlot = 64;
 
 struct Group { int size = 0, arrived = 0; long generation = 0; };
 // A barrier in shared memory: threads of its block wait for its phases, which other blocks may end.
-struct Barrier { Group phases; int arrivals = 1; long bytes = 0; };
+struct Barrier { Group phases; int count = 1, arrivals = 1; long bytes = 0; };
 struct Fiber { ucontext_t context; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Group> warps;
-  Group all, of_cluster;
+  Group all, some, of_cluster;
   std::map<size_t, Barrier> barriers;  // by their places in shared memory
   std::vector<unsigned char> slots;
   std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
@@ -178,6 +181,10 @@ std::vector<T> everyone(const T& mine) {
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T mine, int mask) { return everyone(mine)[threadIdx.x % kWarpLanes ^ mask]; }
+inline unsigned __reduce_max_sync(unsigned, unsigned mine) {
+  for (unsigned other : everyone(mine)) mine = max(mine, other);
+  return mine;
+}
 template <typename T>
 T __shfl_sync(unsigned, T mine, int lane) { return everyone(mine)[lane % kWarpLanes]; }
 
@@ -270,7 +277,7 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
       made.fibers.resize(threads);
       made.warps.assign(threads / kWarpLanes, {kWarpLanes});
       made.all = {threads};
-      made.of_cluster = {};
+      made.some = made.of_cluster = {};
       made.barriers.clear();
       made.slots.resize(threads * kSlot);
       for (Fiber& fiber : made.fibers) {

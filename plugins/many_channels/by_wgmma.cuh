@@ -1,0 +1,225 @@
+// The convolution of many channels with 3x3 filters, stride 1 and padding 1 by wgmma (wgmma.cuh), Hopper's own instruction for its tensor
+// cores, in floats. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is summed alone over 16
+// channels, 144 products. Tiles and stages: patch.cuh.
+//
+// Taps. 16 channels of a tile's pixels, with a border of one pixel, lie in shared memory, split once. A pixel is 16 bytes there, 8 channels,
+// and neighbours are neighbours: so 8 pixels of a row are one block of an operand, and another tap is the same operand at another address.
+//
+// Roles. A block stays and takes tile after tile. Its first warpgroup fills the stages (patch_loads.cuh), the two others multiply. Where
+// tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some filters of all,
+// in the same order always, and finishes these.
+//
+// A tile whose largest x is so small that the smallest fp16 number is not far below it, and each sum that is not finite, is computed again
+// by plain multiply-adds.
+#pragma once
+
+#include "block_cluster.cuh"
+#include "many_channels/patch_loads.cuh"
+
+// Two neighbours in a row of y, of which the second may lie beyond the row.
+struct Pair {
+  static constexpr bool kEven = Layer::kWidth % 2 == 0;
+  static __device__ __forceinline__ Vector<T, 2> load(const T* from, int column) {
+    if constexpr (kEven) return load_vector<2>(from);
+    return {from[0], column + 1 < Layer::kWidth ? from[1] : 0.0f};
+  }
+  static __device__ __forceinline__ void store(T* to, int column, const Vector<T, 2>& pair) {
+    if constexpr (kEven) {
+      store_vector(to, pair);
+    } else {
+      to[0] = pair.value[0];
+      if (column + 1 < Layer::kWidth) to[1] = pair.value[1];
+    }
+  }
+};
+
+// A tile's sums become outputs; `added` is added before the activation if kAdds.
+template <typename Patch, bool kAdds>
+struct Finish {
+  const T* __restrict__ x;
+  const T* __restrict__ added;
+  const __half* __restrict__ filters;
+  const T* __restrict__ scales;
+  const T* __restrict__ bias;
+  const int n;
+  T* __restrict__ y;
+
+  // Whether a sum is exact, by the largest x of its tile.
+  static __device__ __forceinline__ bool exact(float sum, int most) {
+    return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0 || __int_as_float(most) >= kLeastX);
+  }
+  __device__ __forceinline__ Vector<T, 2> addends(const Spot<Patch>& spot, int filter) const {
+    const bool exists = kAdds && spot.exists(n) && filter < kFilters;
+    return exists ? Pair::load(added + spot.place(filter), spot.column) : Vector<T, 2>{};
+  }
+  // The output that is computed by plain multiply-adds.
+  __device__ __forceinline__ T plain(const Spot<Patch>& spot, int filter) const {
+    const float sum = plain_sum(x, filters, scales, spot.of_all(), filter);
+    return activate<kActivation>(sum + bias[filter] + (kAdds ? added[spot.place(filter)] : 0.0f));
+  }
+
+  // From registers: a lane has two neighbouring pixels in each of 16 rows, of filters first_filter and 8 further.
+  __device__ __forceinline__ void lane(float (&sums)[64], int most, int first_row, int column, int first_filter) const {
+    unsigned long long again = 0;  // which sums have to be computed again: a bit for each
+#pragma unroll
+    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact(sums[i], most)) << i;
+    float scale[2], offset[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const bool exists = first_filter + 8 * i < kFilters;
+      scale[i] = exists ? scales[first_filter + 8 * i] : 0.0f;
+      offset[i] = exists ? bias[first_filter + 8 * i] : 0.0f;
+    }
+    constexpr int kTogether = 16;  // pairs of which the loads are under way at once
+#pragma unroll
+    for (int first = 0; first < 32; first += kTogether) {
+      Vector<T, 2> outputs[kTogether];
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+        outputs[i] = addends(Spot<Patch>(first_row + (first + i) / 2, column), first_filter + i % 2 * 8);
+      }
+#pragma unroll
+      for (int i = 0; i < kTogether; ++i) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          float& output = outputs[i].value[e];
+          output = activate<kActivation>(fmaf(sums[2 * (first + i) + e], scale[i % 2], offset[i % 2]) + output);
+        }
+        const Spot<Patch> spot(first_row + (first + i) / 2, column);
+        const int filter = first_filter + i % 2 * 8;
+        if (spot.exists(n) && filter < kFilters) Pair::store(y + spot.place(filter), column, outputs[i]);
+      }
+    }
+#pragma unroll 1
+    for (; again != 0; again &= again - 1) {
+      const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
+      const Spot<Patch> spot(first_row + index / 4, column + index % 2);
+      if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
+    }
+  }
+
+  // From the shared memory of all blocks of a cluster: this block finishes some filters, a thread runs of 4 pixels.
+  __device__ __forceinline__ void share(const float* sums, const int* most, const Place<Patch>& place) const {
+    constexpr int kShare = kFilterBlock / Patch::kSplits, kRunsOfFilter = 2 * kRole / kRun, kRuns = kShare * kRunsOfFilter / (2 * kRole);
+    const int first_of_tile = blockIdx.x % Patch::kSplits * kShare;
+    int most_of_all = 0;
+#pragma unroll
+    for (unsigned other = 0; other < Patch::kSplits; ++other) {
+      most_of_all = max(most_of_all, __float_as_int(read_remote(reinterpret_cast<const float*>(most), other).x));
+    }
+    // A run's filter, counted from the tile's first, and its first pixel, counted in the tile.
+    const auto filter_of = [&](int run) { return first_of_tile + (threadIdx.x - kRole + run * 2 * kRole) / kRunsOfFilter; };
+    const int pixel = threadIdx.x % kRunsOfFilter * kRun, half = pixel / kRole;
+    const int row = place.row + pixel % kRole / 8 + (Patch::kAcross > 1 ? 0 : 16 * half);
+    const int column = place.column + pixel % 8 + (Patch::kAcross > 1 ? 8 * half : 0);
+    unsigned again = 0;  // which sums have to be computed again: a bit for each
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const int filter = place.filter + filter_of(run);
+      Vector<T, 2> outputs[2];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) outputs[i] = addends(Spot<Patch>(row, column + 2 * i), filter);
+      float total[kRun] = {};
+#pragma unroll
+      for (unsigned other = 0; other < Patch::kSplits; ++other) {
+        const float4 part = read_remote(sums + filter_of(run) * Patch::kSumPitch + pixel, other);
+        total[0] += part.x, total[1] += part.y, total[2] += part.z, total[3] += part.w;
+      }
+      const float scale = filter < kFilters ? scales[filter] : 0.0f, offset = filter < kFilters ? bias[filter] : 0.0f;
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        float& output = outputs[i / 2].value[i % 2];
+        output = activate<kActivation>(fmaf(total[i], scale, offset) + output);
+        again |= static_cast<unsigned>(!exact(total[i], most_of_all)) << (run * kRun + i);
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const Spot<Patch> spot(row, column + 2 * i);
+        if (spot.exists(n) && filter < kFilters) Pair::store(y + spot.place(filter), spot.column, outputs[i]);
+      }
+    }
+#pragma unroll 1
+    for (; again != 0; again &= again - 1) {
+      const int index = __ffs(static_cast<int>(again)) - 1, filter = place.filter + filter_of(index / kRun);
+      const Spot<Patch> spot(row, column + index % kRun);
+      if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
+    }
+  }
+};
+
+// A warpgroup that multiplies its half of the pixels of each tile by the tile's filters.
+template <typename Patch, bool kAdds>
+__device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Finish<Patch, kAdds>& finish) {
+  constexpr unsigned kNextRow = Patch::kBorderColumns * 16;
+  const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int across = Patch::kAcross > 1 ? 8 * half : 0, below = Patch::kAcross > 1 ? 0 : 16 * half;
+  const int rank = blockIdx.x % Patch::kSplits, first_step = Patch::first_step(rank), last_step = Patch::first_step(rank + 1);
+  const int tiles = Patch::tiles(finish.n);
+  Turn<Patch> turn;
+#pragma unroll 1
+  for (int tile = blockIdx.x / Patch::kSplits; tile < tiles; tile += gridDim.x / Patch::kSplits) {
+    float sums[64], low_sums[64];
+    int most = 0;
+#pragma unroll 1
+    for (int step = first_step; step < last_step; ++step) {
+      wait_for_bytes(ring.full(turn.stage), turn.parity);
+      const unsigned stage = ring.address + turn.stage * Patch::kStageBytes;
+      const unsigned long long of_x = wgmma_operand<Patch::kPixelBytes, kNextRow>(stage + below * kNextRow + across * 16);
+      const unsigned long long of_filters = wgmma_operand<Patch::kEightBytes, 128>(stage + Patch::kXBytes);
+      float part[64];
+      wgmma_begin();
+#pragma unroll
+      for (int tap = 0; tap < kTaps; ++tap) {
+        const unsigned long long b_hi = of_x + (tap / 3 * Patch::kBorderColumns + tap % 3), b_lo = b_hi + kEights * Patch::kPixelBytes / 16;
+        const unsigned long long a_hi = of_filters + tap * 2 * Patch::kFilterBytes / 16, a_lo = a_hi + Patch::kFilterBytes / 16;
+        wgmma_multiply(part, a_hi, b_hi, tap > 0);
+        wgmma_multiply(low_sums, a_hi, b_lo, tap > 0 || step > first_step);
+        wgmma_multiply(low_sums, a_lo, b_hi, true);
+      }
+      const int4 largest = *reinterpret_cast<const int4*>(ring.most + turn.stage * 4);
+      most = max(max(max(most, largest.x), max(largest.y, largest.z)), largest.w);
+      wgmma_finish(part);
+      wgmma_finish_with(low_sums);
+      if (lane == 0) arrive(ring.empty(turn.stage));
+#pragma unroll
+      for (int i = 0; i < 64; ++i) sums[i] = step == first_step ? part[i] : sums[i] + part[i];
+      turn.advance();
+    }
+#pragma unroll
+    for (int i = 0; i < 64; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
+
+    const Place<Patch> place(tile);
+    if constexpr (Patch::kSplits == 1) {
+      finish.lane(sums, most, place.row + below, place.column + across + 2 * t, place.filter + warp * 16 + g);
+    } else {
+      float* const shared = reinterpret_cast<float*>(ring.stages);
+      wait_for_group<2 * kRole>();  // both warpgroups have left the stages
+      if (threadIdx.x == kRole) *ring.most = most;
+#pragma unroll
+      for (int i = 0; i < 64; i += 2) {
+        const int filter = warp * 16 + g + i / 2 % 2 * 8, pixel = half * kRole + i / 4 * 8 + 2 * t;
+        *reinterpret_cast<float2*>(shared + filter * Patch::kSumPitch + pixel) = make_float2(sums[i], sums[i + 1]);
+      }
+      cluster_arrive();
+      cluster_wait();
+      finish.share(shared, ring.most, place);
+      cluster_arrive_relaxed();  // the others have read this block's memory
+      cluster_wait();
+      return;  // these blocks have one tile
+    }
+  }
+}
+
+template <typename Patch, bool kAdds>
+__device__ __forceinline__ void many_channels_by_wgmma(unsigned char* memory, const Finish<Patch, kAdds>& finish) {
+  const Ring<Patch> ring(memory);
+  if (threadIdx.x == 0) ring.init();
+  __syncthreads();
+  if (threadIdx.x < kRole) {
+    keep_registers<kLoadRegisters>();
+    Loader<Patch>(finish.x, finish.filters, finish.n).run(ring);
+  } else {
+    take_registers<kMultiplyRegisters>();
+    multiply_tiles<Patch, kAdds>(ring, finish);
+  }
+}

@@ -1,0 +1,20 @@
+// The entries of a convolution of many channels by wgmma; a kernel's wgmma.cu defines before it what entries.cuh wants.
+// An entry for each number of blocks that divide the channels.
+#pragma once
+
+#include "many_channels/by_wgmma.cuh"
+
+#define BY_WGMMA(...) BY_WGMMA_OF(__VA_ARGS__)
+#define BY_WGMMA_OF(entry, cluster, splits)                                                                                     \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, (Patch<splits>::kSharedBytes));                                                           \
+  extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                        \
+      entry(const T* __restrict__ x, ADDED_PARAMETER const __half* __restrict__ filters, const T* __restrict__ scales,          \
+            const T* __restrict__ bias, int n, T* __restrict__ y) {                                                             \
+    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                               \
+    extern __shared__ __align__(128) unsigned char shared[];                                                                    \
+    many_channels_by_wgmma<Patch<splits>, ADDS>(shared, {x, ADDED, filters, scales, bias, n, y});                               \
+  }
+BY_WGMMA(ENTRY(wgmma), , 1)
+BY_WGMMA(ENTRY(by2_wgmma), __cluster_dims__(2, 1, 1), 2)
+BY_WGMMA(ENTRY(by4_wgmma), __cluster_dims__(4, 1, 1), 4)
+BY_WGMMA(ENTRY(by8_wgmma), __cluster_dims__(8, 1, 1), 8)

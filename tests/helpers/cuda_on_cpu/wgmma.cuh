@@ -1,0 +1,56 @@
+// plugins/wgmma.cuh for a CPU: products of operands in shared memory, as the PTX manual lays them out. A lane computes its own sums.
+#pragma once
+
+#include "common.cuh"
+
+template <int kThreads>
+void wait_for_group() {
+  block->some.size = kThreads;
+  wait_for(block->some);
+}
+inline void wgmma_publish() {}
+inline void wgmma_begin() {}
+template <int kCount>
+void keep_registers() {}
+template <int kCount>
+void take_registers() {}
+template <int kCount>
+void wgmma_finish(float (&)[kCount]) {}
+inline void wgmma_finish_with(float (&)[64]) {}
+
+template <unsigned kNextK, unsigned kNextColumns>
+unsigned long long wgmma_operand(unsigned address) {
+  if (address % 16 != 0) std::exit(2);
+  return (address & 0x3ffff) / 16 | static_cast<unsigned long long>(kNextK / 16) << 16 |
+         static_cast<unsigned long long>(kNextColumns / 16) << 32;
+}
+
+// Element `k` of row or column `index` of an operand.
+inline float wgmma_element(unsigned long long operand, int index, int k) {
+  static const std::vector<float> values = [] {
+    std::vector<float> all(65536);
+    for (int bits = 0; bits < 65536; ++bits) all[bits] = from_half(bits);
+    return all;
+  }();
+  const auto field = [&](int shift) { return static_cast<unsigned>(operand >> shift & 0x3fff) * 16; };
+  const unsigned place = field(0) + k / 8 * field(16) + index / 8 * field(32) + index % 8 * 16 + k % 8 * 2;
+  uint16_t bits;
+  std::memcpy(&bits, shared + place, 2);
+  return values[bits];
+}
+
+inline void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
+  const int lane = threadIdx.x % 32, first_row = threadIdx.x % 128 / 32 * 16 + lane / 4, t = lane % 4;
+  for (int i = 0; i < 2; ++i) {
+    float row[16];
+    for (int k = 0; k < 16; ++k) row[k] = wgmma_element(a, first_row + 8 * i, k);
+    for (int j = 0; j < 16; ++j) {
+      for (int e = 0; e < 2; ++e) {
+        float sum = 0.0f;
+        for (int k = 0; k < 16; ++k) sum += row[k] * wgmma_element(b, 8 * j + 2 * t + e, k);
+        float& to = d[4 * j + 2 * i + e];
+        to = add ? to + sum : sum;
+      }
+    }
+  }
+}
