@@ -149,6 +149,17 @@ LAYERS = (
         )
         for channels, side in ((64, 56), (256, 14), (512, 7))
     ),
+    *(
+        SingleLayer(
+            f"Conv 3x3 + ReLU, {channels}x{side}x{side}",
+            "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)",
+            {"x": (channels, side, side)},
+            1,
+            {"w": (channels, channels, 3, 3), "b": (channels,)},
+            precisions=("fp32",),
+        )
+        for channels, side in ((32, 160), (64, 112), (128, 64), (512, 16))
+    ),
     SingleLayer(
         "Conv 3x3 stride 2 + ReLU, 128x28x28 to 256",
         "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)",

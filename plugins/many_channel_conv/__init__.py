@@ -8,6 +8,7 @@ from ..few_channels.declaration import reference as convolution
 from ..many_channels.declaration import (
     ATTRIBUTES,
     AXES,
+    BY_WGMMA,
     FLOPS,
     OUTPUTS,
     PACKING,
@@ -16,6 +17,7 @@ from ..many_channels.declaration import (
     VARIANTS,
     WEIGHTS,
     X,
+    k,
     pixels,
 )
 from ..windows.convolutions import convolution_patterns
@@ -43,10 +45,12 @@ KERNEL = Kernel(
         {"n": 1, "c": 64, "h": 28, "w": 28, "k": 128, "size": 1, "stride": 2, "pad": 0, "activation": "none"},
         {"n": 2, "c": 16, "h": 17, "w": 20, "k": 24, "size": 5, "stride": 1, "pad": 2, "activation": "hardswish"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
+        {"n": 5, "c": 128, "h": 27, "w": 27, "k": 120, "size": 3, "stride": 1, "pad": 1, "activation": "none"},
+        {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
+        {"n": 4, "c": 512, "h": 7, "w": 7, "k": 512, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
     ),
-    # TensorRT 8.6.0 on an H200: its Winograd kernels take about as long for 3x3 filters at stride 1, but for few pixels
-    # of many channels.
-    claims=(size <= 1, stride >= 2, (c >= 128) & (pixels <= 2048)),
+    # Where it was the faster one in TensorRT 8.6.0 on an H200, which has Winograd kernels for 3x3 filters at stride 1.
+    claims=(size <= 1, stride >= 2, (c >= 128) & (pixels <= 2048), BY_WGMMA & (c >= 32) & (k >= 32)),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -24,7 +24,9 @@ def layer(channels: int, side: int, filters: int, size: int = 3, stride: int = 1
 
 
 LAYERS = (
+    layer(32, 256, 32),
     layer(64, 128, 64),
+    layer(128, 64, 128),
     layer(64, 56, 64),
     layer(128, 28, 128),
     layer(256, 14, 256),

@@ -139,6 +139,10 @@ class Tile:
         )
 
 
+# What by_wgmma.cuh is written for.
+BY_WGMMA = size.equals(3) & stride.equals(1) & pad.equals(1)
+
+
 @dataclass(frozen=True)
 class Patch:
     """Hold a tile of patch.cuh; ``splits`` blocks divide its channels."""
@@ -170,7 +174,7 @@ class Patch:
             source="wgmma.cu",
             min_sm=90,
             only_sm=True,
-            when=size.equals(3) & stride.equals(1) & pad.equals(1) & (ceil_div(c, DEPTH) >= self.splits),
+            when=BY_WGMMA & (ceil_div(c, DEPTH) >= self.splits),
             prefer=prefer,
         )
 

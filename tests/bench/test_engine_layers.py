@@ -20,6 +20,7 @@ KERNELS = {
     "Conv 5x5": "few_filter_conv",
     "Conv 3x3 + residual": "many_channel_conv_add",
     "Conv 3x3 stride 2 + ReLU": "many_channel_conv",
+    "Conv 3x3 + ReLU": "many_channel_conv",
     "Conv 1x1": "many_channel_conv",
     "Conv": "few_channel_conv",
     "AveragePool": "average_pool",

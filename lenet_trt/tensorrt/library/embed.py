@@ -132,7 +132,7 @@ def _name(node: onnx.NodeProto) -> str:
 
 
 def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[str, int]]:
-    """Return the weights of 8 bits, and those of 16 that have no other type, each with its position among the inputs."""
+    """Return the weights of 8 bits, and of 16 in a kernel of floats, each with its position among the inputs."""
     return [
         (tensor.name, index)
         for index, (tensor, value) in enumerate(zip(kernel.inputs, inputs, strict=True))
