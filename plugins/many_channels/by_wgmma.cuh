@@ -48,9 +48,8 @@ struct Finish {
   static __device__ __forceinline__ bool exact(float sum, int most) {
     return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0 || __int_as_float(most) >= kLeastX);
   }
-  __device__ __forceinline__ Vector<T, 2> addends(const Spot<Patch>& spot, int filter) const {
-    const bool exists = kAdds && spot.exists(n) && filter < kFilters;
-    return exists ? Pair::load(added + spot.place(filter), spot.column) : Vector<T, 2>{};
+  __device__ __forceinline__ Vector<T, 2> addends(int place, int column, bool exist) const {
+    return kAdds && exist ? Pair::load(added + place, column) : Vector<T, 2>{};
   }
   // The output that is computed by plain multiply-adds.
   __device__ __forceinline__ T plain(const Spot<Patch>& spot, int filter) const {
@@ -59,10 +58,10 @@ struct Finish {
   }
 
   // From registers: a lane has two neighbouring pixels in each of 16 rows, of filters first_filter and 8 further.
-  __device__ __forceinline__ void lane(float (&sums)[64], int most, int first_row, int column, int first_filter) const {
-    unsigned long long again = 0;  // which sums have to be computed again: a bit for each
+  __device__ __forceinline__ void lane(const float (&sums)[64], int most, int first_row, int column, int first_filter) const {
+    float zero = 0.0f;  // NaN where a sum is not finite
 #pragma unroll
-    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact(sums[i], most)) << i;
+    for (int i = 0; i < 64; ++i) zero = fmaf(sums[i], 0.0f, zero);
     float scale[2], offset[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -70,26 +69,40 @@ struct Finish {
       scale[i] = exists ? scales[first_filter + 8 * i] : 0.0f;
       offset[i] = exists ? bias[first_filter + 8 * i] : 0.0f;
     }
-    constexpr int kTogether = 16;  // pairs of which the loads are under way at once
+    constexpr int kTogether = 4;  // rows of which the loads are under way at once
 #pragma unroll
-    for (int first = 0; first < 32; first += kTogether) {
-      Vector<T, 2> outputs[kTogether];
+    for (int first = 0; first < 16; first += kTogether) {
+      Vector<T, 2> outputs[kTogether][2];
+      int places[kTogether];
+      bool exist[kTogether];
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
-        outputs[i] = addends(Spot<Patch>(first_row + (first + i) / 2, column), first_filter + i % 2 * 8);
+      for (int j = 0; j < kTogether; ++j) {
+        const Spot<Patch> spot(first_row + first + j, column);
+        places[j] = spot.place(first_filter);
+        exist[j] = spot.exists(n);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          outputs[j][i] = addends(places[j] + i * 8 * Layer::kPlane, column, exist[j] && first_filter + 8 * i < kFilters);
+        }
       }
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) {
+      for (int j = 0; j < kTogether; ++j) {
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float& output = outputs[i].value[e];
-          output = activate<kActivation>(fmaf(sums[2 * (first + i) + e], scale[i % 2], offset[i % 2]) + output);
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            float& output = outputs[j][i].value[e];
+            const float sum = fmaf(sums[4 * (first + j) + 2 * i + e], scale[i], offset[i]);
+            output = activate<kActivation>(kAdds ? sum + output : sum);
+          }
+          if (exist[j] && first_filter + 8 * i < kFilters) Pair::store(y + (places[j] + i * 8 * Layer::kPlane), column, outputs[j][i]);
         }
-        const Spot<Patch> spot(first_row + (first + i) / 2, column);
-        const int filter = first_filter + i % 2 * 8;
-        if (spot.exists(n) && filter < kFilters) Pair::store(y + spot.place(filter), column, outputs[i]);
       }
     }
+    if (exact(zero, most)) return;
+    unsigned long long again = 0;  // a bit for each that has to be computed again
+#pragma unroll
+    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact(sums[i], most)) << i;
 #pragma unroll 1
     for (; again != 0; again &= again - 1) {
       const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
@@ -118,7 +131,10 @@ struct Finish {
       const int filter = place.filter + filter_of(run);
       Vector<T, 2> outputs[2];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) outputs[i] = addends(Spot<Patch>(row, column + 2 * i), filter);
+      for (int i = 0; i < 2; ++i) {
+        const Spot<Patch> spot(row, column + 2 * i);
+        outputs[i] = addends(spot.place(filter), spot.column, spot.exists(n) && filter < kFilters);
+      }
       float total[kRun] = {};
 #pragma unroll
       for (unsigned other = 0; other < Patch::kSplits; ++other) {

@@ -63,9 +63,7 @@ struct Spot {
   }
   __device__ __forceinline__ int in_plane() const { return row * Layer::kWidth + column; }
   __device__ __forceinline__ int of_all() const { return image * Layer::kPlane + in_plane(); }
-  __device__ __forceinline__ size_t place(int filter) const {  // in y
-    return (static_cast<size_t>(image) * kFilters + filter) * Layer::kPlane + in_plane();
-  }
+  __device__ __forceinline__ int place(int filter) const { return (image * kFilters + filter) * Layer::kPlane + in_plane(); }  // in y
 };
 
 // The stages in shared memory, their barriers, and the largest x of each warp that loads.
