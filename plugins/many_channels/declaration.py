@@ -185,7 +185,8 @@ _across = 1 + minimum(1, (w - 1) // 8)
 _rows = 48 - 16 * _across
 _tiles = ceil_div(n * (h + 1) - 1, _rows) * ceil_div(w, 8 * _across) * ceil_div(k, BLOCK)
 WHOLE, HALVES, QUARTERS, EIGHTHS = (Patch(splits) for splits in (1, 2, 4, 8))
-# With less to do, smaller tiles are faster: on an H200 up to about two images of 3x3 layers of ResNet-18.
+# With few tiles and less to do, the smaller tiles of mma are faster: on an H200 up to about two images of ResNet-18.
+# With many tiles they are not: one image of 160x160 took 21.6 us in 32 channels by them, one of 256x256 18.8 by wgmma.
 _much = FLOPS >= 6_000_000 * MULTIPROCESSORS
 # Two blocks find room on a multiprocessor, by their registers.
 SLOTS = 2 * MULTIPROCESSORS
@@ -196,7 +197,7 @@ _chunks = size * size * ceil_div(c, DEPTH)
 _many = LARGE.idle * 5 <= LARGE.blocks
 _few = (LARGE.idle * 5 > LARGE.blocks) & (SMALL.idle > MULTIPROCESSORS)
 VARIANTS = (
-    WHOLE.variant(_much & (2 * WHOLE.blocks > MULTIPROCESSORS)),
+    WHOLE.variant((2 * WHOLE.blocks > MULTIPROCESSORS) & (2 * FLOPS >= 6_000_000 * MULTIPROCESSORS)),
     EIGHTHS.variant(_much & EIGHTHS.fits),
     QUARTERS.variant(_much & QUARTERS.fits),
     HALVES.variant(_much & (2 * WHOLE.blocks <= MULTIPROCESSORS) & (4 * QUARTERS.blocks > 3 * MULTIPROCESSORS)),
