@@ -35,6 +35,11 @@ class SingleLayer:
     slow: bool = False
     precisions: Sequence[str] = ("fp32", "fp16")
 
+    @property
+    def multiplies(self) -> bool:
+        """Return whether TF32, TensorRT's default, could make the layer faster."""
+        return "Conv" in self.nodes or "MatMul" in self.nodes
+
     def model(self) -> onnx.ModelProto:
         """Return the layer as a model with an open batch."""
         declared = ", ".join(f"float[n, {', '.join(map(str, shape))}] {name}" for name, shape in self.inputs.items())

@@ -252,6 +252,7 @@ def _single_layers() -> Iterator[EngineWorkload]:
             # Also where auto leaves the layer to TensorRT in a network, for what stands around it there.
             model = _in_precision(single, precision, "all")
             inputs, dtype = layer.drawn, np.float16 if precision == "fp16" else np.float32
+            also_tf32 = precision == "fp32" and layer.multiplies and not layer.slow
 
             def drawn(batch: int, inputs: Callable[[int], Arrays] = inputs, dtype: type[np.generic] = dtype) -> Arrays:
                 return {name: array.astype(dtype) for name, array in inputs(batch).items()}
@@ -259,7 +260,7 @@ def _single_layers() -> Iterator[EngineWorkload]:
             yield EngineWorkload(
                 f"{layer.title}, {precision}",
                 model,
-                dict.fromkeys((THEIRS, OURS), layer.batches),
+                dict.fromkeys((THEIRS, *[TF32] * also_tf32, OURS), layer.batches),
                 drawn,
                 partial(layer_expected, single),
                 checked=partial(min, layer.checked),

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from lenet_trt.bench.engine_layers import LAYERS, SingleLayer, expected
+from lenet_trt.bench.engine_workloads import OURS, TF32, THEIRS, engine_workloads
+from lenet_trt.bench.suite import SuiteOptions
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
@@ -48,3 +50,10 @@ def test_what_is_compared_can_be_written_as_text(layer: SingleLayer) -> None:
     assert expected(layer.model(), inputs).size <= 1_000_000
     assert all(len(array) == layer.checked <= max(layer.batches) for array in inputs.values())
     assert all(np.isfinite(array).all() for array in inputs.values())
+
+
+def test_layers_with_products_are_timed_with_tf32_too() -> None:
+    backends = {each.name: list(each.backends) for each in engine_workloads(SuiteOptions())}
+    assert backends["Conv 1x1, 256x56x56 to 64, fp32"] == [THEIRS, TF32, OURS]
+    for title in ("depthwise Conv 3x3, 64x56x56, fp16", "Softmax over 50257, fp32", "MatMul 8x8x8, fp32"):
+        assert backends[title] == [THEIRS, OURS]
