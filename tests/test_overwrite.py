@@ -19,13 +19,24 @@ from lenet_trt.files import atomic_path, write_atomic
 TRACES = Path(__file__).parents[1] / "docs" / "lost-time"
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, a timeline and somebody's notes."""
+    folder = tmp_path_factory.mktemp("given")
+    profile = ["profile", "lenet5.onnx", "--with", "own", "--iterations", "2", "--warmup", "0", "-o", "t.json"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["export", "lenet5", "--shipped"]) == 0
+        assert main(profile) == 0
+    (folder / "notes").write_text("mine")
+    return folder
+
+
+@pytest.fixture
+def here(given: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to work in."""
+    shutil.copytree(given, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    assert main(["export", "lenet5", "--shipped"]) == 0
-    assert main(["profile", "lenet5.onnx", "--with", "own", "--iterations", "2", "--warmup", "0", "-o", "t.json"]) == 0
-    (tmp_path / "notes").write_text("mine")
     return tmp_path
 
 
