@@ -106,7 +106,7 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
-    command = ["g++", "-std=c++17", "-O1", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
+    command = ["g++", "-std=c++17", "-Og", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
     command += [f"-D{macro}" for macro in bound.specialized.macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"
     return made_once(

@@ -31,6 +31,6 @@ inline void wait_for_bytes(unsigned address, unsigned parity = 0) {
   const unsigned thread = threadIdx.x;
   self.waits = &phases;
   self.generation = phases.generation;
-  swapcontext(&self.context, &block->scheduler);
+  leave(self);
   threadIdx.x = thread;
 }

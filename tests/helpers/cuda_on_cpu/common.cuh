@@ -4,9 +4,11 @@
 // in an order that changes, so that a missing barrier gives wrong results.
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 // Few headers: each test compiles them.
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -78,10 +80,10 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 // Numbers of 16 bits, by their bits.
 struct __half2 { uint16_t low, high; };
 inline float from_half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const float sign = bits >> 15 ? -1.0f : 1.0f;
-  if (exponent == 31) return sign * (fraction ? NAN : INFINITY);
-  return sign * (exponent ? std::ldexp(1024.0f + fraction, exponent - 25) : std::ldexp(static_cast<float>(fraction), -24));
+  // With the same exponent and fraction a float is 2^112 times smaller, also where the exponent is 0.
+  float size = __uint_as_float((bits & 0x7fffu) << 13) * 0x1p112f;
+  if ((bits & 0x7c00) == 0x7c00) size = bits & 1023 ? NAN : INFINITY;
+  return bits & 0x8000 ? -size : size;
 }
 inline uint16_t to_half(float value) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
@@ -132,7 +134,7 @@ constexpr int kWarpLanes = 32, kSlot = 64;
 struct Group { int size = 0, arrived = 0; long generation = 0; };
 // A barrier in shared memory: threads of its block wait for its phases, which other blocks may end.
 struct Barrier { Group phases; int count = 1, arrivals = 1; long bytes = 0; };
-struct Fiber { ucontext_t context; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
+struct Fiber { ucontext_t context; jmp_buf jump; bool started = false; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
 struct Block {
   std::vector<Fiber> fibers;
   std::vector<Group> warps;
@@ -142,13 +144,24 @@ struct Block {
   std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
   Index index;
   int left;
-  ucontext_t scheduler;
+  jmp_buf scheduler_jump;
   void (*kernel)(const void* captured);
   const void* captured;
 };
 inline Block* block;
 struct Cluster { std::vector<Block> blocks; unsigned rank; };
 inline Cluster* cluster;
+
+// Between fibers that have started by jumps: swapcontext asks the system for the mask of signals each time.
+inline void leave(Fiber& self) {
+  if (_setjmp(self.jump) == 0) _longjmp(block->scheduler_jump, 1);
+}
+inline void go_on(Block& of, Fiber& fiber) {
+  if (_setjmp(of.scheduler_jump) != 0) return;
+  if (fiber.started) _longjmp(fiber.jump, 1);
+  fiber.started = true;
+  setcontext(&fiber.context);
+}
 
 inline void wait_for(Group& group) {
   Fiber& self = block->fibers[threadIdx.x];
@@ -159,7 +172,7 @@ inline void wait_for(Group& group) {
     ++group.generation;
   } else {
     self.waits = &group;
-    swapcontext(&self.context, &block->scheduler);
+    leave(self);
     threadIdx.x = thread;
   }
 }
@@ -168,12 +181,12 @@ inline void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
 
 // What each lane of the warp gives, to all of them.
 template <typename T>
-std::vector<T> everyone(const T& mine) {
+std::array<T, kWarpLanes> everyone(const T& mine) {
   static_assert(sizeof(T) <= kSlot);
   unsigned char* slots = block->slots.data() + threadIdx.x / kWarpLanes * kWarpLanes * kSlot;
   std::memcpy(slots + threadIdx.x % kWarpLanes * kSlot, &mine, sizeof(T));
   __syncwarp();
-  std::vector<T> result(kWarpLanes);
+  std::array<T, kWarpLanes> result;
   for (int i = 0; i < kWarpLanes; ++i) std::memcpy(&result[i], slots + i * kSlot, sizeof(T));
   __syncwarp();
   return result;
@@ -210,13 +223,14 @@ inline void wait_for_cluster() {
   self.waits = &block->of_cluster;
   self.generation = block->of_cluster.generation;
   ++block->of_cluster.arrived;
-  swapcontext(&self.context, &block->scheduler);
+  leave(self);
   threadIdx.x = thread;
 }
 
 inline void enter() {
   block->kernel(block->captured);
   block->fibers[threadIdx.x].done = true;
+  _longjmp(block->scheduler_jump, 1);
 }
 
 // Runs the threads of a block until each has returned or waits for other blocks; returns whether one ran.
@@ -239,7 +253,7 @@ inline bool run(Block& of, unsigned& random) {
       if (fiber.done || (fiber.waits != nullptr && fiber.waits->generation == fiber.generation)) continue;
       fiber.waits = nullptr;
       threadIdx.x = i;
-      swapcontext(&of.scheduler, &fiber.context);
+      go_on(of, fiber);
       moved = true;
       if (!fiber.done) continue;
       --of.left;  // threads that have returned are not waited for
@@ -281,13 +295,12 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
       made.barriers.clear();
       made.slots.resize(threads * kSlot);
       for (Fiber& fiber : made.fibers) {
-        fiber.done = false;
+        fiber.done = fiber.started = false;
         fiber.waits = nullptr;
         fiber.stack.resize(64 * 1024);
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.data();
         fiber.context.uc_stack.ss_size = fiber.stack.size();
-        fiber.context.uc_link = &made.scheduler;
         makecontext(&fiber.context, enter, 0);
       }
     }
