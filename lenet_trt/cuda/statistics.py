@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -120,14 +121,10 @@ def median_interval(ordered: NDArray[np.float64]) -> tuple[float, float]:
 
     Source: order statistics of the uniform distribution are Beta distributed (any textbook on order statistics).
     """
-    n = len(ordered)
-    random = np.random.default_rng(_SEED)
-    middle = (n + 1) // 2
-    share = random.beta(middle, n + 1 - middle, RESAMPLES)
-    medians = _at(ordered, share)
-    if n % 2 == 0:  # the next in order, given the one before it
-        after = share + (1 - share) * random.beta(1, n - middle, RESAMPLES)
-        medians = medians / 2 + _at(ordered, after) / 2
+    first, second = _middles(len(ordered))
+    medians = ordered[first]
+    if len(ordered) % 2 == 0:
+        medians = medians / 2 + ordered[second] / 2
     tail = 100 * (1 - CONFIDENCE) / 2
     # Rounding may carry a mean of two values past both of them.
     low, high = np.clip(np.percentile(medians, [tail, 100 - tail]), ordered[0], ordered[-1])
@@ -146,8 +143,20 @@ def differ(a: Stats, b: Stats) -> bool:
     return not overlap and apart > max(a.p90_us - a.p10_us, b.p90_us - b.p10_us)
 
 
-def _at(ordered: NDArray[np.float64], share: NDArray[np.float64]) -> NDArray[np.float64]:
-    return ordered[np.minimum((share * len(ordered)).astype(np.int64), len(ordered) - 1)]
+@lru_cache(maxsize=32)
+def _middles(n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Draw the places of the middle of each resample of n values, and of the next in order: the same for any values."""
+    random = np.random.default_rng(_SEED)
+    middle = (n + 1) // 2
+    share = random.beta(middle, n + 1 - middle, RESAMPLES)
+    if n % 2:
+        return _places(share, n), _places(share, n)
+    after = share + (1 - share) * random.beta(1, n - middle, RESAMPLES)
+    return _places(share, n), _places(after, n)
+
+
+def _places(share: NDArray[np.float64], n: int) -> NDArray[np.int64]:
+    return np.minimum((share * n).astype(np.int64), n - 1)
 
 
 def _rounded(value: Any) -> Any:
