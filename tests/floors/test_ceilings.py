@@ -94,7 +94,9 @@ def test_without_a_gpu_it_says_so() -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120", "compute_75"])
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_90", "compute_75", *(pytest.param(t, marks=pytest.mark.slow) for t in ("sm_80", "sm_120"))]
+)
 def test_every_kernel_compiles_for_every_architecture(kernel: Kernel, target: str) -> None:
     for bound in bounds(kernel):
         with warnings.catch_warnings():

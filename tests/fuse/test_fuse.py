@@ -92,7 +92,7 @@ def test_the_whole_network_is_one_kernel_in_every_dialect(dense: str, flatten: s
 
 @pytest.mark.parametrize(
     "plugins",
-    ["auto", "lenet5", "dense_bias_relu", "conv5x5_bias_relu_pool2,dense_bias_relu", "conv5x5_bias,maxpool2"],
+    ["auto", "dense_bias_relu", "conv5x5_bias_relu_pool2,dense_bias_relu", "conv5x5_bias,maxpool2"],
 )
 def test_ten_thousand_digits_come_out_the_same(shipped: onnx.ModelProto, plugins: str) -> None:
     images, _ = mnist.test_set()

@@ -115,7 +115,7 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("opset", [11, 13, 18, 23])
+@pytest.mark.parametrize("opset", [11, 13, 23])
 @pytest.mark.parametrize("scaling", ["", "Mul", "Mul first", "Div 8", "Div 7", "scales"])
 @pytest.mark.parametrize("mask", MASKS)
 def test_attention_with_a_mask(opset: int, scaling: str, mask: str) -> None:

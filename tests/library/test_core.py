@@ -190,7 +190,7 @@ def launch_words(bound: Bound, part: Variant) -> str:
 def test_shapes_choice_and_launch_are_pythons(core: Core, tmp_path: Path, name: str, known: bool) -> None:
     kernel = declared(name)
     seen, wanted_somewhere = set(), set()
-    for bound in bounds(kernel, 40):
+    for bound in bounds(kernel, 12):
         wanted_somewhere |= {v.name for v in kernel.variants if bound.fits(v) and bound.prefers(v, GPU_SIZES)}
         data = tmp_path / "data"
         data.write_bytes(data_of(bound, TARGETS, (axis.name for axis in kernel.axes) if known else ()))

@@ -16,7 +16,6 @@ from lenet_trt.tensorrt.library.encode import TunedGpu
 from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
 from shared_session import made_once
 
-VERSIONS = ("8.6", "11.1")
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 LAUNCHED = "cuLaunchKernel "
 FAILED_EXECUTION = 7  # nvinfer1::ErrorCode
@@ -27,7 +26,8 @@ def shapes(batch: int, outputs: int | None = None) -> list[str]:
     return [f"{batch},1,28,28", *WEIGHTS, f"{batch if outputs is None else outputs},10"]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+# One for each way to launch; the older one is slow, as its library and its probe are compiled for it.
+@pytest.fixture(scope="module", params=[pytest.param("8.6", marks=pytest.mark.slow), "11.1"])
 def probe(request: pytest.FixtureRequest, library, tmp_path_factory: pytest.TempPathFactory):
     """Run steps of the probe for one TensorRT; gives the lines that it and the driver print, and those of stderr."""
     file = library(request.param)

@@ -192,7 +192,7 @@ def test_bytes_that_were_changed(tmp_path: Path, name: str) -> None:
         if len(tensor.raw_data) > 256:
             tensor.CopyFrom(numpy_helper.from_array(np.zeros((1, 1), np.float32), tensor.name))
     small = whole.SerializeToString()
-    for turn in range(40):
+    for turn in range(25):
         for source in (small, MODELS[name]):
             data = bytearray(source)
             for _ in range(chance.randint(1, 3)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -16,9 +18,17 @@ STAGED = [variant.name for variant in KERNEL.variants if variant.source == "stag
 SIZES = ({"n": 33, "in": 256, "out": 120}, {"n": 5, "in": 18, "out": 10}, {"n": 131, "in": 85, "out": 131})
 
 
+def some_slow(names: list[str]) -> list[Any]:
+    """Every variant with every size. Each is compiled: one size a variant is always tested, the others are slow."""
+    return [
+        pytest.param(name, axes, marks=[] if i % len(SIZES) == j else pytest.mark.slow)
+        for i, name in enumerate(names)
+        for j, axes in enumerate(SIZES)
+    ]
+
+
 @needs_gcc
-@pytest.mark.parametrize("name", STAGED)
-@pytest.mark.parametrize("axes", SIZES, ids=str)
+@pytest.mark.parametrize(("name", "axes"), some_slow(STAGED), ids=str)
 def test_the_source_computes_the_reference(
     name: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -30,8 +40,7 @@ def test_the_source_computes_the_reference(
 
 
 @needs_gcc
-@pytest.mark.parametrize("name", ["vector", "warp_by4"])
-@pytest.mark.parametrize("axes", SIZES, ids=str)
+@pytest.mark.parametrize(("name", "axes"), some_slow(["vector", "warp_by4"]), ids=str)
 def test_the_dot_products_of_warps_compute_it(
     name: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -42,7 +42,7 @@ RUNS = [
 
 
 # The others are slow: every variant is compiled for each.
-USUAL = ("forward", "reverse", "frames")
+USUAL = ("forward", "reverse")
 
 
 def bound_of(case: str, types: str) -> Bound:
