@@ -38,6 +38,9 @@ struct Patch {
   static_assert(Layer::kSize == 3 && Layer::kStride == 1 && Layer::kPad == 1);
 
   static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * kImageRows - 1, kRows) * kTilesAcross * kFilterTiles; }
+  // Where a half begins in the tile.
+  static __device__ __forceinline__ int across(int half) { return kAcross > 1 ? 8 * half : 0; }
+  static __device__ __forceinline__ int below(int half) { return kAcross > 1 ? 0 : 16 * half; }
   // The first 16 channels of one of the blocks that divide them.
   static __device__ __forceinline__ int first_step(int rank) { return kSteps * rank / kSplits; }
 };
