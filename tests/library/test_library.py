@@ -187,14 +187,14 @@ for file in ({str(file)!r}, {str(copy)!r}):
 
 
 def test_a_library_for_another_tensorrt_says_so_when_it_is_opened(library, tmp_path: Path) -> None:
-    file = library("8.6")
+    file = library("10.16")
     other = tmp_path / "libnvinfer.so.11"
     command = ["g++", "-shared", "-x", "c++", "/dev/null", f"-Wl,-soname,{other.name}", "-o", other]
     subprocess.run(command, check=True)
     script = f"import ctypes; ctypes.CDLL({str(other)!r}); ctypes.CDLL({str(file)!r}, mode=2)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0
-    assert "was compiled for TensorRT 8, and the process has TensorRT 11: compile it with the headers" in done.stderr
+    assert "was compiled for TensorRT 10, and the process has TensorRT 11: compile it with the headers" in done.stderr
 
 
 def declared_outputs(kernel: Kernel, open_axes: bool) -> list[list[int]]:

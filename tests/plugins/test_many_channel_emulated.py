@@ -76,7 +76,9 @@ def test_the_source_computes_the_reference(
 
 
 @needs_gcc
-@pytest.mark.parametrize("name", [PLAIN, ADDS])
+@pytest.mark.parametrize(
+    "name", [PLAIN, pytest.param(ADDS, marks=pytest.mark.slow)]
+)  # the same but for the last addition
 @pytest.mark.parametrize("variant", ["tile_64x64", "by4", "wgmma"])
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(

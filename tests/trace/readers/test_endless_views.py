@@ -27,7 +27,7 @@ sys.exit(main(["profile", "--from", sys.argv[1], "-o", sys.argv[1] + ".json"]))
 """
 
 
-@pytest.mark.parametrize("rows", ["none", "all"])
+@pytest.mark.parametrize("rows", ["none", pytest.param("all", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_KERNEL", "StringIds", "NVTX_EVENTS", "TARGET_INFO_GPU"])
 def test_a_view_that_never_ends_is_stopped(tmp_path: Path, table: str, rows: str) -> None:
     file = NsysFile(tmp_path / "trace.sqlite")
