@@ -111,7 +111,7 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         original = with_sizes(original, request.sizes, request.batch, request.shapes or ())
         precise = _with_precision(original, request, flavor)
         reads_attention = flavor.can.opset >= ATTENTION_OPSET
-        model = fuse(written_out(precise, halves=not reads_attention), request.plugins).model
+        model = fuse(written_out(precise, halves=not reads_attention), request.plugins, targets or None).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())

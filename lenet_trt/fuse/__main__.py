@@ -98,7 +98,7 @@ def command(arguments: argparse.Namespace) -> int:
     plain = model.SerializeToString() if sizes or arguments.fp16 else source.read_bytes()
     outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
-    fused = fuse(model, arguments.plugins)
+    fused = fuse(model, arguments.plugins, _architectures(arguments.sm))
     data = fused.model.SerializeToString() if fused.replacements else plain
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)
@@ -126,6 +126,13 @@ def command(arguments: argparse.Namespace) -> int:
     if embedded is not None:
         print(copy)
     return 0
+
+
+def _architectures(sms: Sequence[str]) -> list[int] | None:
+    """Return those that --sm names; None for the GPU here."""
+    from lenet_trt.tensorrt.library.targets import targets_for
+
+    return [int(target.removeprefix("sm_")) for target in targets_for(sms)] if sms else None
 
 
 def _half(model: onnx.ModelProto, source: Path) -> onnx.ModelProto:

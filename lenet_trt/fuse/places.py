@@ -69,11 +69,12 @@ class _UnusableError(Exception):
 
 
 def find_places(
-    model: onnx.ModelProto, kernels: Sequence[Kernel], claims: bool = False
+    model: onnx.ModelProto, kernels: Sequence[Kernel], claims_on: Sequence[int] | None = None
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
     """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not).
 
-    ``claims``: a kernel is used only for sizes that its declaration claims.
+    ``claims_on``: a kernel is used only for sizes that its declaration claims, on GPUs of these architectures (none:
+    of an architecture that is not known); None: for all sizes.
     """
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
@@ -84,7 +85,7 @@ def find_places(
             key = (match.kernel.name, match.origins)
             titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
             try:
-                place = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims)
+                place = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims_on)
                 places.setdefault(key, place)
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
@@ -146,7 +147,7 @@ def _place(
     match: Match,
     rank: int,
     titles: tuple[str, ...],
-    claims: bool,
+    claims_on: Sequence[int] | None,
 ) -> Place:
     kernel = match.kernel
     if match.problem:
@@ -170,7 +171,7 @@ def _place(
         raise _UnusableError(f"{weight} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
-    if claims and not claimed(specialized, shapes):
+    if claims_on is not None and not claimed(specialized, shapes, claims_on):
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 
 from lenet_trt.fuse.places import chosen, find_places
 from lenet_trt.fuse.stage import chosen_kernels
 
 
-def replaceable(model: onnx.ModelProto) -> dict[str, str]:
-    """Find the kernel for each node that one could replace, by the names that traces have for nodes."""
-    places, _ = find_places(model, chosen_kernels("auto"), claims=True)
+def replaceable(model: onnx.ModelProto, architectures: Sequence[int]) -> dict[str, str]:
+    """Find the kernel for each node that one could replace on these GPUs, by the names that traces have for nodes."""
+    places, _ = find_places(model, chosen_kernels("auto"), architectures)
     nodes = model.graph.node
     best = chosen(places)
     order = [*(place for place in places if place not in best), *best]  # what fuse would choose comes last and stays

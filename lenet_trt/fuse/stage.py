@@ -38,13 +38,20 @@ CHOICES_HELP = (
 )
 
 
-def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto") -> Fused:
+def fuse(
+    model: onnx.ModelProto,
+    plugins: str | Sequence[str | Kernel] = "auto",
+    architectures: Sequence[int] | None = None,
+) -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 
     ``plugins``: "auto" (every kernel that fits, for sizes that it claims, those that replace most nodes first), "all"
     (for all sizes, and also those that are used ``by_name``), "none", or kernels (names or declarations): then only
     those are used, each must find a place, and of two that replace equally many nodes the one named first is taken,
     unless a pattern says what it prefers.
+
+    ``architectures``: of the GPUs that the model is for (90 for sm_90), since some claims hold where they were measured
+    alone. None: of the GPU here; where there is none, such claims do not count.
 
     Raises:
         UsageError: a name that is no kernel's.
@@ -58,7 +65,7 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     from lenet_trt.onnx_model.attention import written_out
 
     given, model = model, written_out(model)
-    places, refused = find_places(model, kernels, claims=plugins == "auto")
+    places, refused = find_places(model, kernels, _architectures(architectures) if plugins == "auto" else None)
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     result, replacements, left = assembled(model, taken, places)
@@ -66,6 +73,13 @@ def fuse(model: onnx.ModelProto, plugins: str | Sequence[str | Kernel] = "auto")
     if plugins not in ("auto", "all"):
         _demand(fused, kernels, places, taken)
     return fused
+
+
+def _architectures(given: Sequence[int] | None) -> Sequence[int]:
+    from lenet_trt.cuda.gpus import first_gpu
+
+    gpu = first_gpu() if given is None else None
+    return (gpu.sm,) if gpu is not None else given or ()
 
 
 def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:

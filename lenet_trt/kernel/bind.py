@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
-from lenet_trt.kernel.dims import AxisValue, Condition, Constant, Dim, as_dim
+from lenet_trt.kernel.dims import ARCHITECTURE, AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
@@ -224,13 +224,21 @@ def specialize(
     )
 
 
-def claimed(specialized: Specialized, input_shapes: Sequence[Shape]) -> bool:
-    """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims."""
+def claimed(specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int]) -> bool:
+    """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims.
+
+    ``architectures``: those of the GPUs that the kernel is for, each of which has to be among them; none: unknown.
+    """
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
     sizes = {**specialized.known_sizes, **_solve(kernel, [tuple(shape) for shape in input_shapes], named)}
-    known = [condition for condition in kernel.claims if condition.axes <= sizes.keys()]
-    return not kernel.claims or any(condition.evaluate(sizes) for condition in known)
+
+    def holds(known: Mapping[str, int]) -> bool:
+        return any(condition.evaluate(known) for condition in kernel.claims if condition.axes <= known.keys())
+
+    (name,) = ARCHITECTURE.axes
+    places = [{**sizes, name: architecture} for architecture in architectures] or [sizes]
+    return not kernel.claims or all(holds(place) for place in places)
 
 
 def bind(

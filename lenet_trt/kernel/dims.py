@@ -241,6 +241,8 @@ def size_of(type_variable: str) -> Dim:
 
 # How many multiprocessors the GPU has: for grids of blocks that stay and take one piece of work after another.
 MULTIPROCESSORS: Dim = AxisValue("multiprocessors")
+# The GPU's architecture, 90 for sm_90: for claims that hold where they were measured.
+ARCHITECTURE: Dim = AxisValue("architecture")
 
 
 def as_dim(value: DimLike) -> Dim:

@@ -110,7 +110,7 @@ def _model_work(timeline: Timeline, model: Path | None, folder: Path) -> TracedW
     loaded = load_model(path)
     if model is not None and (said := warning(timeline, model)):
         print(said, file=sys.stderr)
-    places = replaceable(loaded)
+    places = replaceable(loaded, [] if timeline.architecture is None else [timeline.architecture])
     open_axes = {axis.dim_param for value in loaded.graph.input for axis in value.type.tensor_type.shape.dim}
     unknown = sorted(open_axes - set(timeline.sizes) - {""})
     if unknown:

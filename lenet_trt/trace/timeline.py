@@ -116,6 +116,15 @@ class Timeline:
     ranges: tuple[HostRange, ...] = ()
     layers: tuple[EngineLayer, ...] = ()
 
+    @property
+    def architecture(self) -> int | None:
+        """Return the GPU's, such as 90 for compute capability 9.0; None where the trace does not tell it."""
+        seen = self.environment.get("sm")
+        if isinstance(seen, int):
+            return seen
+        major, _, minor = str(self.environment.get("compute_capability", "")).partition(".")
+        return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None
+
 
 class TraceEnvironment(TypedDict, total=False):
     """Type the parts of an environment that the code reads; a timeline may have more, of any type."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import claimed
-from lenet_trt.kernel.dims import Condition, axes, size_of
+from lenet_trt.kernel.dims import ARCHITECTURE, Condition, axes, size_of
 
 n, inputs, outputs = axes("n in out")
 DENSE = registry.kernel("dense_bias_relu")
@@ -49,7 +52,7 @@ def dense_model(rows: int | str, width: int, features: int) -> onnx.ModelProto:
 def test_a_claim_decides_where_no_name_is_given(claims: tuple[Condition, ...], rows: int | str, taken: bool) -> None:
     kernel = replace(DENSE, claims=claims)
     model = dense_model(rows, 8, 4)
-    places, refused = find_places(model, [kernel], claims=True)
+    places, refused = find_places(model, [kernel], ())
     assert [place.kernel for place in places] == [kernel] * taken
     assert ["a library may be faster" in why for _, _, why in refused] == [True] * (not taken)
     assert fuse(model, [kernel]).replacements, "what is asked for by name is used"
@@ -79,6 +82,9 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
         ("topk", "float32", [(32, 1344)], {"k": 100}, False),
         ("topk", "float32", [(8192, 256)], {"k": 16}, True),
         ("topk", "float32", [(32, 50257)], {"k": 100}, True),
+        ("topk", "float32", [(1, 1_000_003)], {"k": 1}, False),
+        ("few_filter_conv", "float32", [(2, 19, 30, 28), (7, 19, 5, 5), (7,)], {"size": 5, "pad": 2}, False),
+        ("few_filter_conv", "float32", [(1, 64, 56, 56), (8, 64, 5, 5), (8,)], {"size": 5, "pad": 2}, True),
         ("batched_matmul", "float32", [(768, 1, 49, 32), (768, 32, 49, 1)], None, False),
         ("batched_matmul", "float32", [(768, 1, 8, 8), (768, 8, 8, 1)], None, True),
     ],
@@ -86,8 +92,39 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
 def test_what_made_networks_slower_is_left_to_tensorrt(
     name: str, dtype: str, shapes: list[tuple[int, ...]], attributes: dict[str, int] | None, taken: bool
 ) -> None:
-    """Source: the survey of docs/zoo.md."""
+    """Source: the survey of docs/zoo.md, and docs/verify.md."""
     kernel = registry.kernel(name)
     given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
     specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
-    assert claimed(specialized, shapes) == taken
+    assert claimed(specialized, shapes, [90]) == taken
+
+
+@pytest.mark.parametrize(
+    ("architectures", "taken"),
+    [((90,), True), ((), False), ((89,), False), ((90, 90), True), ((90, 80), False)],
+    ids=str,
+)
+def test_a_claim_may_be_for_one_architecture(architectures: tuple[int, ...], taken: bool) -> None:
+    kernel = replace(DENSE, claims=(ARCHITECTURE.equals(90) & (inputs <= 8),))
+    places, _ = find_places(dense_model("n", 8, 4), [kernel], architectures)
+    assert [place.kernel for place in places] == [kernel] * taken
+    assert find_places(dense_model("n", 9, 4), [kernel], architectures)[0] == []
+
+
+@pytest.mark.parametrize(("sm", "plugins"), [("9.0", ["many_channel_conv"]), ("8.9", []), (None, [])])
+def test_the_gpu_that_a_model_is_for_decides(
+    sm: str | None, plugins: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 64, 16, 16]) for name in "xy")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = helper.make_graph([node], "g", [x], [y], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "conv.onnx")
+    words = ["fuse", str(tmp_path / "conv.onnx"), "--json", *(["--embed", "--sm", sm] if sm else [])]
+    if sm and not plugins:  # there is nothing to embed
+        assert main(words) == 1
+        assert "no plugin node" in capsys.readouterr().err
+        return
+    assert main(words) == 0
+    assert [done["kernel"] for done in json.loads(capsys.readouterr().out)["replacements"]] == plugins

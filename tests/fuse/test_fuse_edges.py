@@ -84,7 +84,7 @@ def test_the_format_is_as_old_as_functions_allow(given: int, wanted: int) -> Non
 
 def test_a_node_without_a_name_is_known_by_its_first_output() -> None:
     nodes = [gemm(output="p"), helper.make_node("Relu", ["p"], ["y"], name="activation")]
-    assert replaceable(model_of(nodes, {"w": WEIGHT, "b": BIAS})) == {
+    assert replaceable(model_of(nodes, {"w": WEIGHT, "b": BIAS}), []) == {
         "p": "dense_bias_relu",
         "activation": "dense_bias_relu",
     }

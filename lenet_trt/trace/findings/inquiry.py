@@ -112,11 +112,7 @@ class Inquiry:
         """Return the GPU's architecture, such as 90 for compute capability 9.0."""
         if self.ceilings is not None and self.ceilings.sm:
             return self.ceilings.sm
-        seen = self.timeline.environment.get("sm")
-        if isinstance(seen, int):
-            return seen
-        major, _, minor = str(self.timeline.environment.get("compute_capability", "")).partition(".")
-        return 10 * int(major) + int(minor) if major.isdecimal() and minor.isdecimal() else None
+        return self.timeline.architecture
 
     def notable(self, us: float, share: float = _LEAST_SHARE) -> bool:
         """Say whether a time is worth a finding: at least a microsecond, and 2% (or ``share``) of the inference."""
