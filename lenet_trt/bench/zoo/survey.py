@@ -52,6 +52,7 @@ TURNS, QUICK_TURNS = 2, 1
 GRAPH = "graph runtime"
 # The GPUs of the floors by calculation: a data-centre card and one of a desktop.
 DATASHEETS = ("H200", "RTX 4090")
+FUSED_FOR = 90  # the H200's, where no GPU is
 TRACES = "traces"
 
 
@@ -266,7 +267,7 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
     for network in chosen:
         try:
             exported = exported_network(network, models, found)
-            plugins = Counter(plugin_nodes(fuse(exported.model).model).values())
+            plugins = Counter(plugin_nodes(fuse(exported.model, architectures=[FUSED_FOR]).model).values())
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
