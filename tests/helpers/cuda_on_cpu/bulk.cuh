@@ -26,11 +26,5 @@ inline void begin_bulk_copy(unsigned to, const void* from, unsigned bytes, unsig
 }
 inline void wait_for_bytes(unsigned address, unsigned parity = 0) {
   const Group& phases = barrier_of(*block, address).phases;
-  if (phases.generation % 2 != parity) return;  // that phase has ended
-  Fiber& self = block->fibers[threadIdx.x];
-  const unsigned thread = threadIdx.x;
-  self.waits = &phases;
-  self.generation = phases.generation;
-  leave(self);
-  threadIdx.x = thread;
+  if (phases.generation % 2 == parity) wait_for_next(phases);  // else that phase has ended
 }

@@ -153,8 +153,13 @@ struct Cluster { std::vector<Block> blocks; unsigned rank; };
 inline Cluster* cluster;
 
 // Between fibers that have started by jumps: swapcontext asks the system for the mask of signals each time.
-inline void leave(Fiber& self) {
+inline void wait_for_next(const Group& phases) {
+  Fiber& self = block->fibers[threadIdx.x];
+  const unsigned thread = threadIdx.x;
+  self.waits = &phases;
+  self.generation = phases.generation;
   if (_setjmp(self.jump) == 0) _longjmp(block->scheduler_jump, 1);
+  threadIdx.x = thread;
 }
 inline void go_on(Block& of, Fiber& fiber) {
   if (_setjmp(of.scheduler_jump) != 0) return;
@@ -164,17 +169,9 @@ inline void go_on(Block& of, Fiber& fiber) {
 }
 
 inline void wait_for(Group& group) {
-  Fiber& self = block->fibers[threadIdx.x];
-  const unsigned thread = threadIdx.x;
-  self.generation = group.generation;
-  if (++group.arrived == group.size) {
-    group.arrived = 0;
-    ++group.generation;
-  } else {
-    self.waits = &group;
-    leave(self);
-    threadIdx.x = thread;
-  }
+  if (++group.arrived < group.size) return wait_for_next(group);
+  group.arrived = 0;
+  ++group.generation;
 }
 inline void __syncthreads() { wait_for(block->all); }
 inline void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
@@ -218,13 +215,8 @@ int exchange_sums(float* sums, int lane) {
 
 // The scheduler goes on with this block after all blocks of the cluster have come here.
 inline void wait_for_cluster() {
-  Fiber& self = block->fibers[threadIdx.x];
-  const unsigned thread = threadIdx.x;
-  self.waits = &block->of_cluster;
-  self.generation = block->of_cluster.generation;
   ++block->of_cluster.arrived;
-  leave(self);
-  threadIdx.x = thread;
+  wait_for_next(block->of_cluster);
 }
 
 inline void enter() {
