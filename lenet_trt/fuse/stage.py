@@ -78,8 +78,10 @@ def fuse(
 def _architectures(given: Sequence[int] | None) -> Sequence[int]:
     from lenet_trt.cuda.gpus import first_gpu
 
-    gpu = first_gpu() if given is None else None
-    return (gpu.sm,) if gpu is not None else given or ()
+    if given is not None:
+        return given
+    gpu = first_gpu()
+    return () if gpu is None else (gpu.sm,)
 
 
 def chosen_kernels(plugins: str | Sequence[str | Kernel]) -> list[Kernel]:

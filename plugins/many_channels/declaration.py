@@ -1,6 +1,6 @@
 """Declare what the convolutions of many channels share; the headers beside this file have their device code.
 
-Source: the numbers follow ``Tile`` in operands.cuh, and the entries in entries.cuh.
+Source: the numbers follow ``Tile`` in operands.cuh, ``Patch`` in patch.cuh, and the entries in entries.cuh.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Packing, Tensor, Types, Variant
+from lenet_trt.kernel.types import ELEMENT_TYPES
 
 from ..windows.activation import ACTIVATION
 from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w
@@ -24,7 +25,7 @@ DIRECT_FILTERS = 8
 DEPTH, EIGHT = 16, 8
 BLOCK = 64  # filters of a tile
 LOW = 2048.0
-FLOAT = 1  # onnx.TensorProto.FLOAT
+FLOAT = ELEMENT_TYPES["float32"].onnx_number
 MAX_SCALE = 126
 
 AXES = (
@@ -159,8 +160,8 @@ class Patch:
 
     @property
     def fits(self) -> Condition:
-        """Return whether all clusters run at once: those of four blocks and more do not fill a GPU."""
-        return 4 * self.blocks <= 3 * MULTIPROCESSORS
+        """Return whether clusters of four blocks and more all run at once."""
+        return self.blocks <= AT_ONCE
 
     def variant(self, prefer: Condition) -> Variant:
         """Make the variant."""
@@ -183,6 +184,7 @@ class Patch:
 
 
 STAGES = 3
+AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 # A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns; a row of zeros follows each image.
 _across = 1 + minimum(1, (w - 1) // 8)
 _rows = 48 - 16 * _across
@@ -190,7 +192,8 @@ _tiles = ceil_div(n * (h + 1) - 1, _rows) * ceil_div(w, 8 * _across) * ceil_div(
 WHOLE, HALVES, QUARTERS, EIGHTHS = (Patch(splits) for splits in (1, 2, 4, 8))
 # With few tiles and less to do, the smaller tiles of mma are faster: on an H200 up to about two images of ResNet-18.
 # With many tiles they are not: one image of 160x160 took 21.6 us in 32 channels by them, one of 256x256 18.8 by wgmma.
-_much = FLOPS >= 6_000_000 * MULTIPROCESSORS
+LEAST_FLOPS = 6_000_000 * MULTIPROCESSORS
+_much = FLOPS >= LEAST_FLOPS
 # Two blocks find room on a multiprocessor, by their registers.
 SLOTS = 2 * MULTIPROCESSORS
 LARGE, SMALL = Tile(128, 64, 64), Tile(64, 64, 32)
@@ -200,10 +203,10 @@ _chunks = size * size * ceil_div(c, DEPTH)
 _many = LARGE.idle * 5 <= LARGE.blocks
 _few = (LARGE.idle * 5 > LARGE.blocks) & (SMALL.idle > MULTIPROCESSORS)
 VARIANTS = (
-    WHOLE.variant((2 * WHOLE.blocks > MULTIPROCESSORS) & (2 * FLOPS >= 6_000_000 * MULTIPROCESSORS)),
+    WHOLE.variant((2 * WHOLE.blocks > MULTIPROCESSORS) & (2 * FLOPS >= LEAST_FLOPS)),
     EIGHTHS.variant(_much & EIGHTHS.fits),
     QUARTERS.variant(_much & QUARTERS.fits),
-    HALVES.variant(_much & (2 * WHOLE.blocks <= MULTIPROCESSORS) & (4 * QUARTERS.blocks > 3 * MULTIPROCESSORS)),
+    HALVES.variant(_much & (2 * WHOLE.blocks <= MULTIPROCESSORS) & (QUARTERS.blocks > AT_ONCE)),
     LARGE.variant(_many),
     BY2.variant(_few & (BY2.idle <= MULTIPROCESSORS) & (_chunks >= 4)),
     BY8.variant(_few & (BY4.idle > MULTIPROCESSORS) & (_chunks >= 32)),

@@ -52,7 +52,6 @@ TURNS, QUICK_TURNS = 2, 1
 GRAPH = "graph runtime"
 # The GPUs of the floors by calculation: a data-centre card and one of a desktop.
 DATASHEETS = ("H200", "RTX 4090")
-FUSED_FOR = 90  # the H200's, where no GPU is
 TRACES = "traces"
 
 
@@ -262,12 +261,13 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
     from lenet_trt.tensorrt.flavors import select
 
     flavor = select("rtx")
+    fused_for = datasheet(DATASHEETS[0]).sm
     found.details["builder"] = flavor.product
     batches = options.batches or BATCHES
     for network in chosen:
         try:
             exported = exported_network(network, models, found)
-            plugins = Counter(plugin_nodes(fuse(exported.model, architectures=[FUSED_FOR]).model).values())
+            plugins = Counter(plugin_nodes(fuse(exported.model, architectures=[fused_for]).model).values())
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
