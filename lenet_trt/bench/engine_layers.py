@@ -68,6 +68,19 @@ def expected(model: onnx.ModelProto, inputs: Arrays) -> NDArray[np.float64]:
     return np.asarray(OrtCpu(model).run([array.astype(np.float32) for array in inputs.values()])[0], np.float64)
 
 
+def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
+    """Make a convolution of as many filters as channels and its ReLU, with or without a residual connection."""
+    maps = (channels, side, side)
+    return SingleLayer(
+        f"Conv 3x3{' + residual' * residual} + ReLU, {channels}x{side}x{side}",
+        "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) " + ("s = Add(c, other) y = Relu(s)" if residual else "y = Relu(c)"),
+        {"x": maps, **({"other": maps} if residual else {})},
+        1,
+        {"w": (channels, channels, 3, 3), "b": (channels,)},
+        precisions=("fp32",),
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -143,28 +156,8 @@ LAYERS = (
         {"w": (8, 64, 5, 5), "b": (8,)},
         precisions=("fp32",),
     ),
-    *(
-        SingleLayer(
-            f"Conv 3x3 + residual + ReLU, {channels}x{side}x{side}",
-            "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) s = Add(c, other) y = Relu(s)",
-            {"x": (channels, side, side), "other": (channels, side, side)},
-            1,
-            {"w": (channels, channels, 3, 3), "b": (channels,)},
-            precisions=("fp32",),
-        )
-        for channels, side in ((64, 56), (256, 14), (512, 7))
-    ),
-    *(
-        SingleLayer(
-            f"Conv 3x3 + ReLU, {channels}x{side}x{side}",
-            "c = Conv<pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)",
-            {"x": (channels, side, side)},
-            1,
-            {"w": (channels, channels, 3, 3), "b": (channels,)},
-            precisions=("fp32",),
-        )
-        for channels, side in ((32, 160), (64, 112), (128, 64), (512, 16))
-    ),
+    *(_block_end(channels, side, residual=True) for channels, side in ((64, 56), (256, 14), (512, 7))),
+    *(_block_end(channels, side, residual=False) for channels, side in ((32, 160), (64, 112), (128, 64), (512, 16))),
     SingleLayer(
         "Conv 3x3 stride 2 + ReLU, 128x28x28 to 256",
         "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) y = Relu(c)",
