@@ -54,6 +54,11 @@ __device__ __forceinline__ void copy_async_wait_all() {
 #endif
 }
 
+// Arrives at a barrier in shared memory (bulk.cuh) when all copies that this thread began have; the barrier counts it.
+__device__ __forceinline__ void arrive_with_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 // Loads four 8x8 matrices: lane 8 i + r says where row r of matrix i begins, a multiple of 16 bytes. Then lane (g = lane / 4,
 // t = lane % 4) holds [g][2t, 2t+1] of each, or, transposed, [2t, 2t+1][g].
 template <bool kTransposed = false>

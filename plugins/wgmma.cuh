@@ -61,7 +61,8 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_OUT64 WGMMA_OUT56, WGMMA_FROM(56)
 
 // One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd.
-// wgmma_finish: waits until all products of this warp are in d.
+// wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that wgmma_finish, called for
+// other sums, has waited for too.
 #define WGMMA_COLUMNS(columns, count, a0, a1, a2, a3, b_, add)                                                                \
   template <bool kAdd>                                                                                                        \
   __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                \
@@ -73,7 +74,8 @@ __device__ __forceinline__ void take_registers() {
   }                                                                                                                           \
   __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                           \
     asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");           \
-  }
+  }                                                                                                                           \
+  __device__ __forceinline__ void wgmma_finish_with(float (&d)[count]) { asm volatile("" : WGMMA_OUT##count::"memory"); }
 WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
 WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)
@@ -87,6 +89,3 @@ __device__ __forceinline__ void wgmma_multiply(float (&d)[64], unsigned long lon
       : WGMMA_OUT64
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 }
-
-// Says that the sums d are of products that wgmma_finish, called for other sums, has waited for too.
-__device__ __forceinline__ void wgmma_finish_with(float (&d)[64]) { asm volatile("" : WGMMA_OUT64::"memory"); }

@@ -107,7 +107,7 @@ def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
         if any(node.attributes.get(name, value) != value for name, value in wanted.items()):
             return
         transposed = bool(node.attributes.get("transB", 0))
-    elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
+    elif not node.is_op("MatMul") or (rank := graph.rank(node.inputs[0])) is None or rank < 2:
         return
     out = int(weight.shape[0 if transposed else 1])
     if dequantize is not None and len(node.inputs) > 2 and node.inputs[2] and graph.shape(node.inputs[2]) != (out,):

@@ -1,6 +1,7 @@
 // plugins/copies.cuh for a CPU: copies arrive only when they are waited for.
 #pragma once
 
+#include "bulk.cuh"
 #include "common.cuh"
 
 #include <deque>
@@ -21,15 +22,21 @@ inline void copy_async_commit() {
   my_copies().groups.push_back(std::move(my_copies().open));
   my_copies().open.clear();
 }
+inline void finish(const std::vector<Copy>& group) {
+  for (const Copy& copy : group) {
+    std::memset(at_address(copy.to), 0, copy.count);
+    std::memcpy(at_address(copy.to), copy.from, copy.bytes);
+  }
+}
 template <int kPending>
 void copy_async_wait() {
   auto& groups = my_copies().groups;
-  for (; groups.size() > kPending; groups.pop_front()) {
-    for (const Copy& copy : groups.front()) {
-      std::memset(at_address(copy.to), 0, copy.count);
-      std::memcpy(at_address(copy.to), copy.from, copy.bytes);
-    }
-  }
+  for (; groups.size() > kPending; groups.pop_front()) finish(groups.front());
+}
+inline void arrive_with_copies(unsigned barrier) {
+  copy_async_commit();
+  copy_async_wait<0>();
+  arrive(barrier);
 }
 
 template <int kCount>

@@ -16,7 +16,8 @@ template <int kCount>
 void take_registers() {}
 template <int kCount>
 void wgmma_finish(float (&)[kCount]) {}
-inline void wgmma_finish_with(float (&)[64]) {}
+template <int kCount>
+void wgmma_finish_with(float (&)[kCount]) {}
 
 template <unsigned kNextK, unsigned kNextColumns>
 unsigned long long wgmma_operand(unsigned address) {
@@ -39,18 +40,44 @@ inline float wgmma_element(unsigned long long operand, int index, int k) {
   return values[bits];
 }
 
-inline void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
-  const int lane = threadIdx.x % 32, first_row = threadIdx.x % 128 / 32 * 16 + lane / 4, t = lane % 4;
-  for (int i = 0; i < 2; ++i) {
-    float row[16];
-    for (int k = 0; k < 16; ++k) row[k] = wgmma_element(a, first_row + 8 * i, k);
-    for (int j = 0; j < 16; ++j) {
-      for (int e = 0; e < 2; ++e) {
+// Adds to this lane's sums, of two rows of a; `kCount` sums are of twice as many columns.
+template <int kCount>
+void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long long b, bool add) {
+  const int t = threadIdx.x % 4;
+  for (int j = 0; j < kCount / 4; ++j) {
+    for (int e = 0; e < 2; ++e) {
+      float column[16];
+      for (int k = 0; k < 16; ++k) column[k] = wgmma_element(b, 8 * j + 2 * t + e, k);
+      for (int i = 0; i < 2; ++i) {
         float sum = 0.0f;
-        for (int k = 0; k < 16; ++k) sum += row[k] * wgmma_element(b, 8 * j + 2 * t + e, k);
+        for (int k = 0; k < 16; ++k) sum += rows[i][k] * column[k];
         float& to = d[4 * j + 2 * i + e];
         to = add ? to + sum : sum;
       }
     }
   }
+}
+
+inline void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
+  const int first_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+  float rows[2][16];
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element(a, first_row + 8 * i, k);
+  }
+  wgmma_sums(d, rows, b, add);
+}
+
+// With a in registers: the four lanes of a row have its elements.
+template <bool kAdd, int kCount>
+void wgmma_multiply(float (&d)[kCount], const unsigned* a, unsigned long long b) {
+  const auto lanes = everyone(std::array<unsigned, 4>{a[0], a[1], a[2], a[3]});
+  const int first_lane = threadIdx.x % 32 / 4 * 4;
+  float rows[2][16];
+  for (int i = 0; i < 2; ++i) {
+    for (int k = 0; k < 16; ++k) {
+      const unsigned word = lanes[first_lane + k % 8 / 2][k / 8 * 2 + i];
+      rows[i][k] = from_half(static_cast<uint16_t>(k % 2 ? word >> 16 : word));
+    }
+  }
+  wgmma_sums(d, rows, b, kAdd);
 }

@@ -1,0 +1,48 @@
+// The layer that linear is compiled for, and outputs of it by plain multiply-adds.
+//
+// x [n, I], scales [O], bias [O], y [n, O]; weights [I / 32, 2, O / 8, 4, 8, 8] in fp16: w, divided by its output's scale, is hi + lo / kLow
+// (split.cuh). Of 32 inputs hi of all outputs comes first, then lo; 8 outputs and 8 inputs lie together, as wgmma reads them.
+#pragma once
+
+#include "split_floats/split.cuh"
+#include "windows/activation.cuh"
+
+using T = TYPE_T;
+constexpr int kInputs = AXIS_IN, kOutputs = AXIS_OUT, kEight = 8;
+constexpr int kDepth = 32;  // inputs of a step
+constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
+static_assert(sizeof(T) == 4 && kInputs % kDepth == 0 && kOutputs % kEight == 0);
+
+// Weights of a step, hi or lo: of 8 outputs, and of all.
+constexpr int kOfEight = kDepth * kEight, kOfAll = kOutputs / kEight * kOfEight;
+
+// kCount neighbouring outputs of a row, without bias.
+template <int kCount>
+__device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ row, const __half* __restrict__ weights,
+                                           const T* __restrict__ scales, int first) {
+  const __half* of_outputs = weights + (first / kEight * kOfEight + first % kEight * kEight);
+  float scale[kCount];
+#pragma unroll
+  for (int f = 0; f < kCount; ++f) scale[f] = scales[first + f];
+#pragma unroll 1
+  for (int input = 0; input < kInputs; input += kEight) {
+    const __half* from = of_outputs + (input / kDepth * 2 * kOfAll + input % kDepth * kEight);
+    float of_x[kEight];
+#pragma unroll
+    for (int i = 0; i < kEight; ++i) of_x[i] = row[input + i];
+#pragma unroll
+    for (int f = 0; f < kCount; ++f) {
+      const Vector<__half, kEight> hi = load_vector<kEight>(from + f * kEight), lo = load_vector<kEight>(from + kOfAll + f * kEight);
+#pragma unroll
+      for (int i = 0; i < kEight; ++i) sums[f] = fmaf(of_x[i], joined(hi.value[i], lo.value[i]) * scale[f], sums[f]);
+    }
+  }
+}
+
+// One output by plain multiply-adds.
+__device__ __noinline__ T plain_output(const T* __restrict__ row, const __half* __restrict__ weights, const T* __restrict__ scales,
+                                       const T* __restrict__ bias, int feature) {
+  float sums[1] = {};
+  plain_sums(sums, row, weights, scales, feature);
+  return activate<kActivation>(sums[0] + bias[feature]);
+}

@@ -1,0 +1,31 @@
+"""Define the nodes that ``linear`` replaces: a dense layer over the last axis, with or without an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lenet_trt.kernel.bind import Shape
+from lenet_trt.pattern import Pattern, Views, rows_of
+
+from ..windows.activation import NODES
+
+
+def followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Return the subgraph in which these nodes follow the layer."""
+
+    def dense(op: Any, x: Any, w: Any, bias: Any) -> Any:
+        return nodes(op, op.Gemm(x, w, bias, transB=1))
+
+    return dense
+
+
+def folded(shapes: Mapping[str, Shape]) -> Views:
+    """Fold all axes but the last one into rows."""
+    outputs, inputs = shapes["w"]
+    lead = shapes["x"][:-1]
+    return Views(inputs={"x": rows_of((*lead, inputs))}, outputs={"y": (*lead, outputs)}, like="x")
+
+
+# It is taken where dense_bias_relu could be, too.
+PATTERNS = tuple(Pattern(followed_by(nodes), {"activation": name}, preference=1, views=folded) for name, nodes in NODES)

@@ -1,0 +1,65 @@
+// What linear by wgmma computes at a time, and where it lies in shared memory.
+//
+// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 inputs
+// each: x as it is, and the weights as they are packed; two barriers, `full` and `empty`, for each.
+#pragma once
+
+#include "bulk.cuh"
+#include "linear/layer.cuh"
+
+constexpr int kRole = 128;  // threads of a warpgroup
+constexpr int kWgmmaThreads = 3 * kRole;
+// A block has 168 registers a thread, the most for so many threads; what the first warpgroup gives back, the others take.
+constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;
+static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * 168);
+
+constexpr int kStages = 6, kSteps = kInputs / kDepth;
+constexpr int kTileRows = 128, kMostColumns = 128;
+constexpr int kTilesAcross = ceil_div(kOutputs, kMostColumns);
+// As few as a product can have for this number of tiles.
+constexpr int kColumns = larger(64, ceil_div(ceil_div(kOutputs, kTilesAcross), 16) * 16);
+constexpr bool kFull = kColumns * kTilesAcross == kOutputs;  // all columns of all tiles are outputs
+// Lanes that load neighbouring rows at once have different banks; so have those that store sums.
+constexpr int kPitch = kDepth + 8, kSumPitch = kColumns + 8;
+
+// Bytes.
+constexpr unsigned kXBytes = kTileRows * kPitch * 4, kWeightBytes = kColumns / kEight * kOfEight * 2 /* fp16 */;
+constexpr unsigned kStageBytes = kXBytes + 2 * kWeightBytes;  // x, hi, lo
+constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
+static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
+
+// Where a tile begins.
+struct Place {
+  int row, column;
+  __device__ __forceinline__ explicit Place(int tile) : row(tile / kTilesAcross * kTileRows), column(tile % kTilesAcross * kColumns) {}
+};
+__device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kTilesAcross; }
+
+// The stages in shared memory and their barriers.
+struct Ring {
+  unsigned char* stages;
+  unsigned address;  // of the stages
+
+  __device__ __forceinline__ explicit Ring(unsigned char* memory) : stages(memory), address(shared_address(memory)) {}
+  __device__ __forceinline__ unsigned full(int stage) const { return address + kStages * kStageBytes + 16 * stage; }
+  __device__ __forceinline__ unsigned empty(int stage) const { return full(stage) + 8; }
+
+  __device__ __forceinline__ void init() const {
+#pragma unroll
+    for (int stage = 0; stage < kStages; ++stage) {
+      init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the weights
+      init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
+    }
+  }
+};
+
+// A place in the ring, and how often the ring was passed.
+struct Turn {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};

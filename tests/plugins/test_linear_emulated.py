@@ -1,0 +1,75 @@
+"""The dense layer over the last axis: its own sources, run on the CPU in floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kernel_on_cpu import computed_on_cpu, needs_gcc
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
+
+Change = Callable[[list[np.ndarray]], None]
+LINEAR = registry.kernel("linear")
+# Rows and outputs that do not fill a tile; several tiles a block; blocks with several steps each.
+FEW = {"n": 5, "in": 64, "out": 40}
+MANY = {"n": 259, "in": 96, "out": 136}
+DEEP = {"n": 67, "in": 288, "out": 200}
+
+
+def check(variant: str, axes: dict[str, int], activation: str, change: Change, factory: pytest.TempPathFactory) -> None:
+    """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
+    bound = LINEAR.bind_axes(axes, LINEAR.types_named("fp32"), {"activation": activation})
+    plain = plain_inputs(bound, np.random.default_rng(5))
+    change(plain)
+    with np.errstate(invalid="ignore"):
+        (wanted,) = expected_outputs(bound, plain)
+    (found,) = computed_on_cpu(bound, LINEAR.variant(variant), kernel_inputs(bound, plain), factory)
+    assert disagreement(found, wanted, bound.types.tolerance) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("variant", "axes"),
+    [
+        ("wgmma", MANY),
+        ("by2_wgmma", FEW),
+        pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
+        pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
+        ("direct", FEW),
+    ],
+    ids=str,
+)
+def test_the_source_computes_the_reference(
+    variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(variant, axes, "gelu", lambda plain: None, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize(("variant", "axes"), [("wgmma", MANY), ("by2_wgmma", FEW)])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
+def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
+    variant: str, axes: dict[str, int], value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[0][3, 7] = value
+        plain[1][:, 7] = np.sign(plain[1][:, 7])  # an infinity times their low part, zero, would be NaN
+
+    check(variant, axes, "gelu", change, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize(("variant", "axes"), [("wgmma", MANY), ("by2_wgmma", FEW)])
+@pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
+def test_numbers_far_from_one_are_as_exact(
+    variant: str, axes: dict[str, int], exponents: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        for array, exponent in zip((plain[0], plain[1]), exponents, strict=True):
+            array *= np.float32(2.0**exponent)
+        plain[2] *= 0
+
+    check(variant, axes, "none", change, tmp_path_factory)
