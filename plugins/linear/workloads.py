@@ -1,0 +1,48 @@
+"""Say what ``bench`` times of ``linear``: layers of vision transformers and of a Swin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (as everyone calls it)
+
+from lenet_trt.bench import peers
+from lenet_trt.bench.layers import Layer, layer_workload
+from lenet_trt.bench.workload import Workload
+from lenet_trt.bench.workloads import Extent
+
+MOST_IMAGES = 64
+# Tokens of an image, input and output features, what follows.
+SIZES = (
+    (197, 192, 576, "none"),
+    (197, 192, 768, "gelu"),
+    (197, 768, 192, "none"),
+    (197, 768, 2304, "none"),
+    (197, 768, 3072, "gelu"),
+    (197, 3072, 768, "none"),
+    (3136, 96, 384, "gelu"),
+    (196, 384, 1152, "none"),
+)
+
+
+def _layer(inputs: int, outputs: int, activation: str) -> Layer:
+    function = _linear_gelu if activation == "gelu" else F.linear
+    name = f"linear {inputs} to {outputs}"
+    return Layer(name, "linear", {"in": inputs, "out": outputs}, function, {"activation": activation})
+
+
+def _linear_gelu(*tensors: torch.Tensor) -> torch.Tensor:
+    return F.gelu(F.linear(*tensors))
+
+
+def layers(extent: Extent) -> Iterator[Workload]:
+    """Yield the layers for some images, beside torch; ``n`` is the number of their tokens."""
+    make = partial(layer_workload, "layers", modes=("graph",))
+    for tokens, inputs, outputs, activation in SIZES:
+        layer = _layer(inputs, outputs, activation)
+        tail = peers.network_peers(layer.function, autotune=False, quick=extent.quick)
+        for images in sorted({min(images, MOST_IMAGES) for images in extent.layer_batches}):
+            n = images * tokens
+            yield make(layer, n, "fp32", f"{layer.name} fp32 n={n}", f"{layer.name}, fp32, n = {n}", tail)
