@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, maximum, minimum
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import Axis, Kernel, Launch, Packing, Tensor, Types, Variant
 
 from ..dense.declaration import inputs, n, outputs
@@ -14,14 +14,13 @@ from ..split_floats.packing import join, split
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from .pattern import PATTERNS
 
-EIGHT, DEPTH = 8, 32
+EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
 STAGES, ROWS, MOST_COLUMNS = 6, 128, 128
 across = ceil_div(outputs, MOST_COLUMNS)
 columns = maximum(64, ceil_div(ceil_div(outputs, across), 16) * 16)
-stage_bytes = ROWS * (DEPTH + 8) * 4 + columns * DEPTH * 4
-steps = inputs // DEPTH
+chunks = inputs // CHUNK
 tiles = ceil_div(n, ROWS) * across
 
 X = Tensor("x", (n, inputs), "T", "rows")
@@ -29,7 +28,7 @@ BIAS = Tensor("bias", (outputs,), "T", "bias of each output", weight=True)
 WEIGHTS = (
     Tensor(
         "weights",
-        (steps, 2, outputs // EIGHT, DEPTH // EIGHT, EIGHT, EIGHT),
+        (chunks, 2, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
         "float16",
         "w, divided by its output's scale, as two fp16 numbers (layer.cuh)",
         weight=True,
@@ -48,7 +47,7 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Split each output's weights, divided by a power of two, and lay them out for wgmma."""
     both, scales = split(weights["w"])
     _, count, depth = both.shape
-    blocks = both.reshape(2, count // EIGHT, EIGHT, depth // DEPTH, DEPTH // EIGHT, EIGHT).transpose(3, 0, 1, 4, 2, 5)
+    blocks = both.reshape(2, count // EIGHT, EIGHT, depth // CHUNK, CHUNK // EIGHT, EIGHT).transpose(3, 0, 1, 4, 2, 5)
     return {"weights": np.ascontiguousarray(blocks), "scales": scales, "bias": weights["bias"]}
 
 
@@ -68,24 +67,26 @@ def by_wgmma(splits: int, prefer: Condition | None = None) -> Variant:
     divided = splits > 1
     # A block that has all inputs of a tile stays for other tiles.
     grid = tiles * splits if divided else minimum(tiles, MULTIPROCESSORS)
+    together = 1 if divided else 2 - remainder(chunks, 2)  # chunks of a stage
+    stage = ROWS * (together * CHUNK + 8) * 4 + together * CHUNK * columns * 4
     share = f", {splits} blocks for each" if divided else ""
     return Variant(
         f"by{splits}_wgmma" if divided else "wgmma",
-        Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=STAGES * (stage_bytes + 16)),
+        Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=STAGES // together * (stage + 16)),
         f"by wgmma, tiles of {ROWS} rows and up to {MOST_COLUMNS} outputs{share}",
         source="wgmma.cu",
         min_sm=90,
         only_sm=True,
-        when=steps >= splits,
+        when=chunks >= splits,
         prefer=prefer,
     )
 
 
-AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
+AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 VARIANTS = (
-    by_wgmma(8, (8 * tiles <= AT_ONCE) & (steps >= 16)),
-    by_wgmma(4, (4 * tiles <= AT_ONCE) & (steps >= 8)),
-    by_wgmma(2, (2 * tiles <= MULTIPROCESSORS) & (steps >= 4)),
+    by_wgmma(8, (8 * tiles <= AT_ONCE) & (chunks >= 8)),
+    by_wgmma(4, (4 * tiles <= AT_ONCE) & (chunks >= 4)),
+    by_wgmma(2, (2 * tiles <= MULTIPROCESSORS) & (chunks >= 12)),
     by_wgmma(1),
     Variant(
         "direct",
@@ -107,7 +108,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, outputs), "T", "results"),),
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=(ACTIVATION,),
-    requires=inputs.multiple_of(DEPTH) & outputs.multiple_of(EIGHT) & (outputs >= 32),
+    requires=inputs.multiple_of(CHUNK) & outputs.multiple_of(EIGHT) & (outputs >= 32),
     packing=PACKING,
     variants=VARIANTS,
     patterns=PATTERNS,

@@ -1,7 +1,7 @@
 // The layer that linear is compiled for, and outputs of it by plain multiply-adds.
 //
 // x [n, I], scales [O], bias [O], y [n, O]; weights [I / 32, 2, O / 8, 4, 8, 8] in fp16: w, divided by its output's scale, is hi + lo / kLow
-// (split.cuh). Of 32 inputs hi of all outputs comes first, then lo; 8 outputs and 8 inputs lie together, as wgmma reads them.
+// (split.cuh). Of a chunk of 32 inputs hi of all outputs comes first, then lo; 8 outputs and 8 inputs lie together, as wgmma reads them.
 #pragma once
 
 #include "split_floats/split.cuh"
@@ -9,12 +9,12 @@
 
 using T = TYPE_T;
 constexpr int kInputs = AXIS_IN, kOutputs = AXIS_OUT, kEight = 8;
-constexpr int kDepth = 32;  // inputs of a step
+constexpr int kChunk = 32;  // inputs whose weights lie together
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-static_assert(sizeof(T) == 4 && kInputs % kDepth == 0 && kOutputs % kEight == 0);
+static_assert(sizeof(T) == 4 && kInputs % kChunk == 0 && kOutputs % kEight == 0);
 
-// Weights of a step, hi or lo: of 8 outputs, and of all.
-constexpr int kOfEight = kDepth * kEight, kOfAll = kOutputs / kEight * kOfEight;
+// Weights of a chunk, hi or lo: of 8 outputs, and of all.
+constexpr int kOfEight = kChunk * kEight, kOfAll = kOutputs / kEight * kOfEight;
 
 // kCount neighbouring outputs of a row, without bias.
 template <int kCount>
@@ -26,7 +26,7 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
   for (int f = 0; f < kCount; ++f) scale[f] = scales[first + f];
 #pragma unroll 1
   for (int input = 0; input < kInputs; input += kEight) {
-    const __half* from = of_outputs + (input / kDepth * 2 * kOfAll + input % kDepth * kEight);
+    const __half* from = of_outputs + (input / kChunk * 2 * kOfAll + input % kChunk * kEight);
     float of_x[kEight];
 #pragma unroll
     for (int i = 0; i < kEight; ++i) of_x[i] = row[input + i];

@@ -1,7 +1,7 @@
 // What linear by wgmma computes at a time, and where it lies in shared memory.
 //
-// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 inputs
-// each: x as it is, and the weights as they are packed; two barriers, `full` and `empty`, for each.
+// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 or 64
+// inputs each: x as it is, and the weights as they are packed; two barriers, `full` and `empty`, for each.
 #pragma once
 
 #include "bulk.cuh"
@@ -13,20 +13,12 @@ constexpr int kWgmmaThreads = 3 * kRole;
 constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * 168);
 
-constexpr int kStages = 6, kSteps = kInputs / kDepth;
 constexpr int kTileRows = 128, kMostColumns = 128;
 constexpr int kTilesAcross = ceil_div(kOutputs, kMostColumns);
 // As few as a product can have for this number of tiles.
 constexpr int kColumns = larger(64, ceil_div(ceil_div(kOutputs, kTilesAcross), 16) * 16);
 constexpr bool kFull = kColumns * kTilesAcross == kOutputs;  // all columns of all tiles are outputs
-// Lanes that load neighbouring rows at once have different banks; so have those that store sums.
-constexpr int kPitch = kDepth + 8, kSumPitch = kColumns + 8;
-
-// Bytes.
-constexpr unsigned kXBytes = kTileRows * kPitch * 4, kWeightBytes = kColumns / kEight * kOfEight * 2 /* fp16 */;
-constexpr unsigned kStageBytes = kXBytes + 2 * kWeightBytes;  // x, hi, lo
-constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
-static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
+constexpr int kSumPitch = kColumns + 8;                      // lanes that store sums at once have different banks
 
 // Where a tile begins.
 struct Place {
@@ -35,18 +27,41 @@ struct Place {
 };
 __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kTilesAcross; }
 
+// kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can.
+template <int kSplits_>
+struct Plan {
+  static constexpr int kSplits = kSplits_;
+  static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = 6 / kChunks;
+  static constexpr int kDepth = kChunks * kChunk, kSteps = kInputs / kDepth;
+  static constexpr int kPitch = kDepth + 8;  // lanes that load neighbouring rows of x at once have different banks
+  // Bytes: x, hi or lo of a chunk; then a stage: x, and hi and lo of each chunk.
+  static constexpr unsigned kXBytes = kTileRows * kPitch * 4, kWeightBytes = kColumns / kEight * kOfEight * 2 /* fp16 */;
+  static constexpr unsigned kStageBytes = kXBytes + kChunks * 2 * kWeightBytes;
+  static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
+  static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
+};
+
+// The steps and the tiles of a block.
+template <typename Plan>
+struct Share {
+  const int rank = blockIdx.x % Plan::kSplits, first = Plan::kSteps * rank / Plan::kSplits, last = Plan::kSteps * (rank + 1) / Plan::kSplits;
+  int tile = blockIdx.x / Plan::kSplits;
+  __device__ __forceinline__ void advance() { tile += gridDim.x / Plan::kSplits; }
+};
+
 // The stages in shared memory and their barriers.
+template <typename Plan>
 struct Ring {
   unsigned char* stages;
   unsigned address;  // of the stages
 
   __device__ __forceinline__ explicit Ring(unsigned char* memory) : stages(memory), address(shared_address(memory)) {}
-  __device__ __forceinline__ unsigned full(int stage) const { return address + kStages * kStageBytes + 16 * stage; }
+  __device__ __forceinline__ unsigned full(int stage) const { return address + Plan::kStages * Plan::kStageBytes + 16 * stage; }
   __device__ __forceinline__ unsigned empty(int stage) const { return full(stage) + 8; }
 
   __device__ __forceinline__ void init() const {
 #pragma unroll
-    for (int stage = 0; stage < kStages; ++stage) {
+    for (int stage = 0; stage < Plan::kStages; ++stage) {
       init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the weights
       init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
     }
@@ -54,11 +69,12 @@ struct Ring {
 };
 
 // A place in the ring, and how often the ring was passed.
+template <typename Plan>
 struct Turn {
   int stage = 0;
   unsigned parity = 0;
   __device__ __forceinline__ void advance() {
-    if (++stage < kStages) return;
+    if (++stage < Plan::kStages) return;
     stage = 0;
     parity ^= 1;
   }

@@ -4,7 +4,7 @@
 //
 // Mapping: a block stays and takes tile after tile (tile.cuh). Its first warpgroup lets the stages be copied. The two others load the rows of
 // their products into registers, split them there (split.cuh), and multiply them by the weights in shared memory. hi hi is summed alone over
-// a step of 32 inputs, two products. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its
+// a step of 32 or 64 inputs. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its
 // shared memory, adds up some rows of all, in the same order always, and finishes these. A row whose largest x is too small to be split, and
 // each sum that is not finite, is computed again by plain multiply-adds.
 // Bytes: x once for each 128 outputs and the weights once for each 128 rows, from L2; y once.
@@ -27,41 +27,36 @@ struct Arguments {
   __device__ __forceinline__ void again(int row, int column) const { *place(row, column) = plain_output(this->row(row), weights, scales, bias, column); }
 };
 
-// The steps of a block, one of kSplits that divide them, in its tiles.
-template <int kSplits>
-struct Share {
-  const int rank = blockIdx.x % kSplits, first = kSteps * rank / kSplits, last = kSteps * (rank + 1) / kSplits;
-  int tile = blockIdx.x / kSplits;
-  __device__ __forceinline__ void advance() { tile += gridDim.x / kSplits; }
-};
-
 // The warpgroup that fills the stages.
-template <int kSplits>
-__device__ __forceinline__ void fill_stages(const Ring& ring, const Arguments& layer) {
-  constexpr int kPieces = kDepth / 4, kRowsAtOnce = kRole / kPieces;  // of 16 bytes
+template <typename Plan>
+__device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, const Arguments& layer) {
+  constexpr int kPieces = Plan::kDepth / 4, kRowsAtOnce = kRole / kPieces;  // of 16 bytes
   const int thread = threadIdx.x, piece = thread % kPieces;
-  const unsigned to = ring.address + thread / kPieces * kPitch * 4 + piece * 16;
-  Share<kSplits> share;
-  Turn turn;
+  const unsigned to = ring.address + thread / kPieces * Plan::kPitch * 4 + piece * 16;
+  Share<Plan> share;
+  Turn<Plan> turn;
 #pragma unroll 1
   for (; share.tile < tiles(layer.n); share.advance()) {
     const Place place(share.tile);
     const unsigned bytes = (kFull ? kColumns : smaller(kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
-      const unsigned stage = turn.stage * kStageBytes, full = ring.full(turn.stage);
+      const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
       if (thread == 0) {
-        const __half* from = layer.weights + (step * 2 * kOfAll + place.column / kEight * kOfEight);
-        expect_bytes(full, 2 * bytes);
-        begin_bulk_copy(ring.address + stage + kXBytes, from, bytes, full);
-        begin_bulk_copy(ring.address + stage + kXBytes + kWeightBytes, from + kOfAll, bytes, full);
+        expect_bytes(full, Plan::kChunks * 2 * bytes);
+#pragma unroll
+        for (int i = 0; i < Plan::kChunks * 2; ++i) {  // hi and lo
+          const __half* from = layer.weights + ((step * Plan::kChunks * 2 + i) * kOfAll + place.column / kEight * kOfEight);
+          begin_bulk_copy(ring.address + stage + Plan::kXBytes + i * Plan::kWeightBytes, from, bytes, full);
+        }
       }
 #pragma unroll
       for (int row = 0; row < kTileRows; row += kRowsAtOnce) {
         const int from = place.row + row + thread / kPieces;
         const bool exists = from < layer.n;
-        copy_async<16>(to + stage + row * kPitch * 4, layer.row(exists ? from : 0) + step * kDepth + piece * 4, exists ? 16 : 0);
+        const T* const of_x = layer.row(exists ? from : 0) + (step * Plan::kDepth + piece * 4);
+        copy_async<16>(to + stage + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
       }
       arrive_with_copies(full);
       turn.advance();
@@ -129,14 +124,28 @@ __device__ __forceinline__ void finish_share(const Arguments& layer, const float
   }
 }
 
+// A lane's part of 16 inputs of its rows, as a product wants it.
+struct Rows {
+  unsigned hi[4], lo[4];
+
+  __device__ __forceinline__ void load(const float* x, int pitch, float (&most)[2]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const Vector<float, 2> pair = load_vector<2>(x + i % 2 * 8 * pitch + i / 2 * 8);
+      split(pair.value[0], pair.value[1], hi[i], lo[i]);
+      most[i % 2] = fmaxf(most[i % 2], fmaxf(fabsf(pair.value[0]), fabsf(pair.value[1])));
+    }
+  }
+};
+
 // A warpgroup that multiplies its half of the rows of each tile.
-template <int kSplits>
-__device__ __forceinline__ void multiply_tiles(const Ring& ring, const Arguments& layer) {
-  constexpr int kProducts = kDepth / 16;
+template <typename Plan>
+__device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Arguments& layer) {
+  constexpr int kProducts = Plan::kDepth / 16;
   const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further
-  Share<kSplits> share;
-  Turn turn;
+  Share<Plan> share;
+  Turn<Plan> turn;
 #pragma unroll 1
   for (; share.tile < tiles(layer.n); share.advance()) {
     const Place place(share.tile);
@@ -144,31 +153,25 @@ __device__ __forceinline__ void multiply_tiles(const Ring& ring, const Arguments
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
-      const unsigned stage = turn.stage * kStageBytes;
-      const float* const x = reinterpret_cast<const float*>(ring.stages + stage) + row * kPitch + 2 * t;
-      unsigned hi[kProducts][4], lo[kProducts][4];
-#pragma unroll
-      for (int product = 0; product < kProducts; ++product) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const Vector<float, 2> pair = load_vector<2>(x + i % 2 * 8 * kPitch + product * 16 + i / 2 * 8);
-          split(pair.value[0], pair.value[1], hi[product][i], lo[product][i]);
-          most[i % 2] = fmaxf(most[i % 2], fmaxf(fabsf(pair.value[0]), fabsf(pair.value[1])));
-        }
-      }
-      const unsigned long long w_hi = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + kXBytes);
+      const unsigned stage = turn.stage * Plan::kStageBytes;
+      const float* const x = reinterpret_cast<const float*>(ring.stages + stage) + row * Plan::kPitch + 2 * t;
+      const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
       float part[kColumns / 2];
-      wgmma_begin();
+      Rows rows[kProducts];
 #pragma unroll
       for (int product = 0; product < kProducts; ++product) {
-        const unsigned long long b_hi = w_hi + product * 2 * kEight, b_lo = b_hi + kWeightBytes / 16;
+        // While these are loaded and split, the tensor cores have the products before.
+        rows[product].load(x + product * 16, Plan::kPitch, most);
+        const unsigned long long b_hi = w + product / 2 * (2 * Plan::kWeightBytes / 16) + product % 2 * 2 * kEight;
+        const unsigned long long b_lo = b_hi + Plan::kWeightBytes / 16;
+        wgmma_begin();
         if (product == 0) {
-          wgmma_multiply<false>(part, hi[product], b_hi);
+          wgmma_multiply<false>(part, rows[product].hi, b_hi);
         } else {
-          wgmma_multiply<true>(part, hi[product], b_hi);
+          wgmma_multiply<true>(part, rows[product].hi, b_hi);
         }
-        wgmma_multiply<true>(low_sums, hi[product], b_lo);
-        wgmma_multiply<true>(low_sums, lo[product], b_hi);
+        wgmma_multiply<true>(low_sums, rows[product].hi, b_lo);
+        wgmma_multiply<true>(low_sums, rows[product].lo, b_hi);
       }
       wgmma_finish(part);
       wgmma_finish_with(low_sums);
@@ -185,7 +188,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring& ring, const Arguments
     }
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
-    if constexpr (kSplits == 1) {
+    if constexpr (Plan::kSplits == 1) {
       finish_lane(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {
       float* const shared_sums = reinterpret_cast<float*>(ring.stages);
@@ -198,7 +201,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring& ring, const Arguments
       if (t < 2) shared_sums[(row + 8 * t) * kSumPitch + kColumns] = __int_as_float(largest[t]);
       cluster_arrive();
       cluster_wait();
-      finish_share<kSplits>(layer, shared_sums, place);
+      finish_share<Plan::kSplits>(layer, shared_sums, place);
       cluster_arrive_relaxed();  // the others have read this block's memory
       cluster_wait();
       return;  // these blocks have one tile
@@ -206,29 +209,29 @@ __device__ __forceinline__ void multiply_tiles(const Ring& ring, const Arguments
   }
 }
 
-template <int kSplits>
+template <typename Plan>
 __device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arguments& layer) {
-  const Ring ring(memory);
+  const Ring<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kRole) {
     keep_registers<kLoadRegisters>();
-    fill_stages<kSplits>(ring, layer);
+    fill_stages(ring, layer);
   } else {
     take_registers<kMultiplyRegisters>();
-    multiply_tiles<kSplits>(ring, layer);
+    multiply_tiles(ring, layer);
   }
 }
 
 // An entry for each number of blocks that divide the inputs.
 #define BY_WGMMA(entry, cluster, splits)                                                                                                   \
-  ASSERT_LAUNCH(entry, kWgmmaThreads, kSharedBytes);                                                                                       \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, Plan<splits>::kSharedBytes);                                                                                       \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                                   \
       entry(const T* __restrict__ x, const __half* __restrict__ weights, const T* __restrict__ scales, const T* __restrict__ bias, int n, \
             T* __restrict__ y) {                                                                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
-    linear_by_wgmma<splits>(shared, {x, weights, scales, bias, n, y});                                                                     \
+    linear_by_wgmma<Plan<splits>>(shared, {x, weights, scales, bias, n, y});                                                                     \
   }
 BY_WGMMA(linear_wgmma, , 1)
 BY_WGMMA(linear_by2_wgmma, __cluster_dims__(2, 1, 1), 2)

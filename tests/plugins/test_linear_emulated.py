@@ -13,9 +13,10 @@ from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inp
 
 Change = Callable[[list[np.ndarray]], None]
 LINEAR = registry.kernel("linear")
-# Rows and outputs that do not fill a tile; several tiles a block; blocks with several steps each.
+# Rows and outputs that do not fill a tile; several tiles a block; stages of 64 inputs; blocks with several steps each.
 FEW = {"n": 5, "in": 64, "out": 40}
 MANY = {"n": 259, "in": 96, "out": 136}
+WIDE = {"n": 130, "in": 320, "out": 264}
 DEEP = {"n": 67, "in": 288, "out": 200}
 
 
@@ -35,6 +36,7 @@ def check(variant: str, axes: dict[str, int], activation: str, change: Change, f
     ("variant", "axes"),
     [
         ("wgmma", MANY),
+        ("wgmma", WIDE),
         ("by2_wgmma", FEW),
         pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
