@@ -14,8 +14,9 @@ template <int kCount>
 void keep_registers() {}
 template <int kCount>
 void take_registers() {}
+// All lanes of a warp have their sums before one of them gives the operands back.
 template <int kCount>
-void wgmma_finish(float (&)[kCount]) {}
+void wgmma_finish(float (&)[kCount]) { __syncwarp(); }
 template <int kCount>
 void wgmma_finish_with(float (&)[kCount]) {}
 
