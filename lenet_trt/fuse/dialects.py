@@ -107,7 +107,7 @@ def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
         if any(node.attributes.get(name, value) != value for name, value in wanted.items()):
             return
         transposed = bool(node.attributes.get("transB", 0))
-    elif not node.is_op("MatMul") or (rank := graph.rank(node.inputs[0])) is None or rank < 2:
+    elif not node.is_op("MatMul") or graph.rank(node.inputs[0]) != 2:
         return
     out = int(weight.shape[0 if transposed else 1])
     if dequantize is not None and len(node.inputs) > 2 and node.inputs[2] and graph.shape(node.inputs[2]) != (out,):
@@ -117,6 +117,22 @@ def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
         stored = graph.add_constant(f"{stored}.transposed", np.ascontiguousarray(weight.T))
         name = stored if dequantize is None else _other_axis(graph, dequantize, stored)
     _with_bias(graph, node, name, {"transB": 1}, out, [(), (1,), (1, 1), (1, out)])
+
+
+def dense_layer_of_more_axes(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace ``MatMul`` of more than two axes by a constant matrix (+ ``Add``) as ``dense_layer`` does for two.
+
+    ONNX's ``Gemm`` has two: a pattern folds the others into rows (``Pattern.views``).
+    """
+    if not node.is_op("MatMul"):
+        return
+    weight, rank = graph.constants.get(node.inputs[1]), graph.rank(node.inputs[0])
+    if weight is None or weight.ndim != 2 or rank is None or rank <= 2:
+        return
+    out = int(weight.shape[1])
+    name = graph.add_constant(f"{node.inputs[1]}.transposed", np.ascontiguousarray(weight.T))
+    ones = [(1,) * axes for axes in range(rank + 1)]
+    _with_bias(graph, node, name, {"transB": 1}, out, [*ones, *((*few, out) for few in ones[1:rank])])
 
 
 def _dequantized_weight(graph: WorkingGraph, node: WorkingNode) -> WorkingNode | None:
@@ -206,6 +222,7 @@ REORDERINGS: tuple[Rule, ...] = (
     activation_before_pooling,
     channels_last_flattening,
     einsum_as_matmul,
+    dense_layer_of_more_axes,
     products_of_matrices,
 )
 

@@ -10,7 +10,7 @@ sizes               constants as far as they are known: ``Shape``, ``Gather`` an
 no-ops              ``Identity``, and ``Dropout`` at inference, are gone
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``
-dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``
+dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1`` where the last two axes change places

@@ -17,7 +17,7 @@ from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, claimed
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
@@ -201,6 +201,8 @@ def _kernel_inputs(
     packed: dict[str, Array] = {}
     if kernel.packing is not None:
         plain = {t.name: graph.constants[values[t.name]] for t in kernel.packing.plain}
+        types = [graph.dtype(values[t.name]) or str(plain[t.name].dtype) for t in kernel.packing.plain]
+        check_plain_weights(kernel, [array.shape for array in plain.values()], types, match.attributes)
         given = call_declared(kernel.name, "pack", kernel.packing.pack, plain)
         packed = {name: np.asarray(array) for name, array in given.items()}
         _check_packing(kernel, plain, packed, graph.opsets.get("", 1))

@@ -203,7 +203,7 @@ def specialize(
     """
     values = chosen_values(kernel, attributes)
     named = attribute_sizes(kernel, values)
-    axes = _solve(kernel, [tuple(shape) for shape in input_shapes], named)
+    axes = _solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named)
     for name in kernel.static_axes:
         if axes.get(name, UNKNOWN) < 1:
             raise LenetTrtError(
@@ -224,6 +224,25 @@ def specialize(
     )
 
 
+def check_plain_weights(
+    kernel: Kernel,
+    shapes: Sequence[Shape],
+    dtypes: Sequence[str],
+    attributes: Mapping[str, AttributeValue],
+) -> None:
+    """Check what ``Packing.pack`` is to rearrange, the weights as ONNX has them, before it does.
+
+    Raises:
+        LenetTrtError: the kernel is not declared for weights of these shapes or types.
+    """
+    plain = () if kernel.packing is None else kernel.packing.plain
+    named = attribute_sizes(kernel, chosen_values(kernel, attributes))
+    _require(kernel, {**named, **_solve(kernel, plain, shapes, named)})
+    if not any(types.of(plain) == tuple(dtypes) for types in kernel.types):
+        offered = "; ".join(f"{types.name}: {', '.join(types.of(plain))}" for types in kernel.types)
+        raise LenetTrtError(f"{kernel.name} has weights of types {', '.join(dtypes)}; it is declared for {offered}")
+
+
 def claimed(specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int]) -> bool:
     """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims.
 
@@ -231,7 +250,10 @@ def claimed(specialized: Specialized, input_shapes: Sequence[Shape], architectur
     """
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
-    sizes = {**specialized.known_sizes, **_solve(kernel, [tuple(shape) for shape in input_shapes], named)}
+    sizes = {
+        **specialized.known_sizes,
+        **_solve(kernel, kernel.inputs, [tuple(shape) for shape in input_shapes], named),
+    }
 
     def holds(known: Mapping[str, int]) -> bool:
         return any(condition.evaluate(known) for condition in kernel.claims if condition.axes <= known.keys())
@@ -255,7 +277,7 @@ def bind(
     shapes = tuple(tuple(shape) for shape in input_shapes)
     specialized = specialize(kernel, shapes, input_dtypes, attributes)
     named = attribute_sizes(kernel, dict(specialized.attributes))
-    axes = _solve(kernel, shapes, named)
+    axes = _solve(kernel, kernel.inputs, shapes, named)
     open_axes = [axis.name for axis in kernel.axes if axis.name not in axes]
     if open_axes:
         raise LenetTrtError(f"{kernel.name}: the size of axis {', '.join(open_axes)} is unknown")
@@ -309,15 +331,17 @@ def _element_sizes(types: Types) -> dict[str, int]:
     return {f"sizeof_{name}": ELEMENT_TYPES[dtype].size_bytes for name, dtype in types.variables.items()}
 
 
-def _solve(kernel: Kernel, shapes: Sequence[Shape], named: Mapping[str, int]) -> dict[str, int]:
+def _solve(
+    kernel: Kernel, tensors: Sequence[Tensor], shapes: Sequence[Shape], named: Mapping[str, int]
+) -> dict[str, int]:
     """Find axis values from shapes, without axes of unknown size; ``named`` are sizes that attributes give."""
-    if len(shapes) != len(kernel.inputs):
-        names = ", ".join(tensor.name for tensor in kernel.inputs)
-        raise LenetTrtError(f"{kernel.name} takes {len(kernel.inputs)} inputs ({names}), not {len(shapes)}")
+    if len(shapes) != len(tensors):
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise LenetTrtError(f"{kernel.name} takes {len(tensors)} inputs ({names}), not {len(shapes)}")
     axes: dict[str, int] = {}
     owners: dict[str, str] = {}
     computed: list[tuple[Tensor, Shape, Dim, int]] = []
-    for tensor, shape in zip(kernel.inputs, shapes, strict=True):
+    for tensor, shape in zip(tensors, shapes, strict=True):
         if len(shape) != len(tensor.shape):
             reason = f"it has {len(shape)} axes instead of {len(tensor.shape)}"
             raise _shape_error(kernel, tensor, shape, reason)

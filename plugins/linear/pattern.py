@@ -22,9 +22,8 @@ def followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def folded(shapes: Mapping[str, Shape]) -> Views:
     """Fold all axes but the last one into rows."""
-    outputs, inputs = shapes["w"]
-    lead = shapes["x"][:-1]
-    return Views(inputs={"x": rows_of((*lead, inputs))}, outputs={"y": (*lead, outputs)}, like="x")
+    x = shapes["x"]
+    return Views(inputs={"x": rows_of(x)}, outputs={"y": (*x[:-1], *shapes["bias"])}, like="x")
 
 
 # It is taken where dense_bias_relu could be, too.
