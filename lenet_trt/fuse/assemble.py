@@ -50,15 +50,26 @@ def assembled(
             )
         )
     result = replaced(model, insertions, functions, additions.initializers())
-    note(result.graph, _kept_types(model, insertions))
+    note(result.graph, _kept_types(model, insertions, usable))
     record(result, records)
     onnx.checker.check_model(result)
     return result, records, refusals
 
 
-def _kept_types(model: onnx.ModelProto, insertions: Sequence[Insertion]) -> dict[str, onnx.TypeProto]:
-    """Return what the model knows of the plugin nodes' tensors: a ``Reshape`` around them hides the open axis."""
+def _kept_types(
+    model: onnx.ModelProto, insertions: Sequence[Insertion], places: Sequence[Place]
+) -> dict[str, onnx.TypeProto]:
+    """Return what is known of the plugin nodes' tensors: a ``Reshape`` around them hides the open axis.
+
+    The normal form, whose computed sizes are constants, may know more than ONNX's inference does from the file.
+    """
     types = declared_types(inferred(model).graph)
+    for place in places:
+        for name, shape in place.known.items():
+            dims = types[name].tensor_type.shape.dim if name in types else ()
+            for dim, size in zip(dims, shape, strict=False):  # no dims where the rank is not known
+                if isinstance(size, int):
+                    dim.dim_value = size
     around = {name for each in insertions for node in each.nodes for name in (*node.input, *node.output)}
     said = {value.name for value in (*model.graph.input, *model.graph.output)}
     return {name: types[name] for name in around & types.keys() - said}

@@ -7,7 +7,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode, attribute_protos
 from lenet_trt.kernel.saturate import quantize
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
@@ -47,6 +47,8 @@ def known_sizes(graph: WorkingGraph, node: WorkingNode) -> None:
         known = _all_known(graph.shape(node.inputs[0]))
     elif node.is_op("Gather", "Slice"):
         known = _taken(graph, node)
+    elif node.is_op("ConstantOfShape"):
+        known = _filled(graph, node)
     else:
         known = None
     if known is None and node.is_op(*_ARITHMETIC):
@@ -118,6 +120,12 @@ def _taken(graph: WorkingGraph, node: WorkingNode) -> Array | None:
     return None if taken is None else taken.reshape(positions.shape)
 
 
+def _filled(graph: WorkingGraph, node: WorkingNode) -> Array | None:
+    """Return a few equal numbers, as torch writes for the sides that a ``Pad`` leaves as they are."""
+    shape = graph.constants.get(node.inputs[0])
+    return None if shape is None or np.prod(shape) > _MOST_SIZES else _evaluate(graph, node, [shape])
+
+
 def _constant_value(node: WorkingNode) -> Array | None:
     for name, value in node.attributes.items():
         if isinstance(value, onnx.AttributeProto) and name == "value":
@@ -131,7 +139,8 @@ def _constant_value(node: WorkingNode) -> Array | None:
 
 def _evaluate(graph: WorkingGraph, node: WorkingNode, values: list[Array | None]) -> Array:
     names = [f"input{index}" for index in range(len(values))]
-    proto = helper.make_node(node.op_type, names, ["output"], **node.attributes)
+    proto = helper.make_node(node.op_type, names, ["output"])
+    proto.attribute.extend(attribute_protos(node))
     make = helper.make_tensor_value_info
     inputs = [
         make(name, helper.np_dtype_to_tensor_dtype(value.dtype), None)

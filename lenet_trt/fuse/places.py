@@ -57,6 +57,7 @@ class Place:
     output_views: tuple[OutputView | None, ...]
     narrowed: frozenset[str]  # outputs that the kernel gives as int32 where ONNX has int64
     plain_shapes: Mapping[str, Shape]
+    known: Mapping[str, PartialShape]  # the file's tensors that are read or replaced
     titles: tuple[str, ...]
 
     @property
@@ -190,7 +191,8 @@ def _place(
         for tensor, dtype, name in zip(kernel.outputs, specialized.types.of(kernel.outputs), match.outputs, strict=True)
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
-    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, titles)
+    known = {name: shape for name in (*read, *match.outputs) if (shape := graph.shape(name)) is not None}
+    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles)
 
 
 def _kernel_inputs(
