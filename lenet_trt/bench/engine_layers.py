@@ -81,6 +81,18 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
     )
 
 
+def _linear(rows: int, inputs: int, outputs: int) -> SingleLayer:
+    """Make a dense layer over the last axis, as transformers have it."""
+    return SingleLayer(
+        f"Linear {inputs} to {outputs} of {rows} rows",
+        "p = MatMul(x, w) y = Add(p, b)",
+        {"x": (rows, inputs)},
+        1,
+        {"w": (inputs, outputs), "b": (outputs,)},
+        precisions=("fp32",),
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -174,6 +186,9 @@ LAYERS = (
         {"w": (64, 256, 1, 1), "b": (64,)},
         precisions=("fp32",),
     ),
+    _linear(197, 768, 2304),
+    _linear(197, 3072, 768),
+    _linear(784, 192, 768),
     SingleLayer(
         "AveragePool 3x3, 64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 1
     ),

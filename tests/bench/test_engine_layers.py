@@ -24,6 +24,7 @@ KERNELS = {
     "Conv 3x3 stride 2 + ReLU": "many_channel_conv",
     "Conv 3x3 + ReLU": "many_channel_conv",
     "Conv 1x1": "many_channel_conv",
+    "Linear": "linear",
     "Conv": "few_channel_conv",
     "AveragePool": "average_pool",
     "MaxPool": "max_pool",
