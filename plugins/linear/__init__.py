@@ -121,7 +121,7 @@ KERNEL = Kernel(
         {"n": 133, "in": 96, "out": 96, "activation": "none"},
         {"n": 197, "in": 768, "out": 192, "activation": "none"},
         {"n": 130, "in": 512, "out": 264, "activation": "relu"},
-        {"n": 8195, "in": 192, "out": 576, "activation": "none"},
+        {"n": 4100, "in": 512, "out": 256, "activation": "none"},
         {"n": 6304, "in": 192, "out": 768, "activation": "gelu"},
     ),
     claims=tuple(
