@@ -120,7 +120,7 @@ KERNEL = Kernel(
         {"n": 1, "in": 32, "out": 40, "activation": "gelu"},
         {"n": 133, "in": 96, "out": 96, "activation": "none"},
         {"n": 197, "in": 768, "out": 192, "activation": "none"},
-        {"n": 130, "in": 512, "out": 264, "activation": "relu"},
+        {"n": 130, "in": 160, "out": 264, "activation": "relu"},
         {"n": 4100, "in": 512, "out": 256, "activation": "none"},
         {"n": 6304, "in": 192, "out": 768, "activation": "gelu"},
     ),
