@@ -49,6 +49,9 @@ KERNEL = Kernel(
         {"n": 5, "c": 128, "h": 27, "w": 27, "k": 120, "size": 3, "stride": 1, "pad": 1, "activation": "none"},
         {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "size": 3, "stride": 1, "pad": 1, "activation": "gelu"},
         {"n": 4, "c": 512, "h": 7, "w": 7, "k": 512, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
+        {"n": 9, "c": 40, "h": 56, "w": 55, "k": 136, "size": 3, "stride": 2, "pad": 1, "activation": "relu"},
+        {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "size": 3, "stride": 2, "pad": 1, "activation": "relu"},
+        {"n": 7, "c": 264, "h": 13, "w": 13, "k": 512, "size": 3, "stride": 2, "pad": 1, "activation": "none"},
     ),
     # Where it was the faster one in TensorRT 8.6.0, which has Winograd kernels for 3x3 filters at stride 1.
     claims=tuple(

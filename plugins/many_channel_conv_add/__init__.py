@@ -62,6 +62,8 @@ KERNEL = Kernel(
         {"n": 5, "c": 48, "h": 14, "w": 14, "k": 136, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
         {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
+        {"n": 9, "c": 40, "h": 55, "w": 56, "k": 136, "size": 3, "stride": 2, "pad": 1, "activation": "relu"},
+        {"n": 4, "c": 344, "h": 16, "w": 15, "k": 512, "size": 3, "stride": 2, "pad": 1, "activation": "none"},
     ),
     # TensorRT 8.6.0 on an H200 chose no Winograd kernel that adds. With 1x1 filters and many pixels, torch.compile is
     # faster.

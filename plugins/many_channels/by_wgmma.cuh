@@ -1,9 +1,10 @@
-// The convolution of many channels with 3x3 filters, stride 1 and padding 1 by wgmma (wgmma.cuh), Hopper's own instruction for its tensor
+// The convolution of many channels with 3x3 filters, stride 1 or 2 and padding 1 by wgmma (wgmma.cuh), Hopper's own instruction for its tensor
 // cores, in floats. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is summed alone over 16
 // channels, 144 products. Tiles and stages: patch.cuh.
 //
 // Taps. 16 channels of a tile's pixels, with a border of one pixel, lie in shared memory, split once. A pixel is 16 bytes there, 8 channels,
-// and neighbours are neighbours: so 8 pixels of a row are one block of an operand, and another tap is the same operand at another address.
+// and what 8 outputs of a row read for a tap lies together: it is one block of an operand, and another tap is the same operand at another
+// address.
 //
 // Roles. A block stays and takes tile after tile. Its first warpgroup fills the stages (patch_loads.cuh), the two others multiply. Where
 // tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some filters of all,
@@ -21,7 +22,7 @@ template <typename Patch, bool kAdds>
 __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Finish<Patch, kAdds>& finish) {
   constexpr unsigned kNextRow = Patch::kBorderColumns * 16;
   const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int across = Patch::across(half), below = Patch::below(half);
+  const int across = Patch::across(half), below = Patch::below(half), block = Patch::block(half);
   const int rank = blockIdx.x % Patch::kSplits, first_step = Patch::first_step(rank), last_step = Patch::first_step(rank + 1);
   const int tiles = Patch::tiles(finish.n);
   Turn<Patch> turn;
@@ -33,13 +34,13 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Fi
     for (int step = first_step; step < last_step; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
       const unsigned stage = ring.address + turn.stage * Patch::kStageBytes;
-      const unsigned long long of_x = wgmma_operand<Patch::kPixelBytes, kNextRow>(stage + below * kNextRow + across * 16);
-      const unsigned long long of_filters = wgmma_operand<Patch::kEightBytes, 128>(stage + Patch::kXBytes);
+      const unsigned long long of_x = wgmma_operand<Patch::kNextEight * 16, kNextRow>(stage + below * kNextRow + across * 16);
+      const unsigned long long of_filters = wgmma_operand<Patch::kEightBytes, 128>(stage + Patch::kXBytes + block * Patch::kBlockBytes);
       float part[64];
       wgmma_begin();
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap) {
-        const unsigned long long b_hi = of_x + (tap / 3 * Patch::kBorderColumns + tap % 3), b_lo = b_hi + kEights * Patch::kPixelBytes / 16;
+        const unsigned long long b_hi = of_x + Patch::place(tap / 3 * Patch::kBorderColumns + tap % 3), b_lo = b_hi + Patch::kXUnits;
         const unsigned long long a_hi = of_filters + tap * 2 * Patch::kFilterBytes / 16, a_lo = a_hi + Patch::kFilterBytes / 16;
         wgmma_multiply(part, a_hi, b_hi, tap > 0);
         wgmma_multiply(low_sums, a_hi, b_lo, tap > 0 || step > first_step);
@@ -59,14 +60,14 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Fi
 
     const Place<Patch> place(tile);
     if constexpr (Patch::kSplits == 1) {
-      finish.lane(sums, most, place.row + below, place.column + across + 2 * t, place.filter + warp * 16 + g);
+      finish.lane(sums, most, place.row + below, place.column + across + 2 * t, place.filter + block * kFilterBlock + warp * 16 + g);
     } else {
       float* const shared = reinterpret_cast<float*>(ring.stages);
       wait_for_group<2 * kRole>();  // both warpgroups have left the stages
       if (threadIdx.x == kRole) *ring.most = most;
 #pragma unroll
       for (int i = 0; i < 64; i += 2) {
-        const int filter = warp * 16 + g + i / 2 % 2 * 8, pixel = half * kRole + i / 4 * 8 + 2 * t;
+        const int filter = block * kFilterBlock + warp * 16 + g + i / 2 % 2 * 8, pixel = (half - block) * kRole + i / 4 * 8 + 2 * t;
         *reinterpret_cast<float2*>(shared + filter * Patch::kSumPitch + pixel) = make_float2(sums[i], sums[i + 1]);
       }
       cluster_arrive();

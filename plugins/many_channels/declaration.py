@@ -144,7 +144,7 @@ class Tile:
 
 
 # What by_wgmma.cuh is written for.
-BY_WGMMA = size.equals(3) & stride.equals(1) & pad.equals(1)
+BY_WGMMA = size.equals(3) & (stride <= 2) & pad.equals(1)
 
 
 @dataclass(frozen=True)
@@ -166,15 +166,15 @@ class Patch:
     def variant(self, prefer: Condition) -> Variant:
         """Make the variant."""
         divided = self.splits > 1
-        border = (8 * _across + 2) * (_rows + 2)
-        stage = 2 * 2 * DEPTH * (border + 9 * BLOCK)
+        border = (stride * 8 * _across + 2) * (stride * (_rows - 1) + 3)
+        stage = 2 * 2 * DEPTH * (border + stride - 1 + 9 * BLOCK * _blocks)
         # A block that has all channels of a tile stays for other tiles.
         grid = self.blocks if divided else minimum(self.blocks, MULTIPROCESSORS)
         share = f", {self.splits} blocks for each" if divided else ""
         return Variant(
             f"by{self.splits}_wgmma" if divided else "wgmma",
-            Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=STAGES * (stage + 32)),
-            f"by wgmma, tiles of 256 pixels and {BLOCK} filters{share}",
+            Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=_stages * (stage + 32)),
+            f"by wgmma, tiles of 256 pixels and {BLOCK} filters, or 128 and {2 * BLOCK}{share}",
             source="wgmma.cu",
             min_sm=90,
             only_sm=True,
@@ -183,12 +183,18 @@ class Patch:
         )
 
 
-STAGES = 3
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
-# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns; a row of zeros follows each image.
-_across = 1 + minimum(1, (w - 1) // 8)
-_rows = 48 - 16 * _across
-_tiles = ceil_div(n * (h + 1) - 1, _rows) * ceil_div(w, 8 * _across) * ceil_div(k, BLOCK)
+# A tile of y is 16 columns of 16 rows, or 8 of 32 where images have no more columns; at stride 2 it is 8 columns of 16
+# rows, and has two blocks of filters. Between the rows of two images are some that neither has.
+_blocks, _stages = stride, 4 - stride
+_across = 1 + minimum(1, (out_w - 1) // 8) // _blocks
+_rows = 32 // (_across * _blocks)
+_image_rows = h // stride + 1
+_tiles = (
+    ceil_div(n * _image_rows - (_image_rows - out_h), _rows)
+    * ceil_div(out_w, 8 * _across)
+    * ceil_div(k, BLOCK * _blocks)
+)
 WHOLE, HALVES, QUARTERS, EIGHTHS = (Patch(splits) for splits in (1, 2, 4, 8))
 # With few tiles and less to do, the smaller tiles of mma are faster: on an H200 up to about two images of ResNet-18.
 # With many tiles they are not: one image of 160x160 took 21.6 us in 32 channels by them, one of 256x256 18.8 by wgmma.

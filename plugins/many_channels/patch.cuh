@@ -1,9 +1,13 @@
 // What the convolution of many channels by wgmma (by_wgmma.cuh) computes at a time, and where it lies in shared memory.
 //
-// A tile is 64 filters, the rows of a product, and 256 pixels in two halves: each is 8 columns and 16 rows, the 128 columns of a product. The
-// rows of all images lie one below the other, with a row of zeros after each image: so a tile may hold rows of several images, and the
-// border above and below needs no other code than an image's own rows. The two halves lie side by side, or in narrow images one above the
-// other. A ring of stages holds 16 channels each, with two barriers: `full` and `empty`.
+// A tile has two halves, one for each warpgroup that multiplies. A half is 64 filters, the rows of a product, and 8 columns and 16 rows of
+// pixels of y, the 128 columns of a product. The halves are pixels side by side, or in narrow images one above the other; or, at stride 2,
+// where x is larger, the same pixels for two blocks of filters. The rows of all images lie one below the other, with rows of zeros after
+// each image: so a tile may hold rows of several images, and the border above and below needs no other code than an image's own rows.
+// A ring of stages holds 16 channels each, with two barriers: `full` and `empty`.
+//
+// A unit is 8 channels of a pixel of x, 16 bytes. Neighbouring outputs read every column of x at stride 1 and every second one at stride 2.
+// So at stride 2 even columns are stored apart from odd ones: what a tap reads for 8 outputs of a row is 8 units in a row at either stride.
 #pragma once
 
 #include "bulk.cuh"
@@ -20,54 +24,69 @@ constexpr int kEights = kDepth / kEight;  // of a stage
 // kSplits blocks divide the channels of a tile.
 template <int kSplits_>
 struct Patch {
-  static constexpr int kSplits = kSplits_, kStages = 3;
-  static constexpr int kAcross = Layer::kWidth <= 8 ? 1 : 2, kColumns = 8 * kAcross, kRows = 32 / kAcross;
-  static constexpr int kBorderColumns = kColumns + 2, kBorderRows = kRows + 2, kBorder = kBorderColumns * kBorderRows;
-  // Bytes: 8 channels of all pixels, or of all filters at one tap, hi or lo; then a stage: x hi, x lo, and the filters as they are packed.
-  static constexpr unsigned kPixelBytes = kBorder * 16, kFilterBytes = kFilterBlock * 16;
-  static constexpr unsigned kXBytes = 2 * kEights * kPixelBytes, kEightBytes = kTaps * 2 * kFilterBytes;
-  static constexpr unsigned kStageBytes = kXBytes + kEights * kEightBytes;
+  static constexpr int kSplits = kSplits_, kStride = Layer::kStride, kStages = kStride > 1 ? 2 : 3;
+  static_assert(Layer::kSize == 3 && kStride <= 2 && Layer::kPad == 1);
+  // Of the tile: blocks of filters, halves side by side, and its pixels.
+  static constexpr int kBlocks = kStride, kAcross = kBlocks > 1 || Layer::kOutWidth <= 8 ? 1 : 2;
+  static constexpr int kColumns = 8 * kAcross, kRows = 32 / (kAcross * kBlocks), kPixels = kColumns * kRows;
+  // What it reads of x; at stride 2 with a column that makes their number even.
+  static constexpr int kBorderColumns = kStride * kColumns + 2, kBorderRows = kStride * (kRows - 1) + 3, kBorder = kBorderColumns * kBorderRows;
+  // In units: from 8 channels to the next; from even columns to odd ones; all of hi, or of lo. With the gap, 8 neighbouring columns lie in
+  // different banks.
+  static constexpr int kNextEight = kBorder / kStride, kGap = kStride > 1 ? 2 : 0, kNextColumn = kEights * kNextEight + kGap;
+  static constexpr int kXUnits = kEights * kBorder + kGap;
+  static_assert(kStride == 1 || kNextColumn % 8 == 4);
+  // Bytes: 64 filters at one tap, hi or lo; at all taps, both, as they are packed; of 16 channels. A stage: x hi, x lo, and the filters.
+  static constexpr unsigned kFilterBytes = kFilterBlock * 16, kEightBytes = kTaps * 2 * kFilterBytes, kBlockBytes = kEights * kEightBytes;
+  static constexpr unsigned kXBytes = 2 * kXUnits * 16, kStageBytes = kXBytes + kBlocks * kBlockBytes;
   static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */ + 16 /* the largest x */);
   // Sums of the tile in floats, which take the stages' place; lanes that store at once have different banks.
-  static constexpr int kSumPitch = 2 * kRole + 8;
-  static_assert(kFilterBlock * kSumPitch * 4 <= kStages * kStageBytes);
+  static constexpr int kTileFilters = kBlocks * kFilterBlock, kSumPitch = kPixels + 8;
+  static_assert(kTileFilters * kSumPitch * 4 <= kStages * kStageBytes);
 
   static constexpr int kSteps = ceil_div(kChannels, kDepth);
-  static constexpr int kImageRows = Layer::kHeight + 1;  // with the row of zeros
-  static constexpr int kTilesAcross = ceil_div(Layer::kWidth, kColumns), kFilterTiles = ceil_div(kFilters, kFilterBlock);
-  static_assert(Layer::kSize == 3 && Layer::kStride == 1 && Layer::kPad == 1);
+  // Rows of y from an image to the next; kStride times as many of x, of which the last one or two are zeros.
+  static constexpr int kImageRows = Layer::kHeight / kStride + 1, kNoRows = kImageRows - Layer::kOutHeight;
+  static constexpr int kTilesAcross = ceil_div(Layer::kOutWidth, kColumns), kFilterTiles = ceil_div(kFilters, kTileFilters);
 
-  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * kImageRows - 1, kRows) * kTilesAcross * kFilterTiles; }
-  // Where a half begins in the tile.
+  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * kImageRows - kNoRows, kRows) * kTilesAcross * kFilterTiles; }
+  // Where a half begins in the tile: its block of filters, column and row.
+  static __device__ __forceinline__ int block(int half) { return kBlocks > 1 ? half : 0; }
   static __device__ __forceinline__ int across(int half) { return kAcross > 1 ? 8 * half : 0; }
-  static __device__ __forceinline__ int below(int half) { return kAcross > 1 ? 0 : 16 * half; }
+  static __device__ __forceinline__ int below(int half) { return kAcross * kBlocks > 1 ? 0 : 16 * half; }
+  // Where a unit is in shared memory, in units, by its number: they are counted column by column, row by row, 8 channels by 8.
+  static __device__ __forceinline__ int place(int unit) { return unit / kStride + unit % kStride * kNextColumn; }
   // The first 16 channels of one of the blocks that divide them.
   static __device__ __forceinline__ int first_step(int rank) { return kSteps * rank / kSplits; }
 };
 
-// Where a tile is: its first filter, first column, and first row of all images.
+// Where a tile is in y: its first filter, first column, and first row of all images.
 template <typename Patch>
 struct Place {
   int filter, column, row;
   __device__ __forceinline__ explicit Place(int tile)
-      : filter(tile % Patch::kFilterTiles * kFilterBlock),
+      : filter(tile % Patch::kFilterTiles * Patch::kTileFilters),
         column(tile / Patch::kFilterTiles % Patch::kTilesAcross * Patch::kColumns),
         row(tile / (Patch::kFilterTiles * Patch::kTilesAcross) * Patch::kRows) {}
 };
 
-// A pixel by its row of all images; images have a row of zeros after them.
-template <typename Patch>
+// A pixel by its row of all images.
+template <int kImageRows, int kPlanes, int kHeight, int kWidth>
 struct Spot {
   int image, row, column;
   __device__ __forceinline__ Spot(int row_of_all, int column_)
-      : image(row_of_all / Patch::kImageRows), row(row_of_all % Patch::kImageRows), column(column_) {}
+      : image(row_of_all / kImageRows), row(row_of_all % kImageRows), column(column_) {}
   __device__ __forceinline__ bool exists(int n) const {
-    return image < n && row < Layer::kHeight && static_cast<unsigned>(column) < Layer::kWidth;
+    return image < n && row < kHeight && static_cast<unsigned>(column) < kWidth;
   }
-  __device__ __forceinline__ int in_plane() const { return row * Layer::kWidth + column; }
-  __device__ __forceinline__ int of_all() const { return image * Layer::kPlane + in_plane(); }
-  __device__ __forceinline__ int place(int filter) const { return (image * kFilters + filter) * Layer::kPlane + in_plane(); }  // in y
+  __device__ __forceinline__ int in_plane() const { return row * kWidth + column; }
+  __device__ __forceinline__ int of_all() const { return image * (kHeight * kWidth) + in_plane(); }
+  __device__ __forceinline__ int place(int plane) const { return (image * kPlanes + plane) * (kHeight * kWidth) + in_plane(); }
 };
+template <typename Patch>
+using SpotOfX = Spot<Layer::kStride * Patch::kImageRows, kChannels, Layer::kHeight, Layer::kWidth>;
+template <typename Patch>
+using SpotOfY = Spot<Patch::kImageRows, kFilters, Layer::kOutHeight, Layer::kOutWidth>;
 
 // The stages in shared memory, their barriers, and the largest x of each warp that loads.
 template <typename Patch>

@@ -6,17 +6,17 @@
 
 // Two neighbours in a row of y, of which the second may lie beyond the row.
 struct Pair {
-  static constexpr bool kEven = Layer::kWidth % 2 == 0;
+  static constexpr bool kEven = Layer::kOutWidth % 2 == 0;
   static __device__ __forceinline__ Vector<T, 2> load(const T* from, int column) {
     if constexpr (kEven) return load_vector<2>(from);
-    return {from[0], column + 1 < Layer::kWidth ? from[1] : 0.0f};
+    return {from[0], column + 1 < Layer::kOutWidth ? from[1] : 0.0f};
   }
   static __device__ __forceinline__ void store(T* to, int column, const Vector<T, 2>& pair) {
     if constexpr (kEven) {
       store_vector(to, pair);
     } else {
       to[0] = pair.value[0];
-      if (column + 1 < Layer::kWidth) to[1] = pair.value[1];
+      if (column + 1 < Layer::kOutWidth) to[1] = pair.value[1];
     }
   }
 };
@@ -40,7 +40,7 @@ struct Finish {
     return kAdds && exist ? Pair::load(added + place, column) : Vector<T, 2>{};
   }
   // The output that is computed by plain multiply-adds.
-  __device__ __forceinline__ T plain(const Spot<Patch>& spot, int filter) const {
+  __device__ __forceinline__ T plain(const SpotOfY<Patch>& spot, int filter) const {
     const float sum = plain_sum(x, filters, scales, spot.of_all(), filter);
     return activate<kActivation>(sum + bias[filter] + (kAdds ? added[spot.place(filter)] : 0.0f));
   }
@@ -65,12 +65,12 @@ struct Finish {
       bool exist[kTogether];
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
-        const Spot<Patch> spot(first_row + first + j, column);
+        const SpotOfY<Patch> spot(first_row + first + j, column);
         places[j] = spot.place(first_filter);
         exist[j] = spot.exists(n);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          outputs[j][i] = addends(places[j] + i * 8 * Layer::kPlane, column, exist[j] && first_filter + 8 * i < kFilters);
+          outputs[j][i] = addends(places[j] + i * 8 * Layer::kOutPlane, column, exist[j] && first_filter + 8 * i < kFilters);
         }
       }
 #pragma unroll
@@ -83,7 +83,7 @@ struct Finish {
             const float sum = fmaf(sums[4 * (first + j) + 2 * i + e], scale[i], offset[i]);
             output = activate<kActivation>(kAdds ? sum + output : sum);
           }
-          if (exist[j] && first_filter + 8 * i < kFilters) Pair::store(y + (places[j] + i * 8 * Layer::kPlane), column, outputs[j][i]);
+          if (exist[j] && first_filter + 8 * i < kFilters) Pair::store(y + (places[j] + i * 8 * Layer::kOutPlane), column, outputs[j][i]);
         }
       }
     }
@@ -94,14 +94,14 @@ struct Finish {
 #pragma unroll 1
     for (; again != 0; again &= again - 1) {
       const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
-      const Spot<Patch> spot(first_row + index / 4, column + index % 2);
+      const SpotOfY<Patch> spot(first_row + index / 4, column + index % 2);
       if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
     }
   }
 
   // From the shared memory of all blocks of a cluster: this block finishes some filters, a thread runs of 4 pixels.
   __device__ __forceinline__ void share(const float* sums, const int* most, const Place<Patch>& place) const {
-    constexpr int kShare = kFilterBlock / Patch::kSplits, kRunsOfFilter = 2 * kRole / kRun, kRuns = kShare * kRunsOfFilter / (2 * kRole);
+    constexpr int kShare = Patch::kTileFilters / Patch::kSplits, kRunsOfFilter = Patch::kPixels / kRun, kRuns = kShare * kRunsOfFilter / (2 * kRole);
     const int first_of_tile = blockIdx.x % Patch::kSplits * kShare;
     int most_of_all = 0;
 #pragma unroll
@@ -120,7 +120,7 @@ struct Finish {
       Vector<T, 2> outputs[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const Spot<Patch> spot(row, column + 2 * i);
+        const SpotOfY<Patch> spot(row, column + 2 * i);
         outputs[i] = addends(spot.place(filter), spot.column, spot.exists(n) && filter < kFilters);
       }
       float total[kRun] = {};
@@ -138,14 +138,14 @@ struct Finish {
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const Spot<Patch> spot(row, column + 2 * i);
+        const SpotOfY<Patch> spot(row, column + 2 * i);
         if (spot.exists(n) && filter < kFilters) Pair::store(y + spot.place(filter), spot.column, outputs[i]);
       }
     }
 #pragma unroll 1
     for (; again != 0; again &= again - 1) {
       const int index = __ffs(static_cast<int>(again)) - 1, filter = place.filter + filter_of(index / kRun);
-      const Spot<Patch> spot(row, column + index % kRun);
+      const SpotOfY<Patch> spot(row, column + index % kRun);
       if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
     }
   }

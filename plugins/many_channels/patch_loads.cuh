@@ -3,19 +3,22 @@
 
 #include "many_channels/patch.cuh"
 
-// A thread has units of a pixel and 8 channels.
+// A thread has the same units of each stage. The loads of the next ones are under way: of all, or of a part, a round.
 template <typename Patch>
 struct Loader {
-  static constexpr int kUnits = ceil_div(kEights * Patch::kBorder, kRole);
+  static constexpr int kMostAhead = 6, kNeeded = ceil_div(kEights * Patch::kBorder, kRole), kRounds = ceil_div(kNeeded, kMostAhead);
+  static constexpr int kAhead = ceil_div(kNeeded, kRounds), kUnits = kRounds * kAhead;
+  static_assert(kRole % Layer::kStride == 0);
 
   const T* x;
   const __half* filters;
-  const int n, tiles, thread;
+  const int n, tiles;
+  int thread;
   const int first_step, last_step;
   // What is loaded next: the tile, its 16 channels, and for each unit where its pixel is, or -1.
   int tile, step;
   int pixels[kUnits];
-  float ahead[kUnits][kEight];
+  float ahead[kAhead][kEight];
 
   __device__ __forceinline__ Loader(const T* x_, const __half* filters_, int n_)
       : x(x_),
@@ -28,38 +31,46 @@ struct Loader {
         tile(blockIdx.x / Patch::kSplits),
         step(first_step) {}
 
-  // The place of a unit in shared memory, in units; whether there is one.
+  // The number of a unit (Patch::place); whether there is one.
   __device__ __forceinline__ int index(int unit) const { return thread + unit * kRole; }
   __device__ __forceinline__ bool exists(int unit) const { return index(unit) < kEights * Patch::kBorder; }
 
   __device__ __forceinline__ void find_pixels() {
     const Place<Patch> place(tile);
+    // For many units there are no registers to keep what is the same for all tiles: it is computed again from `thread`.
+    if constexpr (kRounds > 1) asm volatile("" : "+r"(thread));
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
-      const int pixel = index(unit) % Patch::kBorder;
-      const int row = place.row + pixel / Patch::kBorderColumns - 1;
-      const Spot<Patch> spot(row, place.column + pixel % Patch::kBorderColumns - 1);
-      const bool inside = tile < tiles && exists(unit) && row >= 0 && spot.exists(n);
-      pixels[unit] = inside ? (spot.image * kChannels + index(unit) / Patch::kBorder * kEight) * Layer::kPlane + spot.in_plane() : -1;
+      const int pixel = index(unit) % Patch::kBorder, across = pixel % Patch::kBorderColumns;
+      const int row = place.row * Layer::kStride + pixel / Patch::kBorderColumns - 1;
+      const SpotOfX<Patch> spot(row, place.column * Layer::kStride + across - 1);
+      const bool is_read = Layer::kStride == 1 || across < Patch::kBorderColumns - 1;
+      const bool inside = tile < tiles && exists(unit) && row >= 0 && is_read && spot.exists(n);
+      pixels[unit] = inside ? spot.place(index(unit) / Patch::kBorder * kEight) : -1;
     }
   }
 
   __device__ __forceinline__ void load(int unit) {
     const int channel = step * kDepth + index(unit) / Patch::kBorder * kEight;
     const bool inside = pixels[unit] >= 0 && (kChannels % kDepth == 0 || channel < kChannels);
-    const T* from = x + (pixels[unit] + step * kDepth * Layer::kPlane);
+    // With many units, those outside are loaded too, from anywhere: for loads on a condition the compiler computes eight addresses, not one.
+    const T* from = x + (kRounds == 1 || inside ? pixels[unit] + step * kDepth * Layer::kPlane : 0);
 #pragma unroll
-    for (int i = 0; i < kEight; ++i) ahead[unit][i] = inside ? __ldg(from + i * Layer::kPlane) : 0.0f;
+    for (int i = 0; i < kEight; ++i) ahead[unit % kAhead][i] = kRounds > 1 || inside ? __ldg(from + i * Layer::kPlane) : 0.0f;
+    if (kRounds == 1) return;
+#pragma unroll
+    for (int i = 0; i < kEight; ++i) ahead[unit % kAhead][i] = inside ? ahead[unit % kAhead][i] : 0.0f;
   }
 
   // One thread begins to copy a stage's filters.
   __device__ __forceinline__ void copy_filters(unsigned to, unsigned barrier) const {
-    expect_bytes(barrier, kEights * Patch::kEightBytes);
-    const int block = Place<Patch>(tile).filter / kFilterBlock;
+    expect_bytes(barrier, Patch::kBlocks * Patch::kBlockBytes);
+    const int first = Place<Patch>(tile).filter / kFilterBlock;
 #pragma unroll
-    for (int i = 0; i < kEights; ++i) {
-      // Beyond the channels x is zero, and any number will do.
-      const int eight = smaller(step * kEights + i, kChannels / kEight - 1);
+    for (int i = 0; i < Patch::kBlocks * kEights; ++i) {
+      // Beyond the channels x is zero, and sums beyond the filters are not stored: any number will do.
+      const int block = i < kEights ? first : smaller(first + 1, ceil_div(kFilters, kFilterBlock) - 1);
+      const int eight = smaller(step * kEights + i % kEights, kChannels / kEight - 1);
       const __half* from = filters + filter_at(block, eight, 0);
       begin_bulk_copy(to + i * Patch::kEightBytes, from, Patch::kEightBytes, barrier);
     }
@@ -75,30 +86,32 @@ struct Loader {
   __device__ __forceinline__ void run(const Ring<Patch>& ring) {
     find_pixels();
 #pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) load(unit);
+    for (int unit = 0; unit < kAhead; ++unit) load(unit);
     Turn<Patch> turn;
 #pragma unroll 1
     while (tile < tiles) {
       const unsigned stage = turn.stage * Patch::kStageBytes;
-      unsigned char* const to = ring.stages + stage + thread * 16;
+      unsigned char* const to = ring.stages + stage + Patch::place(thread) * 16;
       float most = 0.0f;
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
       if (thread == 0) copy_filters(ring.address + stage + Patch::kXBytes, ring.full(turn.stage));
-      advance();
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit) {
+        if (unit + kAhead == kUnits) advance();  // from here on, units of the next stage are loaded
         Words hi, lo;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float a = ahead[unit][2 * i], b = ahead[unit][2 * i + 1];
+          const float a = ahead[unit % kAhead][2 * i], b = ahead[unit % kAhead][2 * i + 1];
           split(a, b, hi.value[i], lo.value[i]);
           most = fmaxf(most, fmaxf(fabsf(a), fabsf(b)));
         }
         if (exists(unit)) {
-          store_words(reinterpret_cast<unsigned*>(to + unit * kRole * 16), hi);
-          store_words(reinterpret_cast<unsigned*>(to + unit * kRole * 16 + kEights * Patch::kPixelBytes), lo);
+          unsigned char* const place = to + unit * (kRole / Layer::kStride) * 16;
+          store_words(reinterpret_cast<unsigned*>(place), hi);
+          store_words(reinterpret_cast<unsigned*>(place + Patch::kXUnits * 16), lo);
         }
-        load(unit);
+        if constexpr (kRounds > 1) __syncwarp();  // else the compiler begins more loads than it has registers for
+        load((unit + kAhead) % kUnits);
       }
       const int most_of_warp = static_cast<int>(__reduce_max_sync(kAllLanes, __float_as_uint(most)));
       if (thread % 32 == 0) ring.most[turn.stage * 4 + thread / 32] = most_of_warp;

@@ -21,6 +21,11 @@ POINTS: dict[str, AttributeValue] = {"size": 1, "stride": 1, "pad": 0, "activati
 ODD: Sizes = ({"n": 3, "c": 16, "h": 7, "w": 7, "k": 72}, SAME)
 STRIDED: Sizes = ({"n": 1, "c": 24, "h": 9, "w": 14, "k": 16}, {**SAME, "stride": 2, "activation": "gelu"})
 WIDE: Sizes = ({"n": 5, "c": 40, "h": 6, "w": 6, "k": 136}, POINTS)
+# Stride 2 by wgmma: tiles have rows of several images, odd and even ones; filters fill a tile, half of one, or less.
+TWO: dict[str, AttributeValue] = {**SAME, "stride": 2}
+ODD_BY_2: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 21, "k": 72}, TWO)
+EVEN_BY_2: Sizes = ({"n": 5, "c": 24, "h": 14, "w": 14, "k": 192}, {**TWO, "activation": "gelu"})
+NARROW_BY_2: Sizes = ({"n": 4, "c": 72, "h": 36, "w": 11, "k": 64}, TWO)
 EVEN: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 18, "k": 72}, {**SAME, "activation": "gelu"})
 CASES = [
     (PLAIN, "tile_64x64", ODD),
@@ -39,6 +44,10 @@ CASES = [
     (PLAIN, "by8", ODD),
     (PLAIN, "wgmma", ODD),
     (PLAIN, "by2_wgmma", EVEN),
+    (PLAIN, "wgmma", ODD_BY_2),
+    (PLAIN, "wgmma", EVEN_BY_2),
+    (PLAIN, "by2_wgmma", ODD_BY_2),
+    (PLAIN, "by4_wgmma", NARROW_BY_2),
     (PLAIN, "direct", ODD),
     (PLAIN, "direct", STRIDED),
     (ADDS, "tile_64x64", ODD),
@@ -46,6 +55,9 @@ CASES = [
     (ADDS, "by8", ODD),
     (ADDS, "wgmma", EVEN),
     (ADDS, "by4_wgmma", ({**ODD[0], "c": 72}, SAME)),
+    (ADDS, "wgmma", NARROW_BY_2),
+    (ADDS, "by2_wgmma", EVEN_BY_2),
+    (ADDS, "by8_wgmma", ({**NARROW_BY_2[0], "c": 136}, TWO)),
     (ADDS, "direct", ODD),
 ]
 
@@ -95,7 +107,7 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
 @pytest.mark.parametrize(
     ("variant", "sizes"),
     # With 1x1 filters, by4 has blocks with nothing to multiply.
-    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD)],
+    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD), ("wgmma", ODD_BY_2)],
     ids=str,
 )
 @pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
