@@ -21,9 +21,6 @@ __device__ __forceinline__ void arrive(unsigned barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Shows the copy engine what this thread wrote to shared memory, and the barrier that it made there.
-__device__ __forceinline__ void fence_for_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // Begins to copy `bytes` bytes, a multiple of 16, into shared memory; they count on the barrier.
 __device__ __forceinline__ void begin_bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

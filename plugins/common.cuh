@@ -169,6 +169,9 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
+// Shows the units that read shared memory beside the threads (bulk copies, wgmma) what this thread wrote there, and the barriers that it made.
+__device__ __forceinline__ void publish_to_units() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 // ---- warp sums ---------------------------------------------------------------------------------------------------------
 
 // Adds sums[r] over kLanes = 2 * kOffset neighbouring lanes, for kCount rows at once: at each step a lane gives away half of its

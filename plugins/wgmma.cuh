@@ -4,7 +4,7 @@
 // Warp w has rows 16 w ... of a and d, and a lane has the same elements as in mma.cuh: d[4 j ...] belong to columns 8 j ... .
 // b lies in shared memory as blocks of 8 columns x 8 k (128 bytes), in which a column's 8 k are together (16 bytes); so does a, with rows for
 // columns. A descriptor says where the first block begins, a multiple of 16 bytes, and how far it is to the next 8 k and to the next 8 columns:
-// kWgmmaNextK and kWgmmaNextColumns, or any other multiples of 16. The threads that write an operand call wgmma_publish (a fence) before the
+// kWgmmaNextK and kWgmmaNextColumns, or any other multiples of 16. The threads that write an operand call publish_to_units before the
 // barrier at which the others wait. Nothing may touch the sums and a's registers between wgmma_begin and wgmma_finish.
 // Source: PTX ISA 9.0, asynchronous warpgroup-level matrix instructions: register fragments, matrix descriptor, no swizzling.
 #pragma once
@@ -13,7 +13,6 @@
 
 constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
 
-__device__ __forceinline__ void wgmma_publish() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 // Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands.

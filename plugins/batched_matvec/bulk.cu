@@ -24,7 +24,7 @@ ASSERT_LAUNCH(batched_matvec_bulk, kThreads, 0);
 // Begins to copy `bytes` bytes, a multiple of 16; the barrier's phase 0 ends when all have arrived. One thread calls it.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, unsigned bytes, unsigned barrier) {
   init_barrier(barrier);
-  fence_for_copies();
+  publish_to_units();
   expect_bytes(barrier, bytes);
   asm volatile(
       "{\n\t"

@@ -167,7 +167,7 @@ __device__ __forceinline__ void conv5x5_by_wgmma(const float* __restrict__ x, co
   const Scaling weight_scaling = scaling_of(weight_range);
   const bool merged = scaling_of(weight_range, kMergedSpan).usable;
   make_columns<Plan>(columns, w, weight_scaling.factor, merged);
-  wgmma_publish();
+  publish_to_units();
 
 #pragma unroll 1
   for (; image < end; image += Plan::kImages) {

@@ -90,7 +90,7 @@ struct ImageFetch {
   __device__ __forceinline__ void start(const TX* image, int lane) {
 #if __CUDA_ARCH__ >= 900
     constexpr int kBytes = kImagePixels * static_cast<int>(sizeof(TX));
-    fence_for_copies();
+    publish_to_units();
     __syncwarp();
     if (lane == 0) {
       // Not by the functions of bulk.cuh: with the size as a constant, the kernels are as they were measured.

@@ -1,17 +1,14 @@
 // What linear by wgmma computes at a time, and where it lies in shared memory.
 //
 // A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 or 64
-// inputs each: x as it is, and the weights as they are packed; two barriers, `full` and `empty`, for each.
+// inputs each (stages.cuh): x as it is, and the weights as they are packed.
 #pragma once
 
-#include "bulk.cuh"
 #include "linear/layer.cuh"
+#include "stages.cuh"
 
-constexpr int kRole = 128;  // threads of a warpgroup
-constexpr int kWgmmaThreads = 3 * kRole;
-// A block has 168 registers a thread, the most for so many threads; what the first warpgroup gives back, the others take.
-constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * 168);
+constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
+static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
 constexpr int kTileRows = 128, kMostColumns = 128;
 constexpr int kTilesAcross = ceil_div(kOutputs, kMostColumns);
@@ -47,35 +44,4 @@ struct Share {
   const int rank = blockIdx.x % Plan::kSplits, first = Plan::kSteps * rank / Plan::kSplits, last = Plan::kSteps * (rank + 1) / Plan::kSplits;
   int tile = blockIdx.x / Plan::kSplits;
   __device__ __forceinline__ void advance() { tile += gridDim.x / Plan::kSplits; }
-};
-
-// The stages in shared memory and their barriers.
-template <typename Plan>
-struct Ring {
-  unsigned char* stages;
-  unsigned address;  // of the stages
-
-  __device__ __forceinline__ explicit Ring(unsigned char* memory) : stages(memory), address(shared_address(memory)) {}
-  __device__ __forceinline__ unsigned full(int stage) const { return address + Plan::kStages * Plan::kStageBytes + 16 * stage; }
-  __device__ __forceinline__ unsigned empty(int stage) const { return full(stage) + 8; }
-
-  __device__ __forceinline__ void init() const {
-#pragma unroll
-    for (int stage = 0; stage < Plan::kStages; ++stage) {
-      init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the weights
-      init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
-    }
-  }
-};
-
-// A place in the ring, and how often the ring was passed.
-template <typename Plan>
-struct Turn {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage < Plan::kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
 };

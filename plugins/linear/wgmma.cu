@@ -29,7 +29,7 @@ struct Arguments {
 
 // The warpgroup that fills the stages.
 template <typename Plan>
-__device__ __forceinline__ void fill_stages(const Ring<Plan>& ring, const Arguments& layer) {
+__device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, const Arguments& layer) {
   constexpr int kPieces = Plan::kDepth / 4, kRowsAtOnce = kRole / kPieces;  // of 16 bytes
   const int thread = threadIdx.x, piece = thread % kPieces;
   const unsigned to = ring.address + thread / kPieces * Plan::kPitch * 4 + piece * 16;
@@ -140,7 +140,7 @@ struct Rows {
 
 // A warpgroup that multiplies its half of the rows of each tile.
 template <typename Plan>
-__device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Arguments& layer) {
+__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Arguments& layer) {
   constexpr int kProducts = Plan::kDepth / 16;
   const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further
@@ -211,7 +211,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Plan>& ring, const Arg
 
 template <typename Plan>
 __device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arguments& layer) {
-  const Ring<Plan> ring(memory);
+  const Stages<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kRole) {

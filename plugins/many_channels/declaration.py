@@ -13,8 +13,8 @@ import numpy as np
 
 from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, IntegerAttribute, Launch, Packing, Tensor, Types, Variant
-from lenet_trt.kernel.types import ELEMENT_TYPES
 
+from ..split_floats.packing import join, split
 from ..windows.activation import ACTIVATION
 from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w
 
@@ -24,9 +24,6 @@ DIRECT_THREADS = 128
 DIRECT_FILTERS = 8
 DEPTH, EIGHT = 16, 8
 BLOCK = 64  # filters of a tile
-LOW = 2048.0
-FLOAT = ELEMENT_TYPES["float32"].onnx_number
-MAX_SCALE = 126
 
 AXES = (
     Axis("n", "images"),
@@ -60,27 +57,16 @@ pixels = n * out_h * out_w
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Divide each filter by the power of two that brings it below 2, and split it into hi + lo / 2048 for the lanes."""
-    w = weights["w"]
-    most = np.max(np.abs(w), axis=(1, 2, 3), initial=0.0, where=np.isfinite(w))
-    exponents = np.clip(np.frexp(most)[1] - 1, -MAX_SCALE, MAX_SCALE)
-    scaled = np.ldexp(w, -exponents[:, None, None, None])
-    with np.errstate(invalid="ignore", over="ignore"):
-        hi = scaled.astype(np.float16)
-        rest = (scaled - hi.astype(w.dtype)) * w.dtype.type(LOW)
-    lo = np.where(np.isfinite(hi), rest, 0).astype(np.float16)  # an infinity is one alone
-    both = np.stack((hi, lo))
-    both = np.pad(both, ((0, 0), (0, -len(w) % BLOCK), (0, 0), (0, 0), (0, 0)))
+    both, scales = split(weights["w"])
+    both = np.pad(both, ((0, 0), (0, -len(scales) % BLOCK), (0, 0), (0, 0), (0, 0)))
     _, _, channels, *taps = both.shape
     filters = both.reshape(2, -1, BLOCK, channels // EIGHT, EIGHT, *taps).transpose(1, 3, 5, 6, 0, 2, 4)
-    scales = np.ldexp(np.ones(len(w), w.dtype), exponents)
     return {"filters": np.ascontiguousarray(filters), "scales": scales, "bias": weights["bias"]}
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-    both = op.Cast(weights["filters"], to=FLOAT)
-    hi, lo = (op.Slice(both, op.ints(i), op.ints(i + 1), op.ints(4)) for i in range(2))
-    sums = op.Add(hi, op.Mul(lo, op.constant(np.array(1 / LOW, np.float32))))
+    sums = join(op, weights["filters"], axis=4)
     # Blocks and eights are joined: [size, size, c, k], and more filters than there are.
     channels = op.Reshape(op.Transpose(sums, perm=[2, 3, 0, 5, 4, 1, 6]), op.ints(0, 0, 0, 0, -1))
     filters = op.Reshape(op.Transpose(channels, perm=[0, 1, 4, 2, 3]), op.ints(0, 0, 0, -1))

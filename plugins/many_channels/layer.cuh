@@ -4,6 +4,7 @@
 // by its filter's scale, a power of two, is hi + lo / kLow, where hi is the first of the two.
 #pragma once
 
+#include "split_floats/split.cuh"
 #include "windows/activation.cuh"
 #include "windows/windows.cuh"
 
@@ -11,7 +12,6 @@ using T = TYPE_T;
 using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
 constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kSize * Layer::kSize;
 constexpr int kFilterBlock = 64, kEight = 8;
-constexpr float kLow = 2048.0f;  // 2^11, the bits of hi
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 static_assert(sizeof(T) == 4 && kChannels % kEight == 0 && kFilters % 8 == 0);
 
@@ -63,7 +63,7 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
         const Vector<__half, kEight> lo = load_vector<kEight>(weights + (kFilterBlock + f) * kEight);
 #pragma unroll
         for (int i = 0; i < kEight; ++i) {
-          const float weight = fmaf(to_float(lo.value[i]), 1.0f / kLow, to_float(hi.value[i])) * scale[f];
+          const float weight = joined(hi.value[i], lo.value[i]) * scale[f];
           sums[f] = fmaf(of_x[i], weight, sums[f]);
         }
       }

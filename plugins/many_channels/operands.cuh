@@ -15,7 +15,6 @@ constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
 constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
 constexpr int kPieceWords = 128;                     // of 32 lanes
 constexpr int kChunksOfTap = ceil_div(kChannels, kDepth), kChunks = kTaps * kChunksOfTap;
-constexpr float kLeastX = 1.0f / 16384.0f;  // 2^-14: lo is exact to 2^-36
 constexpr float kMostX = 65504.0f;          // the largest fp16 number
 
 // The words of a lane in 32 pieces.
@@ -153,15 +152,6 @@ struct FilterLoads {
     }
   }
 };
-
-// Two floats as words of two fp16 numbers: the nearest ones, and 2048 times the rest.
-__device__ __forceinline__ void split(float a, float b, unsigned& hi, unsigned& lo) {
-  const __half2 near = __floats2half2_rn(a, b);
-  const float2 of = __half22float2(near);
-  const __half2 rest = __floats2half2_rn((a - of.x) * kLow, (b - of.y) * kLow);
-  hi = reinterpret_cast<const unsigned&>(near);
-  lo = reinterpret_cast<const unsigned&>(rest);
-}
 
 // What a thread has of 16 rows.
 template <typename Tile>

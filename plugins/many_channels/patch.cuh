@@ -4,21 +4,18 @@
 // pixels of y, the 128 columns of a product. The halves are pixels side by side, or in narrow images one above the other; or, at stride 2,
 // where x is larger, the same pixels for two blocks of filters. The rows of all images lie one below the other, with rows of zeros after
 // each image: so a tile may hold rows of several images, and the border above and below needs no other code than an image's own rows.
-// A ring of stages holds 16 channels each, with two barriers: `full` and `empty`.
+// A ring of stages holds 16 channels each (stages.cuh).
 //
 // A unit is 8 channels of a pixel of x, 16 bytes. Neighbouring outputs read every column of x at stride 1 and every second one at stride 2.
 // So at stride 2 even columns are stored apart from odd ones: what a tap reads for 8 outputs of a row is 8 units in a row at either stride.
 #pragma once
 
-#include "bulk.cuh"
 #include "many_channels/operands.cuh"
+#include "stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kRole = 128;  // threads of a warpgroup
-constexpr int kWgmmaThreads = 3 * kRole;
-// A block has 168 registers a thread, the most for so many threads; what the first warpgroup gives back, the others take.
-constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * 168);
+constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread
+static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 constexpr int kEights = kDepth / kEight;  // of a stage
 
 // kSplits blocks divide the channels of a tile.
@@ -88,37 +85,11 @@ using SpotOfX = Spot<Layer::kStride * Patch::kImageRows, kChannels, Layer::kHeig
 template <typename Patch>
 using SpotOfY = Spot<Patch::kImageRows, kFilters, Layer::kOutHeight, Layer::kOutWidth>;
 
-// The stages in shared memory, their barriers, and the largest x of each warp that loads.
+// The stages, and behind their barriers the largest x of each warp that loads.
 template <typename Patch>
-struct Ring {
-  unsigned char* stages;
-  unsigned address;  // of the stages
+struct Ring : Stages<Patch> {
   int* most;
 
   __device__ __forceinline__ explicit Ring(unsigned char* memory)
-      : stages(memory),
-        address(shared_address(memory)),
-        most(reinterpret_cast<int*>(memory + Patch::kStages * (Patch::kStageBytes + 16))) {}
-  __device__ __forceinline__ unsigned full(int stage) const { return address + Patch::kStages * Patch::kStageBytes + 16 * stage; }
-  __device__ __forceinline__ unsigned empty(int stage) const { return full(stage) + 8; }
-
-  __device__ __forceinline__ void init() const {
-#pragma unroll
-    for (int stage = 0; stage < Patch::kStages; ++stage) {
-      init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the filters
-      init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
-    }
-  }
-};
-
-// A place in the ring, and how often the ring was passed.
-template <typename Patch>
-struct Turn {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++stage < Patch::kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
+      : Stages<Patch>(memory), most(reinterpret_cast<int*>(memory + Patch::kStages * (Patch::kStageBytes + 16))) {}
 };

@@ -32,10 +32,6 @@ struct Finish {
   const int n;
   T* __restrict__ y;
 
-  // Whether a sum is exact, by the largest x of its tile.
-  static __device__ __forceinline__ bool exact(float sum, int most) {
-    return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0 || __int_as_float(most) >= kLeastX);
-  }
   __device__ __forceinline__ Vector<T, 2> addends(int place, int column, bool exist) const {
     return kAdds && exist ? Pair::load(added + place, column) : Vector<T, 2>{};
   }
@@ -87,10 +83,10 @@ struct Finish {
         }
       }
     }
-    if (exact(zero, most)) return;
+    if (exact_sum(zero, most)) return;
     unsigned long long again = 0;  // a bit for each that has to be computed again
 #pragma unroll
-    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact(sums[i], most)) << i;
+    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], most)) << i;
 #pragma unroll 1
     for (; again != 0; again &= again - 1) {
       const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
@@ -134,7 +130,7 @@ struct Finish {
       for (int i = 0; i < kRun; ++i) {
         float& output = outputs[i / 2].value[i % 2];
         output = activate<kActivation>(fmaf(total[i], scale, offset) + output);
-        again |= static_cast<unsigned>(!exact(total[i], most_of_all)) << (run * kRun + i);
+        again |= static_cast<unsigned>(!exact_sum(total[i], most_of_all)) << (run * kRun + i);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {

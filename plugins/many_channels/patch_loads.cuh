@@ -115,7 +115,7 @@ struct Loader {
       }
       const int most_of_warp = static_cast<int>(__reduce_max_sync(kAllLanes, __float_as_uint(most)));
       if (thread % 32 == 0) ring.most[turn.stage * 4 + thread / 32] = most_of_warp;
-      wgmma_publish();
+      publish_to_units();
       arrive(ring.full(turn.stage));
       turn.advance();
     }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
   if (threadIdx.x == 0 && packed > 0) {
     const unsigned bytes = packed * sizeof(T), of_barrier = shared_address(&barrier);
     init_barrier(of_barrier);
-    fence_for_copies();
+    publish_to_units();
     expect_bytes(of_barrier, bytes);
     begin_bulk_copy(shared_address(tile), from, bytes, of_barrier);
   }
@@ -74,7 +74,7 @@ __device__ __forceinline__ void tile_of_rows(const T* __restrict__ x, unsigned r
   }
 
 #if __CUDA_ARCH__ >= 900
-  fence_for_copies();
+  publish_to_units();
   __syncthreads();
   if (rest < elements) to[rest] = tile[rest];
   if (threadIdx.x == 0 && packed > 0) write_back(to, tile, packed * sizeof(T));

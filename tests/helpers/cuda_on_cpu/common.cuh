@@ -174,6 +174,7 @@ inline void wait_for(Group& group) {
   ++group.generation;
 }
 inline void __syncthreads() { wait_for(block->all); }
+inline void publish_to_units() {}
 inline void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
 
 // What each lane of the warp gives, to all of them.

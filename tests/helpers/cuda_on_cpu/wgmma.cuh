@@ -8,7 +8,6 @@ void wait_for_group() {
   block->some.size = kThreads;
   wait_for(block->some);
 }
-inline void wgmma_publish() {}
 inline void wgmma_begin() {}
 template <int kCount>
 void keep_registers() {}

@@ -1,0 +1,41 @@
+// A ring of stages in shared memory: the first warpgroup of a block fills them, two others read them and multiply.
+//
+// `Plan` says how many stages there are and how large one is (kStages, kStageBytes). Two barriers for each, `full` and `empty`, lie behind them.
+#pragma once
+
+#include "bulk.cuh"
+
+constexpr int kRole = 128;  // threads of a warpgroup
+constexpr int kWgmmaThreads = 3 * kRole;
+constexpr int kMostRegisters = 168;  // of a thread, for so many threads; what one warpgroup gives back, others can take
+
+template <typename Plan>
+struct Stages {
+  unsigned char* stages;
+  unsigned address;  // of the stages
+
+  __device__ __forceinline__ explicit Stages(unsigned char* memory) : stages(memory), address(shared_address(memory)) {}
+  __device__ __forceinline__ unsigned full(int stage) const { return address + Plan::kStages * Plan::kStageBytes + 16 * stage; }
+  __device__ __forceinline__ unsigned empty(int stage) const { return full(stage) + 8; }
+
+  // One thread makes the barriers.
+  __device__ __forceinline__ void init() const {
+#pragma unroll
+    for (int stage = 0; stage < Plan::kStages; ++stage) {
+      init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the bytes of bulk copies
+      init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
+    }
+  }
+};
+
+// A place in the ring, and how often the ring was passed.
+template <typename Plan>
+struct Turn {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++stage < Plan::kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
