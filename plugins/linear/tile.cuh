@@ -5,7 +5,7 @@
 #pragma once
 
 #include "linear/layer.cuh"
-#include "stages.cuh"
+#include "split_floats/stages.cuh"
 
 constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "many_channels/operands.cuh"
-#include "stages.cuh"
+#include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
 constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,16 @@ import pytest
 from lenet_trt.files import exclusive
 
 
+KEPT = "LENET_TRT_TESTS_KEPT"
+
+
 def session_folder(factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the session, in which that of each worker lies."""
+    """Return the folder of the session, in which that of each worker lies.
+
+    With ``$LENET_TRT_TESTS_KEPT`` it is that folder, which the sessions of one checkout share, as in .ci/run.
+    """
+    if KEPT in os.environ:
+        return Path(os.environ[KEPT])
     own = factory.getbasetemp()
     return own.parent if own.name.startswith("popen-") else own
 

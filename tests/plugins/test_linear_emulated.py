@@ -20,6 +20,12 @@ WIDE = {"n": 130, "in": 320, "out": 264}
 DEEP = {"n": 67, "in": 288, "out": 200}
 
 
+# Sums become outputs from registers, and from the shared memory of a cluster.
+either_end = pytest.mark.parametrize(
+    ("variant", "axes"), [("wgmma", MANY), pytest.param("by2_wgmma", FEW, marks=pytest.mark.slow)]
+)
+
+
 def check(variant: str, axes: dict[str, int], activation: str, change: Change, factory: pytest.TempPathFactory) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
     bound = LINEAR.bind_axes(axes, LINEAR.types_named("fp32"), {"activation": activation})
@@ -36,8 +42,8 @@ def check(variant: str, axes: dict[str, int], activation: str, change: Change, f
     ("variant", "axes"),
     [
         ("wgmma", MANY),
-        ("wgmma", WIDE),
-        ("by2_wgmma", FEW),
+        pytest.param("wgmma", WIDE, marks=pytest.mark.slow),
+        pytest.param("by2_wgmma", FEW, marks=pytest.mark.slow),
         pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
         ("direct", FEW),
@@ -51,7 +57,7 @@ def test_the_source_computes_the_reference(
 
 
 @needs_gcc
-@pytest.mark.parametrize(("variant", "axes"), [("wgmma", MANY), ("by2_wgmma", FEW)])
+@either_end
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
     variant: str, axes: dict[str, int], value: float, tmp_path_factory: pytest.TempPathFactory
@@ -64,7 +70,7 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
 
 
 @needs_gcc
-@pytest.mark.parametrize(("variant", "axes"), [("wgmma", MANY), ("by2_wgmma", FEW)])
+@either_end
 @pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
 def test_numbers_far_from_one_are_as_exact(
     variant: str, axes: dict[str, int], exponents: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
