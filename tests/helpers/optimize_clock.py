@@ -76,5 +76,5 @@ def lenet5_space() -> Space:
 
 
 SLOW = dict.fromkeys(
-    ("lenet5", "conv5x5_bias_relu_pool2", "conv5x5_bias", "maxpool2", "max_pool", "dense_bias_relu"), 1e6
+    ("lenet5", "conv5x5_bias_relu_pool2", "conv5x5_bias", "maxpool2", "max_pool", "dense_bias_relu", "linear"), 1e6
 )
