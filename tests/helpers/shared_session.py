@@ -10,7 +10,6 @@ import pytest
 
 from lenet_trt.files import exclusive
 
-
 KEPT = "LENET_TRT_TESTS_KEPT"
 
 
