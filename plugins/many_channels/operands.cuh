@@ -15,7 +15,6 @@ constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
 constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
 constexpr int kPieceWords = 128;                     // of 32 lanes
 constexpr int kChunksOfTap = ceil_div(kChannels, kDepth), kChunks = kTaps * kChunksOfTap;
-constexpr float kMostX = 65504.0f;          // the largest fp16 number
 
 // The words of a lane in 32 pieces.
 __device__ __forceinline__ int slot(int g, int t) { return (8 * t + (g ^ 2 * t)) * 4; }

@@ -107,7 +107,8 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
     command = ["g++", "-std=c++17", "-Og", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
-    command += [f"-D{macro}" for macro in bound.specialized.macros]
+    macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
+    command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"
     return made_once(
         factory, name, lambda path: subprocess.run([*command, "-o", str(path)], input=text, text=True, check=True)

@@ -39,12 +39,16 @@ inline void arrive_with_copies(unsigned barrier) {
   arrive(barrier);
 }
 
-template <int kCount>
+template <bool kTransposed = false, int kCount>
 void load_matrices(unsigned (&m)[kCount], unsigned address) {
   const auto rows = everyone(address);
+  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (int i = 0; i < kCount; ++i) {
-    const unsigned row = rows[i * 8 + threadIdx.x % 32 / 4];
-    if (row % 16 != 0) std::exit(2);
-    std::memcpy(&m[i], at_address(row + threadIdx.x % 4 * 4), 4);
+    for (int e = 0; e < 2; ++e) {  // of a word
+      const unsigned row = kTransposed ? 2 * t + e : g, column = kTransposed ? g : 2 * t + e;
+      const unsigned from = rows[i * 8 + row];
+      if (from % 16 != 0) std::exit(2);
+      std::memcpy(reinterpret_cast<uint16_t*>(&m[i]) + e, at_address(from + column * 2), 2);
+    }
   }
 }

@@ -1,0 +1,47 @@
+"""Declare ``attention``: the softmax of the products of queries and keys, times values, in fp32."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.dims import axes
+from lenet_trt.kernel import INT32_MAX, Axis, Kernel
+
+from .declaration import AXES, MEASURED, REQUIRES, SCALE, TYPES, attended, flops, h, m, tensors, variants
+from .pattern import PATTERNS
+
+(n,) = axes("n")
+INPUTS, OUTPUTS = tensors(n)
+FLOPS = flops(n)
+
+
+def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, *, scale: float) -> np.ndarray:
+    """Compute the attention."""
+    return attended(q, k, v, scale)
+
+
+KERNEL = Kernel(
+    name="attention",
+    doc="y = Softmax(scale q k^T) v for each head, in fp32",
+    axes=(Axis("n", "images or sequences"), *AXES),
+    inputs=INPUTS,
+    outputs=OUTPUTS,
+    types=TYPES,
+    attributes=(SCALE,),
+    requires=REQUIRES & (n * h * m <= INT32_MAX),
+    variants=variants("attention", n, ()),
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    examples=(
+        {"n": 1, "m": 1, "t": 1, "h": 1, "d": 16},
+        {"n": 2, "m": 17, "t": 70, "h": 3, "d": 32},
+        {"n": 3, "m": 130, "t": 49, "h": 1, "d": 48, "scale": 0.25},
+        {"n": 1, "m": 5, "t": 200, "h": 2, "d": 20},
+        {"n": 2, "m": 197, "t": 197, "h": 3, "d": 64},
+        {"n": 1, "m": 512, "t": 300, "h": 2, "d": 128},
+    ),
+    claims=(MEASURED & (FLOPS >= 100_000_000),),
+    flops=FLOPS,
+    source_dir=Path(__file__).parent,
+)

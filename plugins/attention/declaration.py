@@ -1,0 +1,89 @@
+"""Declare what ``attention`` and ``masked_attention`` share; layer.cuh and by_tensor_cores.cuh have their device code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.dims import ARCHITECTURE, Dim, axes, ceil_div, product
+from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
+from lenet_trt.kernel.dims import Condition
+
+from ..softmax.declaration import softmax_of
+
+m, t, h, d = axes("m t h d")
+# What layer.cuh and by_tensor_cores.cuh say.
+MOST_DEPTH = 128
+KEYS, ROWS_OF_WARP = 64, 16
+THREADS = 128
+
+AXES = (
+    Axis("m", "queries of an image or a sequence"),
+    Axis("t", "keys"),
+    Axis("h", "heads"),
+    Axis("d", "elements of a query, a key and a value in a head", static=True),
+)
+TYPES = (Types("fp32", {"T": "float32"}, tolerance=3e-6),)
+SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
+REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
+# Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores: on Hopper.
+MEASURED = ARCHITECTURE.equals(90)
+
+
+def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the inputs and the outputs; the product of ``images`` is the number of images or sequences."""
+    return (
+        Tensor("q", (*images, m, h, d), "T", "queries"),
+        Tensor("k", (*images, t, h, d), "T", "keys"),
+        Tensor("v", (*images, t, h, d), "T", "values"),
+    ), (Tensor("y", (*images, m, h, d), "T", "sums of the values, each times its share"),)
+
+
+def flops(*images: Dim) -> Dim:
+    """Return the operations of both products."""
+    return 4 * product((*images, h, m, t, d))
+
+
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | float = 0.0) -> np.ndarray:
+    """Compute the attention of q [..., m, h, d] to k and v [..., t, h, d], with a mask for scores [..., h, m, t]."""
+    q, k, v = (np.moveaxis(each, -2, -3) for each in (q, k, v))
+    return np.moveaxis(softmax_of(scale * (q @ k.swapaxes(-1, -2)) + mask) @ v, -3, -2)
+
+
+def variants(kernel: str, images: Dim, extras: tuple[Dim, ...]) -> tuple[Variant, ...]:
+    """Make the variants of a kernel; ``extras`` are the integers of its launches that come after m, t and h."""
+    return (
+        _on_tensor_cores(kernel, 8, images, extras, prefer=_fills(images)),
+        _on_tensor_cores(kernel, 4, images, extras),
+        Variant(
+            "rows",
+            Launch((ceil_div(images * h * m, THREADS // 32), 1, 1), (THREADS, 1, 1), (images, m, t, h, *extras)),
+            "plain multiply-adds, a warp a row",
+            entry=f"{kernel}_rows",
+        ),
+    )
+
+
+def _fills(images: Dim) -> Condition:
+    """Return where blocks of 128 queries are enough, and not half empty."""
+    return (m > 64) & (images * h * ceil_div(m, 128) >= 264)
+
+
+def _on_tensor_cores(
+    kernel: str, warps: int, images: Dim, extras: tuple[Dim, ...], prefer: Condition | None = None
+) -> Variant:
+    rows = warps * ROWS_OF_WARP
+    return Variant(
+        f"tensor{rows}",
+        Launch(
+            (ceil_div(m, rows) * images * h, 1, 1),
+            (32 * warps, 1, 1),
+            (m, t, h, *extras),
+            shared_bytes=4 * KEYS * (d + 8) * 2,
+        ),
+        f"tensor cores, {rows} queries a block",
+        source="tensor.cu",
+        entry=f"{kernel}_tensor",
+        min_sm=80,
+        when=d.multiple_of(16),
+        prefer=prefer,
+    )

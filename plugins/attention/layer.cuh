@@ -1,0 +1,95 @@
+// The layer that attention and masked_attention are compiled for, and rows of it by plain multiply-adds.
+//
+// q [N, m, H, D], k and v [N, t, H, D] -> y [N, m, H, D]: y = softmax(scale q k^T + mask) v, for each of the N H heads.
+// mask [outer, 1, inner, 1 or H, 1 or m, t], where N = outer * repeat * inner.
+#pragma once
+
+#include "common.cuh"
+
+using T = TYPE_T;
+constexpr int kDepth = AXIS_D;
+constexpr float kScale = ATTR_SCALE;
+static_assert(sizeof(T) == 4);
+
+__device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
+
+// No mask.
+struct Unmasked {
+  struct Row {
+    __device__ __forceinline__ float added(float score, int /* key */) const { return score; }
+  };
+  __device__ __forceinline__ Row row(int /* image */, int /* head */, int /* query */) const { return {}; }
+};
+
+struct Mask {
+  const T* __restrict__ mask;
+  const int repeat, inner, heads, rows, t;  // heads and rows: of the mask
+
+  struct Row {
+    const T* __restrict__ row;
+    __device__ __forceinline__ float added(float score, int key) const { return score + row[key]; }
+  };
+  __device__ __forceinline__ Row row(int image, int head, int query) const {
+    const int matrix = (image / (repeat * inner) * inner + image % inner) * heads + (heads == 1 ? 0 : head);
+    return {mask + (static_cast<size_t>(matrix) * rows + (rows == 1 ? 0 : query)) * t};
+  }
+};
+
+template <typename Mask>
+struct Arguments {
+  const T* __restrict__ q;
+  const T* __restrict__ k;
+  const T* __restrict__ v;
+  const Mask mask;
+  const int m, t, heads;
+  T* __restrict__ y;
+
+  // Where a head's row begins in q and y, or in k and v: `length` rows an image.
+  __device__ __forceinline__ size_t place(int image, int head, int row, int length) const {
+    return ((static_cast<size_t>(image) * length + row) * heads + head) * kDepth;
+  }
+};
+
+// A row by plain multiply-adds, by the lanes of a warp together. A lane has each 32nd column.
+template <typename Mask>
+__device__ __noinline__ void plain_row(const Arguments<Mask>& layer, int image, int head, int query) {
+  constexpr int kEach = ceil_div(kDepth, 32);
+  const int lane = threadIdx.x % 32;
+  const auto mask = layer.mask.row(image, head, query);
+  const size_t row = layer.place(image, head, query, layer.m);
+  float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = minus_infinity();
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? layer.q[row + lane + 32 * i] : 0.0f;
+#pragma unroll 1
+  for (int key = 0; key < layer.t; ++key) {
+    const size_t other = layer.place(image, head, key, layer.t);
+    float score = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], layer.k[other + lane + 32 * i], score);
+    }
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
+    score = mask.added(score * kScale, key);
+    const float larger = fmaxf(most, score), base = larger == minus_infinity() ? 0.0f : larger;
+    const float kept = __expf(most - base), share = __expf(score - base);
+    most = larger;
+    total = fmaf(total, kept, share);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      if (lane + 32 * i < kDepth) sums[i] = fmaf(share, layer.v[other + lane + 32 * i], sums[i] * kept);
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    if (lane + 32 * i < kDepth) layer.y[row + lane + 32 * i] = sums[i] / total;
+  }
+}
+
+// All rows by plain multiply-adds, a warp a row.
+template <typename Mask>
+__device__ __forceinline__ void attention_by_rows(const Arguments<Mask>& layer, int images, int threads) {
+  const int row = static_cast<int>(blockIdx.x) * (threads / 32) + static_cast<int>(threadIdx.x) / 32;
+  const int head = row / layer.m;
+  if (head < images * layer.heads) plain_row(layer, head / layer.heads, head % layer.heads, row % layer.m);
+}

@@ -1,0 +1,13 @@
+// attention on tensor cores, in floats: y = softmax(scale q k^T) v, for each head.
+//
+// q [N, m, H, D], k and v [N, t, H, D] -> y [N, m, H, D]. Mapping and bytes: by_tensor_cores.cuh. What was measured: docs/kernels/attention.md.
+#include "attention/by_tensor_cores.cuh"
+
+ASSERT_LAUNCH_WHERE(attention_tensor, LAUNCH_THREADS % 32 == 0, kSharedBytes);
+
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+    attention_tensor(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, int m, int t, int heads,
+                     T* __restrict__ y) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  attention_by_tensor_cores<LAUNCH_THREADS, Unmasked>(reinterpret_cast<__half*>(shared), {q, k, v, {}, m, t, heads, y});
+}

@@ -1,0 +1,95 @@
+"""Attention on tensor cores and by rows: their own sources, run on the CPU in floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kernel_on_cpu import computed_on_cpu, needs_gcc
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
+
+Change = Callable[[list[np.ndarray]], None]
+# Queries that do not fill a block, or a warp; several steps of keys, the last one with a few; heads side by side in memory.
+PLAIN = {"n": 2, "m": 70, "t": 131, "h": 2, "d": 32}
+DEEP = {"n": 1, "m": 5, "t": 70, "h": 1, "d": 80}
+MASKED = {"outer": 2, "repeat": 2, "inner": 1, "m": 49, "t": 49, "h": 2, "d": 32, "mask_heads": 2, "mask_rows": 49}
+PADDED = {"outer": 2, "repeat": 1, "inner": 2, "m": 17, "t": 90, "h": 3, "d": 16, "mask_heads": 1, "mask_rows": 1}
+
+
+def kept(plain: list[np.ndarray]) -> None:
+    """Change nothing."""
+
+
+def check(
+    name: str, variant: str, axes: dict[str, int], factory: pytest.TempPathFactory, change: Change = kept
+) -> None:
+    """Compare a variant with the reference, after ``change`` of the inputs."""
+    kernel = registry.kernel(name)
+    bound = kernel.bind_axes(axes, kernel.types_named("fp32"), {"scale": 0.3})
+    inputs = plain_inputs(bound, np.random.default_rng(5))
+    change(inputs)
+    with np.errstate(invalid="ignore", over="ignore"):
+        (wanted,) = expected_outputs(bound, inputs)
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, inputs), factory)
+    assert disagreement(found, wanted, bound.types.tolerance) is None
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("name", "variant", "axes"),
+    [
+        ("attention", "tensor64", PLAIN),
+        pytest.param("attention", "tensor128", PLAIN, marks=pytest.mark.slow),
+        pytest.param("attention", "tensor64", DEEP, marks=pytest.mark.slow),
+        pytest.param("attention", "rows", DEEP, marks=pytest.mark.slow),
+        ("masked_attention", "tensor64", MASKED),
+        pytest.param("masked_attention", "tensor64", PADDED, marks=pytest.mark.slow),
+        ("masked_attention", "rows", PADDED),
+    ],
+    ids=str,
+)
+def test_the_source_computes_the_reference(
+    name: str, variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(name, variant, axes, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize("place", ["q", "k", "v"])
+@pytest.mark.parametrize("value", [np.inf, np.nan, 65510.0, 1e30])
+def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
+    place: str, value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs["qkv".index(place)][1, 3, 1, 7] = value
+
+    check("attention", "tensor64", PLAIN, tmp_path_factory, change)
+
+
+@needs_gcc
+@pytest.mark.parametrize("exponents", [(-40, 0, 0), (-20, 20, 0), (0, 0, -40), (0, 0, 40), (14, -14, 10), (0, 0, -100)])
+def test_numbers_far_from_one_are_as_exact(
+    exponents: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(inputs: list[np.ndarray]) -> None:
+        for array, exponent in zip(inputs, exponents, strict=True):
+            array *= np.float32(2.0**exponent)
+
+    check("attention", "tensor64", PLAIN, tmp_path_factory, change)
+
+
+@needs_gcc
+@pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min], ids=["infinity", "least"])
+@pytest.mark.parametrize("all_of_a_row", [False, True], ids=["some", "all"])
+def test_masks_hide_keys(hidden: float, all_of_a_row: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where all keys are hidden by minus infinity, the result is NaN, as in ONNX; by the least float, it is their mean."""
+
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[3][..., ::3] = hidden
+        if all_of_a_row:
+            inputs[3][0, ..., 5, :] = hidden
+
+    check("masked_attention", "tensor64", MASKED, tmp_path_factory, change)
