@@ -93,6 +93,22 @@ def _linear(rows: int, inputs: int, outputs: int) -> SingleLayer:
     )
 
 
+def _attention(title: str, queries: int, heads: int, depth: int, *, masked: bool, batches: Sequence[int]) -> SingleLayer:
+    """Make an attention whose heads lie side by side in a token, as a dense layer leaves them, with or without a mask."""
+    return SingleLayer(
+        f"{'Masked attention' if masked else 'Attention'} {title}",
+        "a = Transpose<perm = [0, 2, 1, 3]>(q) b = Transpose<perm = [0, 2, 3, 1]>(k) c = Transpose<perm = [0, 2, 1, 3]>(v) "
+        f"products = MatMul(a, b) scale = Constant<value = float {{{depth**-0.5}}}>() scores = Mul(products, scale) "
+        + ("sums = Add(scores, mask) shares = Softmax(sums) " if masked else "shares = Softmax(scores) ")
+        + "found = MatMul(shares, c) y = Transpose<perm = [0, 2, 1, 3]>(found)",
+        dict.fromkeys("qkv", (queries, heads, depth)),
+        1,
+        {"mask": (heads, queries, queries)} if masked else None,
+        batches=batches,
+        precisions=("fp32",),
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -189,6 +205,11 @@ LAYERS = (
     _linear(197, 768, 2304),
     _linear(197, 3072, 768),
     _linear(784, 192, 768),
+    _attention("of 197 tokens, 3 heads of 64", 197, 3, 64, masked=False, batches=(1, 32)),
+    _attention("of 197 tokens, 12 heads of 64", 197, 12, 64, masked=False, batches=(1, 32)),
+    _attention("of 128 words, 4 heads of 64", 128, 4, 64, masked=False, batches=(1, 32)),
+    # A Swin's windows: 64 an image in the first stage.
+    _attention("of windows of 49, 3 heads of 32", 49, 3, 32, masked=True, batches=(64, 2048)),
     SingleLayer(
         "AveragePool 3x3, 64x56x56", "y = AveragePool<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x)", _MAPS, 1
     ),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lenet_trt.bench import ours, peers
-from lenet_trt.bench.layers import DTYPES, PRECISIONS, drawn_weight, types_for
+from lenet_trt.bench.layers import DTYPES, drawn_weight, precisions_of, types_for
 from lenet_trt.bench.workload import Contender, Inputs, Mode, TorchCall, Workload
 from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
@@ -31,7 +31,7 @@ class Rows:
 def row_workloads(
     kernel: Kernel, sizes: Sequence[Rows], function: Callable[..., Any], extent: Extent
 ) -> Iterator[Workload]:
-    """Yield each size in every precision; ``function`` takes the rows, the weights and the attributes by name.
+    """Yield each size in every precision of the kernel; ``function`` takes the rows, the weights and the attributes by name.
 
     Where it gives several tensors, as the kernel does, the first one is compared.
     """
@@ -42,7 +42,7 @@ def row_workloads(
         def computed(*tensors: torch.Tensor, given: Mapping[str, AttributeValue] = size.attributes) -> Any:
             return function(*tensors, **given)
 
-        for precision in PRECISIONS:
+        for precision in precisions_of(kernel):
             bound = kernel.bind_axes(axes, types_for(kernel, precision), size.attributes)
             dtype = DTYPES[precision]
             shapes = dict(zip((tensor.name for tensor in kernel.inputs), bound.input_shapes, strict=True))

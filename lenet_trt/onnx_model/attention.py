@@ -1,7 +1,7 @@
 """Write the ``Attention`` nodes of opset 23 and newer as the products and the softmax that they stand for.
 
 torch's dynamo exporter writes them from opset 23 on. TensorRT has kernels for half types alone, and no build for
-float32; no kernel of ours is for a whole attention.
+float32; patterns of our kernels are for what is written.
 """
 
 from __future__ import annotations

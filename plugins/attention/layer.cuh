@@ -16,7 +16,7 @@ __device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f8
 // No mask.
 struct Unmasked {
   struct Row {
-    __device__ __forceinline__ float added(float score, int /* key */) const { return score; }
+    __device__ __forceinline__ float added(int /* key */) const { return 0.0f; }
   };
   __device__ __forceinline__ Row row(int /* image */, int /* head */, int /* query */) const { return {}; }
 };
@@ -27,7 +27,7 @@ struct Mask {
 
   struct Row {
     const T* __restrict__ row;
-    __device__ __forceinline__ float added(float score, int key) const { return score + row[key]; }
+    __device__ __forceinline__ float added(int key) const { return row[key]; }
   };
   __device__ __forceinline__ Row row(int image, int head, int query) const {
     const int matrix = (image / (repeat * inner) * inner + image % inner) * heads + (heads == 1 ? 0 : head);
@@ -70,9 +70,9 @@ __device__ __noinline__ void plain_row(const Arguments<Mask>& layer, int image, 
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
-    score = mask.added(score * kScale, key);
+    score = fmaf(score, kScale, mask.added(key));
     const float larger = fmaxf(most, score), base = larger == minus_infinity() ? 0.0f : larger;
-    const float kept = __expf(most - base), share = __expf(score - base);
+    const float kept = exponential(most - base), share = exponential(score - base);
     most = larger;
     total = fmaf(total, kept, share);
 #pragma unroll

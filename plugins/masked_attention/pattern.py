@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lenet_trt.kernel.bind import UNKNOWN, Shape
@@ -10,22 +10,28 @@ from lenet_trt.pattern import Pattern, Views, repeated, several_open
 
 from ..attention.pattern import SWAPPED, misfit, one_head
 
+SWAPPED_OF_SIX = [0, 1, 2, 4, 3, 5]
+
 
 def heads_first(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
     return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask), axis=-1), v)
 
 
-def heads_second(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    q, k, v = (op.Transpose(x, perm=SWAPPED) for x in (q, k, v))
-    return op.Transpose(heads_first(op, q, k, v, mask, scale), perm=SWAPPED)
+def heads_second(perm: list[int]) -> Callable[..., Any]:
+    """Return the subgraph in which ``perm`` brings the heads before the queries, and back."""
+
+    def graph(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+        q, k, v = (op.Transpose(x, perm=perm) for x in (q, k, v))
+        return op.Transpose(heads_first(op, q, k, v, mask, scale), perm=perm)
+
+    return graph
 
 
 def in_kernel_shapes(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
     """Compute the attention of q [outer, repeat, inner, m, h, d] to k and v."""
-    perm = [0, 1, 2, 4, 3, 5]
-    q, v = (op.Transpose(x, perm=perm) for x in (q, v))
+    q, v = (op.Transpose(x, perm=SWAPPED_OF_SIX) for x in (q, v))
     scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 5, 3])), scale)
-    return op.Transpose(op.MatMul(op.Softmax(op.Add(scores, mask), axis=-1), v), perm=perm)
+    return op.Transpose(op.MatMul(op.Softmax(op.Add(scores, mask), axis=-1), v), perm=SWAPPED_OF_SIX)
 
 
 def folded(shapes: Mapping[str, Shape]) -> Views | str:
@@ -73,5 +79,6 @@ def _mask_of(shapes: Mapping[str, Shape], many: Shape, few: Shape) -> tuple[int,
 
 PATTERNS = (
     Pattern(heads_first, views=folded, body=in_kernel_shapes),
-    Pattern(heads_second, views=folded_images, body=in_kernel_shapes),
+    Pattern(heads_second(SWAPPED), views=folded_images, body=in_kernel_shapes),
+    Pattern(heads_second(SWAPPED_OF_SIX), body=in_kernel_shapes),
 )

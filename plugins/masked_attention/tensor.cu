@@ -4,9 +4,9 @@
 // Mapping: attention/by_tensor_cores.cuh. Bytes: as there, and the mask once for each head and query, from L2 where it is repeated.
 #include "attention/by_tensor_cores.cuh"
 
-ASSERT_LAUNCH_WHERE(masked_attention_tensor, LAUNCH_THREADS % 32 == 0, kSharedBytes);
+ASSERT_LAUNCH_WHERE(masked_attention_tensor, LAUNCH_THREADS % 32 == 0, Tile<LAUNCH_THREADS>::kSharedBytes);
 
-extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
+extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<LAUNCH_THREADS>::kBlocks)
     masked_attention_tensor(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, const T* __restrict__ mask, int m,
                             int t, int heads, int repeat, int inner, int mask_heads, int mask_rows, T* __restrict__ y) {
   extern __shared__ __align__(128) unsigned char shared[];

@@ -25,6 +25,8 @@ KERNELS = {
     "Conv 3x3 + ReLU": "many_channel_conv",
     "Conv 1x1": "many_channel_conv",
     "Linear": "linear",
+    "Attention": "attention",
+    "Masked attention": "masked_attention",
     "Conv": "few_channel_conv",
     "AveragePool": "average_pool",
     "MaxPool": "max_pool",

@@ -66,6 +66,7 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return std::exp(a); }
+inline float exponential(float a) { return std::exp(a); }
 inline int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i & 255) * static_cast<signed char>(b >> i & 255);
   return sum;
@@ -194,6 +195,10 @@ template <typename T>
 T __shfl_xor_sync(unsigned, T mine, int mask) { return everyone(mine)[threadIdx.x % kWarpLanes ^ mask]; }
 inline unsigned __reduce_max_sync(unsigned, unsigned mine) {
   for (unsigned other : everyone(mine)) mine = max(mine, other);
+  return mine;
+}
+inline unsigned __reduce_or_sync(unsigned, unsigned mine) {
+  for (unsigned other : everyone(mine)) mine |= other;
   return mine;
 }
 template <typename T>
