@@ -50,7 +50,7 @@ def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[M
     context = current_context()
     placed = _placed(bound, weights)
     chosen = variant_for(bound, context)
-    fitting = [variant for variant in kernel.variants_for(context.sm, bound.types) if bound.fits(variant)]
+    fitting = [v for v in kernel.variants if bound.specialized.supports(v, context.sm) and bound.fits(v)]
     made = [_contender(variant.name, bound, variant, placed, modes) for variant in fitting]
     return [_contender(PRODUCT, bound, chosen, placed, modes), *made]
 

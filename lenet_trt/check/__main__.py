@@ -236,7 +236,7 @@ def _check_compile(kernel: Kernel, targets: Sequence[str]) -> Outcome:
         Build(specialized, part, target)
         for specialized, variant in fitting
         for target in targets
-        if variant.supports(sm_of(target), specialized.types)
+        if specialized.supports(variant, sm_of(target))
         for part in variant.parts
     ]
 

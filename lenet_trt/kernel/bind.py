@@ -64,6 +64,10 @@ class Specialized:
         dtypes = self.types.of((*self.kernel.inputs, *self.kernel.outputs))
         return any(ELEMENT_TYPES[dtype].quantized for dtype in dtypes)
 
+    def supports(self, variant: Variant, sm: int) -> bool:
+        """Return whether the variant is for that architecture, with these types and sizes."""
+        return variant.supports(sm, self.types, self.known_sizes)
+
     def launch(self, variant: Variant) -> Launch:
         """Return the variant's (first) launch as expressions of the runtime axes alone."""
         return variant.launch.substitute(self.known_sizes)
@@ -176,7 +180,7 @@ class Bound:
         Raises:
             LenetTrtError: the architecture is older than every variant.
         """
-        usable = {v.name: v for v in self.kernel.variants_for(sm, self.types) if self.fits(v)}
+        usable = {v.name: v for v in self.kernel.variants if self.specialized.supports(v, sm) and self.fits(v)}
         for choice in tuned:
             is_for = choice.variant in usable and choice.is_for(self.types.name, self.attributes)
             if is_for and choice.condition.evaluate(self.sizes):

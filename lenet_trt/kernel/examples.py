@@ -53,7 +53,7 @@ def cases(kernel: Kernel, sm: int | None = None) -> Iterator[ExampleCase]:
     """Yield every call that a variant can run, preferred or not; with ``sm``, only those for that architecture."""
     for bound in bounds(kernel):
         for variant in kernel.variants:
-            runs = variant.supports(variant.min_sm if sm is None else sm, bound.types)
+            runs = bound.specialized.supports(variant, variant.min_sm if sm is None else sm)
             if runs and bound.fits(variant):
                 yield ExampleCase(bound, variant)
 

@@ -16,6 +16,7 @@ MAX_GRID_Y = 65_535  # blocks along y
 # the least that any has had since sm_80. Source: CUDA C++ Programming Guide 13.0, technical specifications.
 _SHARED_KIB = {75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227, 120: 99, 121: 99}
 _LEAST_SHARED_KIB = 99
+_NO_SIZES: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,13 @@ class Variant:
         """Return whether that architecture has the instructions that the variant uses."""
         return sm == self.min_sm if self.only_sm else sm >= self.min_sm
 
-    def supports(self, sm: int, types: Types) -> bool:
-        """Return whether it is for that architecture and those types, for any sizes."""
+    def supports(self, sm: int, types: Types, sizes: Mapping[str, int] = _NO_SIZES) -> bool:
+        """Return whether it is for that architecture and those types: for any sizes, or where these are known.
+
+        With known sizes, a block of that architecture has the shared memory that they need.
+        """
         if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
             return False
-        wanted = [as_dim(part.launch.shared_bytes) for part in self.parts]
+        wanted = [as_dim(part.launch.shared_bytes).substitute(sizes) for part in self.parts]
         limit = 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
         return all(shared.value <= limit for shared in wanted if isinstance(shared, Constant))

@@ -59,7 +59,7 @@ class Ladder:
 
 def runnable(bound: Bound, sm: int) -> tuple[Variant, ...]:
     """Return the variants that can run the call on that architecture."""
-    return tuple(v for v in bound.kernel.variants_for(sm, bound.types) if bound.fits(v))
+    return tuple(v for v in bound.kernel.variants if bound.specialized.supports(v, sm) and bound.fits(v))
 
 
 def free_axis(kernel: Kernel) -> str | None:

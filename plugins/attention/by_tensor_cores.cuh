@@ -1,6 +1,6 @@
 // Attention on tensor cores, in floats split into two fp16 numbers each (split.cuh): sm_80 and newer.
 //
-// Mapping: a block has a head and 16 queries for each warp, and goes over the keys, 64 at a time. All its threads split the queries once, and
+// Mapping: a block has a head and 16 queries for each warp, and goes over the keys, 32 or 64 at a time. All its threads split the queries once, and
 // keys and values each time, into shared memory. Then each warp computes its scores, their exponentials relative to the largest score so far,
 // and adds these shares of the values to its sums, which become smaller where a larger score comes (online softmax). Scores never leave the
 // registers: the sums of the first product lie in the lanes as the left operand of the second has to.
@@ -15,7 +15,7 @@
 #include "dense/instructions.cuh"
 #include "split_floats/split.cuh"
 
-constexpr int kKeys = 64;                // at a time
+constexpr int kKeys = kDepth < 112 ? 64 : 32;  // at a time
 constexpr int kPitch = kDepth + 8;       // of a row in shared memory: rows that ldmatrix reads at once have different banks
 constexpr int kPart = kKeys * kPitch;    // fp16 numbers: hi or lo, of keys or values
 constexpr int kSteps = kDepth / 16;      // products of a score
@@ -27,8 +27,8 @@ template <int kThreads>
 struct Tile {
   static constexpr int kRows = kThreads / 32 * 16, kQueries = kRows * kPitch;  // fp16 numbers, hi or lo
   static constexpr int kSharedBytes = 2 * (2 * kPart + kQueries) * 2;
-  // Two large blocks have the registers of a multiprocessor, or one; of small ones three, where the compiler takes what it wants.
-  static constexpr int kBlocks = kThreads == 256 && kDepth <= 64 ? 2 : 1;
+  // How many have the registers of a multiprocessor. With four small ones of 64 elements a head, the compiler spills.
+  static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 4 : kDepth <= 64 ? 3 : 2;
 };
 
 // The operand of 16 rows and 16 columns that a lane holds.
@@ -84,7 +84,7 @@ struct WarpRows {
   float total[2] = {};                                   // of this lane's exponentials
 };
 
-// What is added to 64 scores of each row of a warp; minus infinity where there is no key.
+// What is added to the scores of each row of a warp; minus infinity where there is no key.
 template <typename MaskRow>
 __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], const MaskRow (&mask)[2], int first_key, int keys) {
 #pragma unroll

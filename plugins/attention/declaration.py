@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, Dim, axes, ceil_div, maximum, product
+from lenet_trt.dims import ARCHITECTURE, Dim, axes, ceil_div, maximum, minimum, product
 from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
 from lenet_trt.kernel.dims import Condition
 
@@ -13,7 +13,8 @@ from ..softmax.declaration import softmax_of
 m, t, h, d = axes("m t h d")
 # What layer.cuh and by_tensor_cores.cuh say.
 MOST_DEPTH = 128
-KEYS, ROWS_OF_WARP = 64, 16
+ROWS_OF_WARP = 16
+keys = 64 - 32 * minimum(d // 112, 1)  # at a time
 THREADS = 128
 
 AXES = (
@@ -75,7 +76,7 @@ def _on_tensor_cores(
             (ceil_div(m, rows) * images * h, 1, 1),
             (32 * warps, 1, 1),
             (m, t, h, *extras),
-            shared_bytes=2 * (2 * KEYS + rows) * (d + 8) * 2,
+            shared_bytes=2 * (2 * keys + rows) * (d + 8) * 2,
         ),
         f"tensor cores, {rows} queries a block",
         source="tensor.cu",

@@ -210,7 +210,7 @@ def usable(specialized: Specialized, sizes: KnownSizes, targets: Sequence[str]) 
 def _is_for(variant: Variant, specialized: Specialized, target: str) -> bool:
     """Whether the variant runs there; PTX is for newer GPUs too, which one for a single architecture is not."""
     kind, _, sm = target.partition("_")
-    return variant.supports(int(sm), specialized.types) and not (variant.only_sm and kind == "compute")
+    return specialized.supports(variant, int(sm)) and not (variant.only_sm and kind == "compute")
 
 
 def _library_node(plan: _Plan, targets: Sequence[str], tunings: Sequence[Tuning]) -> onnx.NodeProto:

@@ -202,7 +202,7 @@ class _Described:
             index
             for index, variant in enumerate(self.kernel.variants, 1)
             if variant.is_one_launch
-            and variant.supports(self._gpu.sm, specialized.types)
+            and specialized.supports(variant, self._gpu.sm)
             and _fits(variant.when, axes, specialized)
         ]
         resolved = specialized.types.of((*self.kernel.inputs, *self.kernel.outputs))
