@@ -93,14 +93,17 @@ def _linear(rows: int, inputs: int, outputs: int) -> SingleLayer:
     )
 
 
-def _attention(title: str, queries: int, heads: int, depth: int, *, masked: bool, batches: Sequence[int]) -> SingleLayer:
-    """Make an attention whose heads lie side by side in a token, as a dense layer leaves them, with or without a mask."""
+def _attention(
+    title: str, queries: int, heads: int, depth: int, *, masked: bool, batches: Sequence[int]
+) -> SingleLayer:
+    """Make an attention whose heads lie side by side in a token, as a dense layer leaves them, with a mask or not."""
+    swapped = "Transpose<perm = [0, 2, 1, 3]>"
+    scaled = f"scale = Constant<value = float {{{depth**-0.5}}}>() scores = Mul(products, scale)"
+    shares = "sums = Add(scores, mask) shares = Softmax(sums)" if masked else "shares = Softmax(scores)"
     return SingleLayer(
         f"{'Masked attention' if masked else 'Attention'} {title}",
-        "a = Transpose<perm = [0, 2, 1, 3]>(q) b = Transpose<perm = [0, 2, 3, 1]>(k) c = Transpose<perm = [0, 2, 1, 3]>(v) "
-        f"products = MatMul(a, b) scale = Constant<value = float {{{depth**-0.5}}}>() scores = Mul(products, scale) "
-        + ("sums = Add(scores, mask) shares = Softmax(sums) " if masked else "shares = Softmax(scores) ")
-        + "found = MatMul(shares, c) y = Transpose<perm = [0, 2, 1, 3]>(found)",
+        f"a = {swapped}(q) b = Transpose<perm = [0, 2, 3, 1]>(k) c = {swapped}(v) products = MatMul(a, b) {scaled} "
+        f"{shares} found = MatMul(shares, c) y = {swapped}(found)",
         dict.fromkeys("qkv", (queries, heads, depth)),
         1,
         {"mask": (heads, queries, queries)} if masked else None,

@@ -31,7 +31,9 @@ class Rows:
 def row_workloads(
     kernel: Kernel, sizes: Sequence[Rows], function: Callable[..., Any], extent: Extent
 ) -> Iterator[Workload]:
-    """Yield each size in every precision of the kernel; ``function`` takes the rows, the weights and the attributes by name.
+    """Yield each size in every precision of the kernel.
+
+    ``function`` takes the rows, the weights and the attributes by name.
 
     Where it gives several tensors, as the kernel does, the first one is compared.
     """

@@ -1,4 +1,4 @@
-"""Declare what ``attention`` and ``masked_attention`` share; layer.cuh and by_tensor_cores.cuh have their device code."""
+"""Declare what ``attention`` and ``masked_attention`` share; the headers beside this file have their device code."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ SIZES = (
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), scale=0.125).transpose(1, 2)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, scale=0.125).transpose(1, 2)
 
 
 def workloads(extent: Extent) -> Iterator[Workload]:

@@ -1,8 +1,12 @@
-"""Define the nodes that ``masked_attention`` replaces: those of ``attention``, and an ``Add`` before the ``Softmax``."""
+"""Define the nodes that ``masked_attention`` replaces: those of ``attention``, and an ``Add`` before the ``Softmax``.
+
+In normal form a mask of a Swin's windows is added with ``tiled``: see ``fuse/attention.py``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 from lenet_trt.kernel.bind import UNKNOWN, Shape
@@ -15,6 +19,11 @@ SWAPPED_OF_SIX = [0, 1, 2, 4, 3, 5]
 
 def heads_first(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
     return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask), axis=-1), v)
+
+
+def windows(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+    scores = op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, tiled=1)
+    return op.MatMul(op.Softmax(scores, axis=-1), v)
 
 
 def heads_second(perm: list[int]) -> Callable[..., Any]:
@@ -49,6 +58,23 @@ def folded(shapes: Mapping[str, Shape]) -> Views | str:
     return Views(inputs=views, outputs={"y": shapes["q"]}, like="q")
 
 
+def folded_windows(shapes: Mapping[str, Shape]) -> Views | str:
+    """Fold images, windows and heads into images of one head: the mask of all windows is repeated over the images."""
+    problem = misfit(shapes)
+    if problem is not None:
+        return problem
+    q, k, mask = shapes["q"], shapes["k"], shapes["mask"]
+    if mask[1:] != (*q[1:-1], k[-2]):
+        return f"the mask {list(mask)} has not the heads, the queries and the keys of the queries {list(q)}"
+    inner = prod(mask[:-2])
+    if UNKNOWN in (*mask, q[-1]):
+        return several_open(q, k, mask)
+    repeat = UNKNOWN if q[0] == UNKNOWN else q[0] // mask[0]
+    views = {name: (1, repeat, inner, *one_head(shapes[name])[1:]) for name in "qkv"}
+    views["mask"] = (1, 1, inner, 1, *mask[-2:])
+    return Views(inputs=views, outputs={"y": q}, like="q")
+
+
 def folded_images(shapes: Mapping[str, Shape]) -> Views | str:
     """Fold the images, which the mask has or is repeated over; its heads are those of q [n, m, h, d], or one."""
     q, mask = shapes["q"], (1,) * (4 - len(shapes["mask"])) + shapes["mask"]
@@ -68,7 +94,7 @@ def folded_images(shapes: Mapping[str, Shape]) -> Views | str:
 
 
 def _mask_of(shapes: Mapping[str, Shape], many: Shape, few: Shape) -> tuple[int, int, int] | str:
-    """Fold ``many`` images into [outer, repeat, inner], of which the mask has ``few``; its scores are those of q and k."""
+    """Fold ``many`` images into [outer, repeat, inner], of which the mask has ``few``; q and k make its scores."""
     q, k, mask = shapes["q"], shapes["k"], shapes["mask"]
     if mask[-1:] != k[-2:-1] or (1, *mask)[-2] not in (1, q[-2]):
         return f"the mask {list(mask)} has not the queries {q[-2]} and the keys {k[-2]} of the scores"
@@ -79,6 +105,7 @@ def _mask_of(shapes: Mapping[str, Shape], many: Shape, few: Shape) -> tuple[int,
 
 PATTERNS = (
     Pattern(heads_first, views=folded, body=in_kernel_shapes),
+    Pattern(windows, views=folded_windows, body=in_kernel_shapes),
     Pattern(heads_second(SWAPPED), views=folded_images, body=in_kernel_shapes),
     Pattern(heads_second(SWAPPED_OF_SIX), body=in_kernel_shapes),
 )

@@ -13,8 +13,8 @@ from lenet_trt.bench.workloads import Extent
 
 from . import KERNEL
 
-# The images or windows that the mask has, those it is repeated over, and those after; queries, keys, heads, elements; heads and queries of the
-# mask.
+# The images or windows that the mask has, those it is repeated over, and those after; queries, keys, heads, elements;
+# heads and queries of the mask.
 SIZES = (
     Rows("Swin-T, first stage, 1 image", (1, 64, 1, 49, 49, 3, 32, 3, 49)),
     Rows("Swin-T, first stage, 32 images", (1, 2048, 1, 49, 49, 3, 32, 3, 49)),

@@ -12,7 +12,7 @@ from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 
 Change = Callable[[list[np.ndarray]], None]
-# Queries that do not fill a block, or a warp; several steps of keys, the last one with a few; heads side by side in memory.
+# Queries that do not fill a block, or a warp; several steps of keys, the last one with a few; heads side by side.
 PLAIN = {"n": 2, "m": 70, "t": 131, "h": 2, "d": 32}
 DEEP = {"n": 1, "m": 5, "t": 70, "h": 1, "d": 80}
 MASKED = {"outer": 2, "repeat": 2, "inner": 1, "m": 49, "t": 49, "h": 2, "d": 32, "mask_heads": 2, "mask_rows": 49}
@@ -85,7 +85,7 @@ def test_numbers_far_from_one_are_as_exact(
 @pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min], ids=["infinity", "least"])
 @pytest.mark.parametrize("all_of_a_row", [False, True], ids=["some", "all"])
 def test_masks_hide_keys(hidden: float, all_of_a_row: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Where all keys are hidden by minus infinity, the result is NaN, as in ONNX; by the least float, it is their mean."""
+    """Where minus infinity hides all keys, the result is NaN, as in ONNX; where the least float does, it is a mean."""
 
     def change(inputs: list[np.ndarray]) -> None:
         inputs[3][..., ::3] = hidden
