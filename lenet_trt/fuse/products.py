@@ -25,10 +25,11 @@ def products_of_matrices(graph: WorkingGraph, node: WorkingNode) -> None:
     if not ranks or any(rank is None or rank < _MATRIX for rank in ranks) or max(filter(None, ranks)) == _MATRIX:
         return
     left, right = (_operand(graph, name, node) for name in node.inputs)
-    alpha, outputs, slot, old = left.factor * right.factor, list(node.outputs), node.slot, [node]
+    alpha = float(node.attributes.get("alpha", 1.0)) * left.factor * right.factor
+    outputs, slot, old = list(node.outputs), node.slot, [node]
     origins = node.origins | left.origins | right.origins
     after = graph.only_consumer(node.outputs[0])
-    scaled = None if after is None else _scaled(graph, after)
+    scaled = None if after is None else factor_of(graph, after)
     if after is not None and scaled is not None and scaled[0] == node.outputs[0]:
         alpha, outputs, slot, old = alpha * scaled[1], list(after.outputs), after.slot, [node, after]
         origins |= after.origins
@@ -63,7 +64,7 @@ def _operand(graph: WorkingGraph, name: str, reader: WorkingNode) -> _Operand:
         readers = graph.consumers(node.outputs[0])
         alone = alone and node.outputs[0] not in graph.outputs and all(each is reader for each in readers)
         passed = _swapped(graph, node)
-        scaled = _scaled(graph, node) if alone else None
+        scaled = factor_of(graph, node) if alone else None
         if passed is not None:
             operand.name, nodes = passed
             operand.transposed = not operand.transposed
@@ -85,9 +86,9 @@ def _swapped(graph: WorkingGraph, node: WorkingNode) -> tuple[str, list[WorkingN
     torch's newer exporter joins the leading axes for that: a ``Transpose`` between two ``Reshape``.
     """
     if node.is_op("Transpose"):
-        return (node.inputs[0], [node]) if _swaps_last_two(graph, node) else None
+        return (node.inputs[0], [node]) if swaps_last_two(graph, node) else None
     transpose = graph.producer(node.inputs[0]) if node.is_op("Reshape") else None
-    if transpose is None or not transpose.is_op("Transpose") or not _swaps_last_two(graph, transpose):
+    if transpose is None or not transpose.is_op("Transpose") or not swaps_last_two(graph, transpose):
         return None
     joined = graph.producer(transpose.inputs[0])
     if joined is None or not joined.is_op("Reshape"):
@@ -100,7 +101,7 @@ def _swapped(graph: WorkingGraph, node: WorkingNode) -> tuple[str, list[WorkingN
     return (name, [node, transpose, joined]) if same and None not in before else None
 
 
-def _scaled(graph: WorkingGraph, node: WorkingNode) -> tuple[str, float] | None:
+def factor_of(graph: WorkingGraph, node: WorkingNode) -> tuple[str, float] | None:
     """Return the value and the constant by which a node multiplies it, or divides it."""
     if not node.is_op("Mul", "Div"):
         return None
@@ -117,7 +118,8 @@ def _scaled(graph: WorkingGraph, node: WorkingNode) -> tuple[str, float] | None:
     return None
 
 
-def _swaps_last_two(graph: WorkingGraph, node: WorkingNode) -> bool:
+def swaps_last_two(graph: WorkingGraph, node: WorkingNode) -> bool:
+    """Return whether a node is the transposition of the last two axes."""
     rank = graph.rank(node.inputs[0]) if node.is_op("Transpose") else None
     if rank is None or rank < 2:
         return False
