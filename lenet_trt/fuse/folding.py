@@ -7,7 +7,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode, attribute_protos
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode, attribute_protos, count
 from lenet_trt.kernel.saturate import quantize
 
 _FOLDABLE = ("Identity", "Transpose", "Reshape", "Cast", "Squeeze", "Unsqueeze", "Flatten")
@@ -18,6 +18,13 @@ _ARITHMETIC = (
     *("Cast", "Concat", "Gather", "Slice", "Squeeze", "Unsqueeze"),
 )
 _MOST_SIZES = 64
+# Operators of which exporters make the masks that depend on no input, and the most elements of such a mask.
+_LARGEST_MASK = 1 << 24
+_OF_MASKS = (
+    *("Add", "Sub", "Mul", "Neg", "Cast", "Concat", "ConstantOfShape", "Equal", "Expand", "Flatten", "Gather"),
+    *("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Not", "Range", "Reshape", "ScatterND"),
+    *("Slice", "Squeeze", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"),
+)
 
 
 def constant_folding(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -70,16 +77,36 @@ def reshaped(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     shape: list[int | None] = []
     for name in concat.inputs:
-        sizes, count = graph.constants.get(name), graph.shape(name)
+        sizes, length = graph.constants.get(name), graph.shape(name)
         if sizes is not None:
             shape += [int(size) if size > 0 else None for size in sizes.flat]
-        elif count is not None and len(count) == 1 and isinstance(count[0], int):
-            shape += [None] * count[0]
+        elif length is not None and len(length) == 1 and isinstance(length[0], int):
+            shape += [None] * length[0]
         else:
             return
     before = (None,) * len(shape) if seen is None else seen
     merged = tuple(old if new is None else new for old, new in zip(before, shape, strict=True))
     graph.learn_shape(node.outputs[0], merged)
+
+
+def computed_constant(graph: WorkingGraph, name: str) -> Array | None:
+    """Return a value that is computed from constants alone, as a mask is; the graph keeps its nodes."""
+    return _from_constants(graph, name, {})
+
+
+def _from_constants(graph: WorkingGraph, name: str, found: dict[str, Array | None]) -> Array | None:
+    """Return a value that is computed from constants alone; ``found``: what was computed so far."""
+    if name in graph.constants:
+        return graph.constants[name]
+    if name not in found:
+        found[name] = None
+        node, shape = graph.producer(name), graph.shape(name)
+        size = None if shape is None else count(shape)
+        if node is not None and node.is_op(*_OF_MASKS) and size is not None and size <= _LARGEST_MASK:
+            values = [_from_constants(graph, each, found) if each else None for each in node.inputs]
+            if all(value is not None for value, each in zip(values, node.inputs, strict=True) if each):
+                found[name] = _evaluate(graph, node, values)
+    return found[name]
 
 
 def _computed(graph: WorkingGraph, node: WorkingNode) -> Array | None:

@@ -22,6 +22,7 @@ scaling             by a constant power of two: ``Mul``, not ``Div``
 operands            the constant of an ``Add`` or a ``Mul`` is the second one
 order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPool`` that it commutes with
 missing bias        zeros
+attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there
 ==================  ================================================================================================
 """
@@ -32,12 +33,16 @@ from collections.abc import Callable, Iterable
 
 import onnx
 
+from lenet_trt.fuse.attention import ATTENTION
 from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
-    """Return the working copy in normal form; where layers changed their order, also one with the old order."""
+    """Return the working copy in normal form, and where rules change what lies between layers, also without these.
+
+    First comes the form in which attention is written in one way, and last the one in which layers keep their order.
+    """
     forms = []
     for _ in range(2):
         graph = WorkingGraph(model)
@@ -51,7 +56,10 @@ def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
     plain, reordered = forms
     before = reordered.nodes
     _rewrite(reordered, REORDERINGS)
-    return [plain] if reordered.nodes == before else [reordered, plain]
+    attention = reordered.copy()
+    _rewrite(attention, ATTENTION)
+    forms = [plain] if reordered.nodes == before else [reordered, plain]
+    return forms if attention.nodes == reordered.nodes else [attention, *forms]
 
 
 def _rewrite(graph: WorkingGraph, rules: Iterable[Callable[[WorkingGraph, WorkingNode], None]]) -> None:

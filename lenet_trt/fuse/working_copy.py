@@ -5,6 +5,7 @@ The file itself is not touched. Every node remembers which nodes of the file it 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -78,6 +79,14 @@ class WorkingGraph:
         for index, proto in enumerate(graph.node):
             self._slots.append(None)
             self._place(_node(proto, index), index)
+
+    def copy(self) -> WorkingGraph:
+        """Return a copy with the same nodes; rules for it replace nodes, and do not change them."""
+        other = copy.copy(self)
+        other.constants, other._types, other._learned = dict(self.constants), dict(self._types), set(self._learned)
+        other._slots, other._producers = list(self._slots), dict(self._producers)
+        other._consumers = {name: list(nodes) for name, nodes in self._consumers.items()}
+        return other
 
     @property
     def nodes(self) -> list[WorkingNode]:

@@ -1,0 +1,457 @@
+"""Attention is written in one way before patterns are matched, and the fused network computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from declared_kernels import FOLDER
+from lenet_trt.dims import axes
+from lenet_trt.fuse.normal_form import normal_forms
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Variant, float_types
+from lenet_trt.kernel.bind import UNKNOWN, Shape
+from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.pattern import Pattern, Views
+from torch_export import exported_module
+
+Sizes = Sequence[int | str]
+N = 2  # the size of an open batch in a test
+WINDOWS, HEADS, ROWS, DEPTH = 4, 3, 5, 8
+SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
+
+
+def not_needed(**_: Any) -> Any:
+    raise NotImplementedError("these kernels are for the fused file alone")
+
+
+def kernel_of(name: str, axis_names: str, shapes: Mapping[str, Shape], result: Shape, patterns: Any) -> Kernel:
+    """Declare a kernel that has no code: the function in the fused file computes what it stands for."""
+    variant = Variant("plain", Launch((1, 1, 1), (32, 1, 1), extras=()), "nothing")
+    return Kernel(
+        name=name,
+        doc="attention",
+        axes=tuple(Axis(axis, "sizes") for axis in axis_names.split()),
+        inputs=tuple(Tensor(tensor, shape, "T", "values") for tensor, shape in shapes.items()),
+        outputs=(Tensor("y", result, "T", "results"),),
+        types=float_types(),
+        attributes=(SCALE,),
+        variants=(variant,),
+        patterns=patterns,
+        reference=not_needed,
+        examples=(dict.fromkeys(axis_names.split(), 1),),
+        flops=1,
+        source_dir=FOLDER / "split_softmax",
+    )
+
+
+def attention(op: Any, q: Any, k: Any, v: Any, scale: Any) -> Any:
+    q, k, v = (op.Transpose(each, perm=[0, 2, 1, 3]) for each in (q, k, v))
+    scores = op.MatMul(q, k, transB=1, alpha=scale)
+    return op.Transpose(op.MatMul(op.Softmax(scores, axis=-1), v), perm=[0, 2, 1, 3])
+
+
+def attention_in_onnx(op: Any, q: Any, k: Any, v: Any, scale: Any) -> Any:
+    q, k, v = (op.Transpose(x, perm=perm) for x, perm in ((q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])))
+    scores = op.Mul(op.MatMul(q, k), scale)
+    return op.Transpose(op.MatMul(op.Softmax(scores, axis=-1), v), perm=[0, 2, 1, 3])
+
+
+n, s, h, d = axes("n s h d")
+TOKENS = kernel_of(
+    "tokens_attention",
+    "n s h d",
+    dict.fromkeys("qkv", (n, s, h, d)),
+    (n, s, h, d),
+    (Pattern(attention, body=attention_in_onnx),),
+)
+
+
+def with_mask(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+    return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask), axis=-1), v)
+
+
+def with_tiled_mask(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+    return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, tiled=1), axis=-1), v)
+
+
+def with_mask_in_onnx(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+    scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 3])), scale)
+    return op.MatMul(op.Softmax(op.Add(scores, mask), axis=-1), v)
+
+
+def whole(shapes: Mapping[str, Shape]) -> Views | str:
+    """View [batch, h, m, d] as [1, batch, h, m, d]."""
+    mask = (1,) * (5 - len(shapes["mask"])) + shapes["mask"]
+    inputs = {name: (1, *shapes[name]) for name in "qkv"}
+    return Views(inputs={**inputs, "mask": mask}, outputs={"y": shapes["q"]})
+
+
+def divided(shapes: Mapping[str, Shape]) -> Views | str:
+    """View [n * windows, h, m, d] as [n, windows, h, m, d]."""
+    windows = shapes["mask"][0]
+    inputs = {name: (UNKNOWN, windows, *shapes[name][1:]) for name in "qkv"}
+    return Views(inputs={**inputs, "mask": (1, *shapes["mask"])}, outputs={"y": shapes["q"]})
+
+
+n, w, h, m, s, d, mw, mh, mm = axes("n w h m s d mw mh mm")
+MASKED = kernel_of(
+    "mask_attention",
+    "n w h m s d mw mh mm",
+    {"q": (n, w, h, m, d), "k": (n, w, h, s, d), "v": (n, w, h, s, d), "mask": (1, mw, mh, mm, s)},
+    (n, w, h, m, d),
+    (
+        Pattern(with_mask, views=whole, body=with_mask_in_onnx),
+        Pattern(with_tiled_mask, views=divided, body=with_mask_in_onnx),
+    ),
+)
+
+
+def values(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], inputs: Mapping[str, Sizes], constants: Mapping[str, Any], also: Sequence[str] = ()
+) -> onnx.ModelProto:
+    """Make a model with the output y, and those that ``also`` names."""
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    results = [onnx.ValueInfoProto(name=name) for name in ("y", *also)]
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "attention", made, results, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def run(model: onnx.ModelProto) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(0)
+    given = {}
+    for value in session.get_inputs():
+        shape = [size if isinstance(size, int) else N for size in value.shape]
+        given[value.name] = random.normal(size=shape).astype(np.float32)
+    return [np.asarray(result) for result in session.run(None, given)]
+
+
+def fused_alike(model: onnx.ModelProto, kernel: str | Kernel) -> list[str]:
+    """Fuse a model, compare it with the plain one, and return the operators that are left."""
+    fused = fuse(model, [kernel]).model
+    onnx.checker.check_model(fused, full_check=True)
+    for seen, wanted in zip(run(fused), run(model), strict=True):
+        assert seen.shape == wanted.shape
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
+    return [node.op_type for node in fused.graph.node if node.op_type != "Reshape"]
+
+
+def only(graph: WorkingGraph, op_type: str) -> WorkingNode:
+    (node,) = [node for node in graph.nodes if node.op_type == op_type]
+    return node
+
+
+def node(op_type: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(op_type, inputs.split(), [output], **attributes)
+
+
+def scores_of_windows(
+    mask: str = "mask", swapped: bool = False, before: str = "scores", inside: Sequence[onnx.NodeProto] = ()
+) -> list[onnx.NodeProto]:
+    """Write the attention of shifted windows as Swin has it: a bias, and a mask for each window of a picture."""
+    return [
+        node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "scores"),
+        node("Add", "scores bias", "biased"),
+        node("Reshape", f"{'biased' if before == 'scores' else before} five", "divided"),
+        node("Add", f"{mask} divided" if swapped else f"divided {mask}", "masked"),
+        node("Reshape", "masked four", "joined"),
+        *inside,
+        node("Softmax", "joined", "weights", axis=-1),
+        node("MatMul", "weights v", "y"),
+    ]
+
+
+def windows_model(
+    batch: int | str = N, mask: np.ndarray | None = None, also: Sequence[str] = (), **options: Any
+) -> onnx.ModelProto:
+    whole_size = batch * WINDOWS if isinstance(batch, int) else batch
+    constants = {
+        "bias": values(1, HEADS, ROWS, ROWS),
+        "mask": values(1, WINDOWS, 1, ROWS, ROWS) if mask is None else mask,
+        "five": np.array([-1, WINDOWS, HEADS, ROWS, ROWS]),
+        "four": np.array([-1, HEADS, ROWS, ROWS]),
+    }
+    inputs = dict.fromkeys("qkv", (whole_size, HEADS, ROWS, DEPTH))
+    return model_of(scores_of_windows(**options), inputs, constants, also)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("batch", [2, 3])
+def test_the_mask_of_windows_is_added_without_dividing_the_batch(batch: int, swapped: bool) -> None:
+    model = windows_model(batch, swapped=swapped)
+    form = normal_forms(model)[0]
+    add = only(form, "Add")
+    assert (form.shape(add.inputs[1]), add.attributes) == ((WINDOWS, HEADS, ROWS, ROWS), {"tiled": 1})
+    assert [each.op_type for each in form.nodes] == ["MatMul", "Add", "Softmax", "MatMul"]
+    assert fused_alike(model, MASKED) == ["mask_attention"]
+
+
+def test_a_mask_of_all_windows_needs_no_repetition() -> None:
+    for mask, batch in ((None, 1), (values(1, 1, HEADS, ROWS, ROWS), 2), (values(ROWS, ROWS), 2), (values(1, 5), 2)):
+        model = windows_model(batch, mask)
+        assert only(normal_forms(model)[0], "Add").attributes == {}
+        assert fused_alike(model, MASKED) == ["mask_attention"]
+
+
+def test_windows_of_an_open_batch() -> None:
+    model = windows_model("windows_of_all")
+    add = only(normal_forms(model)[0], "Add")
+    assert add.attributes == {"tiled": 1}
+    fused = fuse(model, [MASKED]).model
+    assert [each.op_type for each in fused.graph.node if each.domain == DOMAIN] == ["mask_attention"]
+    given = {name: values(3 * WINDOWS, HEADS, ROWS, DEPTH) for name in "qkv"}
+    results = [
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)[0]
+        for each in (model, fused)
+    ]
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("read", ["divided", "masked", "joined"])
+def test_scores_of_windows_that_are_an_output_stay(read: str) -> None:
+    model = windows_model(also=[read])
+    kept = [each.op_type for each in normal_forms(model)[0].nodes]
+    assert kept.count("Reshape") == 2
+    assert "softmax" in fused_alike(model, "softmax")
+
+
+@pytest.mark.parametrize("case", ["a mask for each picture", "other sizes", "computed from an input"])
+def test_other_divisions_stay(case: str) -> None:
+    constants: dict[str, Any] = {
+        "bias": values(1, HEADS, ROWS, ROWS),
+        "mask": values(N if case == "a mask for each picture" else 1, WINDOWS, 1, 1, 1),
+        "five": np.array([-1, WINDOWS, HEADS, ROWS, ROWS]),
+        "four": np.array([-1, HEADS, ROWS, ROWS]),
+    }
+    if case == "other sizes":  # the second axis is divided, not the first
+        constants["five"] = np.array([N, WINDOWS * HEADS, ROWS, ROWS])
+        constants["mask"] = values(1, WINDOWS * HEADS, ROWS, ROWS)
+    inputs: dict[str, Sizes] = dict.fromkeys("qkv", (N * WINDOWS, HEADS, ROWS, DEPTH))
+    if case == "computed from an input":
+        inputs["mask"] = constants.pop("mask").shape
+    model = model_of(scores_of_windows(), inputs, constants)
+    assert [each.op_type for each in normal_forms(model)[0].nodes].count("Reshape") == 2
+    assert "softmax" in fused_alike(model, "softmax")
+
+
+def masks_model(first: np.ndarray, second: np.ndarray, /, *also: str, **inputs: Sizes) -> onnx.ModelProto:
+    """Add two masks to the scores one after the other."""
+    nodes = [
+        node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "scores"),
+        node("Add", "scores first", "half"),
+        node("Add", "second half", "both"),
+        node("Softmax", "both", "weights", axis=-1),
+        node("MatMul", "weights v", "y"),
+    ]
+    constants = {name: value for name, value in (("first", first), ("second", second)) if name not in inputs}
+    shapes = dict.fromkeys("qkv", ("n", HEADS, ROWS, DEPTH))
+    return model_of(nodes, {**shapes, **inputs}, constants, also)
+
+
+def test_two_constant_masks_become_one() -> None:
+    never = np.triu(np.full((ROWS, ROWS), -np.inf, np.float32), 1)
+    model = masks_model(values(HEADS, 1, ROWS), never)
+    form = normal_forms(model)[0]
+    add = only(form, "Add")
+    assert form.shape(add.inputs[1]) == (HEADS, ROWS, ROWS)
+    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert fused_alike(model, "scale_add_softmax").count("Add") == 0
+
+
+def test_masks_that_are_no_constants_or_overflow_are_added_one_by_one() -> None:
+    least = np.full((ROWS, ROWS), np.finfo(np.float32).min, np.float32)
+    some = values(ROWS, ROWS)
+    for model in (
+        masks_model(some, least, second=(ROWS, ROWS)),
+        masks_model(least, least),
+        masks_model(some, some, "half"),
+    ):
+        assert [each.op_type for each in normal_forms(model)[0].nodes].count("Add") == 2
+    assert "softmax" in fused_alike(masks_model(least, least), "softmax")
+
+
+def test_a_mask_that_is_computed_from_constants() -> None:
+    nodes = [
+        node("Range", "zero rows one", "places"),
+        node("Unsqueeze", "places last", "column"),
+        node("Less", "column places", "later"),
+        node("Where", "later lowest nothing", "mask"),
+    ]
+    given = {"zero": np.int64(0), "rows": np.int64(ROWS), "one": np.int64(1), "last": np.array([1])}
+    constants = {**given, "lowest": np.float32(-100), "nothing": np.float32(0), "bias": values(1, HEADS, ROWS, ROWS)}
+    constants |= {
+        "five": np.array([N, WINDOWS, HEADS, ROWS, ROWS]),
+        "four": np.array([-1, HEADS, ROWS, ROWS]),
+    }
+    inputs = dict.fromkeys("qkv", (N * WINDOWS, HEADS, ROWS, DEPTH))
+    model = model_of([*nodes, *scores_of_windows()], inputs, constants)
+    assert fused_alike(model, MASKED) == ["mask_attention"]
+
+
+def masked_model(*after: onnx.NodeProto, scale: float = 0.5, mask: Any = None, also: Sequence[str] = ()) -> Any:
+    nodes = [
+        node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "scores"),
+        *after,
+        node("Softmax", "z", "weights", axis=-1),
+        node("MatMul", "weights v", "y"),
+    ]
+    never = np.triu(np.full((ROWS, ROWS), -np.inf, np.float32), 1)
+    constants = {"mask": never if mask is None else mask, "scale": np.float32(scale)}
+    return model_of(nodes, dict.fromkeys("qkv", ("n", HEADS, ROWS, DEPTH)), constants, also)
+
+
+ADD_FIRST = node("Add", "scores mask", "added")
+
+
+@pytest.mark.parametrize(
+    ("after", "scale"),
+    [
+        ([ADD_FIRST, node("Mul", "added scale", "z")], 0.3),
+        ([ADD_FIRST, node("Mul", "scale added", "z")], 0.25),
+        ([ADD_FIRST, node("Div", "added scale", "z")], 3.0),
+        ([node("Mul", "scores scale", "scaled"), node("Add", "mask scaled", "z")], 0.3),
+        ([node("Div", "scores scale", "scaled"), node("Add", "scaled mask", "z")], 8.0),
+    ],
+)
+def test_a_mask_comes_after_the_scale(after: list[onnx.NodeProto], scale: float) -> None:
+    model = masked_model(*after, scale=scale)
+    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert "Softmax" not in fused_alike(model, "softmax" if after[0] is ADD_FIRST else "scale_add_softmax")
+
+
+@pytest.mark.parametrize(("scale", "also"), [(-0.5, ()), (0.5, ("added",)), (1e30, ())])
+def test_a_mask_before_the_scale_stays_where_the_result_could_change(scale: float, also: Sequence[str]) -> None:
+    mask = np.full((ROWS, ROWS), 1e30, np.float32)
+    model = masked_model(ADD_FIRST, node("Mul", "added scale", "z"), scale=scale, mask=mask, also=also)
+    assert [each.op_type for each in normal_forms(model)[0].nodes if each.op_type in ("Add", "Mul")] == ["Add", "Mul"]
+
+
+def test_a_computed_mask_stands_behind_the_scores() -> None:
+    nodes = [
+        node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "scores"),
+        node("Add", "mask scores", "z"),
+        node("Softmax", "z", "weights", axis=-1),
+        node("MatMul", "weights v", "y"),
+    ]
+    inputs = dict.fromkeys("qkv", (N, HEADS, ROWS, DEPTH)) | {"mask": (1, 1, ROWS, ROWS)}
+    assert fused_alike(model_of(nodes, inputs, {}), MASKED) == ["mask_attention"]
+
+
+def tokens_model(key: list[onnx.NodeProto], also: Sequence[str] = (), also_read: str = "") -> onnx.ModelProto:
+    """Write attention of q, k, v [n, tokens, heads, depth]; ``key`` makes "turned" of k."""
+    nodes = [
+        node("Transpose", "q", "queries", perm=[0, 2, 1, 3]),
+        *key,
+        node("Transpose", "v", "values", perm=[0, 2, 1, 3]),
+        node("MatMul", "queries turned", "scores"),
+        node("Mul", "scores scale", "scaled"),
+        node("Softmax", "scaled", "weights", axis=-1),
+        node("MatMul", "weights values", "heads"),
+        node("Transpose", "heads", "y", perm=[0, 2, 1, 3]),
+    ]
+    if also_read:
+        nodes.append(node("Neg", also_read, "other"))
+    inputs = dict.fromkeys("qkv", ("n", ROWS, HEADS, DEPTH))
+    return model_of(nodes, inputs, {"scale": np.float32(0.35), "half": np.float32(0.5)}, also)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        [node("Transpose", "k", "turned", perm=[0, 2, 3, 1])],
+        [node("Transpose", "k", "keys", perm=[0, 2, 1, 3]), node("Transpose", "keys", "turned", perm=[0, 1, 3, 2])],
+        [node("Mul", "k half", "less"), node("Transpose", "less", "turned", perm=[0, 2, 3, 1])],
+        [
+            node("Div", "k half", "more"),
+            node("Transpose", "more", "keys", perm=[0, 2, 1, 3]),
+            node("Transpose", "keys", "turned", perm=[0, 1, 3, 2]),
+        ],
+    ],
+)
+def test_a_key_keeps_its_last_axis(key: list[onnx.NodeProto]) -> None:
+    assert fused_alike(tokens_model(key), TOKENS) == ["tokens_attention"]
+
+
+def test_a_key_that_others_read_stays() -> None:
+    key = [node("Transpose", "k", "turned", perm=[0, 2, 3, 1])]
+    for model in (tokens_model(key, ["turned"]), tokens_model(key, ["other"], "turned")):
+        perms = [each.attributes["perm"] for each in normal_forms(model)[0].nodes if each.op_type == "Transpose"]
+        assert [0, 2, 3, 1] in perms
+        assert "Softmax" not in fused_alike(model, "softmax")
+
+
+def test_products_of_small_matrices_keep_their_places() -> None:
+    key = [node("Mul", "k half", "less"), node("Transpose", "less", "turned", perm=[0, 2, 3, 1])]
+    left = fused_alike(tokens_model(key), "batched_matmul")
+    assert left.count("batched_matmul") == 2
+    assert left.count("Mul") == 1  # the one of the key
+
+
+@pytest.mark.parametrize("opset", [11, 17, 20])
+def test_shifted_windows_of_torch(opset: int) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+
+    class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """Attention of windows as in timm, torchvision and transformers."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = torch.nn.Linear(HEADS * DEPTH, 3 * HEADS * DEPTH)
+            self.register_buffer("bias", torch.randn(HEADS, ROWS, ROWS))
+            self.register_buffer("mask", torch.randn(WINDOWS, ROWS, ROWS))
+
+        def forward(self, x: Any) -> Any:
+            x = x.reshape(-1, ROWS, HEADS * DEPTH)
+            q, k, v = self.qkv(x).reshape(-1, ROWS, 3, HEADS, DEPTH).permute(2, 0, 3, 1, 4).unbind(0)
+            scores = (q * DEPTH**-0.5) @ k.transpose(-2, -1) + self.bias.unsqueeze(0)
+            scores = scores.view(-1, WINDOWS, HEADS, ROWS, ROWS) + self.mask.unsqueeze(1).unsqueeze(0)
+            weights = scores.view(-1, HEADS, ROWS, ROWS).softmax(-1)
+            return (weights @ v).transpose(1, 2).reshape(-1, WINDOWS, ROWS, HEADS * DEPTH)
+
+    model = exported_module(Windows().eval(), torch.zeros(2, WINDOWS, ROWS, HEADS * DEPTH), opset)
+    left = fused_alike(model, MASKED)
+    assert left.count("mask_attention") == 1
+    assert "Softmax" not in left
+
+
+@pytest.mark.parametrize("opset", [11, 17, 20])
+@pytest.mark.parametrize("written", ["permute", "two transpositions", "scaled query"])
+def test_attention_of_tokens_in_torch(written: str, opset: int) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+
+    class Tokens(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            q, k, v = x.reshape(-1, ROWS, 3, HEADS, DEPTH).unbind(2)
+            if written == "permute":
+                scores = q.permute(0, 2, 1, 3) @ k.permute(0, 2, 3, 1) / DEPTH**0.5
+            else:
+                q = q * DEPTH**-0.5 if written == "scaled query" else q
+                scores = q.transpose(1, 2) @ k.transpose(1, 2).transpose(-2, -1)
+            return (scores.softmax(-1) @ v.transpose(1, 2)).transpose(1, 2).reshape(-1, ROWS, HEADS * DEPTH)
+
+    model = exported_module(Tokens().eval(), torch.zeros(2, ROWS, 3 * HEADS * DEPTH), opset)
+    left = fused_alike(model, TOKENS)
+    assert left.count("tokens_attention") == 1
+    assert not {"Softmax", "MatMul", "Transpose", "Mul", "Div"} & set(left)
