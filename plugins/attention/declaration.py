@@ -29,7 +29,8 @@ REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Here 128 queries a block were faster than 64, on an H200: keys and values are split half as often.
 LONG = (m > 64) & (maximum(m - 384, d - 65) >= 0)
 # Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores: on Hopper.
-MEASURED = ARCHITECTURE.equals(90)
+CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
+ENOUGH = 100_000_000  # operations
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

@@ -7,7 +7,21 @@ import numpy as np
 from lenet_trt.dims import axes, product
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Tensor
 
-from ..attention.declaration import AXES, MEASURED, REQUIRES, SCALE, TYPES, attended, flops, h, m, t, tensors, variants
+from ..attention.declaration import (
+    AXES,
+    CLAIMED,
+    ENOUGH,
+    REQUIRES,
+    SCALE,
+    TYPES,
+    attended,
+    flops,
+    h,
+    m,
+    t,
+    tensors,
+    variants,
+)
 from .pattern import PATTERNS
 
 outer, repeat, inner, mask_heads, mask_rows = axes("outer repeat inner mask_heads mask_rows")
@@ -66,7 +80,7 @@ KERNEL = Kernel(
         example((1, 2, 1), 197, 197, 2, 64, "m"),
         example((1, 1, 1), 512, 300, 2, 128, "m"),
     ),
-    claims=(MEASURED & (FLOPS >= 100_000_000),),
+    claims=(CLAIMED & (FLOPS >= ENOUGH),),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )
