@@ -80,12 +80,12 @@ __device__ __forceinline__ __half2 max_nan(__half2 a, __half2 b) {
 __device__ __forceinline__ float relu_nan(float value) { return max_nan(value, 0.0f); }
 __device__ __forceinline__ __half2 relu_nan(__half2 value) { return max_nan(value, __float2half2_rn(0.0f)); }
 
-// ---- exponentials ---------------------------------------------------------------------------------------------------
+// ---- exponentials ------------------------------------------------------------------------------------------------------
 
-// e to the power of x; zero below 2^-126.
-__device__ __forceinline__ float exponential(float x) {
+// exp(value) for value <= 0, to 2^-22; what is no normal number becomes 0.
+__device__ __forceinline__ float exp_below(float value) {
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.44269504088896340736f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value * 1.4426950408889634f));
   return result;
 }
 

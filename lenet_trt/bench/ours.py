@@ -46,12 +46,10 @@ def contenders(bound: Bound, weights: Mapping[str, torch.Tensor], modes: tuple[M
 
     ``weights`` are the constant inputs by name, as torch has them; the call's inputs are the others, in order.
     """
-    kernel = bound.kernel
     context = current_context()
     placed = _placed(bound, weights)
     chosen = variant_for(bound, context)
-    fitting = [v for v in kernel.variants if bound.specialized.supports(v, context.sm) and bound.fits(v)]
-    made = [_contender(variant.name, bound, variant, placed, modes) for variant in fitting]
+    made = [_contender(variant.name, bound, variant, placed, modes) for variant in bound.runnable(context.sm)]
     return [_contender(PRODUCT, bound, chosen, placed, modes), *made]
 
 

@@ -33,9 +33,8 @@ def row_workloads(
 ) -> Iterator[Workload]:
     """Yield each size in every precision of the kernel.
 
-    ``function`` takes the rows, the weights and the attributes by name.
-
-    Where it gives several tensors, as the kernel does, the first one is compared.
+    ``function`` takes the rows, the weights and the attributes by name. Where it gives several tensors, as the kernel
+    does, the first one is compared.
     """
     names = [axis.name for axis in kernel.axes]
     for size in sizes:

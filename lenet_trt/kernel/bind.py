@@ -171,6 +171,10 @@ class Bound:
         """Return how much workspace the variant needs for these sizes."""
         return as_dim(variant.workspace).evaluate(self.sizes)
 
+    def runnable(self, sm: int) -> tuple[Variant, ...]:
+        """Return the variants that can run the call on that architecture."""
+        return tuple(v for v in self.kernel.variants if self.specialized.supports(v, sm) and self.fits(v))
+
     def variant(self, sm: int, gpu: Mapping[str, int] = _NO_SIZES, tuned: Sequence[TunedChoice] = ()) -> Variant:
         """Return the variant that runs this call on that architecture.
 
@@ -180,7 +184,7 @@ class Bound:
         Raises:
             LenetTrtError: the architecture is older than every variant.
         """
-        usable = {v.name: v for v in self.kernel.variants if self.specialized.supports(v, sm) and self.fits(v)}
+        usable = {v.name: v for v in self.runnable(sm)}
         for choice in tuned:
             is_for = choice.variant in usable and choice.is_for(self.types.name, self.attributes)
             if is_for and choice.condition.evaluate(self.sizes):

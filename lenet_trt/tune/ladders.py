@@ -13,7 +13,6 @@ from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.tensors import Types
-from lenet_trt.kernel.variants import Variant
 
 STEP = 4
 # A larger call says nothing new: the GPU is full, and tuning would take long.
@@ -55,11 +54,6 @@ class Ladder:
     def __str__(self) -> str:
         sizes = [f"{name}={size}" for name, size in self.fixed.items()]
         return " ".join((self.types.name, *sizes, *(f"{name}={value}" for name, value in self.attributes.items())))
-
-
-def runnable(bound: Bound, sm: int) -> tuple[Variant, ...]:
-    """Return the variants that can run the call on that architecture."""
-    return tuple(v for v in bound.kernel.variants if bound.specialized.supports(v, sm) and bound.fits(v))
 
 
 def free_axis(kernel: Kernel) -> str | None:
@@ -109,6 +103,6 @@ def _ladder(free: str, example: Bound, own: Sequence[Bound], sm: int) -> Ladder 
             continue
         if size not in sizes and (bound.dram_bytes > MOST_BYTES or bound.flops > MOST_FLOPS):
             continue
-        if not bound.empty and len(runnable(bound, sm)) > 1:
+        if not bound.empty and len(bound.runnable(sm)) > 1:
             rungs.append(bound)
     return Ladder(free, tuple(rungs)) if rungs else None

@@ -24,7 +24,7 @@ from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.variants import Variant
 from lenet_trt.tune.decide import beats, challenger, choices
-from lenet_trt.tune.ladders import Ladder, free_axis, ladders, ladders_in_turns, runnable
+from lenet_trt.tune.ladders import Ladder, free_axis, ladders, ladders_in_turns
 from lenet_trt.tune.timing import AGAIN, FIRST, VariantBench, drawn_inputs
 
 _PROGRESS_S = 5.0
@@ -109,7 +109,7 @@ def _time_ladder(bench: VariantBench, ladder: Ladder, found: _Found, deadline: f
         if deadline is not None and time.monotonic() > deadline and timed:
             break
         declared = bound.variant(sm, sizes)
-        times = bench.time(bound, runnable(bound, sm), drawn, FIRST)
+        times = bench.time(bound, bound.runnable(sm), drawn, FIRST)
         winner = challenger(times, declared.name)
         if winner is not None:
             again = bench.time(bound, [declared, bound.kernel.variant(winner)], drawn, AGAIN)
@@ -146,7 +146,7 @@ def _builds(ladder: Ladder, sm: int) -> Iterable[tuple[Bound, Variant]]:
     """Return a call for each variant that runs on the ladder."""
     found: dict[str, tuple[Bound, Variant]] = {}
     for bound in ladder.rungs:
-        for variant in runnable(bound, sm):
+        for variant in bound.runnable(sm):
             found.setdefault(variant.name, (bound, variant))
     return found.values()
 

@@ -15,11 +15,11 @@
 #include "dense/instructions.cuh"
 #include "split_floats/split.cuh"
 
-constexpr int kKeys = kDepth < 112 ? 64 : 32;  // at a time
-constexpr int kPitch = kDepth + 8;       // of a row in shared memory: rows that ldmatrix reads at once have different banks
-constexpr int kPart = kKeys * kPitch;    // fp16 numbers: hi or lo, of keys or values
-constexpr int kSteps = kDepth / 16;      // products of a score
-constexpr int kStepsAtOnce = 4;          // whose sums the tensor cores add up, before they are added as floats
+constexpr int kKeys = kDepth < 112 ? 64 : 32;         // at a time
+constexpr int kPitch = kDepth + 8;                    // of a row in shared memory: rows that ldmatrix reads at once have different banks
+constexpr int kPart = kKeys * kPitch;                 // fp16 numbers: hi or lo, of keys or values
+constexpr int kSteps = kDepth / 16;                   // products of a score
+constexpr int kStepsAtOnce = 4;                       // whose sums the tensor cores add up, before they are added as floats
 constexpr int kColumns = kDepth % 32 == 0 ? 32 : 16;  // of the values at once
 static_assert(kDepth % 16 == 0);
 
@@ -80,7 +80,7 @@ __device__ __forceinline__ void split_rows(__half* to, const T* from, size_t pit
 // A warp's 16 rows.
 struct WarpRows {
   float sums[kDepth / 8][4] = {};
-  float most[2] = {minus_infinity(), minus_infinity()};  // of the scores of rows g and g + 8
+  float most[2] = {softmax::nothing(), softmax::nothing()};  // of the scores of rows g and g + 8
   float total[2] = {};                                   // of this lane's exponentials
 };
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], cons
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
     const int key = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-    scores[i / 4][i % 4] = key < keys ? mask[i / 2 % 2].added(first_key + key) : minus_infinity();
+    scores[i / 4][i % 4] = key < keys ? mask[i / 2 % 2].added(first_key + key) : softmax::nothing();
   }
 }
 
@@ -128,14 +128,14 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
     for (int i = 0; i < kKeys / 8; ++i) most = fmaxf(most, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-    const float base = most == minus_infinity() ? 0.0f : most, kept = exponential(rows.most[r] - base);
+    const float base = softmax::reference_of(most), kept = exp_below(rows.most[r] - base);
     rows.most[r] = most;
     float total = 0.0f;
 #pragma unroll
     for (int i = 0; i < kKeys / 8; ++i) {
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        scores[i][e] = exponential(scores[i][e] - base);
+        scores[i][e] = exp_below(scores[i][e] - base);
         total += scores[i][e];
       }
     }
@@ -165,14 +165,14 @@ __device__ __forceinline__ void add_values(WarpRows& rows, const Operand (&share
   }
 }
 
-template <int kThreads, typename Mask>
-__device__ __forceinline__ void attention_by_tensor_cores(__half* shared, const Arguments<Mask>& layer) {
+template <int kThreads, typename AnyMask>
+__device__ __forceinline__ void attention_by_tensor_cores(__half* shared, const Arguments<AnyMask>& layer) {
   using Block = Tile<kThreads>;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int tiles = ceil_div(layer.m, Block::kRows), first_row = static_cast<int>(blockIdx.x) % tiles * Block::kRows;
   const int image = static_cast<int>(blockIdx.x) / tiles / layer.heads, head = static_cast<int>(blockIdx.x) / tiles % layer.heads;
   const int row = first_row + warp * 16 + g;  // the lane has it and the one 8 further
-  const typename Mask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),
+  const typename AnyMask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),
                                       layer.mask.row(image, head, smaller(row + 8, layer.m - 1))};
   const size_t pitch = static_cast<size_t>(layer.heads) * kDepth;
   __half *const keys = shared, *const values = keys + 2 * kPart, *const queries = values + 2 * kPart;

@@ -4,14 +4,12 @@
 // mask [outer, 1, inner, 1 or H, 1 or m, t], where N = outer * repeat * inner.
 #pragma once
 
-#include "common.cuh"
+#include "softmax/largest.cuh"
 
 using T = TYPE_T;
 constexpr int kDepth = AXIS_D;
 constexpr float kScale = ATTR_SCALE;
 static_assert(sizeof(T) == 4);
-
-__device__ __forceinline__ float minus_infinity() { return -__int_as_float(0x7f800000); }
 
 // No mask.
 struct Unmasked {
@@ -35,12 +33,12 @@ struct Mask {
   }
 };
 
-template <typename Mask>
+template <typename AnyMask>
 struct Arguments {
   const T* __restrict__ q;
   const T* __restrict__ k;
   const T* __restrict__ v;
-  const Mask mask;
+  const AnyMask mask;
   const int m, t, heads;
   T* __restrict__ y;
 
@@ -51,13 +49,13 @@ struct Arguments {
 };
 
 // A row by plain multiply-adds, by the lanes of a warp together. A lane has each 32nd column.
-template <typename Mask>
-__device__ __noinline__ void plain_row(const Arguments<Mask>& layer, int image, int head, int query) {
+template <typename AnyMask>
+__device__ __noinline__ void plain_row(const Arguments<AnyMask>& layer, int image, int head, int query) {
   constexpr int kEach = ceil_div(kDepth, 32);
   const int lane = threadIdx.x % 32;
   const auto mask = layer.mask.row(image, head, query);
   const size_t row = layer.place(image, head, query, layer.m);
-  float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = minus_infinity();
+  float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = softmax::nothing();
 #pragma unroll
   for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? layer.q[row + lane + 32 * i] : 0.0f;
 #pragma unroll 1
@@ -71,8 +69,8 @@ __device__ __noinline__ void plain_row(const Arguments<Mask>& layer, int image, 
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
     score = fmaf(score, kScale, mask.added(key));
-    const float larger = fmaxf(most, score), base = larger == minus_infinity() ? 0.0f : larger;
-    const float kept = exponential(most - base), share = exponential(score - base);
+    const float larger = fmaxf(most, score), base = softmax::reference_of(larger);
+    const float kept = exp_below(most - base), share = exp_below(score - base);
     most = larger;
     total = fmaf(total, kept, share);
 #pragma unroll
@@ -87,8 +85,8 @@ __device__ __noinline__ void plain_row(const Arguments<Mask>& layer, int image, 
 }
 
 // All rows by plain multiply-adds, a warp a row.
-template <typename Mask>
-__device__ __forceinline__ void attention_by_rows(const Arguments<Mask>& layer, int images, int threads) {
+template <typename AnyMask>
+__device__ __forceinline__ void attention_by_rows(const Arguments<AnyMask>& layer, int images, int threads) {
   const int row = static_cast<int>(blockIdx.x) * (threads / 32) + static_cast<int>(threadIdx.x) / 32;
   const int head = row / layer.m;
   if (head < images * layer.heads) plain_row(layer, head / layer.heads, head % layer.heads, row % layer.m);

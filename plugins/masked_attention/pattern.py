@@ -17,13 +17,17 @@ from ..attention.pattern import SWAPPED, misfit, one_head
 SWAPPED_OF_SIX = [0, 1, 2, 4, 3, 5]
 
 
+def masked(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any, **of_add: int) -> Any:
+    scores = op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, **of_add)
+    return op.MatMul(op.Softmax(scores, axis=-1), v)
+
+
 def heads_first(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask), axis=-1), v)
+    return masked(op, q, k, v, mask, scale)
 
 
 def windows(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    scores = op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, tiled=1)
-    return op.MatMul(op.Softmax(scores, axis=-1), v)
+    return masked(op, q, k, v, mask, scale, tiled=1)
 
 
 def heads_second(perm: list[int]) -> Callable[..., Any]:
@@ -31,7 +35,7 @@ def heads_second(perm: list[int]) -> Callable[..., Any]:
 
     def graph(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
         q, k, v = (op.Transpose(x, perm=perm) for x in (q, k, v))
-        return op.Transpose(heads_first(op, q, k, v, mask, scale), perm=perm)
+        return op.Transpose(masked(op, q, k, v, mask, scale), perm=perm)
 
     return graph
 

@@ -11,7 +11,7 @@ from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.tune.decide import beats, challenger, choices
-from lenet_trt.tune.ladders import MOST_BYTES, Ladder, ladders, ladders_in_turns, runnable
+from lenet_trt.tune.ladders import MOST_BYTES, Ladder, ladders, ladders_in_turns
 
 H200 = {"multiprocessors": 132}
 KERNELS = tuple(registry.kernels())
@@ -92,7 +92,7 @@ def test_a_tuned_choice_never_gives_what_cannot_run(name: str, sm: int) -> None:
     free = next(axis.name for axis in kernel.axes if not axis.static)
     for ladder in ladders(kernel, sm)[:6]:
         for bound in (ladder.rungs[0], ladder.rungs[-1]):
-            can, declared = runnable(bound, sm), bound.variant(sm, H200)
+            can, declared = bound.runnable(sm), bound.variant(sm, H200)
             for variant in kernel.variants:
                 choice = TunedChoice(
                     bound.types.name, ladder.attributes, ladder.fixed, free, 0, 2**31 - 1, variant.name
@@ -110,7 +110,7 @@ def test_the_ladders_are_calls_with_a_choice(name: str) -> None:
         sizes = [bound.axes[ladder.free] for bound in ladder.rungs]
         assert sizes == sorted(set(sizes))
         for bound in ladder.rungs:
-            assert len(runnable(bound, 90)) > 1
+            assert len(bound.runnable(90)) > 1
             assert bound.dram_bytes <= MOST_BYTES
             assert {**ladder.fixed, ladder.free: bound.axes[ladder.free]} == dict(bound.axes)
         assert ladder.call(sizes[-1]).axes == ladder.rungs[-1].axes
