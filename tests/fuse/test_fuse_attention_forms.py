@@ -11,107 +11,15 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from declared_kernels import FOLDER
-from lenet_trt.dims import axes
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
-from lenet_trt.kernel import Axis, FloatAttribute, Kernel, Launch, Tensor, Variant, float_types
-from lenet_trt.kernel.bind import UNKNOWN, Shape
 from lenet_trt.kernel.pattern import DOMAIN
-from lenet_trt.pattern import Pattern, Views
 from torch_export import exported_module
 
 Sizes = Sequence[int | str]
 N = 2  # the size of an open batch in a test
 WINDOWS, HEADS, ROWS, DEPTH = 4, 3, 5, 8
-SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
-
-
-def not_needed(**_: Any) -> Any:
-    raise NotImplementedError("these kernels are for the fused file alone")
-
-
-def kernel_of(name: str, axis_names: str, shapes: Mapping[str, Shape], result: Shape, patterns: Any) -> Kernel:
-    """Declare a kernel that has no code: the function in the fused file computes what it stands for."""
-    variant = Variant("plain", Launch((1, 1, 1), (32, 1, 1), extras=()), "nothing")
-    return Kernel(
-        name=name,
-        doc="attention",
-        axes=tuple(Axis(axis, "sizes") for axis in axis_names.split()),
-        inputs=tuple(Tensor(tensor, shape, "T", "values") for tensor, shape in shapes.items()),
-        outputs=(Tensor("y", result, "T", "results"),),
-        types=float_types(),
-        attributes=(SCALE,),
-        variants=(variant,),
-        patterns=patterns,
-        reference=not_needed,
-        examples=(dict.fromkeys(axis_names.split(), 1),),
-        flops=1,
-        source_dir=FOLDER / "split_softmax",
-    )
-
-
-def attention(op: Any, q: Any, k: Any, v: Any, scale: Any) -> Any:
-    q, k, v = (op.Transpose(each, perm=[0, 2, 1, 3]) for each in (q, k, v))
-    scores = op.MatMul(q, k, transB=1, alpha=scale)
-    return op.Transpose(op.MatMul(op.Softmax(scores, axis=-1), v), perm=[0, 2, 1, 3])
-
-
-def attention_in_onnx(op: Any, q: Any, k: Any, v: Any, scale: Any) -> Any:
-    q, k, v = (op.Transpose(x, perm=perm) for x, perm in ((q, [0, 2, 1, 3]), (k, [0, 2, 3, 1]), (v, [0, 2, 1, 3])))
-    scores = op.Mul(op.MatMul(q, k), scale)
-    return op.Transpose(op.MatMul(op.Softmax(scores, axis=-1), v), perm=[0, 2, 1, 3])
-
-
-n, s, h, d = axes("n s h d")
-TOKENS = kernel_of(
-    "tokens_attention",
-    "n s h d",
-    dict.fromkeys("qkv", (n, s, h, d)),
-    (n, s, h, d),
-    (Pattern(attention, body=attention_in_onnx),),
-)
-
-
-def with_mask(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask), axis=-1), v)
-
-
-def with_tiled_mask(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    return op.MatMul(op.Softmax(op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, tiled=1), axis=-1), v)
-
-
-def with_mask_in_onnx(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 3])), scale)
-    return op.MatMul(op.Softmax(op.Add(scores, mask), axis=-1), v)
-
-
-def whole(shapes: Mapping[str, Shape]) -> Views | str:
-    """View [batch, h, m, d] as [1, batch, h, m, d]."""
-    mask = (1,) * (5 - len(shapes["mask"])) + shapes["mask"]
-    inputs = {name: (1, *shapes[name]) for name in "qkv"}
-    return Views(inputs={**inputs, "mask": mask}, outputs={"y": shapes["q"]})
-
-
-def divided(shapes: Mapping[str, Shape]) -> Views | str:
-    """View [n * windows, h, m, d] as [n, windows, h, m, d]."""
-    windows = shapes["mask"][0]
-    inputs = {name: (UNKNOWN, windows, *shapes[name][1:]) for name in "qkv"}
-    return Views(inputs={**inputs, "mask": (1, *shapes["mask"])}, outputs={"y": shapes["q"]})
-
-
-n, w, h, m, s, d, mw, mh, mm = axes("n w h m s d mw mh mm")
-MASKED = kernel_of(
-    "mask_attention",
-    "n w h m s d mw mh mm",
-    {"q": (n, w, h, m, d), "k": (n, w, h, s, d), "v": (n, w, h, s, d), "mask": (1, mw, mh, mm, s)},
-    (n, w, h, m, d),
-    (
-        Pattern(with_mask, views=whole, body=with_mask_in_onnx),
-        Pattern(with_tiled_mask, views=divided, body=with_mask_in_onnx),
-    ),
-)
 
 
 def values(*shape: int) -> np.ndarray:
@@ -144,7 +52,7 @@ def run(model: onnx.ModelProto) -> list[np.ndarray]:
     return [np.asarray(result) for result in session.run(None, given)]
 
 
-def fused_alike(model: onnx.ModelProto, kernel: str | Kernel) -> list[str]:
+def fused_alike(model: onnx.ModelProto, kernel: str) -> list[str]:
     """Fuse a model, compare it with the plain one, and return the operators that are left."""
     fused = fuse(model, [kernel]).model
     onnx.checker.check_model(fused, full_check=True)
@@ -202,22 +110,22 @@ def test_the_mask_of_windows_is_added_without_dividing_the_batch(batch: int, swa
     add = only(form, "Add")
     assert (form.shape(add.inputs[1]), add.attributes) == ((WINDOWS, HEADS, ROWS, ROWS), {"tiled": 1})
     assert [each.op_type for each in form.nodes] == ["MatMul", "Add", "Softmax", "MatMul"]
-    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert fused_alike(model, "masked_attention") == ["masked_attention"]
 
 
 def test_a_mask_of_all_windows_needs_no_repetition() -> None:
     for mask, batch in ((None, 1), (values(1, 1, HEADS, ROWS, ROWS), 2), (values(ROWS, ROWS), 2), (values(1, 5), 2)):
         model = windows_model(batch, mask)
         assert only(normal_forms(model)[0], "Add").attributes == {}
-        assert fused_alike(model, MASKED) == ["mask_attention"]
+        assert fused_alike(model, "masked_attention") == ["masked_attention"]
 
 
 def test_windows_of_an_open_batch() -> None:
     model = windows_model("windows_of_all")
     add = only(normal_forms(model)[0], "Add")
     assert add.attributes == {"tiled": 1}
-    fused = fuse(model, [MASKED]).model
-    assert [each.op_type for each in fused.graph.node if each.domain == DOMAIN] == ["mask_attention"]
+    fused = fuse(model, ["masked_attention"]).model
+    assert [each.op_type for each in fused.graph.node if each.domain == DOMAIN] == ["masked_attention"]
     given = {name: values(3 * WINDOWS, HEADS, ROWS, DEPTH) for name in "qkv"}
     results = [
         onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)[0]
@@ -274,7 +182,7 @@ def test_two_constant_masks_become_one() -> None:
     form = normal_forms(model)[0]
     add = only(form, "Add")
     assert form.shape(add.inputs[1]) == (HEADS, ROWS, ROWS)
-    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert fused_alike(model, "masked_attention") == ["masked_attention"]
     assert fused_alike(model, "scale_add_softmax").count("Add") == 0
 
 
@@ -305,7 +213,7 @@ def test_a_mask_that_is_computed_from_constants() -> None:
     }
     inputs = dict.fromkeys("qkv", (N * WINDOWS, HEADS, ROWS, DEPTH))
     model = model_of([*nodes, *scores_of_windows()], inputs, constants)
-    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert fused_alike(model, "masked_attention") == ["masked_attention"]
 
 
 def masked_model(*after: onnx.NodeProto, scale: float = 0.5, mask: Any = None, also: Sequence[str] = ()) -> Any:
@@ -336,7 +244,7 @@ ADD_FIRST = node("Add", "scores mask", "added")
 )
 def test_a_mask_comes_after_the_scale(after: list[onnx.NodeProto], scale: float) -> None:
     model = masked_model(*after, scale=scale)
-    assert fused_alike(model, MASKED) == ["mask_attention"]
+    assert fused_alike(model, "masked_attention") == ["masked_attention"]
     assert "Softmax" not in fused_alike(model, "softmax" if after[0] is ADD_FIRST else "scale_add_softmax")
 
 
@@ -356,7 +264,7 @@ def test_a_computed_mask_stands_behind_the_scores() -> None:
         node("MatMul", "weights v", "y"),
     ]
     inputs = dict.fromkeys("qkv", (N, HEADS, ROWS, DEPTH)) | {"mask": (1, 1, ROWS, ROWS)}
-    assert fused_alike(model_of(nodes, inputs, {}), MASKED) == ["mask_attention"]
+    assert fused_alike(model_of(nodes, inputs, {}), "masked_attention") == ["masked_attention"]
 
 
 def tokens_model(key: list[onnx.NodeProto], also: Sequence[str] = (), also_read: str = "") -> onnx.ModelProto:
@@ -391,7 +299,7 @@ def tokens_model(key: list[onnx.NodeProto], also: Sequence[str] = (), also_read:
     ],
 )
 def test_a_key_keeps_its_last_axis(key: list[onnx.NodeProto]) -> None:
-    assert fused_alike(tokens_model(key), TOKENS) == ["tokens_attention"]
+    assert fused_alike(tokens_model(key), "attention") == ["attention"]
 
 
 def test_a_key_that_others_read_stays() -> None:
@@ -431,8 +339,8 @@ def test_shifted_windows_of_torch(opset: int) -> None:
             return (weights @ v).transpose(1, 2).reshape(-1, WINDOWS, ROWS, HEADS * DEPTH)
 
     model = exported_module(Windows().eval(), torch.zeros(2, WINDOWS, ROWS, HEADS * DEPTH), opset)
-    left = fused_alike(model, MASKED)
-    assert left.count("mask_attention") == 1
+    left = fused_alike(model, "masked_attention")
+    assert left.count("masked_attention") == 1
     assert "Softmax" not in left
 
 
@@ -452,6 +360,6 @@ def test_attention_of_tokens_in_torch(written: str, opset: int) -> None:
             return (scores.softmax(-1) @ v.transpose(1, 2)).transpose(1, 2).reshape(-1, ROWS, HEADS * DEPTH)
 
     model = exported_module(Tokens().eval(), torch.zeros(2, ROWS, 3 * HEADS * DEPTH), opset)
-    left = fused_alike(model, TOKENS)
-    assert left.count("tokens_attention") == 1
+    left = fused_alike(model, "attention")
+    assert left.count("attention") == 1
     assert not {"Softmax", "MatMul", "Transpose", "Mul", "Div"} & set(left)

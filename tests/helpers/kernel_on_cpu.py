@@ -6,13 +6,16 @@ import hashlib
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound
+from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 from lenet_trt.kernel.variants import Variant
 from shared_session import made_once
@@ -77,6 +80,24 @@ def computed_on_cpu(
         np.fromfile(folder / tensor.name, numpy_dtype(dtype)).reshape(shape)
         for tensor, shape, dtype in zip(kernel.outputs, bound.output_shapes, bound.output_dtypes, strict=True)
     ]
+
+
+def disagreement_on_cpu(
+    kernel: Kernel,
+    variant: str,
+    axes: Mapping[str, int],
+    attributes: Mapping[str, AttributeValue],
+    change: Callable[[list[np.ndarray]], None],
+    factory: pytest.TempPathFactory,
+) -> str | None:
+    """Say how a variant in fp32 differs from the reference, after ``change`` of the inputs as ONNX has them."""
+    bound = kernel.bind_axes(axes, kernel.types_named("fp32"), attributes)
+    plain = plain_inputs(bound, np.random.default_rng(5))
+    change(plain)
+    with np.errstate(invalid="ignore", over="ignore"):
+        (wanted,) = expected_outputs(bound, plain)
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
+    return disagreement(found, wanted, bound.types.tolerance)
 
 
 def _cluster_blocks(variant: Variant) -> int:

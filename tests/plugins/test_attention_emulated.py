@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernel_on_cpu import computed_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 
 Change = Callable[[list[np.ndarray]], None]
 # Queries that do not fill a block, or a warp; several steps of keys, the last one with a few; heads side by side.
@@ -27,14 +26,7 @@ def check(
     name: str, variant: str, axes: dict[str, int], factory: pytest.TempPathFactory, change: Change = kept
 ) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs."""
-    kernel = registry.kernel(name)
-    bound = kernel.bind_axes(axes, kernel.types_named("fp32"), {"scale": 0.3})
-    inputs = plain_inputs(bound, np.random.default_rng(5))
-    change(inputs)
-    with np.errstate(invalid="ignore", over="ignore"):
-        (wanted,) = expected_outputs(bound, inputs)
-    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, inputs), factory)
-    assert disagreement(found, wanted, bound.types.tolerance) is None
+    assert disagreement_on_cpu(registry.kernel(name), variant, axes, {"scale": 0.3}, change, factory) is None
 
 
 @needs_gcc

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernel_on_cpu import computed_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 
 Change = Callable[[list[np.ndarray]], None]
 LINEAR = registry.kernel("linear")
@@ -28,13 +27,7 @@ either_end = pytest.mark.parametrize(
 
 def check(variant: str, axes: dict[str, int], activation: str, change: Change, factory: pytest.TempPathFactory) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
-    bound = LINEAR.bind_axes(axes, LINEAR.types_named("fp32"), {"activation": activation})
-    plain = plain_inputs(bound, np.random.default_rng(5))
-    change(plain)
-    with np.errstate(invalid="ignore"):
-        (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, LINEAR.variant(variant), kernel_inputs(bound, plain), factory)
-    assert disagreement(found, wanted, bound.types.tolerance) is None
+    assert disagreement_on_cpu(LINEAR, variant, axes, {"activation": activation}, change, factory) is None
 
 
 @needs_gcc

@@ -8,9 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kernel_on_cpu import computed_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc
 from lenet_trt.kernel import AttributeValue, registry
-from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
 
 PLAIN, ADDS = "many_channel_conv", "many_channel_conv_add"
 Change = Callable[[list[np.ndarray]], None]
@@ -64,14 +63,7 @@ CASES = [
 
 def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest.TempPathFactory) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
-    kernel = registry.kernel(name)
-    bound = kernel.bind_axes(sizes[0], kernel.types_named("fp32"), sizes[1])
-    plain = plain_inputs(bound, np.random.default_rng(5))
-    change(plain)
-    with np.errstate(invalid="ignore"):
-        (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
-    assert disagreement(found, wanted, bound.types.tolerance) is None
+    assert disagreement_on_cpu(registry.kernel(name), variant, *sizes, change, factory) is None
 
 
 @needs_gcc
