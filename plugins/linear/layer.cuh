@@ -1,20 +1,12 @@
 // The layer that linear is compiled for, and outputs of it by plain multiply-adds.
 //
-// x [n, I], scales [O], bias [O], y [n, O]; weights [I / 32, 2, O / 8, 4, 8, 8] in fp16: w, divided by its output's scale, is hi + lo / kLow
-// (split.cuh). Of a chunk of 32 inputs hi of all outputs comes first, then lo; 8 outputs and 8 inputs lie together, as wgmma reads them.
+// x [n, I], scales [O], bias [O], y [n, O] in floats; weights (sizes.cuh) in fp16: w, divided by its output's scale, is hi + lo / kLow (split.cuh).
 #pragma once
 
+#include "linear/sizes.cuh"
 #include "split_floats/split.cuh"
-#include "windows/activation.cuh"
 
-using T = TYPE_T;
-constexpr int kInputs = AXIS_IN, kOutputs = AXIS_OUT, kEight = 8;
-constexpr int kChunk = 32;  // inputs whose weights lie together
-constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-static_assert(sizeof(T) == 4 && kInputs % kChunk == 0 && kOutputs % kEight == 0);
-
-// Weights of a chunk, hi or lo: of 8 outputs, and of all.
-constexpr int kOfEight = kChunk * kEight, kOfAll = kOutputs / kEight * kOfEight;
+static_assert(sizeof(T) == 4);
 
 // kCount neighbouring outputs of a row, without bias.
 template <int kCount>

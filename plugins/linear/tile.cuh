@@ -1,14 +1,11 @@
-// What linear by wgmma computes at a time, and where it lies in shared memory.
+// What a dense layer by wgmma computes at a time, and where it lies in shared memory.
 //
 // A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 or 64
 // inputs each (stages.cuh): x as it is, and the weights as they are packed.
 #pragma once
 
-#include "linear/layer.cuh"
+#include "linear/sizes.cuh"
 #include "split_floats/stages.cuh"
-
-constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
 constexpr int kTileRows = 128, kMostColumns = 128;
 constexpr int kTilesAcross = ceil_div(kOutputs, kMostColumns);
@@ -30,10 +27,10 @@ struct Plan {
   static constexpr int kSplits = kSplits_;
   static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = 6 / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kInputs / kDepth;
-  static constexpr int kPitch = kDepth + 8;  // lanes that load neighbouring rows of x at once have different banks
-  // Bytes: x, hi or lo of a chunk; then a stage: x, and hi and lo of each chunk.
-  static constexpr unsigned kXBytes = kTileRows * kPitch * 4, kWeightBytes = kColumns / kEight * kOfEight * 2 /* fp16 */;
-  static constexpr unsigned kStageBytes = kXBytes + kChunks * 2 * kWeightBytes;
+  static constexpr int kPitch = kDepth + 8, kRowBytes = kPitch * sizeof(T);  // lanes that load neighbouring rows of x at once have different banks
+  // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
+  static constexpr unsigned kXBytes = kTileRows * kRowBytes, kWeightBytes = kColumns / kEight * kOfEight * 2;
+  static constexpr unsigned kStageBytes = kXBytes + kChunks * kParts * kWeightBytes;
   static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
   static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
 };

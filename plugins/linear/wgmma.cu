@@ -2,19 +2,17 @@
 //
 // x [n, I], weights and scales (w, packed: layer.cuh), bias [O], y [n, O].
 //
-// Mapping: a block stays and takes tile after tile (tile.cuh). Its first warpgroup lets the stages be copied. The two others load the rows of
-// their products into registers, split them there (split.cuh), and multiply them by the weights in shared memory. hi hi is summed alone over
-// a step of 32 or 64 inputs. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves its sums in its
-// shared memory, adds up some rows of all, in the same order always, and finishes these. A row whose largest x is too small to be split, and
-// each sum that is not finite, is computed again by plain multiply-adds.
-// Bytes: x once for each 128 outputs and the weights once for each 128 rows, from L2; y once.
+// Mapping: by_wgmma.cuh. The warpgroups that multiply load the rows of their products into registers, split them there (split.cuh), and multiply
+// them by the weights in shared memory. hi hi is summed alone over a step of 32 or 64 inputs. A row whose largest x is too small to be split,
+// and each sum that is not finite, is computed again by plain multiply-adds.
 // What is known of it: docs/kernels/linear.md.
-#include "block_cluster.cuh"
-#include "copies.cuh"
-#include "linear/tile.cuh"
-#include "wgmma.cuh"
+#include "linear/by_wgmma.cuh"
+#include "linear/layer.cuh"
 
 struct Arguments {
+  static constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
+  static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+
   const T* __restrict__ x;
   const __half* __restrict__ weights;
   const T* __restrict__ scales;
@@ -25,44 +23,21 @@ struct Arguments {
   __device__ __forceinline__ const T* row(int row) const { return x + static_cast<size_t>(row) * kInputs; }
   __device__ __forceinline__ T* place(int row, int column) const { return y + (static_cast<size_t>(row) * kOutputs + column); }
   __device__ __forceinline__ void again(int row, int column) const { *place(row, column) = plain_output(this->row(row), weights, scales, bias, column); }
-};
 
-// The warpgroup that fills the stages.
-template <typename Plan>
-__device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, const Arguments& layer) {
-  constexpr int kPieces = Plan::kDepth / 4, kRowsAtOnce = kRole / kPieces;  // of 16 bytes
-  const int thread = threadIdx.x, piece = thread % kPieces;
-  const unsigned to = ring.address + thread / kPieces * Plan::kPitch * 4 + piece * 16;
-  Share<Plan> share;
-  Turn<Plan> turn;
-#pragma unroll 1
-  for (; share.tile < tiles(layer.n); share.advance()) {
-    const Place place(share.tile);
-    const unsigned bytes = (kFull ? kColumns : smaller(kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
-#pragma unroll 1
-    for (int step = share.first; step < share.last; ++step) {
-      const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
-      wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-      if (thread == 0) {
-        expect_bytes(full, Plan::kChunks * 2 * bytes);
+  // Sums of a row become outputs.
+  template <int kCount>
+  __device__ __forceinline__ void finish(const float (&sums)[kCount], int largest, int row, int column) const {
+    const Vector<T, kCount> scale = load_vector<kCount>(scales + column), of_bias = load_vector<kCount>(bias + column);
+    Vector<T, kCount> outputs;
 #pragma unroll
-        for (int i = 0; i < Plan::kChunks * 2; ++i) {  // hi and lo
-          const __half* from = layer.weights + ((step * Plan::kChunks * 2 + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_bulk_copy(ring.address + stage + Plan::kXBytes + i * Plan::kWeightBytes, from, bytes, full);
-        }
-      }
-#pragma unroll
-      for (int row = 0; row < kTileRows; row += kRowsAtOnce) {
-        const int from = place.row + row + thread / kPieces;
-        const bool exists = from < layer.n;
-        const T* const of_x = layer.row(exists ? from : 0) + (step * Plan::kDepth + piece * 4);
-        copy_async<16>(to + stage + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
-      }
-      arrive_with_copies(full);
-      turn.advance();
+    for (int i = 0; i < kCount; ++i) outputs.value[i] = activate<kActivation>(fmaf(sums[i], scale.value[i], of_bias.value[i]));
+    store_vector(place(row, column), outputs);
+#pragma unroll 1
+    for (int i = 0; i < kCount; ++i) {
+      if (!exact_sum(sums[i], largest)) again(row, column + i);
     }
   }
-}
+};
 
 // A lane's sums of rows `row` and 8 further become outputs.
 __device__ __forceinline__ void finish_lane(const Arguments& layer, const float (&sums)[kColumns / 2], const int (&largest)[2], int row, int column) {
@@ -91,36 +66,6 @@ __device__ __forceinline__ void finish_lane(const Arguments& layer, const float 
   for (; again != 0; again &= again - 1) {
     const int index = __ffsll(static_cast<long long>(again)) - 1, at = row + index / 2 % 2 * 8, feature = column + index / 4 * kEight + index % 2;
     if (at < layer.n && feature < kOutputs) layer.again(at, feature);
-  }
-}
-
-// Some rows of a tile, from the shared memory of all blocks of a cluster; a thread has runs of 4 outputs.
-template <int kSplits>
-__device__ __forceinline__ void finish_share(const Arguments& layer, const float* sums, const Place& place) {
-  constexpr int kRun = 4, kRunsOfRow = kColumns / kRun, kRows = kTileRows / kSplits;
-#pragma unroll 1
-  for (int run = threadIdx.x - kRole; run < kRows * kRunsOfRow; run += 2 * kRole) {
-    const int row = blockIdx.x % kSplits * kRows + run / kRunsOfRow, column = run % kRunsOfRow * kRun;
-    const int feature = place.column + column;
-    if (place.row + row >= layer.n || feature >= kOutputs) continue;
-    const float* of_row = sums + row * kSumPitch;
-    float total[kRun] = {};
-    int largest = 0;
-#pragma unroll
-    for (unsigned other = 0; other < kSplits; ++other) {
-      const float4 part = read_remote(of_row + column, other);
-      total[0] += part.x, total[1] += part.y, total[2] += part.z, total[3] += part.w;
-      largest = max(largest, __float_as_int(read_remote(of_row + kColumns, other).x));
-    }
-    const Vector<T, kRun> scale = load_vector<kRun>(layer.scales + feature), bias = load_vector<kRun>(layer.bias + feature);
-    Vector<T, kRun> outputs;
-#pragma unroll
-    for (int i = 0; i < kRun; ++i) outputs.value[i] = activate<kActivation>(fmaf(total[i], scale.value[i], bias.value[i]));
-    store_vector(layer.place(place.row + row, feature), outputs);
-#pragma unroll 1
-    for (int i = 0; i < kRun; ++i) {
-      if (!exact_sum(total[i], largest)) layer.again(place.row + row, feature + i);
-    }
   }
 }
 
@@ -191,47 +136,21 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
     if constexpr (Plan::kSplits == 1) {
       finish_lane(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {
-      float* const shared_sums = reinterpret_cast<float*>(ring.stages);
-      wait_for_group<2 * kRole>();  // both warpgroups have left the stages
-#pragma unroll
-      for (int i = 0; i < kColumns / 2; i += 2) {
-        float* const to = shared_sums + (row + i / 2 % 2 * 8) * kSumPitch + i / 4 * kEight + 2 * t;
-        *reinterpret_cast<float2*>(to) = make_float2(sums[i], sums[i + 1]);
-      }
-      if (t < 2) shared_sums[(row + 8 * t) * kSumPitch + kColumns] = __int_as_float(largest[t]);
-      cluster_arrive();
-      cluster_wait();
-      finish_share<Plan::kSplits>(layer, shared_sums, place);
-      cluster_arrive_relaxed();  // the others have read this block's memory
-      cluster_wait();
+      finish_together(ring, layer, sums, largest, place, row);
       return;  // these blocks have one tile
     }
   }
 }
 
-template <typename Plan>
-__device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arguments& layer) {
-  const Stages<Plan> ring(memory);
-  if (threadIdx.x == 0) ring.init();
-  __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    fill_stages(ring, layer);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles(ring, layer);
-  }
-}
-
 // An entry for each number of blocks that divide the inputs.
 #define BY_WGMMA(entry, cluster, splits)                                                                                                   \
-  ASSERT_LAUNCH(entry, kWgmmaThreads, Plan<splits>::kSharedBytes);                                                                                       \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, Plan<splits>::kSharedBytes);                                                                         \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                                   \
       entry(const T* __restrict__ x, const __half* __restrict__ weights, const T* __restrict__ scales, const T* __restrict__ bias, int n, \
             T* __restrict__ y) {                                                                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
-    linear_by_wgmma<Plan<splits>>(shared, {x, weights, scales, bias, n, y});                                                                     \
+    linear_by_wgmma<Plan<splits>, Arguments>(shared, {x, weights, scales, bias, n, y});                                                    \
   }
 BY_WGMMA(linear_wgmma, , 1)
 BY_WGMMA(linear_by2_wgmma, __cluster_dims__(2, 1, 1), 2)
