@@ -1,5 +1,5 @@
 // The tensor-core product of Hopper that kernels here use: d += a b with a 64x16 in registers or in shared memory, b 16xN in shared memory,
-// fp16, float sums, by the four warps of a warpgroup together. It compiles only for sm_90a.
+// fp16 or bfloat16, float sums, by the four warps of a warpgroup together. It compiles only for sm_90a.
 //
 // Warp w has rows 16 w ... of a and d, and a lane has the same elements as in mma.cuh: d[4 j ...] belong to columns 8 j ... .
 // b lies in shared memory as blocks of 8 columns x 8 k (128 bytes), in which a column's 8 k are together (16 bytes); so does a, with rows for
@@ -59,21 +59,38 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_OUT56 WGMMA_OUT48, WGMMA_FROM(48)
 #define WGMMA_OUT64 WGMMA_OUT56, WGMMA_FROM(56)
 
-// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd.
-// wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that wgmma_finish, called for
-// other sums, has waited for too.
-#define WGMMA_COLUMNS(columns, count, a0, a1, a2, a3, b_, add)                                                                \
-  template <bool kAdd>                                                                                                        \
-  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                \
-    asm volatile(                                                                                                             \
-        "{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns                              \
-        "k16.f32.f16.f16 {" WGMMA_D##count "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #b_ ", p, 1, 1, 0;}"                 \
-        : WGMMA_OUT##count                                                                                                    \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0));                                             \
-  }                                                                                                                           \
-  __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                           \
-    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");           \
-  }                                                                                                                           \
+template <typename Operand>
+constexpr bool kIsBfloat16 = false;
+template <>
+constexpr bool kIsBfloat16<__nv_bfloat16> = true;
+
+// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd, a in registers or
+// in shared memory. wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that
+// wgmma_finish, called for other sums, has waited for too.
+#define WGMMA_PRODUCT(columns, count, type, a, b, add, last, ...)                                                                          \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type          \
+               " {" WGMMA_D##count "}, " a ", %" #b ", p, " last ";}"                                                                      \
+               : WGMMA_OUT##count                                                                                                          \
+               : __VA_ARGS__, "n"(kAdd ? 1 : 0))
+#define WGMMA_OF_TYPE(columns, count, a, b, add, last, ...)                                                                                \
+  if constexpr (kIsBfloat16<Operand>) {                                                                                                    \
+    WGMMA_PRODUCT(columns, count, "bf16", a, b, add, last, __VA_ARGS__);                                                                   \
+  } else {                                                                                                                                 \
+    WGMMA_PRODUCT(columns, count, "f16", a, b, add, last, __VA_ARGS__);                                                                    \
+  }
+#define WGMMA_COLUMNS(columns, count, i0, i1, i2, i3, i4, i5)                                                                              \
+  template <bool kAdd, typename Operand = __half>                                                                                          \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                             \
+    WGMMA_OF_TYPE(columns, count, "{%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}", i4, i5, "1, 1, 0", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),  \
+                  "l"(b))                                                                                                                  \
+  }                                                                                                                                        \
+  template <bool kAdd, typename Operand = __half>                                                                                          \
+  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long a, unsigned long long b) {                          \
+    WGMMA_OF_TYPE(columns, count, "%" #i0, i1, i2, "1, 1, 0, 0", "l"(a), "l"(b))                                                           \
+  }                                                                                                                                        \
+  __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                                        \
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                        \
+  }                                                                                                                                        \
   __device__ __forceinline__ void wgmma_finish_with(float (&d)[count]) { asm volatile("" : WGMMA_OUT##count::"memory"); }
 WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)

@@ -9,10 +9,10 @@
 #include "linear/by_wgmma.cuh"
 #include "linear/layer.cuh"
 
-struct Arguments {
-  static constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
-  static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
+static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
+struct Arguments {
   const T* __restrict__ x;
   const __half* __restrict__ weights;
   const T* __restrict__ scales;
@@ -23,6 +23,21 @@ struct Arguments {
   __device__ __forceinline__ const T* row(int row) const { return x + static_cast<size_t>(row) * kInputs; }
   __device__ __forceinline__ T* place(int row, int column) const { return y + (static_cast<size_t>(row) * kOutputs + column); }
   __device__ __forceinline__ void again(int row, int column) const { *place(row, column) = plain_output(this->row(row), weights, scales, bias, column); }
+
+  // Begins to copy the rows of x for a stage, 16 bytes a thread.
+  template <typename Plan>
+  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int thread) const {
+    constexpr int kPieces = Plan::kDepth / 4, kRowsAtOnce = kRole / kPieces;
+    const int piece = thread % kPieces;
+    const unsigned to = stage + thread / kPieces * Plan::kPitch * 4 + piece * 16;
+#pragma unroll
+    for (int row = 0; row < kTileRows; row += kRowsAtOnce) {
+      const int from = first_row + row + thread / kPieces;
+      const bool exists = from < n;
+      const T* const of_x = this->row(exists ? from : 0) + (step * Plan::kDepth + piece * 4);
+      copy_async<16>(to + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
+    }
+  }
 
   // Sums of a row become outputs.
   template <int kCount>
@@ -87,7 +102,7 @@ struct Rows {
 template <typename Plan>
 __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Arguments& layer) {
   constexpr int kProducts = Plan::kDepth / 16;
-  const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further
   Share<Plan> share;
   Turn<Plan> turn;
@@ -142,6 +157,20 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
   }
 }
 
+template <typename Plan>
+__device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arguments& layer) {
+  const Stages<Plan> ring(memory);
+  if (threadIdx.x == 0) ring.init();
+  __syncthreads();
+  if (threadIdx.x < kMultipliers) {
+    take_registers<kMultiplyRegisters>();
+    multiply_tiles(ring, layer);
+  } else {
+    keep_registers<kLoadRegisters>();
+    fill_stages(ring, layer);
+  }
+}
+
 // An entry for each number of blocks that divide the inputs.
 #define BY_WGMMA(entry, cluster, splits)                                                                                                   \
   ASSERT_LAUNCH(entry, kWgmmaThreads, Plan<splits>::kSharedBytes);                                                                         \
@@ -150,7 +179,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
             T* __restrict__ y) {                                                                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
-    linear_by_wgmma<Plan<splits>, Arguments>(shared, {x, weights, scales, bias, n, y});                                                    \
+    linear_by_wgmma<Plan<splits>>(shared, {x, weights, scales, bias, n, y});                                                               \
   }
 BY_WGMMA(linear_wgmma, , 1)
 BY_WGMMA(linear_by2_wgmma, __cluster_dims__(2, 1, 1), 2)

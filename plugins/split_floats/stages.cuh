@@ -1,4 +1,4 @@
-// A ring of stages in shared memory: the first warpgroup of a block fills them, two others read them and multiply.
+// A ring of stages in shared memory: some threads of a block fill them, two warpgroups read them and multiply.
 //
 // `Plan` says how many stages there are and how large one is (kStages, kStageBytes). Two barriers for each, `full` and `empty`, lie behind them.
 #pragma once
@@ -9,7 +9,8 @@ constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
 constexpr int kMostRegisters = 168;  // of a thread, for so many threads; what one warpgroup gives back, others can take
 
-template <typename Plan>
+// kLoaders: the threads that fill the stages.
+template <typename Plan, int kLoaders = kRole>
 struct Stages {
   unsigned char* stages;
   unsigned address;  // of the stages
@@ -22,7 +23,7 @@ struct Stages {
   __device__ __forceinline__ void init() const {
 #pragma unroll
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      init_barrier(full(stage), kRole + 1);        // the threads that load, and the one that expects the bytes of bulk copies
+      init_barrier(full(stage), kLoaders + 1);     // the threads that load, and the one that expects the bytes of bulk copies
       init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
     }
   }

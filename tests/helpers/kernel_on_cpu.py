@@ -89,9 +89,10 @@ def disagreement_on_cpu(
     attributes: Mapping[str, AttributeValue],
     change: Callable[[list[np.ndarray]], None],
     factory: pytest.TempPathFactory,
+    types: str = "fp32",
 ) -> str | None:
-    """Say how a variant in fp32 differs from the reference, after ``change`` of the inputs as ONNX has them."""
-    bound = kernel.bind_axes(axes, kernel.types_named("fp32"), attributes)
+    """Say how a variant differs from the reference, after ``change`` of the inputs as ONNX has them."""
+    bound = kernel.bind_axes(axes, kernel.types_named(types), attributes)
     plain = plain_inputs(bound, np.random.default_rng(5))
     change(plain)
     with np.errstate(invalid="ignore", over="ignore"):

@@ -1,4 +1,4 @@
-"""The dense layer over the last axis: its own sources, run on the CPU in floats."""
+"""The dense layer over the last axis: its own sources, run on the CPU in floats and in fp16."""
 
 from __future__ import annotations
 
@@ -47,6 +47,26 @@ def test_the_source_computes_the_reference(
     variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check(variant, axes, "gelu", lambda plain: None, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize(
+    ("variant", "axes"),
+    [
+        ("wgmma", MANY),
+        pytest.param("wgmma", WIDE, marks=pytest.mark.slow),
+        ("by2_wgmma", FEW),
+        pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
+        ("direct", FEW),
+    ],
+    ids=str,
+)
+def test_the_source_computes_the_reference_in_fp16(
+    variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kernel = registry.kernel("linear_half")
+    attributes = {"activation": "gelu"}
+    assert disagreement_on_cpu(kernel, variant, axes, attributes, lambda plain: None, tmp_path_factory, "fp16") is None
 
 
 @needs_gcc

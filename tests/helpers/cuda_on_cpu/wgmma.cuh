@@ -58,13 +58,18 @@ void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long lo
   }
 }
 
-inline void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
+template <int kCount>
+void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long b, bool add) {
   const int first_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   float rows[2][16];
   for (int i = 0; i < 2; ++i) {
     for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element(a, first_row + 8 * i, k);
   }
   wgmma_sums(d, rows, b, add);
+}
+template <bool kAdd, typename Operand, int kCount>
+void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long b) {
+  wgmma_multiply(d, a, b, kAdd);
 }
 
 // With a in registers: the four lanes of a row have its elements.

@@ -1,0 +1,72 @@
+"""Declare ``linear_half``: a dense layer over the last axis, with bias and an optional activation, in fp16 and bf16."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
+
+from ..dense.declaration import outputs
+from ..linear import reference
+from ..linear.declaration import (
+    AXES,
+    BIAS,
+    CHUNK,
+    EIGHT,
+    EXAMPLES,
+    FLOPS,
+    REQUIRES,
+    WIDE_ENOUGH,
+    W,
+    X,
+    Y,
+    chunks,
+    variants,
+)
+from ..linear.pattern import PATTERNS
+from ..windows.activation import ACTIVATION
+
+WEIGHTS = Tensor(
+    "weights",
+    (chunks, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
+    "T",
+    "w, laid out for wgmma (linear/sizes.cuh)",
+    weight=True,
+)
+
+
+def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Lay the weights out for wgmma."""
+    count, depth = weights["w"].shape
+    blocks = weights["w"].reshape(count // EIGHT, EIGHT, depth // CHUNK, CHUNK // EIGHT, EIGHT)
+    return {"weights": np.ascontiguousarray(blocks.transpose(2, 0, 3, 1, 4)), "bias": weights["bias"]}
+
+
+def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """Write the nodes that undo it."""
+    rows = op.Transpose(weights["weights"], perm=[1, 3, 0, 2, 4])
+    return {"w": op.Reshape(rows, op.ints(shapes["bias"][0], -1)), "bias": weights["bias"]}
+
+
+ENOUGH = 100_000_000  # operations
+
+KERNEL = Kernel(
+    name="linear_half",
+    doc="y = act(Gemm(x, w, bias)) over the last axis, w [out, in], in fp16 and bf16",
+    axes=AXES,
+    inputs=(X, WEIGHTS, BIAS),
+    outputs=(Y,),
+    types=float_types()[1:],
+    attributes=(ACTIVATION,),
+    requires=REQUIRES,
+    packing=Packing((W, BIAS), pack, unpack),
+    variants=variants("linear_half", element_bytes=2, loaders=32, blocks=2),
+    patterns=PATTERNS,
+    reference=reference,
+    examples=EXAMPLES,
+    claims=(WIDE_ENOUGH & (FLOPS >= ENOUGH),),
+    flops=FLOPS,
+    source_dir=Path(__file__).parent,
+)

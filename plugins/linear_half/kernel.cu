@@ -1,0 +1,31 @@
+// linear_half by plain multiply-adds, for GPUs other than Hopper: y = act(x w^T + bias), in fp16 or bfloat16.
+//
+// x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
+//
+// Mapping: a thread computes 8 neighbouring outputs of a row. Bytes: x and the weights from L1 or L2, once for each thread; y once.
+#include "linear_half/layer.cuh"
+
+constexpr int kDirectThreads = 128;
+ASSERT_LAUNCH(linear_half_direct, kDirectThreads, 0);
+
+extern "C" __global__ void __launch_bounds__(kDirectThreads)
+    linear_half_direct(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  constexpr int kEights = kOutputs / kEight;
+  const int unit = blockIdx.x * kDirectThreads + threadIdx.x, row = unit / kEights, first = unit % kEights * kEight;
+  if (row >= n) return;
+  const Layer layer{x, weights, bias, n, y};
+  const T* const of_x = layer.row(row);
+  float sums[kEight] = {};
+#pragma unroll 1
+  for (int input = 0; input < kInputs; input += kEight) {
+    const T* from = weights + (input / kChunk * kOfAll + first / kEight * kOfEight + input % kChunk * kEight);
+    const Vector<T, kEight> some = load_vector<kEight>(of_x + input);
+#pragma unroll
+    for (int f = 0; f < kEight; ++f) {
+      const Vector<T, kEight> w = load_vector<kEight>(from + f * kEight);
+#pragma unroll
+      for (int i = 0; i < kEight; ++i) sums[f] = fmaf(to_float(some.value[i]), to_float(w.value[i]), sums[f]);
+    }
+  }
+  layer.finish(sums, 0, row, first);
+}

@@ -1,0 +1,114 @@
+// linear_half by wgmma, Hopper's own instruction for its tensor cores: y = act(x w^T + bias), in fp16 or bfloat16.
+//
+// x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
+//
+// Mapping: linear/by_wgmma.cuh. A warp loads. Products have both operands in shared memory, so that registers are left for two blocks a
+// multiprocessor: one multiplies while the other finishes a tile.
+// What is known of it: docs/kernels/linear.md.
+#include "linear/by_wgmma.cuh"
+#include "linear_half/layer.cuh"
+
+constexpr int kBlocks = 2;     // of a multiprocessor
+constexpr int kLoaders = 32;  // threads: a warpgroup of them would leave the others too few registers
+constexpr int kThreads = kMultipliers + kLoaders;
+
+struct Tiled : Layer {
+  // Begins to copy the rows of x for a stage: 8 rows and 8 inputs lie together there, as wgmma reads them. Of 8 lanes each copies 16 bytes of
+  // another row, to 128 neighbouring bytes.
+  template <typename Plan>
+  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int lane) const {
+#pragma unroll
+    for (int row = 0; row < kTileRows; row += kEight) {
+      const int from = first_row + row + lane % kEight;
+      const bool exists = from < n;
+      const T* const of_x = this->row(exists ? from : 0) + (step * Plan::kDepth + lane / kEight * kEight);
+      const unsigned to = stage + row * Plan::kDepth * 2 + lane * 16;
+#pragma unroll
+      for (int input = 0; input < Plan::kDepth; input += kChunk) copy_async<16>(to + input * 16, of_x + input, exists ? 16 : 0);
+    }
+  }
+};
+
+// A lane's sums of rows `row` and 8 further become outputs. Two lanes trade: one has 4 neighbouring outputs of 8 then, the other 4 of the next 8.
+__device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&sums)[kColumns / 2], int row, int column) {
+  const int t = threadIdx.x % 4, odd = t % 2;
+#pragma unroll
+  for (int j = 0; j < kColumns / kEight; j += 2) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float outputs[4];
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const float first = sums[4 * j + 2 * i + e], second = sums[4 * j + 4 + 2 * i + e];
+        const float traded = __shfl_xor_sync(kAllLanes, odd ? first : second, 1);
+        outputs[e] = odd ? traded : first;
+        outputs[2 + e] = odd ? second : traded;
+      }
+      const int feature = column + (j + odd) * kEight + t / 2 * 4;
+      if (row + 8 * i < layer.n && (kFull || feature < kOutputs)) layer.finish(outputs, 0, row + 8 * i, feature);
+    }
+  }
+}
+
+// A warpgroup that multiplies its half of the rows of each tile.
+template <typename Plan>
+__device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& ring, const Tiled& layer) {
+  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
+  const unsigned of_x = ring.address + threadIdx.x / kRole * (kTileRows / 2 * Plan::kDepth * 2);
+  Share<Plan> share;
+  Turn<Plan> turn;
+#pragma unroll 1
+  for (; share.tile < tiles(layer.n); share.advance()) {
+    const Place place(share.tile);
+    float sums[kColumns / 2] = {};
+#pragma unroll 1
+    for (int step = share.first; step < share.last; ++step) {
+      wait_for_bytes(ring.full(turn.stage), turn.parity);
+      publish_to_units();  // what the loading warp has copied
+      const unsigned stage = turn.stage * Plan::kStageBytes;
+      const unsigned long long x = wgmma_operand<kEight * 16, Plan::kDepth * 16>(of_x + stage);
+      const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
+      wgmma_begin();
+#pragma unroll
+      for (int product = 0; product < Plan::kDepth / 16; ++product) {
+        const unsigned long long of_w = w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight;
+        wgmma_multiply<true, T>(sums, x + product * 2 * kEight, of_w);
+      }
+      wgmma_finish(sums);
+      if (lane == 0) arrive(ring.empty(turn.stage));
+      turn.advance();
+    }
+    if constexpr (Plan::kSplits == 1) {
+      finish_lane(layer, sums, place.row + row, place.column);
+    } else {
+      finish_together(ring, layer, sums, {}, place, row);
+      return;  // these blocks have one tile
+    }
+  }
+}
+
+template <typename Plan>
+__device__ __forceinline__ void linear_half_by_wgmma(unsigned char* memory, const Tiled& layer) {
+  const Stages<Plan, kLoaders> ring(memory);
+  if (threadIdx.x == 0) ring.init();
+  __syncthreads();
+  if (threadIdx.x < kMultipliers) {
+    multiply_tiles(ring, layer);
+  } else {
+    fill_stages(ring, layer);
+  }
+}
+
+// An entry for each number of blocks that divide the inputs.
+#define BY_WGMMA(entry, cluster, splits) \
+  ASSERT_LAUNCH(entry, kThreads, Plan<splits>::kSharedBytes); \
+  extern "C" __global__ void cluster __launch_bounds__(kThreads, kBlocks) \
+      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) { \
+    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */ \
+    extern __shared__ __align__(128) unsigned char shared[]; \
+    linear_half_by_wgmma<Plan<splits>>(shared, {{x, weights, bias, n, y}}); \
+  }
+BY_WGMMA(linear_half_wgmma, , 1)
+BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), 2)
+BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), 4)
+BY_WGMMA(linear_half_by8_wgmma, __cluster_dims__(8, 1, 1), 8)
