@@ -62,7 +62,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=REQUIRES,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=variants("linear_half", element_bytes=2, loaders=32, blocks=2),
+    variants=variants("linear_half", element_bytes=2, loaders=64, blocks=2),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

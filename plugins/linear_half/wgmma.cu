@@ -2,29 +2,28 @@
 //
 // x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
 //
-// Mapping: linear/by_wgmma.cuh. A warp loads. Products have both operands in shared memory, so that registers are left for two blocks a
+// Mapping: linear/by_wgmma.cuh. Two warps load. Products have both operands in shared memory, so that registers are left for two blocks a
 // multiprocessor: one multiplies while the other finishes a tile.
 // What is known of it: docs/kernels/linear.md.
 #include "linear/by_wgmma.cuh"
 #include "linear_half/layer.cuh"
 
 constexpr int kBlocks = 2;     // of a multiprocessor
-constexpr int kLoaders = 32;  // threads: a warpgroup of them would leave the others too few registers
+constexpr int kLoaders = 64;  // threads: more would leave the others too few registers
 constexpr int kThreads = kMultipliers + kLoaders;
 
 struct Tiled : Layer {
-  // Begins to copy the rows of x for a stage: 8 rows and 8 inputs lie together there, as wgmma reads them. Of 8 lanes each copies 16 bytes of
-  // another row, to 128 neighbouring bytes.
+  // Begins to copy the rows of x for a stage: 8 rows and 8 inputs lie together there, as wgmma reads them. Of 8 threads each copies 16 bytes
+  // of another row, to 128 neighbouring bytes.
   template <typename Plan>
-  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int lane) const {
+  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int thread) const {
+    constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kLoaders / kPieces;
+    const int piece = thread / kEight % kPieces, some = thread / (kEight * kPieces) * kEight + thread % kEight;
+    const T* const from = row(first_row + some) + (step * Plan::kDepth + piece * kEight);
+    const unsigned to = stage + thread * 16;
 #pragma unroll
-    for (int row = 0; row < kTileRows; row += kEight) {
-      const int from = first_row + row + lane % kEight;
-      const bool exists = from < n;
-      const T* const of_x = this->row(exists ? from : 0) + (step * Plan::kDepth + lane / kEight * kEight);
-      const unsigned to = stage + row * Plan::kDepth * 2 + lane * 16;
-#pragma unroll
-      for (int input = 0; input < Plan::kDepth; input += kChunk) copy_async<16>(to + input * 16, of_x + input, exists ? 16 : 0);
+    for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
+      copy_async<16>(to + i * Plan::kDepth * 2, from + i * kInputs, first_row + some + i < n ? 16 : 0);  // none: zeros
     }
   }
 };
@@ -64,7 +63,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
-      publish_to_units();  // what the loading warp has copied
+      publish_to_units();  // what the loading threads have copied
       const unsigned stage = turn.stage * Plan::kStageBytes;
       const unsigned long long x = wgmma_operand<kEight * 16, Plan::kDepth * 16>(of_x + stage);
       const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
