@@ -43,15 +43,15 @@ AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 def variants(kernel: str, element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
     """Make the variants for elements of x of some bytes; ``blocks`` blocks with some loading threads share a multiprocessor."""
 
-    pad = 8 if element_bytes == 4 else 0  # of a row of x in shared memory
-
     def by_wgmma(splits: int, prefer: Condition | None = None) -> Variant:
         """Make the variant in which ``splits`` blocks divide the inputs of a tile."""
         divided = splits > 1
         # A block that has all inputs of a tile stays for other tiles.
         grid = tiles * splits if divided else minimum(tiles, MULTIPROCESSORS * blocks)
         together = 1 if divided else 2 - remainder(chunks, 2)  # chunks of a stage
-        stage = (ROWS * (together * CHUNK + pad) + together * CHUNK * columns) * element_bytes
+        depth = together * CHUNK
+        pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
+        stage = (ROWS * pitch + depth * columns) * element_bytes
         share = f", {splits} blocks for each" if divided else ""
         return Variant(
             f"by{splits}_wgmma" if divided else "wgmma",

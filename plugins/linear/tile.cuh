@@ -27,7 +27,7 @@ struct Plan {
   static constexpr int kSplits = kSplits_;
   static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = 6 / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kInputs / kDepth;
-  static constexpr int kPitch = kDepth + (kParts == 2 ? 8 : 0);  // lanes that load neighbouring rows of floats at once have different banks
+  static constexpr int kPitch = kDepth + (kParts == 2 ? 8 : kDepth / 8);  // of a row of x: threads that use neighbouring ones have different banks
   // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
   static constexpr unsigned kXBytes = kTileRows * kPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
   static constexpr unsigned kStageBytes = kXBytes + kChunks * kParts * kWeightBytes;

@@ -11,19 +11,23 @@
 constexpr int kBlocks = 2;     // of a multiprocessor
 constexpr int kLoaders = 64;  // threads: more would leave the others too few registers
 constexpr int kThreads = kMultipliers + kLoaders;
+// Bytes, in a stage, from a block of 8 rows and 8 inputs to the next 8 inputs, and to the next 8 rows.
+constexpr int kNextInputs = 128 + 16;
+template <typename Plan>
+constexpr int kNextRows = Plan::kDepth / kEight * kNextInputs;
 
 struct Tiled : Layer {
-  // Begins to copy the rows of x for a stage: 8 rows and 8 inputs lie together there, as wgmma reads them. Of 8 threads each copies 16 bytes
-  // of another row, to 128 neighbouring bytes.
+  // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads. Blocks of 8 rows and
+  // 8 inputs lie kNextInputs bytes apart, so that these threads have different banks.
   template <typename Plan>
   __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int thread) const {
     constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kLoaders / kPieces;
-    const int piece = thread / kEight % kPieces, some = thread / (kEight * kPieces) * kEight + thread % kEight;
+    const int piece = thread % kPieces, some = thread / kPieces;
     const T* const from = row(first_row + some) + (step * Plan::kDepth + piece * kEight);
-    const unsigned to = stage + thread * 16;
+    const unsigned to = stage + some / kEight * kNextRows<Plan> + some % kEight * 16 + piece * kNextInputs;
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
-      copy_async<16>(to + i * Plan::kDepth * 2, from + i * kInputs, first_row + some + i < n ? 16 : 0);  // none: zeros
+      copy_async<16>(to + i / kEight * kNextRows<Plan>, from + i * kInputs, first_row + some + i < n ? 16 : 0);  // none: zeros
     }
   }
 };
@@ -53,7 +57,7 @@ __device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&su
 template <typename Plan>
 __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& ring, const Tiled& layer) {
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
-  const unsigned of_x = ring.address + threadIdx.x / kRole * (kTileRows / 2 * Plan::kDepth * 2);
+  const unsigned of_x = ring.address + threadIdx.x / kRole * (kTileRows / 2 / kEight * kNextRows<Plan>);
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
@@ -65,13 +69,13 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
       wait_for_bytes(ring.full(turn.stage), turn.parity);
       publish_to_units();  // what the loading threads have copied
       const unsigned stage = turn.stage * Plan::kStageBytes;
-      const unsigned long long x = wgmma_operand<kEight * 16, Plan::kDepth * 16>(of_x + stage);
+      const unsigned long long x = wgmma_operand<kNextInputs, kNextRows<Plan>>(of_x + stage);
       const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
       wgmma_begin();
 #pragma unroll
       for (int product = 0; product < Plan::kDepth / 16; ++product) {
         const unsigned long long of_w = w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight;
-        wgmma_multiply<true, T>(sums, x + product * 2 * kEight, of_w);
+        wgmma_multiply<true, T>(sums, x + product * 2 * kNextInputs / 16, of_w);
       }
       wgmma_finish(sums);
       if (lane == 0) arrive(ring.empty(turn.stage));
