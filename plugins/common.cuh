@@ -82,12 +82,17 @@ __device__ __forceinline__ __half2 relu_nan(__half2 value) { return max_nan(valu
 
 // ---- exponentials ------------------------------------------------------------------------------------------------------
 
-// exp(value) for value <= 0, to 2^-22; what is no normal number becomes 0.
-__device__ __forceinline__ float exp_below(float value) {
+constexpr float kLog2E = 1.4426950408889634f;
+
+// 2^value for value <= 0, to 2^-22; what is no normal number becomes 0.
+__device__ __forceinline__ float exp2_below(float value) {
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value * 1.4426950408889634f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
   return result;
 }
+
+// The same of exp(value).
+__device__ __forceinline__ float exp_below(float value) { return exp2_below(value * kLog2E); }
 
 // ---- wide accesses ------------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, Dim, axes, ceil_div, maximum, minimum, product
-from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Types, Variant
+from lenet_trt.dims import ARCHITECTURE, Dim, axes, ceil_div, maximum, minimum, product, size_of
+from lenet_trt.kernel import Axis, FloatAttribute, Launch, Tensor, Variant, float_types
 from lenet_trt.kernel.dims import Condition
 
 from ..softmax.declaration import softmax_of
@@ -23,7 +23,7 @@ AXES = (
     Axis("h", "heads"),
     Axis("d", "elements of a query, a key and a value in a head", static=True),
 )
-TYPES = (Types("fp32", {"T": "float32"}, tolerance=3e-6),)
+TYPES = float_types(fp32=3e-6)
 SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Here 128 queries a block were faster than 64, on an H200: keys and values are split half as often.
@@ -77,7 +77,7 @@ def _on_tensor_cores(
             (ceil_div(m, rows) * images * h, 1, 1),
             (32 * warps, 1, 1),
             (m, t, h, *extras),
-            shared_bytes=2 * (2 * keys + rows) * (d + 8) * 2,
+            shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
         ),
         f"tensor cores, {rows} queries a block",
         source="tensor.cu",

@@ -9,7 +9,6 @@
 using T = TYPE_T;
 constexpr int kDepth = AXIS_D;
 constexpr float kScale = ATTR_SCALE;
-static_assert(sizeof(T) == 4);
 
 // No mask.
 struct Unmasked {
@@ -25,12 +24,22 @@ struct Mask {
 
   struct Row {
     const T* __restrict__ row;
-    __device__ __forceinline__ float added(int key) const { return row[key]; }
+    __device__ __forceinline__ float added(int key) const { return to_float(row[key]); }
   };
   __device__ __forceinline__ Row row(int image, int head, int query) const {
     const int matrix = (image / (repeat * inner) * inner + image % inner) * heads + (heads == 1 ? 0 : head);
     return {mask + (static_cast<size_t>(matrix) * rows + (rows == 1 ? 0 : query)) * t};
   }
+};
+
+// What a head has: rows of q, k and v, each kDepth numbers, `pitch` numbers further each.
+template <typename Number>
+struct Head {
+  const Number* __restrict__ q;
+  const Number* __restrict__ k;
+  const Number* __restrict__ v;
+  const int m, t;  // rows of q, and of k and v
+  const size_t pitch;
 };
 
 template <typename AnyMask>
@@ -46,6 +55,10 @@ struct Arguments {
   __device__ __forceinline__ size_t place(int image, int head, int row, int length) const {
     return ((static_cast<size_t>(image) * length + row) * heads + head) * kDepth;
   }
+  __device__ __forceinline__ Head<T> head(int image, int head) const {
+    const size_t other = place(image, head, 0, t);
+    return {q + place(image, head, 0, m), k + other, v + other, m, t, static_cast<size_t>(heads) * kDepth};
+  }
 };
 
 // A row by plain multiply-adds, by the lanes of a warp together. A lane has each 32nd column.
@@ -57,14 +70,14 @@ __device__ __noinline__ void plain_row(const Arguments<AnyMask>& layer, int imag
   const size_t row = layer.place(image, head, query, layer.m);
   float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = softmax::nothing();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? layer.q[row + lane + 32 * i] : 0.0f;
+  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? to_float(layer.q[row + lane + 32 * i]) : 0.0f;
 #pragma unroll 1
   for (int key = 0; key < layer.t; ++key) {
     const size_t other = layer.place(image, head, key, layer.t);
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], layer.k[other + lane + 32 * i], score);
+      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], to_float(layer.k[other + lane + 32 * i]), score);
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
@@ -75,12 +88,12 @@ __device__ __noinline__ void plain_row(const Arguments<AnyMask>& layer, int imag
     total = fmaf(total, kept, share);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) sums[i] = fmaf(share, layer.v[other + lane + 32 * i], sums[i] * kept);
+      if (lane + 32 * i < kDepth) sums[i] = fmaf(share, to_float(layer.v[other + lane + 32 * i]), sums[i] * kept);
     }
   }
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    if (lane + 32 * i < kDepth) layer.y[row + lane + 32 * i] = sums[i] / total;
+    if (lane + 32 * i < kDepth) layer.y[row + lane + 32 * i] = from_float<T>(sums[i] / total);
   }
 }
 

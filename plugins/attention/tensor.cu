@@ -9,5 +9,5 @@ extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS, Tile<LAUNCH_THREADS
     attention_tensor(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v, int m, int t, int heads,
                      T* __restrict__ y) {
   extern __shared__ __align__(128) unsigned char shared[];
-  attention_by_tensor_cores<LAUNCH_THREADS, Unmasked>(reinterpret_cast<__half*>(shared), {q, k, v, {}, m, t, heads, y});
+  attention_by_tensor_cores<LAUNCH_THREADS, Unmasked>(shared, {q, k, v, {}, m, t, heads, y});
 }

@@ -23,10 +23,15 @@ def kept(plain: list[np.ndarray]) -> None:
 
 
 def check(
-    name: str, variant: str, axes: dict[str, int], factory: pytest.TempPathFactory, change: Change = kept
+    name: str,
+    variant: str,
+    axes: dict[str, int],
+    factory: pytest.TempPathFactory,
+    change: Change = kept,
+    types: str = "fp32",
 ) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs."""
-    assert disagreement_on_cpu(registry.kernel(name), variant, axes, {"scale": 0.3}, change, factory) is None
+    assert disagreement_on_cpu(registry.kernel(name), variant, axes, {"scale": 0.3}, change, factory, types) is None
 
 
 @needs_gcc
@@ -47,6 +52,27 @@ def test_the_source_computes_the_reference(
     name: str, variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check(name, variant, axes, tmp_path_factory)
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", ["fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("name", "variant", "axes"),
+    [
+        ("attention", "tensor64", PLAIN),
+        pytest.param("attention", "tensor128", PLAIN, marks=pytest.mark.slow),
+        pytest.param("attention", "tensor64", DEEP, marks=pytest.mark.slow),
+        pytest.param("attention", "rows", DEEP, marks=pytest.mark.slow),
+        ("masked_attention", "tensor64", MASKED),
+        pytest.param("masked_attention", "tensor64", PADDED, marks=pytest.mark.slow),
+        pytest.param("masked_attention", "rows", PADDED, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_the_source_computes_the_reference_in_half_precision(
+    name: str, variant: str, axes: dict[str, int], types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    check(name, variant, axes, tmp_path_factory, types=types)
 
 
 @needs_gcc

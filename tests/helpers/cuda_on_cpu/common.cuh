@@ -63,10 +63,17 @@ inline int __ffs(int v) { return __builtin_ffs(v); }
 inline int __ffsll(long long v) { return __builtin_ffsll(v); }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmul_rz(float a, float b) {
+  const double product = static_cast<double>(a) * b;  // exact
+  const float near = static_cast<float>(product);
+  return std::fabs(near) > std::fabs(product) ? std::nextafter(near, 0.0f) : near;
+}
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return std::exp(a); }
 inline float exp_below(float a) { return std::exp(a); }
+constexpr float kLog2E = 1.4426950408889634f;
+inline float exp2_below(float a) { return std::exp2(a); }
 inline int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i & 255) * static_cast<signed char>(b >> i & 255);
   return sum;
@@ -99,6 +106,16 @@ inline __half2 __floats2half2_rn(float low, float high) { return {to_half(low), 
 inline float2 __half22float2(__half2 v) { return {from_half(v.low), from_half(v.high)}; }
 struct __half { uint16_t bits; };
 
+// bfloat16 is the upper half of a float.
+struct __nv_bfloat16 { uint16_t bits; };
+struct __nv_bfloat162 { uint16_t low, high; };
+inline float from_bfloat16(uint16_t bits) { return __uint_as_float(static_cast<unsigned>(bits) << 16); }
+inline uint16_t to_bfloat16(float value) {
+  const unsigned bits = __float_as_uint(value);
+  return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;  // to even
+}
+inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {to_bfloat16(low), to_bfloat16(high)}; }
+
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
   static constexpr int kCount = kCount_;
@@ -116,6 +133,7 @@ void store_vector(T* to, const Vector<T, kCount>& vector) {
 }
 inline float to_float(float value) { return value; }
 inline float to_float(__half value) { return from_half(value.bits); }
+inline float to_float(__nv_bfloat16 value) { return from_bfloat16(value.bits); }
 template <typename T>
 using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
 inline float max_nan(float a, float b) { return a > b || a != a ? a : b; }
@@ -123,6 +141,8 @@ template <typename T>
 T from_float(float value) { return value; }
 template <>
 inline __half from_float<__half>(float value) { return {to_half(value)}; }
+template <>
+inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return {to_bfloat16(value)}; }
 inline float relu_nan(float value) { return value < 0.0f ? 0.0f : value; }
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------

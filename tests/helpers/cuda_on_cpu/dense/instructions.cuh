@@ -27,6 +27,13 @@ struct Product<__half> {
   }
 };
 template <>
+struct Product<__nv_bfloat16> {
+  static float added(float sum, unsigned a, unsigned b) {
+    for (int shift : {0, 16}) sum += from_bfloat16(a >> shift & 0xffff) * from_bfloat16(b >> shift & 0xffff);
+    return sum;
+  }
+};
+template <>
 struct Product<signed char> {
   static int added(int sum, unsigned a, unsigned b) { return __dp4a(static_cast<int>(a), static_cast<int>(b), sum); }
 };

@@ -1,0 +1,107 @@
+// Operands of attention in fp16 and bf16: as they are, one product each.
+//
+// All threads of a block copy them, 16 bytes a thread, and go on: while they compute with keys and values, the next ones come beside them.
+// Where a head has few elements, its queries stay in registers. Scores are in units of 1 / log2(e), so that exponentials are powers of two.
+#pragma once
+
+#include "attention/tile.cuh"
+
+// Two floats as a word of two numbers.
+template <typename T>
+__device__ __forceinline__ unsigned rounded(float a, float b);
+template <>
+__device__ __forceinline__ unsigned rounded<__half>(float a, float b) {
+  const __half2 pair = __floats2half2_rn(a, b);
+  return reinterpret_cast<const unsigned&>(pair);
+}
+template <>
+__device__ __forceinline__ unsigned rounded<__nv_bfloat16>(float a, float b) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+  return reinterpret_cast<const unsigned&>(pair);
+}
+
+template <typename T, int kThreads>
+struct Operands {
+  static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 5 : kDepth <= 64 ? 4 : 2;
+  static constexpr int kStepsAtOnce = kSteps;
+  static constexpr float kFactor = kScale * kLog2E;  // of a product in its score
+  static constexpr bool kRange = false;
+  static constexpr bool kHeld = kDepth <= 64;  // queries, in registers
+
+  // The operand of 16 rows and 16 columns that a lane holds.
+  struct Left {
+    unsigned words[4];
+
+    __device__ __forceinline__ void set(int i, float a, float b) { words[i] = rounded<T>(a, b); }
+  };
+
+  // kCount independent sums that take turns.
+  template <int kCount>
+  struct Sums {
+    float sums[kCount][4] = {};
+
+    template <bool kTransposed, int kNext>
+    __device__ __forceinline__ void add(const Left& a, unsigned address) {
+      unsigned b[kCount][2];
+      load_operands<kCount, kTransposed, kNext>(b, address);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) dense::multiply<T>(sums[i], a.words, b[i]);
+    }
+    __device__ __forceinline__ float of(int i) const { return sums[i / 4][i % 4]; }
+  };
+
+  // Towards zero: the least bfloat16 stays finite.
+  static __device__ __forceinline__ float in_score(float added) { return __fmul_rz(added, kLog2E); }
+  static __device__ __forceinline__ float exponential(float value) { return exp2_below(value); }
+
+  const Head<T> head;
+  const unsigned keys, values, queries;  // where they lie
+  Left held[kHeld ? kSteps : 1];
+
+  __device__ __forceinline__ Operands(unsigned char* shared, const Head<T>& head, int first_row)
+      : head(head), keys(shared_address(shared)), values(keys + Tile<kThreads>::kKeysBytes), queries(values + Tile<kThreads>::kKeysBytes) {
+    copy_rows<Tile<kThreads>::kRows>(queries, head.q + first_row * head.pitch, head.m - first_row);
+    begin_step(0);
+  }
+
+  // Returns how far from the first ones the keys and values of this step lie, in bytes.
+  __device__ __forceinline__ unsigned bring(int first_key) {
+    copy_async_wait<0>();
+    __syncthreads();  // all copies have arrived, and all have left the keys before
+    if (first_key + kKeys < head.t) begin_step(first_key + kKeys);
+    if (kHeld && first_key == 0) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) load_matrices(held[step].words, queries + row_of_warp(step));
+    }
+    return place(first_key);
+  }
+
+  __device__ __forceinline__ Left query(int step) const {
+    if constexpr (kHeld) return held[step];
+    Left q;
+    load_matrices(q.words, queries + row_of_warp(step));
+    return q;
+  }
+
+ private:
+  static __device__ __forceinline__ unsigned place(int first_key) { return first_key / kKeys % 2 * kPart * 2; }
+
+  __device__ __forceinline__ void begin_step(int first_key) const {
+    copy_rows<kKeys>(keys + place(first_key), head.k + first_key * head.pitch, head.t - first_key);
+    copy_rows<kKeys>(values + place(first_key), head.v + first_key * head.pitch, head.t - first_key);
+    copy_async_commit();
+  }
+
+  // Rows, and zeros beyond the last one.
+  template <int kRows>
+  __device__ __forceinline__ void copy_rows(unsigned to, const T* from, int rows) const {
+    constexpr int kPieces = kDepth / Pack16<T>::kCount;
+#pragma unroll
+    for (int first = 0; first < kRows * kPieces; first += kThreads) {
+      const int unit = first + static_cast<int>(threadIdx.x), row = unit / kPieces, column = unit % kPieces * Pack16<T>::kCount;
+      if (kRows * kPieces % kThreads != 0 && row >= kRows) continue;
+      const bool there = row < rows;
+      copy_async<16>(to + (row * kPitch + column) * 2, from + (there ? row : 0) * head.pitch + column, there ? 16 : 0);
+    }
+  }
+};

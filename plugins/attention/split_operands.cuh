@@ -1,0 +1,97 @@
+// Operands of attention in floats: two fp16 numbers each (split.cuh), of which three products stand for one of floats.
+//
+// All threads of a block split queries once, and keys and values each time, 4 columns a thread. Shared memory has the hi of all rows and
+// then their lo.
+#pragma once
+
+#include "attention/tile.cuh"
+#include "split_floats/split.cuh"
+
+template <int kThreads>
+struct Operands<float, kThreads> {
+  // How many have the registers of a multiprocessor. With four small ones of 64 elements a head, the compiler spills.
+  static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 4 : kDepth <= 64 ? 3 : 2;
+  static constexpr int kStepsAtOnce = 4;   // whose sums the tensor cores add up, before they are added as floats
+  static constexpr float kFactor = 1.0f;   // of a product in its score: queries are split with the scale
+  static constexpr bool kRange = true;     // a number beyond fp16 becomes NaN, and lo of a small one is not exact
+
+  // The operand of 16 rows and 16 columns that a lane holds.
+  struct Left {
+    unsigned hi[4], lo[4];
+
+    __device__ __forceinline__ void set(int i, float a, float b) { split(a, b, hi[i], lo[i]); }
+  };
+
+  // kCount independent sums that take turns.
+  template <int kCount>
+  struct Sums {
+    float high[kCount][4] = {}, low[kCount][4] = {};
+
+    template <bool kTransposed, int kNext>
+    __device__ __forceinline__ void add(const Left& a, unsigned address) {
+      unsigned b_hi[kCount][2], b_lo[kCount][2];
+      load_operands<kCount, kTransposed, kNext>(b_hi, address);
+      load_operands<kCount, kTransposed, kNext>(b_lo, address + kPart * 2);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) dense::multiply<__half>(high[i], a.hi, b_hi[i]);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) dense::multiply<__half>(low[i], a.hi, b_lo[i]);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) dense::multiply<__half>(low[i], a.lo, b_hi[i]);
+    }
+    __device__ __forceinline__ float of(int i) const { return fmaf(low[i / 4][i % 4], 1.0f / kLow, high[i / 4][i % 4]); }
+  };
+
+  static __device__ __forceinline__ float in_score(float added) { return added; }
+  static __device__ __forceinline__ float exponential(float value) { return exp_below(value); }
+
+  const Head<float> head;
+  __half *const of_keys, *const of_values, *const of_queries;
+  const unsigned keys, values, queries;  // where they lie
+
+  __device__ __forceinline__ Operands(unsigned char* shared, const Head<float>& head, int first_row)
+      : head(head),
+        of_keys(reinterpret_cast<__half*>(shared)),
+        of_values(of_keys + 2 * kPart),
+        of_queries(of_values + 2 * kPart),
+        keys(shared_address(of_keys)),
+        values(shared_address(of_values)),
+        queries(shared_address(of_queries)) {
+    split_rows<Tile<kThreads>::kRows>(of_queries, head.q + first_row * head.pitch, head.m - first_row, kScale);
+  }
+
+  // Returns how far from the first ones the keys and values of this step lie, in bytes.
+  __device__ __forceinline__ unsigned bring(int first_key) const {
+    if (first_key != 0) __syncthreads();  // all have left the keys before
+    split_rows<kKeys>(of_keys, head.k + first_key * head.pitch, head.t - first_key, 1.0f);
+    split_rows<kKeys>(of_values, head.v + first_key * head.pitch, head.t - first_key, 1.0f);
+    __syncthreads();
+    return 0;
+  }
+
+  __device__ __forceinline__ Left query(int step) const {
+    Left q;
+    load_matrices(q.hi, queries + row_of_warp(step));
+    load_matrices(q.lo, queries + row_of_warp(step) + Tile<kThreads>::kQueries * 2);
+    return q;
+  }
+
+ private:
+  // Rows times `factor`; zeros beyond the last one.
+  template <int kRows>
+  __device__ __forceinline__ void split_rows(__half* to, const float* from, int rows, float factor) const {
+    constexpr int kPieces = kDepth / 4;
+#pragma unroll
+    for (int first = 0; first < kRows * kPieces; first += kThreads) {
+      const int unit = first + static_cast<int>(threadIdx.x), row = unit / kPieces, column = unit % kPieces * 4;
+      if (kRows * kPieces % kThreads != 0 && row >= kRows) continue;
+      Vector<float, 4> x{};
+      if (row < rows) x = load_vector<4>(from + row * head.pitch + column);
+      uint2 hi, lo;
+      split(x.value[0] * factor, x.value[1] * factor, hi.x, lo.x);
+      split(x.value[2] * factor, x.value[3] * factor, hi.y, lo.y);
+      *reinterpret_cast<uint2*>(to + row * kPitch + column) = hi;
+      *reinterpret_cast<uint2*>(to + kRows * kPitch + row * kPitch + column) = lo;
+    }
+  }
+};
