@@ -49,6 +49,14 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_D48 WGMMA_D40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define WGMMA_D56 WGMMA_D48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define WGMMA_D64 WGMMA_D56 ",%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_D72 WGMMA_D64 ",%64,%65,%66,%67,%68,%69,%70,%71"
+#define WGMMA_D80 WGMMA_D72 ",%72,%73,%74,%75,%76,%77,%78,%79"
+#define WGMMA_D88 WGMMA_D80 ",%80,%81,%82,%83,%84,%85,%86,%87"
+#define WGMMA_D96 WGMMA_D88 ",%88,%89,%90,%91,%92,%93,%94,%95"
+#define WGMMA_D104 WGMMA_D96 ",%96,%97,%98,%99,%100,%101,%102,%103"
+#define WGMMA_D112 WGMMA_D104 ",%104,%105,%106,%107,%108,%109,%110,%111"
+#define WGMMA_D120 WGMMA_D112 ",%112,%113,%114,%115,%116,%117,%118,%119"
+#define WGMMA_D128 WGMMA_D120 ",%120,%121,%122,%123,%124,%125,%126,%127"
 #define WGMMA_FROM(i) \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 #define WGMMA_OUT16 WGMMA_FROM(0), WGMMA_FROM(8)
@@ -58,6 +66,14 @@ __device__ __forceinline__ void take_registers() {
 #define WGMMA_OUT48 WGMMA_OUT40, WGMMA_FROM(40)
 #define WGMMA_OUT56 WGMMA_OUT48, WGMMA_FROM(48)
 #define WGMMA_OUT64 WGMMA_OUT56, WGMMA_FROM(56)
+#define WGMMA_OUT72 WGMMA_OUT64, WGMMA_FROM(64)
+#define WGMMA_OUT80 WGMMA_OUT72, WGMMA_FROM(72)
+#define WGMMA_OUT88 WGMMA_OUT80, WGMMA_FROM(80)
+#define WGMMA_OUT96 WGMMA_OUT88, WGMMA_FROM(88)
+#define WGMMA_OUT104 WGMMA_OUT96, WGMMA_FROM(96)
+#define WGMMA_OUT112 WGMMA_OUT104, WGMMA_FROM(104)
+#define WGMMA_OUT120 WGMMA_OUT112, WGMMA_FROM(112)
+#define WGMMA_OUT128 WGMMA_OUT120, WGMMA_FROM(120)
 
 template <typename Operand>
 constexpr bool kIsBfloat16 = false;
@@ -97,6 +113,14 @@ WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
 WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)
 WGMMA_COLUMNS(112, 56, 56, 57, 58, 59, 60, 61)
 WGMMA_COLUMNS(128, 64, 64, 65, 66, 67, 68, 69)
+WGMMA_COLUMNS(144, 72, 72, 73, 74, 75, 76, 77)
+WGMMA_COLUMNS(160, 80, 80, 81, 82, 83, 84, 85)
+WGMMA_COLUMNS(176, 88, 88, 89, 90, 91, 92, 93)
+WGMMA_COLUMNS(192, 96, 96, 97, 98, 99, 100, 101)
+WGMMA_COLUMNS(208, 104, 104, 105, 106, 107, 108, 109)
+WGMMA_COLUMNS(224, 112, 112, 113, 114, 115, 116, 117)
+WGMMA_COLUMNS(240, 120, 120, 121, 122, 123, 124, 125)
+WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133)
 
 // The same with a in shared memory, for 128 columns; d is overwritten if `add` is false.
 __device__ __forceinline__ void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {

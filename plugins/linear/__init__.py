@@ -11,7 +11,22 @@ from lenet_trt.kernel import Kernel, Packing, Tensor, Types
 from ..dense.declaration import n, outputs
 from ..split_floats.packing import join, split
 from ..windows.activation import ACTIVATION, ACTIVATIONS
-from .declaration import AXES, BIAS, CHUNK, EIGHT, EXAMPLES, FLOPS, REQUIRES, WIDE_ENOUGH, W, X, Y, chunks, variants
+from .declaration import (
+    AXES,
+    BIAS,
+    CHUNK,
+    EIGHT,
+    EXAMPLES,
+    FLOPS,
+    REQUIRES,
+    WIDE_ENOUGH,
+    W,
+    X,
+    Y,
+    chunks,
+    direct,
+    narrow,
+)
 from .pattern import PATTERNS
 
 WEIGHTS = (
@@ -52,8 +67,8 @@ PACKING = Packing((W, BIAS), pack, unpack)
 
 
 # Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores. In engines of TensorRT 8.6.0
-# on an H200, layers of 33 to 67 million operations lost where they had 49 or 128 rows, or 64 inputs; those of 58 million
-# and 197 rows won.
+# on an H200, layers of 33 to 67 million operations lost where they had 49 or 128 rows, or 64 inputs; those of 58
+# million and 197 rows won.
 ENOUGH = (FLOPS >= 100_000_000, (FLOPS >= 55_000_000) & (n >= 192))
 
 KERNEL = Kernel(
@@ -66,7 +81,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=REQUIRES,
     packing=PACKING,
-    variants=variants("linear", element_bytes=4, loaders=128, blocks=1),
+    variants=(*narrow(element_bytes=4, loaders=128, blocks=1), direct("linear_direct")),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

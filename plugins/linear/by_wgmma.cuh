@@ -3,7 +3,7 @@
 // Mapping: a block stays and takes tile after tile (tile.cuh). Two warpgroups multiply, and finish the tile: the kernel says how. The threads
 // after them, kLoaders, let the stages be copied. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves
 // its sums in its shared memory, adds up some rows of all, in the same order always, and finishes these.
-// Bytes: x once for each 128 outputs and the weights once for each 128 rows, from L2; y once.
+// Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
 
 #include "block_cluster.cuh"
@@ -20,9 +20,9 @@ __device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, 
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
-  for (; share.tile < tiles(layer.n); share.advance()) {
-    const Place place(share.tile);
-    const unsigned bytes = (kFull ? kColumns : smaller(kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
+  for (; share.tile < Plan::tiles(layer.n); share.advance()) {
+    const Place place = Plan::place(share.tile);
+    const unsigned bytes = (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
@@ -43,22 +43,22 @@ __device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, 
 }
 
 // Some rows of a tile, from the shared memory of all blocks of a cluster; a thread has runs of 4 outputs.
-template <int kSplits, typename Layer>
+template <typename Plan, typename Layer>
 __device__ __forceinline__ void finish_share(const Layer& layer, const float* sums, const Place& place) {
-  constexpr int kRun = 4, kRunsOfRow = kColumns / kRun, kRows = kTileRows / kSplits;
+  constexpr int kRun = 4, kRunsOfRow = Plan::kColumns / kRun, kRows = kTileRows / Plan::kSplits;
 #pragma unroll 1
   for (int run = threadIdx.x; run < kRows * kRunsOfRow; run += kMultipliers) {
-    const int row = blockIdx.x % kSplits * kRows + run / kRunsOfRow, column = run % kRunsOfRow * kRun;
+    const int row = blockIdx.x % Plan::kSplits * kRows + run / kRunsOfRow, column = run % kRunsOfRow * kRun;
     const int feature = place.column + column;
     if (place.row + row >= layer.n || feature >= kOutputs) continue;
-    const float* of_row = sums + row * kSumPitch;
+    const float* of_row = sums + row * Plan::kSumPitch;
     float total[kRun] = {};
     int largest = 0;
 #pragma unroll
-    for (unsigned other = 0; other < kSplits; ++other) {
+    for (unsigned other = 0; other < Plan::kSplits; ++other) {
       const float4 part = read_remote(of_row + column, other);
       total[0] += part.x, total[1] += part.y, total[2] += part.z, total[3] += part.w;
-      if constexpr (kParts == 2) largest = max(largest, __float_as_int(read_remote(of_row + kColumns, other).x));
+      if constexpr (kParts == 2) largest = max(largest, __float_as_int(read_remote(of_row + Plan::kColumns, other).x));
     }
     layer.finish(total, largest, place.row + row, feature);
   }
@@ -67,22 +67,22 @@ __device__ __forceinline__ void finish_share(const Layer& layer, const float* su
 // The blocks of a cluster finish a tile. A lane has sums of `row`, of the tile, and of the row 8 further. `largest`: of x in these rows, as bits,
 // where floats are split.
 template <typename Plan, int kLoaders, typename Layer>
-__device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ring, const Layer& layer, const float (&sums)[kColumns / 2],
+__device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
                                                 const int (&largest)[2], const Place& place, int row) {
   const int t = threadIdx.x % 4;
   float* const shared_sums = reinterpret_cast<float*>(ring.stages);
   wait_for_group<kMultipliers>();  // both warpgroups have left the stages
 #pragma unroll
-  for (int i = 0; i < kColumns / 2; i += 2) {
-    float* const to = shared_sums + (row + i / 2 % 2 * 8) * kSumPitch + i / 4 * kEight + 2 * t;
+  for (int i = 0; i < Plan::kColumns / 2; i += 2) {
+    float* const to = shared_sums + (row + i / 2 % 2 * 8) * Plan::kSumPitch + i / 4 * kEight + 2 * t;
     *reinterpret_cast<float2*>(to) = make_float2(sums[i], sums[i + 1]);
   }
   if constexpr (kParts == 2) {
-    if (t < 2) shared_sums[(row + 8 * t) * kSumPitch + kColumns] = __int_as_float(largest[t]);
+    if (t < 2) shared_sums[(row + 8 * t) * Plan::kSumPitch + Plan::kColumns] = __int_as_float(largest[t]);
   }
   cluster_arrive();
   cluster_wait();
-  finish_share<Plan::kSplits>(layer, shared_sums, place);
+  finish_share<Plan>(layer, shared_sums, place);
   cluster_arrive_relaxed();  // the others have read this block's memory
   cluster_wait();
 }

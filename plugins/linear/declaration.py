@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, remainder
+from functools import partial
+from typing import Any
+
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import Axis, Launch, Tensor, Variant
 
 from ..dense.declaration import inputs, n, outputs
@@ -10,11 +13,8 @@ from ..dense.declaration import inputs, n, outputs
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
-STAGES, ROWS, MOST_COLUMNS, MULTIPLIERS = 6, 128, 128, 256
-across = ceil_div(outputs, MOST_COLUMNS)
-columns = maximum(64, ceil_div(ceil_div(outputs, across), 16) * 16)
+ROWS, MULTIPLIERS = 128, 256
 chunks = inputs // CHUNK
-tiles = ceil_div(n, ROWS) * across
 
 AXES = (
     Axis("n", "rows"),
@@ -40,41 +40,54 @@ EXAMPLES = (
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 
 
-def variants(kernel: str, element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
-    """Make the variants for elements of x of some bytes; ``blocks`` blocks with some loading threads share a multiprocessor."""
+def tiles(most_columns: int = 128) -> Dim:
+    """Return the number of tiles of up to ``most_columns`` outputs."""
+    return ceil_div(n, ROWS) * ceil_div(outputs, most_columns)
 
-    def by_wgmma(splits: int, prefer: Condition | None = None) -> Variant:
-        """Make the variant in which ``splits`` blocks divide the inputs of a tile."""
-        divided = splits > 1
-        # A block that has all inputs of a tile stays for other tiles.
-        grid = tiles * splits if divided else minimum(tiles, MULTIPROCESSORS * blocks)
-        together = 1 if divided else 2 - remainder(chunks, 2)  # chunks of a stage
-        depth = together * CHUNK
-        pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
-        stage = (ROWS * pitch + depth * columns) * element_bytes
-        share = f", {splits} blocks for each" if divided else ""
-        return Variant(
-            f"by{splits}_wgmma" if divided else "wgmma",
-            Launch(
-                (grid, 1, 1), (MULTIPLIERS + loaders, 1, 1), extras=(n,), shared_bytes=STAGES // together * (stage + 16)
-            ),
-            f"by wgmma, tiles of {ROWS} rows and up to {MOST_COLUMNS} outputs{share}",
-            source="wgmma.cu",
-            min_sm=90,
-            only_sm=True,
-            when=chunks >= splits,
-            prefer=prefer,
-        )
 
-    return (
-        by_wgmma(8, (8 * tiles <= AT_ONCE) & (chunks >= 8)),
-        by_wgmma(4, (4 * tiles <= AT_ONCE) & (chunks >= 4)),
-        by_wgmma(2, (2 * tiles <= MULTIPROCESSORS) & (chunks >= 12)),
-        by_wgmma(1),
-        Variant(
-            "direct",
-            Launch((ceil_div(n * (outputs // EIGHT), DIRECT_THREADS), 1, 1), (DIRECT_THREADS, 1, 1), extras=(n,)),
-            "plain multiply-adds, 8 outputs a thread",
-            entry=f"{kernel}_direct",
-        ),
+def by_wgmma(
+    name: str, element_bytes: int, *, loaders: int, blocks: int, splits: int = 1, most_columns: int = 128, **more: Any
+) -> Variant:
+    """Make a variant for elements of x of some bytes.
+
+    A block has ``loaders`` threads that load, and ``blocks`` blocks share a multiprocessor; ``splits`` blocks divide
+    the inputs of a tile of up to ``most_columns`` outputs.
+    """
+    # A block that has all inputs of a tile stays for other tiles.
+    some = tiles(most_columns)
+    grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS * blocks)
+    columns = maximum(64, ceil_div(ceil_div(outputs, ceil_div(outputs, most_columns)), 16) * 16)
+    together = 1 if splits > 1 else 2 - remainder(chunks, 2)  # chunks of a stage
+    depth = together * CHUNK
+    pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
+    stage = (ROWS * pitch + depth * columns) * element_bytes
+    stages = (6 if most_columns == 128 else 8) // together
+    share = f", {splits} blocks for each" if splits > 1 else ""
+    return Variant(
+        name,
+        Launch((grid, 1, 1), (MULTIPLIERS + loaders, 1, 1), extras=(n,), shared_bytes=stages * (stage + 16)),
+        f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
+        source="wgmma.cu",
+        min_sm=90,
+        only_sm=True,
+        when=chunks >= splits,
+        **more,
     )
+
+
+def narrow(element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
+    """Make the variants with tiles of up to 128 outputs."""
+    make = partial(by_wgmma, element_bytes=element_bytes, loaders=loaders, blocks=blocks)
+    return (
+        make("by8_wgmma", splits=8, prefer=(8 * tiles() <= AT_ONCE) & (chunks >= 8)),
+        make("by4_wgmma", splits=4, prefer=(4 * tiles() <= AT_ONCE) & (chunks >= 4)),
+        make("by2_wgmma", splits=2, prefer=(2 * tiles() <= MULTIPROCESSORS) & (chunks >= 12)),
+        make("wgmma"),
+    )
+
+
+def direct(entry: str) -> Variant:
+    """Make the variant for other GPUs."""
+    grid = ceil_div(n * (outputs // EIGHT), DIRECT_THREADS)
+    launch = Launch((grid, 1, 1), (DIRECT_THREADS, 1, 1), extras=(n,))
+    return Variant("direct", launch, "plain multiply-adds, 8 outputs a thread", entry=entry)

@@ -1,31 +1,28 @@
 // What a dense layer by wgmma computes at a time, and where it lies in shared memory.
 //
-// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 outputs, the columns of a product. A ring of stages holds 32 or 64
+// A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 or 256 outputs, the columns of a product. A ring of stages holds 32 or 64
 // inputs each (stages.cuh): x as it is, and the weights as they are packed.
 #pragma once
 
 #include "linear/sizes.cuh"
 #include "split_floats/stages.cuh"
 
-constexpr int kTileRows = 128, kMostColumns = 128;
-constexpr int kTilesAcross = ceil_div(kOutputs, kMostColumns);
-// As few as a product can have for this number of tiles.
-constexpr int kColumns = larger(64, ceil_div(ceil_div(kOutputs, kTilesAcross), 16) * 16);
-constexpr bool kFull = kColumns * kTilesAcross == kOutputs;  // all columns of all tiles are outputs
-constexpr int kSumPitch = kColumns + 8;                      // lanes that store sums at once have different banks
+constexpr int kTileRows = 128;
 
 // Where a tile begins.
 struct Place {
   int row, column;
-  __device__ __forceinline__ explicit Place(int tile) : row(tile / kTilesAcross * kTileRows), column(tile % kTilesAcross * kColumns) {}
 };
-__device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kTilesAcross; }
 
 // kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can.
-template <int kSplits_>
+template <int kSplits_, int kMostColumns = 128>
 struct Plan {
   static constexpr int kSplits = kSplits_;
-  static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = 6 / kChunks;
+  // As few columns as a product can have for this number of tiles.
+  static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), 16) * 16);
+  static constexpr bool kFull = kColumns * kAcross == kOutputs;  // all columns of all tiles are outputs
+  static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
+  static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kInputs / kDepth;
   static constexpr int kPitch = kDepth + (kParts == 2 ? 8 : kDepth / 8);  // of a row of x: threads that use neighbouring ones have different banks
   // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
@@ -33,6 +30,9 @@ struct Plan {
   static constexpr unsigned kStageBytes = kXBytes + kChunks * kParts * kWeightBytes;
   static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
   static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
+
+  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kAcross; }
+  static __device__ __forceinline__ Place place(int tile) { return {tile / kAcross * kTileRows, tile % kAcross * kColumns}; }
 };
 
 // The steps and the tiles of a block.

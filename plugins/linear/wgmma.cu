@@ -55,11 +55,12 @@ struct Arguments {
 };
 
 // A lane's sums of rows `row` and 8 further become outputs.
-__device__ __forceinline__ void finish_lane(const Arguments& layer, const float (&sums)[kColumns / 2], const int (&largest)[2], int row, int column) {
+template <typename Plan>
+__device__ __forceinline__ void finish_lane(const Arguments& layer, const float (&sums)[Plan::kColumns / 2], const int (&largest)[2], int row, int column) {
   float zero[2] = {};  // NaN where a sum is not finite
 #pragma unroll
-  for (int j = 0; j < kColumns / kEight; ++j) {
-    if (!kFull && column + j * kEight >= kOutputs) continue;
+  for (int j = 0; j < Plan::kColumns / kEight; ++j) {
+    if (!Plan::kFull && column + j * kEight >= kOutputs) continue;
     const Vector<T, 2> scale = load_vector<2>(layer.scales + column + j * kEight), bias = load_vector<2>(layer.bias + column + j * kEight);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -76,7 +77,7 @@ __device__ __forceinline__ void finish_lane(const Arguments& layer, const float 
   if (exact_sum(zero[0], largest[0]) && exact_sum(zero[1], largest[1])) return;
   unsigned long long again = 0;  // a bit for each that has to be computed again
 #pragma unroll
-  for (int i = 0; i < kColumns / 2; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], largest[i / 2 % 2])) << i;
+  for (int i = 0; i < Plan::kColumns / 2; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], largest[i / 2 % 2])) << i;
 #pragma unroll 1
   for (; again != 0; again &= again - 1) {
     const int index = __ffsll(static_cast<long long>(again)) - 1, at = row + index / 2 % 2 * 8, feature = column + index / 4 * kEight + index % 2;
@@ -107,16 +108,16 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
-  for (; share.tile < tiles(layer.n); share.advance()) {
-    const Place place(share.tile);
-    float sums[kColumns / 2] = {}, low_sums[kColumns / 2] = {}, most[2] = {};
+  for (; share.tile < Plan::tiles(layer.n); share.advance()) {
+    const Place place = Plan::place(share.tile);
+    float sums[Plan::kColumns / 2] = {}, low_sums[Plan::kColumns / 2] = {}, most[2] = {};
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
       const unsigned stage = turn.stage * Plan::kStageBytes;
       const float* const x = reinterpret_cast<const float*>(ring.stages + stage) + row * Plan::kPitch + 2 * t;
       const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
-      float part[kColumns / 2];
+      float part[Plan::kColumns / 2];
       Rows rows[kProducts];
 #pragma unroll
       for (int product = 0; product < kProducts; ++product) {
@@ -137,7 +138,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
       wgmma_finish_with(low_sums);
       if (lane == 0) arrive(ring.empty(turn.stage));
 #pragma unroll
-      for (int i = 0; i < kColumns / 2; ++i) sums[i] += part[i];
+      for (int i = 0; i < Plan::kColumns / 2; ++i) sums[i] += part[i];
       turn.advance();
     }
     int largest[2];
@@ -147,9 +148,9 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
       largest[i] = __float_as_int(fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 2)));
     }
 #pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
+    for (int i = 0; i < Plan::kColumns / 2; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
     if constexpr (Plan::kSplits == 1) {
-      finish_lane(layer, sums, largest, place.row + row, place.column + 2 * t);
+      finish_lane<Plan>(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {
       finish_together(ring, layer, sums, largest, place, row);
       return;  // these blocks have one tile

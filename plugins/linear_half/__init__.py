@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from lenet_trt.dims import MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
 from ..dense.declaration import outputs
@@ -22,8 +23,11 @@ from ..linear.declaration import (
     W,
     X,
     Y,
+    by_wgmma,
     chunks,
-    variants,
+    direct,
+    narrow,
+    tiles,
 )
 from ..linear.pattern import PATTERNS
 from ..windows.activation import ACTIVATION
@@ -50,6 +54,15 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": op.Reshape(rows, op.ints(shapes["bias"][0], -1)), "bias": weights["bias"]}
 
 
+# Where there are nearly as many as multiprocessors.
+WIDE = by_wgmma(
+    "wide_wgmma",
+    element_bytes=2,
+    loaders=128,
+    blocks=1,
+    most_columns=256,
+    prefer=(4 * tiles(256) >= 3 * MULTIPROCESSORS),
+)
 ENOUGH = 100_000_000  # operations
 
 KERNEL = Kernel(
@@ -62,7 +75,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=REQUIRES,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=variants("linear_half", element_bytes=2, loaders=64, blocks=2),
+    variants=(WIDE, *narrow(element_bytes=2, loaders=64, blocks=2), direct("linear_half_direct")),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

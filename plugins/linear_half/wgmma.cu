@@ -2,15 +2,13 @@
 //
 // x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
 //
-// Mapping: linear/by_wgmma.cuh. Two warps load. Products have both operands in shared memory, so that registers are left for two blocks a
-// multiprocessor: one multiplies while the other finishes a tile.
+// Mapping: linear/by_wgmma.cuh. Products have both operands in shared memory. Wide tiles, of up to 256 outputs, read x less often. Of narrow ones,
+// of up to 128, two blocks share a multiprocessor: one multiplies while the other finishes a tile.
 // What is known of it: docs/kernels/linear.md.
 #include "linear/by_wgmma.cuh"
 #include "linear_half/layer.cuh"
 
-constexpr int kBlocks = 2;     // of a multiprocessor
-constexpr int kLoaders = 64;  // threads: more would leave the others too few registers
-constexpr int kThreads = kMultipliers + kLoaders;
+constexpr int kLoaders = LAUNCH_THREADS - kMultipliers;  // threads
 // Bytes, in a stage, from a block of 8 rows and 8 inputs to the next 8 inputs, and to the next 8 rows.
 constexpr int kNextInputs = 128 + 16;
 template <typename Plan>
@@ -33,10 +31,11 @@ struct Tiled : Layer {
 };
 
 // A lane's sums of rows `row` and 8 further become outputs. Two lanes trade: one has 4 neighbouring outputs of 8 then, the other 4 of the next 8.
-__device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&sums)[kColumns / 2], int row, int column) {
+template <typename Plan>
+__device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&sums)[Plan::kColumns / 2], int row, int column) {
   const int t = threadIdx.x % 4, odd = t % 2;
 #pragma unroll
-  for (int j = 0; j < kColumns / kEight; j += 2) {
+  for (int j = 0; j < Plan::kColumns / kEight; j += 2) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       float outputs[4];
@@ -48,7 +47,7 @@ __device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&su
         outputs[2 + e] = odd ? second : traded;
       }
       const int feature = column + (j + odd) * kEight + t / 2 * 4;
-      if (row + 8 * i < layer.n && (kFull || feature < kOutputs)) layer.finish(outputs, 0, row + 8 * i, feature);
+      if (row + 8 * i < layer.n && (Plan::kFull || feature < kOutputs)) layer.finish(outputs, 0, row + 8 * i, feature);
     }
   }
 }
@@ -61,9 +60,9 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
-  for (; share.tile < tiles(layer.n); share.advance()) {
-    const Place place(share.tile);
-    float sums[kColumns / 2] = {};
+  for (; share.tile < Plan::tiles(layer.n); share.advance()) {
+    const Place place = Plan::place(share.tile);
+    float sums[Plan::kColumns / 2] = {};
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
@@ -82,7 +81,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
       turn.advance();
     }
     if constexpr (Plan::kSplits == 1) {
-      finish_lane(layer, sums, place.row + row, place.column);
+      finish_lane<Plan>(layer, sums, place.row + row, place.column);
     } else {
       finish_together(ring, layer, sums, {}, place, row);
       return;  // these blocks have one tile
@@ -102,16 +101,17 @@ __device__ __forceinline__ void linear_half_by_wgmma(unsigned char* memory, cons
   }
 }
 
-// An entry for each number of blocks that divide the inputs.
-#define BY_WGMMA(entry, cluster, splits) \
-  ASSERT_LAUNCH(entry, kThreads, Plan<splits>::kSharedBytes); \
-  extern "C" __global__ void cluster __launch_bounds__(kThreads, kBlocks) \
-      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) { \
-    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */ \
-    extern __shared__ __align__(128) unsigned char shared[]; \
-    linear_half_by_wgmma<Plan<splits>>(shared, {{x, weights, bias, n, y}}); \
+// An entry for the wide tiles, and for the narrow ones by each number of blocks that divide the inputs.
+#define BY_WGMMA(entry, cluster, wide, splits)                                                                               \
+  ASSERT_LAUNCH_WHERE(entry, kLoaders == (wide ? 128 : 64), (Plan<splits, wide ? 256 : 128>::kSharedBytes));                \
+  extern "C" __global__ void cluster __launch_bounds__(LAUNCH_THREADS, wide ? 1 : 2)                                         \
+      entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {  \
+    if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                            \
+    extern __shared__ __align__(128) unsigned char shared[];                                                                 \
+    linear_half_by_wgmma<Plan<splits, wide ? 256 : 128>>(shared, {{x, weights, bias, n, y}});                                \
   }
-BY_WGMMA(linear_half_wgmma, , 1)
-BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), 2)
-BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), 4)
-BY_WGMMA(linear_half_by8_wgmma, __cluster_dims__(8, 1, 1), 8)
+BY_WGMMA(linear_half_wide_wgmma, , true, 1)
+BY_WGMMA(linear_half_wgmma, , false, 1)
+BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), false, 2)
+BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), false, 4)
+BY_WGMMA(linear_half_by8_wgmma, __cluster_dims__(8, 1, 1), false, 8)

@@ -53,8 +53,8 @@ def test_the_source_computes_the_reference(
 @pytest.mark.parametrize(
     ("variant", "axes"),
     [
+        ("wide_wgmma", WIDE),
         ("wgmma", MANY),
-        pytest.param("wgmma", WIDE, marks=pytest.mark.slow),
         ("by2_wgmma", FEW),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
         ("direct", FEW),
