@@ -34,18 +34,18 @@ __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], cons
 template <typename Block>
 __device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const Block& block, unsigned of_keys, int keys) {
 #pragma unroll
-  for (int half = 0; half < kKeys / 8; half += 4) {
-    if (half * 8 >= keys) continue;
+  for (int of = 0; of < kKeys / 8; of += Block::kSums) {
+    if (of * 8 >= keys) continue;
 #pragma unroll
     for (int first = 0; first < kSteps; first += Block::kStepsAtOnce) {
-      typename Block::template Sums<4> sums;
+      typename Block::template Sums<Block::kSums> sums;
 #pragma unroll
       for (int step = first; step < smaller(first + Block::kStepsAtOnce, kSteps); ++step) {
-        sums.template add<false, 16 * kPitch * 2>(block.query(step), of_keys + (half * 8 * kPitch + step * 16) * 2);
+        sums.template add<false, 16 * kPitch * 2>(block.query(step), of_keys + (of * 8 * kPitch + step * 16) * 2);
       }
 #pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        float& score = scores[half + i / 4][i % 4];
+      for (int i = 0; i < Block::kSums * 4; ++i) {
+        float& score = scores[of + i / 4][i % 4];
         score = fmaf(sums.of(i), Block::kFactor, score);
       }
     }
@@ -82,7 +82,7 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
 // Adds the values, each times its exponential.
 template <typename Block>
 __device__ __forceinline__ void add_values(WarpRows& rows, const typename Block::Left (&shares)[kKeys / 16], unsigned of_values, int keys) {
-  constexpr int kBlocks = kColumns / 8;
+  constexpr int kBlocks = kDepth / 8 % Block::kSums == 0 ? Block::kSums : 2;  // of 8 columns
 #pragma unroll
   for (int first = 0; first < kDepth / 8; first += kBlocks) {
     typename Block::template Sums<kBlocks> sums;

@@ -22,10 +22,12 @@ __device__ __forceinline__ unsigned rounded<__nv_bfloat16>(float a, float b) {
 
 template <typename T, int kThreads>
 struct Operands {
-  static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 5 : kDepth <= 64 ? 4 : 2;
+  static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 5 : kDepth <= 64 ? 4 : 3;
+  static constexpr int kSums = kDepth <= 32 ? 2 : 4;  // that take turns: of 8 keys or 8 columns of the values each
   static constexpr int kStepsAtOnce = kSteps;
   static constexpr float kFactor = kScale * kLog2E;  // of a product in its score
   static constexpr bool kRange = false;
+  static constexpr int kLanes = kDepth <= 16 ? 2 : kDepth <= 32 ? 4 : kDepth <= 64 ? 8 : 16;  // that copy a row
   static constexpr bool kHeld = kDepth <= 64;  // queries, in registers
 
   // The operand of 16 rows and 16 columns that a lane holds.
@@ -35,7 +37,6 @@ struct Operands {
     __device__ __forceinline__ void set(int i, float a, float b) { words[i] = rounded<T>(a, b); }
   };
 
-  // kCount independent sums that take turns.
   template <int kCount>
   struct Sums {
     float sums[kCount][4] = {};
@@ -95,13 +96,14 @@ struct Operands {
   // Rows, and zeros beyond the last one.
   template <int kRows>
   __device__ __forceinline__ void copy_rows(unsigned to, const T* from, int rows) const {
-    constexpr int kPieces = kDepth / Pack16<T>::kCount;
+    const int first = static_cast<int>(threadIdx.x) / kLanes, column = static_cast<int>(threadIdx.x) % kLanes * Pack16<T>::kCount;
+    to += (first * kPitch + column) * 2;
+    from += first * head.pitch + column;
+    if (column >= kDepth) return;
 #pragma unroll
-    for (int first = 0; first < kRows * kPieces; first += kThreads) {
-      const int unit = first + static_cast<int>(threadIdx.x), row = unit / kPieces, column = unit % kPieces * Pack16<T>::kCount;
-      if (kRows * kPieces % kThreads != 0 && row >= kRows) continue;
-      const bool there = row < rows;
-      copy_async<16>(to + (row * kPitch + column) * 2, from + (there ? row : 0) * head.pitch + column, there ? 16 : 0);
+    for (int i = 0; i < kRows; i += kThreads / kLanes) {
+      if (kRows % (kThreads / kLanes) != 0 && first + i >= kRows) return;
+      copy_async<16>(to + i * kPitch * 2, from + i * head.pitch, first + i < rows ? 16 : 0);
     }
   }
 };

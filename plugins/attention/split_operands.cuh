@@ -11,6 +11,7 @@ template <int kThreads>
 struct Operands<float, kThreads> {
   // How many have the registers of a multiprocessor. With four small ones of 64 elements a head, the compiler spills.
   static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 4 : kDepth <= 64 ? 3 : 2;
+  static constexpr int kSums = 4;          // that take turns: of 8 keys or 8 columns of the values each
   static constexpr int kStepsAtOnce = 4;   // whose sums the tensor cores add up, before they are added as floats
   static constexpr float kFactor = 1.0f;   // of a product in its score: queries are split with the scale
   static constexpr bool kRange = true;     // a number beyond fp16 becomes NaN, and lo of a small one is not exact
@@ -22,7 +23,6 @@ struct Operands<float, kThreads> {
     __device__ __forceinline__ void set(int i, float a, float b) { split(a, b, hi[i], lo[i]); }
   };
 
-  // kCount independent sums that take turns.
   template <int kCount>
   struct Sums {
     float high[kCount][4] = {}, low[kCount][4] = {};

@@ -5,11 +5,10 @@
 #include "copies.cuh"
 #include "dense/instructions.cuh"
 
-constexpr int kKeys = kDepth < 112 ? 64 : 32;         // at a time
-constexpr int kPitch = kDepth + 8;                    // of a row in shared memory: rows that ldmatrix reads at once have different banks
-constexpr int kPart = kKeys * kPitch;                 // numbers of 16 bits: of keys or values, which have two parts each
-constexpr int kSteps = kDepth / 16;                   // products of a score
-constexpr int kColumns = kDepth % 32 == 0 ? 32 : 16;  // of the values at once
+constexpr int kKeys = kDepth < 112 ? 64 : 32;  // at a time
+constexpr int kPitch = kDepth + 8;             // of a row in shared memory: rows that ldmatrix reads at once have different banks
+constexpr int kPart = kKeys * kPitch;          // numbers of 16 bits: of keys or values, which have two parts each
+constexpr int kSteps = kDepth / 16;            // products of a score
 static_assert(kDepth % 16 == 0);
 
 // How the queries, keys and values are held in shared memory and multiplied: split_operands.cuh, half_operands.cuh.
