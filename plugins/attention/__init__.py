@@ -1,4 +1,4 @@
-"""Declare ``attention``: the softmax of the products of queries and keys, times values, in fp32."""
+"""Declare ``attention``: the softmax of the products of queries and keys, times values."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.dims import axes
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel
 
-from .declaration import AXES, CLAIMED, ENOUGH, REQUIRES, SCALE, TYPES, attended, flops, h, m, tensors, variants
+from .declaration import AXES, REQUIRES, SCALE, TYPES, attended, claims, flops, h, m, tensors, variants
 from .pattern import PATTERNS
 
 (n,) = axes("n")
@@ -22,7 +22,7 @@ def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, *, scale: float) -> n
 
 KERNEL = Kernel(
     name="attention",
-    doc="y = Softmax(scale q k^T) v for each head, in fp32",
+    doc="y = Softmax(scale q k^T) v for each head",
     axes=(Axis("n", "images or sequences"), *AXES),
     inputs=INPUTS,
     outputs=OUTPUTS,
@@ -41,7 +41,7 @@ KERNEL = Kernel(
         {"n": 2, "m": 197, "t": 197, "h": 3, "d": 64},
         {"n": 1, "m": 512, "t": 300, "h": 2, "d": 128},
     ),
-    claims=(CLAIMED & (FLOPS >= ENOUGH),),
+    claims=claims(FLOPS),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -18,6 +18,7 @@ struct WarpRows {
   float sums[kDepth / 8][4] = {};
   float most[2] = {softmax::nothing(), softmax::nothing()};  // of the scores of rows g and g + 8
   float total[2] = {};                                   // of this lane's exponentials
+  float kept[2];                                         // of the sums and totals before: their factor now
 };
 
 // What is added to the scores of each row of a warp; minus infinity where there is no key.
@@ -26,7 +27,9 @@ __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], cons
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
     const int key = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-    scores[i / 4][i % 4] = key < keys ? Block::in_score(mask[i / 2 % 2].added(first_key + key)) : softmax::nothing();
+    float& score = scores[i / 4][i % 4];
+    score = key < keys ? 0.0f : softmax::nothing();
+    if (MaskRow::kAdds && key < keys) score = Block::in_score(mask[i / 2 % 2].added(first_key + key));
   }
 }
 
@@ -52,7 +55,7 @@ __device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const 
   }
 }
 
-// Scores become exponentials; sums of rows whose largest score grew become smaller.
+// Scores become exponentials; what was added up for rows whose largest score grew is to become smaller.
 template <typename Block>
 __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], WarpRows& rows) {
 #pragma unroll
@@ -62,7 +65,8 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
     for (int i = 0; i < kKeys / 8; ++i) most = fmaxf(most, fmaxf(scores[i][2 * r], scores[i][2 * r + 1]));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-    const float base = softmax::reference_of(most), kept = Block::exponential(rows.most[r] - base);
+    const float base = softmax::reference_of(most);
+    rows.kept[r] = Block::exponential(rows.most[r] - base);
     rows.most[r] = most;
     float total = 0.0f;
 #pragma unroll
@@ -73,9 +77,7 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
         total += scores[i][e];
       }
     }
-    rows.total[r] = fmaf(rows.total[r], kept, total);
-#pragma unroll
-    for (int i = 0; i < kDepth / 8; ++i) rows.sums[i][2 * r] *= kept, rows.sums[i][2 * r + 1] *= kept;
+    rows.total[r] = fmaf(rows.total[r], rows.kept[r], total);
   }
 }
 
@@ -92,7 +94,10 @@ __device__ __forceinline__ void add_values(WarpRows& rows, const typename Block:
       sums.template add<true, 16 * 2>(shares[step], of_values + (step * 16 * kPitch + first * 8) * 2);
     }
 #pragma unroll
-    for (int i = 0; i < kBlocks * 4; ++i) rows.sums[first + i / 4][i % 4] += sums.of(i);
+    for (int i = 0; i < kBlocks * 4; ++i) {
+      float& sum = rows.sums[first + i / 4][i % 4];
+      sum = fmaf(sum, rows.kept[i / 2 % 2], sums.of(i));
+    }
   }
 }
 

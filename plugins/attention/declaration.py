@@ -28,9 +28,9 @@ SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 # Here 128 queries a block were faster than 64, on an H200: keys and values are split half as often.
 LONG = (m > 64) & (maximum(m - 384, d - 65) >= 0)
-# Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores: on Hopper.
+# Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
-ENOUGH = 100_000_000  # operations
+ENOUGH, ENOUGH_IN_HALVES = 100_000_000, 100_000_000  # operations
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -45,6 +45,12 @@ def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
 def flops(*images: Dim) -> Dim:
     """Return the operations of both products."""
     return 4 * product((*images, h, m, t, d))
+
+
+def claims(operations: Dim) -> tuple[Condition, ...]:
+    """Return the sizes at which a kernel of that many operations replaces nodes where it is not named."""
+    enough = ((4, ENOUGH), (2, ENOUGH_IN_HALVES))
+    return tuple(CLAIMED & size_of("T").equals(size) & (operations >= least) for size, least in enough)
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | float = 0.0) -> np.ndarray:

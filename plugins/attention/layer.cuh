@@ -13,6 +13,7 @@ constexpr float kScale = ATTR_SCALE;
 // No mask.
 struct Unmasked {
   struct Row {
+    static constexpr bool kAdds = false;
     __device__ __forceinline__ float added(int /* key */) const { return 0.0f; }
   };
   __device__ __forceinline__ Row row(int /* image */, int /* head */, int /* query */) const { return {}; }
@@ -23,6 +24,7 @@ struct Mask {
   const int repeat, inner, heads, rows, t;  // heads and rows: of the mask
 
   struct Row {
+    static constexpr bool kAdds = true;
     const T* __restrict__ row;
     __device__ __forceinline__ float added(int key) const { return to_float(row[key]); }
   };

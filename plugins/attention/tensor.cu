@@ -1,4 +1,4 @@
-// attention on tensor cores, in floats: y = softmax(scale q k^T) v, for each head.
+// attention on tensor cores: y = softmax(scale q k^T) v, for each head.
 //
 // q [N, m, H, D], k and v [N, t, H, D] -> y [N, m, H, D]. Mapping and bytes: by_tensor_cores.cuh. What was measured: docs/kernels/attention.md.
 #include "attention/by_tensor_cores.cuh"

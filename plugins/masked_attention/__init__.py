@@ -1,4 +1,4 @@
-"""Declare ``masked_attention``: attention with a mask, or a bias, that is added to the scores, in fp32."""
+"""Declare ``masked_attention``: attention with a mask, or a bias, that is added to the scores."""
 
 from pathlib import Path
 
@@ -9,12 +9,11 @@ from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Tensor
 
 from ..attention.declaration import (
     AXES,
-    CLAIMED,
-    ENOUGH,
     REQUIRES,
     SCALE,
     TYPES,
     attended,
+    claims,
     flops,
     h,
     m,
@@ -47,7 +46,7 @@ def example(images: tuple[int, int, int], queries: int, keys: int, heads: int, d
 
 KERNEL = Kernel(
     name="masked_attention",
-    doc="y = Softmax(scale q k^T + mask) v for each head, the mask repeated, in fp32",
+    doc="y = Softmax(scale q k^T + mask) v for each head, the mask repeated",
     axes=(
         Axis("outer", "images or sequences that the mask has too"),
         Axis("repeat", "images or sequences over which the mask is repeated"),
@@ -80,7 +79,7 @@ KERNEL = Kernel(
         example((1, 2, 1), 197, 197, 2, 64, "m"),
         example((1, 1, 1), 512, 300, 2, 128, "m"),
     ),
-    claims=(CLAIMED & (FLOPS >= ENOUGH),),
+    claims=claims(FLOPS),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -1,4 +1,4 @@
-// masked_attention on tensor cores, in floats: y = softmax(scale q k^T + mask) v, for each head.
+// masked_attention on tensor cores: y = softmax(scale q k^T + mask) v, for each head.
 //
 // q [N, m, H, D], k and v [N, t, H, D], mask [outer, 1, inner, 1 or H, 1 or m, t] -> y [N, m, H, D], N = outer * repeat * inner.
 // Mapping: attention/by_tensor_cores.cuh. Bytes: as there, and the mask once for each head and query, from L2 where it is repeated.
