@@ -15,6 +15,7 @@ from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.onnx_model.precision import convert
 from torch_export import exported_module
 
 Sizes = Sequence[int | str]
@@ -363,3 +364,19 @@ def test_attention_of_tokens_in_torch(written: str, opset: int) -> None:
     left = fused_alike(model, "attention")
     assert left.count("attention") == 1
     assert not {"Softmax", "MatMul", "Transpose", "Mul", "Div"} & set(left)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_windows_in_half_precision(batch: int) -> None:
+    """The scale, the bias and the masks are constants in fp16; what is left computes the same, up to their rounding."""
+    model = convert(windows_model(batch), "fp16")
+    result = fuse(model, ["masked_attention"])
+    assert [(done.kernel, done.types) for done in result.replacements] == [("masked_attention", "fp16")]
+    onnx.checker.check_model(result.model, full_check=True)
+    for seen, wanted in zip(run(result.model), run(model), strict=True):
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=4e-3)
+
+
+def test_tokens_in_half_precision() -> None:
+    model = convert(tokens_model([node("Transpose", "k", "turned", perm=[0, 2, 3, 1])]), "fp16")
+    assert [(done.kernel, done.types) for done in fuse(model, ["attention"]).replacements] == [("attention", "fp16")]
