@@ -81,15 +81,18 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
     )
 
 
-def _linear(rows: int, inputs: int, outputs: int) -> SingleLayer:
-    """Make a dense layer over the last axis, as transformers have it."""
+def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> SingleLayer:
+    """Make a dense layer over the last axis, as transformers have it, with or without GELU."""
+    after = (
+        "r = Constant<value = float {1.4142135}>() o = Constant<value = float {1.0}>() h = Constant<value = float {0.5}>() "
+        "e = Div(s, r) f = Erf(e) g = Add(f, o) m = Mul(s, g) y = Mul(m, h)"
+    )
     return SingleLayer(
-        f"Linear {inputs} to {outputs} of {rows} rows",
-        "p = MatMul(x, w) y = Add(p, b)",
+        f"Linear {inputs} to {outputs}{' + GELU' * gelu} of {rows} rows",
+        f"p = MatMul(x, w) {'s' if gelu else 'y'} = Add(p, b) {after * gelu}",
         {"x": (rows, inputs)},
         1,
         {"w": (inputs, outputs), "b": (outputs,)},
-        precisions=("fp32",),
     )
 
 
@@ -108,7 +111,6 @@ def _attention(
         1,
         {"mask": (heads, queries, queries)} if masked else None,
         batches=batches,
-        precisions=("fp32",),
     )
 
 
@@ -208,6 +210,7 @@ LAYERS = (
     _linear(197, 768, 2304),
     _linear(197, 3072, 768),
     _linear(784, 192, 768),
+    _linear(196, 384, 1536, gelu=True),
     _attention("of 197 tokens, 3 heads of 64", 197, 3, 64, masked=False, batches=(1, 32)),
     _attention("of 197 tokens, 12 heads of 64", 197, 12, 64, masked=False, batches=(1, 32)),
     _attention("of 128 words, 4 heads of 64", 128, 4, 64, masked=False, batches=(1, 32)),

@@ -68,7 +68,7 @@ CLAIMS = (
     OF_FLOATS & (inputs <= 256) & (outputs <= maximum(4 * inputs, 64)),
     OF_FLOATS & (n >= 2) & (inputs <= 4096) & (outputs <= 4096) & (outputs <= maximum(4 * inputs, 64)),
     OF_HALVES & (inputs <= 512) & (inputs * outputs <= 10_240) & (outputs <= maximum(4 * inputs, 64)),
-    OF_HALVES & (inputs <= 1280) & (n * inputs * outputs <= 1 << 23),
+    OF_HALVES & (inputs <= 1280) & (n * inputs * outputs <= 1 << 22),
 )
 
 

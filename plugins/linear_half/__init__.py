@@ -51,7 +51,8 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it."""
     rows = op.Transpose(weights["weights"], perm=[1, 3, 0, 2, 4])
-    return {"w": op.Reshape(rows, op.ints(shapes["bias"][0], -1)), "bias": weights["bias"]}
+    shape = op.Concat(op.Shape(weights["bias"]), op.ints(-1), axis=0)
+    return {"w": op.Reshape(rows, shape), "bias": weights["bias"]}
 
 
 # Where there are nearly as many as multiprocessors.
@@ -63,7 +64,8 @@ WIDE = by_wgmma(
     most_columns=256,
     prefer=(4 * tiles(256) >= 3 * MULTIPROCESSORS),
 )
-ENOUGH = 100_000_000  # operations
+# Operations. Layers of one image or sentence are left to TensorRT, whose kernels for them are as fast as a launch.
+ENOUGH = 400_000_000
 
 KERNEL = Kernel(
     name="linear_half",
