@@ -1,9 +1,10 @@
-"""Attention on tensor cores and by rows: their own sources, run on the CPU in floats."""
+"""Attention on tensor cores and by rows: their own sources, run on the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -111,3 +112,18 @@ def test_masks_hide_keys(hidden: float, all_of_a_row: bool, tmp_path_factory: py
             inputs[3][0, ..., 5, :] = hidden
 
     check("masked_attention", "tensor64", MASKED, tmp_path_factory, change)
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", ["fp16", "bf16"])
+@pytest.mark.parametrize("least", [False, True], ids=["infinity", "least"])
+def test_masks_in_half_precision_hide_keys(types: str, least: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The least bfloat16 is so large that a factor would make it infinite."""
+
+    def change(inputs: list[np.ndarray]) -> None:
+        mask = inputs[3]
+        hidden = ml_dtypes.finfo(mask.dtype).min if least else -np.inf
+        mask[..., ::3] = hidden
+        mask[0, ..., 5, :] = hidden
+
+    check("masked_attention", "tensor64", MASKED, tmp_path_factory, change, types)
