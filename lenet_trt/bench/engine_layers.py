@@ -84,8 +84,8 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
 def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> SingleLayer:
     """Make a dense layer over the last axis, as transformers have it, with or without GELU."""
     after = (
-        "r = Constant<value = float {1.4142135}>() o = Constant<value = float {1.0}>() h = Constant<value = float {0.5}>() "
-        "e = Div(s, r) f = Erf(e) g = Add(f, o) m = Mul(s, g) y = Mul(m, h)"
+        "r = Constant<value = float {1.4142135}>() o = Constant<value = float {1.0}>() "
+        "h = Constant<value = float {0.5}>() e = Div(s, r) f = Erf(e) g = Add(f, o) m = Mul(s, g) y = Mul(m, h)"
     )
     return SingleLayer(
         f"Linear {inputs} to {outputs}{' + GELU' * gelu} of {rows} rows",

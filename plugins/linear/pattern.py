@@ -1,14 +1,14 @@
-"""Define the nodes that ``linear`` replaces: a dense layer over the last axis, with or without an activation."""
+"""Define the nodes that ``linear`` and ``linear_half`` replace: a dense layer over the last axis, and an activation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.pattern import Pattern, Views, rows_of
 
-from ..windows.activation import NODES
+from ..windows.activation import NODES, Nodes
 
 
 def followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -26,5 +26,9 @@ def folded(shapes: Mapping[str, Shape]) -> Views:
     return Views(inputs={"x": rows_of(x)}, outputs={"y": (*x[:-1], *shapes["bias"])}, like="x")
 
 
-# It is taken where dense_bias_relu could be, too.
-PATTERNS = tuple(Pattern(followed_by(nodes), {"activation": name}, preference=1, views=folded) for name, nodes in NODES)
+def patterns(after: Iterable[Nodes]) -> tuple[Pattern, ...]:
+    """Return the patterns with these nodes after the layer; they are taken where dense_bias_relu could be, too."""
+    return tuple(Pattern(followed_by(nodes), {"activation": name}, preference=1, views=folded) for name, nodes in after)
+
+
+PATTERNS = patterns(NODES)

@@ -9,7 +9,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
-from ..dense.declaration import outputs
+from ..dense.declaration import inputs, outputs
 from ..linear import reference
 from ..linear.declaration import (
     AXES,
@@ -29,8 +29,8 @@ from ..linear.declaration import (
     narrow,
     tiles,
 )
-from ..linear.pattern import PATTERNS
-from ..windows.activation import ACTIVATION
+from ..linear.pattern import patterns
+from ..windows.activation import ACTIVATION, NODES_IN_HALVES
 
 WEIGHTS = Tensor(
     "weights",
@@ -55,14 +55,14 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": op.Reshape(rows, shape), "bias": weights["bias"]}
 
 
-# Where there are nearly as many as multiprocessors.
+# With few inputs a tile ends soon, and two narrow blocks have more to do beside each other.
 WIDE = by_wgmma(
     "wide_wgmma",
     element_bytes=2,
     loaders=128,
     blocks=1,
     most_columns=256,
-    prefer=(4 * tiles(256) >= 3 * MULTIPROCESSORS),
+    prefer=(inputs >= 256) & (2 * tiles(256) >= MULTIPROCESSORS),
 )
 # Operations. Layers of one image or sentence are left to TensorRT, whose kernels for them are as fast as a launch.
 ENOUGH = 400_000_000
@@ -78,7 +78,7 @@ KERNEL = Kernel(
     requires=REQUIRES,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(WIDE, *narrow(element_bytes=2, loaders=64, blocks=2), direct("linear_half_direct")),
-    patterns=PATTERNS,
+    patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
     claims=(WIDE_ENOUGH & (FLOPS >= ENOUGH),),

@@ -15,6 +15,7 @@ from lenet_trt.kernel import Attribute
 
 _SIXTH = 0.1666666716337204  # 1/6 as a float32
 _ROOT_OF_TWO = 1.4142135381698608  # as a float32
+_ROOT_OF_TWO_IN_HALVES = 1.4140625  # as a float16, and as a bfloat16
 
 
 def _gelu(y: np.ndarray) -> np.ndarray:
@@ -33,12 +34,21 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 ACTIVATION = Attribute("activation", tuple(ACTIVATIONS), "what follows the convolution")
 
 
-def _erf_plus_one(op: Any, y: Any) -> Any:
-    return op.Add(op.Erf(op.Div(y, _ROOT_OF_TWO)), 1.0)
+Nodes = tuple[str, Callable[[Any, Any], Any]]
+
+
+def _gelu_by_erf(root_of_two: float) -> tuple[Nodes, ...]:
+    def erf_plus_one(op: Any, y: Any) -> Any:
+        return op.Add(op.Erf(op.Div(y, root_of_two)), 1.0)
+
+    return (
+        ("gelu", lambda op, y: op.Mul(op.Mul(y, erf_plus_one(op, y)), 0.5)),
+        ("gelu", lambda op, y: op.Mul(y, op.Mul(erf_plus_one(op, y), 0.5))),
+    )
 
 
 # The nodes of each activation, in every way in which it is written.
-NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
+NODES: tuple[Nodes, ...] = (
     ("none", lambda op, y: y),
     ("relu", lambda op, y: op.Relu(y)),
     ("relu6", lambda op, y: op.Clip(y, 0.0, 6.0)),
@@ -47,6 +57,6 @@ NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("silu", lambda op, y: op.Mul(y, op.Sigmoid(y))),
     ("silu", lambda op, y: op.Mul(op.Sigmoid(y), y)),
     ("gelu", lambda op, y: op.Gelu(y)),
-    ("gelu", lambda op, y: op.Mul(op.Mul(y, _erf_plus_one(op, y)), 0.5)),
-    ("gelu", lambda op, y: op.Mul(y, op.Mul(_erf_plus_one(op, y), 0.5))),
+    *_gelu_by_erf(_ROOT_OF_TWO),
 )
+NODES_IN_HALVES = (*NODES, *_gelu_by_erf(_ROOT_OF_TWO_IN_HALVES))
