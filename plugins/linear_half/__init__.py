@@ -64,7 +64,7 @@ WIDE = by_wgmma(
     most_columns=256,
     prefer=(inputs >= 256) & (2 * tiles(256) >= MULTIPROCESSORS),
 )
-# Operations. Layers of one image or sentence are left to TensorRT, whose kernels for them are as fast as a launch.
+# Operations: layers of one image or sentence are left to TensorRT. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
 
 KERNEL = Kernel(
