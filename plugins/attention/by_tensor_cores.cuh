@@ -144,13 +144,15 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
 #pragma unroll
     for (int i = 0; i < kDepth / 8; ++i) {
       const float pair[2] = {rows.sums[i][2 * r] * share, rows.sums[i][2 * r + 1] * share};
-      most = max_nan(most, max_nan(fabsf(pair[0]), fabsf(pair[1])));
+      if constexpr (Block::kRange) most = max_nan(most, max_nan(fabsf(pair[0]), fabsf(pair[1])));
       const Vector<T, 2> rounded{{from_float<T>(pair[0]), from_float<T>(pair[1])}};
       if (row + 8 * r < layer.m) store_vector(layer.y + layer.place(image, head, row + 8 * r, layer.m) + 2 * t + 8 * i, rounded);
     }
-    most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 1));
-    most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 2));
-    again |= static_cast<unsigned>(!(most >= kLeastX) && row + 8 * r < layer.m) << (g + 8 * r);
+    if constexpr (Block::kRange) {
+      most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 1));
+      most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 2));
+      again |= static_cast<unsigned>(!(most >= kLeastX) && row + 8 * r < layer.m) << (g + 8 * r);
+    }
   }
   if constexpr (Block::kRange) {
     again = __reduce_or_sync(kAllLanes, again);

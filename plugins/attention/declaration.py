@@ -30,7 +30,7 @@ REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
 LONG = (m > 64) & (maximum(m - 384, d - 65) >= 0)
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
-ENOUGH, ENOUGH_IN_HALVES = 100_000_000, 100_000_000  # operations
+ENOUGH = 100_000_000  # operations
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -49,8 +49,7 @@ def flops(*images: Dim) -> Dim:
 
 def claims(operations: Dim) -> tuple[Condition, ...]:
     """Return the sizes at which a kernel of that many operations replaces nodes where it is not named."""
-    enough = ((4, ENOUGH), (2, ENOUGH_IN_HALVES))
-    return tuple(CLAIMED & size_of("T").equals(size) & (operations >= least) for size, least in enough)
+    return (CLAIMED & (operations >= ENOUGH),)
 
 
 def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | float = 0.0) -> np.ndarray:

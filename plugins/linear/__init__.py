@@ -27,6 +27,7 @@ from .declaration import (
     direct,
     narrow,
 )
+from .packing import to_blocks, to_rows
 from .pattern import PATTERNS
 
 WEIGHTS = (
@@ -50,16 +51,13 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, activation: str
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Split each output's weights, divided by a power of two, and lay them out for wgmma."""
     both, scales = split(weights["w"])
-    _, count, depth = both.shape
-    blocks = both.reshape(2, count // EIGHT, EIGHT, depth // CHUNK, CHUNK // EIGHT, EIGHT).transpose(3, 0, 1, 4, 2, 5)
-    return {"weights": np.ascontiguousarray(blocks), "scales": scales, "bias": weights["bias"]}
+    return {"weights": to_blocks(both), "scales": scales, "bias": weights["bias"]}
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
     scales = weights["scales"]
-    sums = join(op, weights["weights"], axis=1)
-    rows = op.Reshape(op.Transpose(sums, perm=[2, 4, 0, 1, 3, 5]), op.Concat(op.Shape(scales), op.ints(-1), axis=0))
+    rows = to_rows(op, join(op, weights["weights"], axis=1), like=scales)
     return {"w": op.Mul(rows, op.Reshape(scales, op.ints(-1, 1))), "bias": weights["bias"]}
 
 

@@ -1,7 +1,7 @@
 // A dense layer by wgmma, Hopper's own instruction for its tensor cores.
 //
-// Mapping: a block stays and takes tile after tile (tile.cuh). Two warpgroups multiply, and finish the tile: the kernel says how. The threads
-// after them, kLoaders, let the stages be copied. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves
+// Mapping: a block stays and takes tile after tile (tile.cuh). Two warpgroups multiply, and finish the tile; other threads, kLoaders, let the
+// stages be copied: the kernel says which ones, and how. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves
 // its sums in its shared memory, adds up some rows of all, in the same order always, and finishes these.
 // Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
@@ -13,10 +13,9 @@
 
 constexpr int kMultipliers = 2 * kRole;
 
-// The threads that fill the stages.
+// Thread `thread` of those that fill the stages.
 template <typename Plan, int kLoaders, typename Layer>
-__device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, const Layer& layer) {
-  const int thread = threadIdx.x - kMultipliers;
+__device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, const Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
@@ -25,29 +24,29 @@ __device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, 
     const unsigned bytes = (Plan::kFull ? Plan::kColumns : smaller(Plan::kColumns, kOutputs - place.column)) / kEight * kOfEight * 2;
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
-      const unsigned stage = ring.address + turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
+      const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
       if (thread == 0) {
         expect_bytes(full, Plan::kChunks * kParts * bytes);
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_bulk_copy(stage + Plan::kXBytes + i * Plan::kWeightBytes, from, bytes, full);
+          begin_bulk_copy(ring.address + stage + Plan::kXBytes + i * Plan::kWeightBytes, from, bytes, full);
         }
       }
-      layer.template begin_copy<Plan>(stage, place.row, step, thread);
+      layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
       arrive_with_copies(full);
       turn.advance();
     }
   }
 }
 
-// Some rows of a tile, from the shared memory of all blocks of a cluster; a thread has runs of 4 outputs.
+// Some rows of a tile, from the shared memory of all blocks of a cluster; thread `thread` of those that multiply has runs of 4 outputs.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void finish_share(const Layer& layer, const float* sums, const Place& place) {
+__device__ __forceinline__ void finish_share(const Layer& layer, const float* sums, const Place& place, int thread) {
   constexpr int kRun = 4, kRunsOfRow = Plan::kColumns / kRun, kRows = kTileRows / Plan::kSplits;
 #pragma unroll 1
-  for (int run = threadIdx.x; run < kRows * kRunsOfRow; run += kMultipliers) {
+  for (int run = thread; run < kRows * kRunsOfRow; run += kMultipliers) {
     const int row = blockIdx.x % Plan::kSplits * kRows + run / kRunsOfRow, column = run % kRunsOfRow * kRun;
     const int feature = place.column + column;
     if (place.row + row >= layer.n || feature >= kOutputs) continue;
@@ -68,7 +67,7 @@ __device__ __forceinline__ void finish_share(const Layer& layer, const float* su
 // where floats are split.
 template <typename Plan, int kLoaders, typename Layer>
 __device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
-                                                const int (&largest)[2], const Place& place, int row) {
+                                                const int (&largest)[2], const Place& place, int row, int thread) {
   const int t = threadIdx.x % 4;
   float* const shared_sums = reinterpret_cast<float*>(ring.stages);
   wait_for_group<kMultipliers>();  // both warpgroups have left the stages
@@ -82,7 +81,7 @@ __device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ri
   }
   cluster_arrive();
   cluster_wait();
-  finish_share<Plan>(layer, shared_sums, place);
+  finish_share<Plan>(layer, shared_sums, place, thread);
   cluster_arrive_relaxed();  // the others have read this block's memory
   cluster_wait();
 }

@@ -26,16 +26,16 @@ struct Arguments {
 
   // Begins to copy the rows of x for a stage, 16 bytes a thread.
   template <typename Plan>
-  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int thread) const {
+  __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) const {
     constexpr int kPieces = Plan::kDepth / 4, kRowsAtOnce = kRole / kPieces;
     const int piece = thread % kPieces;
-    const unsigned to = stage + thread / kPieces * Plan::kPitch * 4 + piece * 16;
+    const unsigned to = stages + thread / kPieces * Plan::kPitch * 4 + piece * 16;
 #pragma unroll
     for (int row = 0; row < kTileRows; row += kRowsAtOnce) {
       const int from = first_row + row + thread / kPieces;
       const bool exists = from < n;
       const T* const of_x = this->row(exists ? from : 0) + (step * Plan::kDepth + piece * 4);
-      copy_async<16>(to + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
+      copy_async<16>(to + stage + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
     }
   }
 
@@ -103,7 +103,7 @@ struct Rows {
 template <typename Plan>
 __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Arguments& layer) {
   constexpr int kProducts = Plan::kDepth / 16;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further
   Share<Plan> share;
   Turn<Plan> turn;
@@ -152,7 +152,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
     if constexpr (Plan::kSplits == 1) {
       finish_lane<Plan>(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {
-      finish_together(ring, layer, sums, largest, place, row);
+      finish_together(ring, layer, sums, largest, place, row, threadIdx.x - kRole);
       return;  // these blocks have one tile
     }
   }
@@ -163,12 +163,12 @@ __device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arg
   const Stages<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kMultipliers) {
+  if (threadIdx.x < kRole) {
+    keep_registers<kLoadRegisters>();
+    fill_stages(ring, layer, threadIdx.x);
+  } else {
     take_registers<kMultiplyRegisters>();
     multiply_tiles(ring, layer);
-  } else {
-    keep_registers<kLoadRegisters>();
-    fill_stages(ring, layer);
   }
 }
 

@@ -29,12 +29,13 @@ from ..linear.declaration import (
     narrow,
     tiles,
 )
+from ..linear.packing import to_blocks, to_rows
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_IN_HALVES
 
 WEIGHTS = Tensor(
     "weights",
-    (chunks, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
+    (chunks, 1, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
     "T",
     "w, laid out for wgmma (linear/sizes.cuh)",
     weight=True,
@@ -43,16 +44,12 @@ WEIGHTS = Tensor(
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Lay the weights out for wgmma."""
-    count, depth = weights["w"].shape
-    blocks = weights["w"].reshape(count // EIGHT, EIGHT, depth // CHUNK, CHUNK // EIGHT, EIGHT)
-    return {"weights": np.ascontiguousarray(blocks.transpose(2, 0, 3, 1, 4)), "bias": weights["bias"]}
+    return {"weights": to_blocks(weights["w"][np.newaxis]), "bias": weights["bias"]}
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it."""
-    rows = op.Transpose(weights["weights"], perm=[1, 3, 0, 2, 4])
-    shape = op.Concat(op.Shape(weights["bias"]), op.ints(-1), axis=0)
-    return {"w": op.Reshape(rows, shape), "bias": weights["bias"]}
+    return {"w": to_rows(op, weights["weights"], like=weights["bias"]), "bias": weights["bias"]}
 
 
 # With few inputs a tile ends soon, and two narrow blocks have more to do beside each other.

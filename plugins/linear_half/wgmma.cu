@@ -18,11 +18,11 @@ struct Tiled : Layer {
   // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads. Blocks of 8 rows and
   // 8 inputs lie kNextInputs bytes apart, so that these threads have different banks.
   template <typename Plan>
-  __device__ __forceinline__ void begin_copy(unsigned stage, int first_row, int step, int thread) const {
+  __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) const {
     constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kLoaders / kPieces;
     const int piece = thread % kPieces, some = thread / kPieces;
     const T* const from = row(first_row + some) + (step * Plan::kDepth + piece * kEight);
-    const unsigned to = stage + some / kEight * kNextRows<Plan> + some % kEight * 16 + piece * kNextInputs;
+    const unsigned to = stages + stage + some / kEight * kNextRows<Plan> + some % kEight * 16 + piece * kNextInputs;
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
       copy_async<16>(to + i / kEight * kNextRows<Plan>, from + i * kInputs, first_row + some + i < n ? 16 : 0);  // none: zeros
@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
     if constexpr (Plan::kSplits == 1) {
       finish_lane<Plan>(layer, sums, place.row + row, place.column);
     } else {
-      finish_together(ring, layer, sums, {}, place, row);
+      finish_together(ring, layer, sums, {}, place, row, threadIdx.x);
       return;  // these blocks have one tile
     }
   }
@@ -97,7 +97,7 @@ __device__ __forceinline__ void linear_half_by_wgmma(unsigned char* memory, cons
   if (threadIdx.x < kMultipliers) {
     multiply_tiles(ring, layer);
   } else {
-    fill_stages(ring, layer);
+    fill_stages(ring, layer, threadIdx.x - kMultipliers);
   }
 }
 

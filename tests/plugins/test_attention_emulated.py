@@ -36,6 +36,7 @@ def check(
 
 
 @needs_gcc
+@pytest.mark.parametrize("types", ["fp32", "fp16", "bf16"])
 @pytest.mark.parametrize(
     ("name", "variant", "axes"),
     [
@@ -50,27 +51,6 @@ def check(
     ids=str,
 )
 def test_the_source_computes_the_reference(
-    name: str, variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    check(name, variant, axes, tmp_path_factory)
-
-
-@needs_gcc
-@pytest.mark.parametrize("types", ["fp16", "bf16"])
-@pytest.mark.parametrize(
-    ("name", "variant", "axes"),
-    [
-        ("attention", "tensor64", PLAIN),
-        pytest.param("attention", "tensor128", PLAIN, marks=pytest.mark.slow),
-        pytest.param("attention", "tensor64", DEEP, marks=pytest.mark.slow),
-        pytest.param("attention", "rows", DEEP, marks=pytest.mark.slow),
-        ("masked_attention", "tensor64", MASKED),
-        pytest.param("masked_attention", "tensor64", PADDED, marks=pytest.mark.slow),
-        pytest.param("masked_attention", "rows", PADDED, marks=pytest.mark.slow),
-    ],
-    ids=str,
-)
-def test_the_source_computes_the_reference_in_half_precision(
     name: str, variant: str, axes: dict[str, int], types: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check(name, variant, axes, tmp_path_factory, types=types)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from kernel_on_cpu import disagreement_on_cpu, needs_gcc
-from lenet_trt.kernel import registry
+from lenet_trt.kernel import Kernel, registry
 
 Change = Callable[[list[np.ndarray]], None]
-LINEAR = registry.kernel("linear")
+LINEAR, LINEAR_HALF = registry.kernel("linear"), registry.kernel("linear_half")
 # Rows and outputs that do not fill a tile; several tiles a block; stages of 64 inputs; blocks with several steps each.
 FEW = {"n": 5, "in": 64, "out": 40}
 MANY = {"n": 259, "in": 96, "out": 136}
@@ -25,9 +25,17 @@ either_end = pytest.mark.parametrize(
 )
 
 
-def check(variant: str, axes: dict[str, int], activation: str, change: Change, factory: pytest.TempPathFactory) -> None:
+def check(
+    variant: str,
+    axes: dict[str, int],
+    activation: str,
+    change: Change,
+    factory: pytest.TempPathFactory,
+    kernel: Kernel = LINEAR,
+    types: str = "fp32",
+) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs as ONNX has them."""
-    assert disagreement_on_cpu(LINEAR, variant, axes, {"activation": activation}, change, factory) is None
+    assert disagreement_on_cpu(kernel, variant, axes, {"activation": activation}, change, factory, types) is None
 
 
 @needs_gcc
@@ -64,9 +72,7 @@ def test_the_source_computes_the_reference(
 def test_the_source_computes_the_reference_in_fp16(
     variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    kernel = registry.kernel("linear_half")
-    attributes = {"activation": "gelu"}
-    assert disagreement_on_cpu(kernel, variant, axes, attributes, lambda plain: None, tmp_path_factory, "fp16") is None
+    check(variant, axes, "gelu", lambda plain: None, tmp_path_factory, LINEAR_HALF, "fp16")
 
 
 @needs_gcc

@@ -1,0 +1,22 @@
+"""Lay the weights of ``linear`` and ``linear_half`` out for ``wgmma`` (see sizes.cuh)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .declaration import CHUNK, EIGHT
+
+
+def to_blocks(parts: np.ndarray) -> np.ndarray:
+    """Return [in / 32, parts, out / 8, 4, 8, 8] of ``parts`` [parts, out, in]."""
+    count, outputs, inputs = parts.shape
+    blocks = parts.reshape(count, outputs // EIGHT, EIGHT, inputs // CHUNK, CHUNK // EIGHT, EIGHT)
+    return np.ascontiguousarray(blocks.transpose(3, 0, 1, 4, 2, 5))
+
+
+def to_rows(op: Any, blocks: str, like: str) -> str:
+    """Write the nodes that make [out, in] of the blocks of one part; ``like`` has a number for each output."""
+    rows = op.Transpose(blocks, perm=[2, 4, 0, 1, 3, 5])
+    return str(op.Reshape(rows, op.Concat(op.Shape(like), op.ints(-1), axis=0)))
