@@ -73,7 +73,7 @@ class TrtexecEngines:
         external_tactics: bool = False,
     ) -> Engine:
         """Build an engine: see ``EngineTool``."""
-        plain = not (external_tactics or model.weak_flags)
+        plain = not external_tactics and (with_plugins or not model.weak_flags)
         if self._package is not None and plain and self._package.weak == self.weak:
             loading(self._tool, self._library if with_plugins else None)  # an error where it is no library for it
             return self._package.built(model, engine, options, shapes, with_plugins=with_plugins)
