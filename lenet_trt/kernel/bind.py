@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
-from lenet_trt.kernel.dims import ARCHITECTURE, AxisValue, Condition, Constant, Dim, as_dim
+from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, AxisValue, Condition, Constant, Dim, as_dim
 from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES
 
@@ -251,10 +251,13 @@ def check_plain_weights(
         raise LenetTrtError(f"{kernel.name} has weights of types {', '.join(dtypes)}; it is declared for {offered}")
 
 
-def claimed(specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int]) -> bool:
+def claimed(
+    specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int], model_axes: int = 0
+) -> bool:
     """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims.
 
     ``architectures``: those of the GPUs that the kernel is for, each of which has to be among them; none: unknown.
+    ``model_axes``: how many axes the first input has in the model; 0: as many as the kernel says.
     """
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
@@ -266,6 +269,7 @@ def claimed(specialized: Specialized, input_shapes: Sequence[Shape], architectur
     def holds(known: Mapping[str, int]) -> bool:
         return any(condition.evaluate(known) for condition in kernel.claims if condition.axes <= known.keys())
 
+    sizes |= dict.fromkeys(MODEL_AXES.axes, model_axes or len(input_shapes[0]))
     (name,) = ARCHITECTURE.axes
     places = [{**sizes, name: architecture} for architecture in architectures] or [sizes]
     return not kernel.claims or all(holds(place) for place in places)

@@ -243,6 +243,8 @@ def size_of(type_variable: str) -> Dim:
 MULTIPROCESSORS: Dim = AxisValue("multiprocessors")
 # The GPU's architecture, 90 for sm_90: for claims that hold where they were measured.
 ARCHITECTURE: Dim = AxisValue("architecture")
+# The number of axes that the kernel's first input has in the model, before a pattern folds it.
+MODEL_AXES: Dim = AxisValue("model_axes")
 
 
 def as_dim(value: DimLike) -> Dim:

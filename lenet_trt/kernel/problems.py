@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lenet_trt.kernel.attributes import attribute_sizes, chosen_values
-from lenet_trt.kernel.dims import ARCHITECTURE, MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike
+from lenet_trt.kernel.dims import ARCHITECTURE, MODEL_AXES, MULTIPROCESSORS, AxisValue, Condition, Dim, DimLike
 from lenet_trt.kernel.layouts import LAYOUTS, LEAST_RANK, LINEAR
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import MAX_BLOCK_THREADS, OLDEST_SM, Variant
@@ -44,7 +44,7 @@ def declaration_problems(kernel: Kernel) -> Iterator[str]:
     if kernel.requires is not None:
         yield from _unknown("requires", [kernel.requires], sizes)
     of_types = {f"sizeof_{name}" for t in kernel.types for name in t.variables}
-    yield from _unknown("claims", kernel.claims, sizes | of_types | ARCHITECTURE.axes)
+    yield from _unknown("claims", kernel.claims, sizes | of_types | ARCHITECTURE.axes | MODEL_AXES.axes)
     if not kernel.examples:
         yield "examples is empty"
     named_rightly = not attribute_problems and (kernel.requires is None or kernel.requires.axes <= sizes)
