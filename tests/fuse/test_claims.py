@@ -99,6 +99,23 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     assert claimed(specialized, shapes, [90]) == taken
 
 
+@pytest.mark.parametrize(("axes", "taken"), [(2, False), (3, False), (4, True), (5, True)])
+def test_a_dense_layer_in_halves_is_taken_by_its_axes_in_the_model(axes: int, taken: bool) -> None:
+    """Source: the survey of docs/zoo.md, fp16 with attention and dense layers."""
+    shape = (1,) * (axes - 2) + (8192, 256)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, (*shape[:-1], 256))
+    w, bias = (
+        numpy_helper.from_array(np.ones(sizes, np.float16), name) for sizes, name in [((256, 256), "w"), ((256,), "b")]
+    )
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["z", "b"], ["y"])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "dense", [x], [y], [w, bias]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    places, _ = find_places(model, [registry.kernel("linear_half")], [90])
+    assert len(places) == taken
+
+
 @pytest.mark.parametrize(
     ("architectures", "taken"),
     [((90,), True), ((), False), ((89,), False), ((90, 90), True), ((90, 80), False)],
