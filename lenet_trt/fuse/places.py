@@ -172,8 +172,8 @@ def _place(
         raise _UnusableError(f"{weight} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
-    axes = len(graph.shape(values[kernel.plain_inputs[0].name]) or ())
-    if claims_on is not None and not claimed(specialized, shapes, claims_on, axes):
+    in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
+    if claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model)):
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "

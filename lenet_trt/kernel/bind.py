@@ -252,12 +252,12 @@ def check_plain_weights(
 
 
 def claimed(
-    specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int], model_axes: int = 0
+    specialized: Specialized, input_shapes: Sequence[Shape], architectures: Sequence[int], model_axes: int | None = None
 ) -> bool:
     """Return whether the sizes that are known (-1: unknown) are among those that the kernel claims.
 
     ``architectures``: those of the GPUs that the kernel is for, each of which has to be among them; none: unknown.
-    ``model_axes``: how many axes the first input has in the model; 0: as many as the kernel says.
+    ``model_axes``: how many axes the first input has in the model; None: as many as the kernel gets.
     """
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
@@ -269,7 +269,7 @@ def claimed(
     def holds(known: Mapping[str, int]) -> bool:
         return any(condition.evaluate(known) for condition in kernel.claims if condition.axes <= known.keys())
 
-    sizes |= dict.fromkeys(MODEL_AXES.axes, model_axes or len(input_shapes[0]))
+    sizes |= dict.fromkeys(MODEL_AXES.axes, len(input_shapes[0]) if model_axes is None else model_axes)
     (name,) = ARCHITECTURE.axes
     places = [{**sizes, name: architecture} for architecture in architectures] or [sizes]
     return not kernel.claims or all(holds(place) for place in places)

@@ -36,8 +36,8 @@ class Kernel:
     memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no
     engine with it was measured. ``claims``: sizes at which it was measured to be as fast as libraries are, or
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
-    conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE``
-    and ``MODEL_AXES``.
+    conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE`` and
+    ``MODEL_AXES``.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
