@@ -8,8 +8,6 @@ from ..few_channels.declaration import reference as convolution
 from ..many_channels.declaration import (
     ATTRIBUTES,
     AXES,
-    BY_WGMMA,
-    FLOPS,
     MEASURED,
     OUTPUTS,
     PACKING,
@@ -17,9 +15,9 @@ from ..many_channels.declaration import (
     TYPES,
     VARIANTS,
     WEIGHTS,
+    WORK,
     X,
     k,
-    pixels,
 )
 from ..windows.convolutions import convolution_patterns
 from ..windows.declaration import c, size, stride
@@ -56,8 +54,8 @@ KERNEL = Kernel(
     # Where it was the faster one in TensorRT 8.6.0, which has Winograd kernels for 3x3 filters at stride 1.
     claims=tuple(
         MEASURED & sizes
-        for sizes in (size <= 1, stride >= 2, (c >= 128) & (pixels <= 2048), BY_WGMMA & (c >= 32) & (k >= 32))
+        for sizes in (size <= 1, stride >= 2, (c >= 128) & (WORK.pixels <= 2048), WORK.by_wgmma & (c >= 32) & (k >= 32))
     ),
-    flops=FLOPS,
+    flops=WORK.flops,
     source_dir=Path(__file__).parent,
 )

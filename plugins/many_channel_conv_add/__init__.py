@@ -10,7 +10,6 @@ from ..few_channels.declaration import reference as convolution
 from ..many_channels.declaration import (
     ATTRIBUTES,
     AXES,
-    FLOPS,
     MEASURED,
     OUTPUTS,
     PACKING,
@@ -18,9 +17,9 @@ from ..many_channels.declaration import (
     TYPES,
     VARIANTS,
     WEIGHTS,
+    WORK,
     X,
     k,
-    pixels,
 )
 from ..windows.activation import ACTIVATIONS
 from ..windows.declaration import n, out_h, out_w, size
@@ -67,7 +66,7 @@ KERNEL = Kernel(
     ),
     # TensorRT 8.6.0 on an H200 chose no Winograd kernel that adds. With 1x1 filters and many pixels, torch.compile is
     # faster.
-    claims=(MEASURED & (size >= 2), MEASURED & (pixels <= 4096)),
-    flops=FLOPS + n * k * out_h * out_w,
+    claims=(MEASURED & (size >= 2), MEASURED & (WORK.pixels <= 4096)),
+    flops=WORK.flops + n * k * out_h * out_w,
     source_dir=Path(__file__).parent,
 )

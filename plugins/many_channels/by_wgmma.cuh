@@ -1,6 +1,6 @@
-// The convolution of many channels with 3x3 filters, stride 1 or 2 and padding 1 by wgmma (wgmma.cuh), Hopper's own instruction for its tensor
-// cores, in floats. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is summed alone over 16
-// channels, 144 products. Tiles and stages: patch.cuh.
+// The convolution of many channels by wgmma (wgmma.cuh), Hopper's own instruction for its tensor cores, in floats: with 3x3 filters, stride 1 or
+// 2 and padding 1, or along one axis at stride 1. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is summed alone over 16
+// channels, 144 products with nine taps. Tiles and stages: patch.cuh.
 //
 // Taps. 16 channels of a tile's pixels, with a border of one pixel, lie in shared memory, split once. A pixel is 16 bytes there, 8 channels,
 // and what 8 outputs of a row read for a tap lies together: it is one block of an operand, and another tap is the same operand at another
@@ -20,7 +20,6 @@
 // A warpgroup that multiplies its half of the pixels of each tile by the tile's filters.
 template <typename Patch, bool kAdds>
 __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Finish<Patch, kAdds>& finish) {
-  constexpr unsigned kNextRow = Patch::kBorderColumns * 16;
   const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int across = Patch::across(half), below = Patch::below(half), block = Patch::block(half);
   const int rank = blockIdx.x % Patch::kSplits, first_step = Patch::first_step(rank), last_step = Patch::first_step(rank + 1);
@@ -34,13 +33,13 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Fi
     for (int step = first_step; step < last_step; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
       const unsigned stage = ring.address + turn.stage * Patch::kStageBytes;
-      const unsigned long long of_x = wgmma_operand<Patch::kNextEight * 16, kNextRow>(stage + below * kNextRow + across * 16);
+      const unsigned long long of_x = wgmma_operand<Patch::kNextEight * 16, Patch::kNextPixels>(stage + (below * Patch::kBorderColumns + across) * 16);
       const unsigned long long of_filters = wgmma_operand<Patch::kEightBytes, 128>(stage + Patch::kXBytes + block * Patch::kBlockBytes);
       float part[64];
       wgmma_begin();
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap) {
-        const unsigned long long b_hi = of_x + Patch::place(tap / 3 * Patch::kBorderColumns + tap % 3), b_lo = b_hi + Patch::kXUnits;
+        const unsigned long long b_hi = of_x + Patch::tap(tap), b_lo = b_hi + Patch::kXUnits;
         const unsigned long long a_hi = of_filters + tap * 2 * Patch::kFilterBytes / 16, a_lo = a_hi + Patch::kFilterBytes / 16;
         wgmma_multiply(part, a_hi, b_hi, tap > 0);
         wgmma_multiply(low_sums, a_hi, b_lo, tap > 0 || step > first_step);

@@ -1,7 +1,8 @@
 // The layer that a convolution of many channels is compiled for, and one output of it by plain multiply-adds.
 //
 // x [n, C, H, W], scales [K], bias [K], y [n, K, OH, OW]; filters [K / 64, C / 8, R, R, 2, 64, 8] in fp16, filled up with zeros: w, divided
-// by its filter's scale, a power of two, is hi + lo / kLow, where hi is the first of the two.
+// by its filter's scale, a power of two, is hi + lo / kLow, where hi is the first of the two. Without an axis H, x [n, C, W] is one row of an
+// image, y [n, K, OW] and the filters [K / 64, C / 8, R, 2, 64, 8] too, and neighbouring taps are a dilation apart.
 #pragma once
 
 #include "split_floats/split.cuh"
@@ -9,8 +10,19 @@
 #include "windows/windows.cuh"
 
 using T = TYPE_T;
-using Layer = Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD>;
-constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kSize * Layer::kSize;
+#ifdef AXIS_H
+struct Layer : Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD> {
+  static constexpr int kTapRows = kSize, kDilation = 1, kPadRows = kPad;
+};
+#else
+struct Layer {
+  static constexpr int kHeight = 1, kWidth = AXIS_W, kSize = ATTR_SIZE, kStride = ATTR_STRIDE, kPad = ATTR_PAD;
+  static constexpr int kTapRows = 1, kDilation = ATTR_DILATION, kPadRows = 0;
+  static constexpr int kOutHeight = 1, kOutWidth = (kWidth + 2 * kPad - kDilation * (kSize - 1) - 1) / kStride + 1;
+  static constexpr int kPlane = kWidth, kOutPlane = kOutWidth;
+};
+#endif
+constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kTapRows * Layer::kSize;
 constexpr int kFilterBlock = 64, kEight = 8;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 static_assert(sizeof(T) == 4 && kChannels % kEight == 0 && kFilters % 8 == 0);
@@ -26,7 +38,7 @@ struct Pixel {
 
   __device__ __forceinline__ explicit Pixel(int pixel)
       : image(pixel / Layer::kOutPlane),
-        row(pixel % Layer::kOutPlane / Layer::kOutWidth * Layer::kStride - Layer::kPad),
+        row(pixel % Layer::kOutPlane / Layer::kOutWidth * Layer::kStride - Layer::kPadRows),
         column(pixel % Layer::kOutWidth * Layer::kStride - Layer::kPad),
         at(pixel % Layer::kOutPlane) {
     static_assert(Layer::kOutPlane % Layer::kOutWidth == 0);
@@ -48,7 +60,7 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
   const T* image = x + static_cast<size_t>(pixel.image) * kChannels * Layer::kPlane;
 #pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
-    const int row = pixel.row + tap / Layer::kSize, column = pixel.column + tap % Layer::kSize;
+    const int row = pixel.row + tap / Layer::kSize, column = pixel.column + tap % Layer::kSize * Layer::kDilation;
     if (static_cast<unsigned>(row) >= Layer::kHeight || static_cast<unsigned>(column) >= Layer::kWidth) continue;
     const T* value = image + row * Layer::kWidth + column;
 #pragma unroll 1

@@ -55,7 +55,7 @@ struct Rows {
         i(first / kChunksOfTap / Layer::kSize),
         j(first / kChunksOfTap % Layer::kSize) {}
   // Where the rows are in x, from the corner of a window, and among the filters of the first block.
-  __device__ __forceinline__ int of_x() const { return channel * Layer::kPlane + i * Layer::kWidth + j; }
+  __device__ __forceinline__ int of_x() const { return channel * Layer::kPlane + i * Layer::kWidth + j * Layer::kDilation; }
   __device__ __forceinline__ int of_filters() const { return filter_at(0, channel / kEight, i * Layer::kSize + j); }
 
   // Goes on without a branch; returns how far in x.
@@ -65,7 +65,7 @@ struct Rows {
     channel = next_tap ? 0 : channel + kDepth;
     j = next_row ? 0 : j + next_tap;
     i += next_row;
-    const int to_tap = 1 - kBack * Layer::kPlane, to_row = to_tap + Layer::kWidth - Layer::kSize;
+    const int to_tap = Layer::kDilation - kBack * Layer::kPlane, to_row = to_tap + Layer::kWidth - Layer::kSize * Layer::kDilation;
     return next_row ? to_row : next_tap ? to_tap : kDepth * Layer::kPlane;
   }
 };
@@ -95,7 +95,7 @@ struct PixelLoads {
 #pragma unroll
     for (int e = 0; e < (Tile::kWide ? 1 : 2); ++e) {
       const bool inside = wanted && static_cast<unsigned>(row[e] + rows.i) < Layer::kHeight &&
-                          static_cast<unsigned>(column[e] + rows.j) < Layer::kWidth;
+                          static_cast<unsigned>(column[e] + rows.j * Layer::kDilation) < Layer::kWidth;
 #pragma unroll
       for (int unit = 0; unit < Tile::kUnits; ++unit) {
         const bool exists = inside && (kChannels % kDepth == 0 || rows.channel + kUnitRows * group(unit) < kChannels);

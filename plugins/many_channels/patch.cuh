@@ -4,6 +4,7 @@
 // pixels of y, the 128 columns of a product. The halves are pixels side by side, or in narrow images one above the other; or, at stride 2,
 // where x is larger, the same pixels for two blocks of filters. The rows of all images lie one below the other, with rows of zeros after
 // each image: so a tile may hold rows of several images, and the border above and below needs no other code than an image's own rows.
+// Where images have one row (layer.cuh), a half is 128 pixels side by side.
 // A ring of stages holds 16 channels each (stages.cuh).
 //
 // A unit is 8 channels of a pixel of x, 16 bytes. Neighbouring outputs read every column of x at stride 1 and every second one at stride 2.
@@ -17,17 +18,22 @@
 constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 constexpr int kEights = kDepth / kEight;  // of a stage
+constexpr unsigned kMostShared = 227 * 1024;  // of a block of sm_90
 
 // kSplits blocks divide the channels of a tile.
 template <int kSplits_>
 struct Patch {
-  static constexpr int kSplits = kSplits_, kStride = Layer::kStride, kStages = kStride > 1 ? 2 : 3;
-  static_assert(Layer::kSize == 3 && kStride <= 2 && Layer::kPad == 1);
+  static constexpr int kSplits = kSplits_, kStride = Layer::kStride;
+  static constexpr bool kOneAxis = Layer::kTapRows == 1;
+  static_assert(kOneAxis ? kStride == 1 : Layer::kSize == 3 && kStride <= 2 && Layer::kPad == 1);
+  // Of a half: eights of pixels, side by side or one below the other.
+  static constexpr int kEightsAcross = kOneAxis ? 16 : 1, kEightsBelow = 16 / kEightsAcross;
   // Of the tile: blocks of filters, halves side by side, and its pixels.
-  static constexpr int kBlocks = kStride, kAcross = kBlocks > 1 || Layer::kOutWidth <= 8 ? 1 : 2;
-  static constexpr int kColumns = 8 * kAcross, kRows = 32 / (kAcross * kBlocks), kPixels = kColumns * kRows;
+  static constexpr int kBlocks = kStride, kAcross = kBlocks > 1 || Layer::kOutWidth <= 8 * kEightsAcross ? 1 : 2;
+  static constexpr int kColumns = 8 * kEightsAcross * kAcross, kRows = 2 * kEightsBelow / (kAcross * kBlocks), kPixels = kColumns * kRows;
   // What it reads of x; at stride 2 with a column that makes their number even.
-  static constexpr int kBorderColumns = kStride * kColumns + 2, kBorderRows = kStride * (kRows - 1) + 3, kBorder = kBorderColumns * kBorderRows;
+  static constexpr int kBorderColumns = kStride * kColumns + (Layer::kSize - 1) * Layer::kDilation;
+  static constexpr int kBorderRows = kStride * (kRows - 1) + Layer::kTapRows, kBorder = kBorderColumns * kBorderRows;
   // In units: from 8 channels to the next; from even columns to odd ones; all of hi, or of lo. With the gap, 8 neighbouring columns lie in
   // different banks.
   static constexpr int kNextEight = kBorder / kStride, kGap = kStride > 1 ? 2 : 0, kNextColumn = kEights * kNextEight + kGap;
@@ -36,23 +42,34 @@ struct Patch {
   // Bytes: 64 filters at one tap, hi or lo; at all taps, both, as they are packed; of 16 channels. A stage: x hi, x lo, and the filters.
   static constexpr unsigned kFilterBytes = kFilterBlock * 16, kEightBytes = kTaps * 2 * kFilterBytes, kBlockBytes = kEights * kEightBytes;
   static constexpr unsigned kXBytes = 2 * kXUnits * 16, kStageBytes = kXBytes + kBlocks * kBlockBytes;
-  static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */ + 16 /* the largest x */);
+  static constexpr unsigned kStageShared = kStageBytes + 16 /* barriers */ + 16 /* the largest x */;
+  static constexpr int kStages = kStride > 1 || 3 * kStageShared > kMostShared ? 2 : 3;
+  static constexpr unsigned kSharedBytes = kStages * kStageShared;
+  // From 8 pixels of a half to the next 8, in bytes of x.
+  static constexpr unsigned kNextPixels = kOneAxis ? 8 * 16 : kBorderColumns * 16;
   // Sums of the tile in floats, which take the stages' place; lanes that store at once have different banks.
   static constexpr int kTileFilters = kBlocks * kFilterBlock, kSumPitch = kPixels + 8;
   static_assert(kTileFilters * kSumPitch * 4 <= kStages * kStageBytes);
 
   static constexpr int kSteps = ceil_div(kChannels, kDepth);
   // Rows of y from an image to the next; kStride times as many of x, of which the last one or two are zeros.
-  static constexpr int kImageRows = Layer::kHeight / kStride + 1, kNoRows = kImageRows - Layer::kOutHeight;
+  static constexpr int kImageRows = kOneAxis ? 1 : Layer::kHeight / kStride + 1, kNoRows = kImageRows - Layer::kOutHeight;
   static constexpr int kTilesAcross = ceil_div(Layer::kOutWidth, kColumns), kFilterTiles = ceil_div(kFilters, kTileFilters);
 
   static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * kImageRows - kNoRows, kRows) * kTilesAcross * kFilterTiles; }
   // Where a half begins in the tile: its block of filters, column and row.
   static __device__ __forceinline__ int block(int half) { return kBlocks > 1 ? half : 0; }
-  static __device__ __forceinline__ int across(int half) { return kAcross > 1 ? 8 * half : 0; }
-  static __device__ __forceinline__ int below(int half) { return kAcross * kBlocks > 1 ? 0 : 16 * half; }
+  static __device__ __forceinline__ int across(int half) { return kAcross > 1 ? 8 * kEightsAcross * half : 0; }
+  static __device__ __forceinline__ int below(int half) { return kAcross * kBlocks > 1 ? 0 : kEightsBelow * half; }
+  // Where eight pixels of a half begin in it.
+  static __device__ __forceinline__ int row(int eight) { return kOneAxis ? 0 : eight; }
+  static __device__ __forceinline__ int column(int eight) { return kOneAxis ? 8 * eight : 0; }
   // Where a unit is in shared memory, in units, by its number: they are counted column by column, row by row, 8 channels by 8.
   static __device__ __forceinline__ int place(int unit) { return unit / kStride + unit % kStride * kNextColumn; }
+  // Where a tap's first unit is.
+  static __device__ __forceinline__ int tap(int tap) {
+    return place(tap / Layer::kSize * kBorderColumns + tap % Layer::kSize * Layer::kDilation);
+  }
   // The first 16 channels of one of the blocks that divide them.
   static __device__ __forceinline__ int first_step(int rank) { return kSteps * rank / kSplits; }
 };

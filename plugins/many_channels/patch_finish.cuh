@@ -41,7 +41,7 @@ struct Finish {
     return activate<kActivation>(sum + bias[filter] + (kAdds ? added[spot.place(filter)] : 0.0f));
   }
 
-  // From registers: a lane has two neighbouring pixels in each of 16 rows, of filters first_filter and 8 further.
+  // From registers: a lane has two neighbouring pixels in each of 16 eights, of filters first_filter and 8 further.
   __device__ __forceinline__ void lane(const float (&sums)[64], int most, int first_row, int column, int first_filter) const {
     float zero = 0.0f;  // NaN where a sum is not finite
 #pragma unroll
@@ -53,7 +53,7 @@ struct Finish {
       scale[i] = exists ? scales[first_filter + 8 * i] : 0.0f;
       offset[i] = exists ? bias[first_filter + 8 * i] : 0.0f;
     }
-    constexpr int kTogether = 4;  // rows of which the loads are under way at once
+    constexpr int kTogether = 4;  // eights of which the loads are under way at once
 #pragma unroll
     for (int first = 0; first < 16; first += kTogether) {
       Vector<T, 2> outputs[kTogether][2];
@@ -61,12 +61,12 @@ struct Finish {
       bool exist[kTogether];
 #pragma unroll
       for (int j = 0; j < kTogether; ++j) {
-        const SpotOfY<Patch> spot(first_row + first + j, column);
+        const SpotOfY<Patch> spot(first_row + Patch::row(first + j), column + Patch::column(first + j));
         places[j] = spot.place(first_filter);
         exist[j] = spot.exists(n);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-          outputs[j][i] = addends(places[j] + i * 8 * Layer::kOutPlane, column, exist[j] && first_filter + 8 * i < kFilters);
+          outputs[j][i] = addends(places[j] + i * 8 * Layer::kOutPlane, spot.column, exist[j] && first_filter + 8 * i < kFilters);
         }
       }
 #pragma unroll
@@ -79,7 +79,7 @@ struct Finish {
             const float sum = fmaf(sums[4 * (first + j) + 2 * i + e], scale[i], offset[i]);
             output = activate<kActivation>(kAdds ? sum + output : sum);
           }
-          if (exist[j] && first_filter + 8 * i < kFilters) Pair::store(y + (places[j] + i * 8 * Layer::kOutPlane), column, outputs[j][i]);
+          if (exist[j] && first_filter + 8 * i < kFilters) Pair::store(y + (places[j] + i * 8 * Layer::kOutPlane), column + Patch::column(first + j), outputs[j][i]);
         }
       }
     }
@@ -90,7 +90,7 @@ struct Finish {
 #pragma unroll 1
     for (; again != 0; again &= again - 1) {
       const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
-      const SpotOfY<Patch> spot(first_row + index / 4, column + index % 2);
+      const SpotOfY<Patch> spot(first_row + Patch::row(index / 4), column + Patch::column(index / 4) + index % 2);
       if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
     }
   }
@@ -107,8 +107,8 @@ struct Finish {
     // A run's filter, counted from the tile's first, and its first pixel, counted in the tile.
     const auto filter_of = [&](int run) { return first_of_tile + (threadIdx.x - kRole + run * 2 * kRole) / kRunsOfFilter; };
     const int pixel = threadIdx.x % kRunsOfFilter * kRun, half = pixel / kRole;
-    const int row = place.row + pixel % kRole / 8 + Patch::below(half);
-    const int column = place.column + pixel % 8 + Patch::across(half);
+    const int row = place.row + Patch::row(pixel % kRole / 8) + Patch::below(half);
+    const int column = place.column + Patch::column(pixel % kRole / 8) + pixel % 8 + Patch::across(half);
     unsigned again = 0;  // which sums have to be computed again: a bit for each
 #pragma unroll
     for (int run = 0; run < kRuns; ++run) {

@@ -42,8 +42,8 @@ struct Loader {
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
       const int pixel = index(unit) % Patch::kBorder, across = pixel % Patch::kBorderColumns;
-      const int row = place.row * Layer::kStride + pixel / Patch::kBorderColumns - 1;
-      const SpotOfX<Patch> spot(row, place.column * Layer::kStride + across - 1);
+      const int row = place.row * Layer::kStride + pixel / Patch::kBorderColumns - Layer::kPadRows;
+      const SpotOfX<Patch> spot(row, place.column * Layer::kStride + across - Layer::kPad);
       const bool is_read = Layer::kStride == 1 || across < Patch::kBorderColumns - 1;
       const bool inside = tile < tiles && exists(unit) && row >= 0 && is_read && spot.exists(n);
       pixels[unit] = inside ? spot.place(index(unit) / Patch::kBorder * kEight) : -1;

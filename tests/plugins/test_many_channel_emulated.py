@@ -11,7 +11,7 @@ import pytest
 from kernel_on_cpu import disagreement_on_cpu, needs_gcc
 from lenet_trt.kernel import AttributeValue, registry
 
-PLAIN, ADDS = "many_channel_conv", "many_channel_conv_add"
+PLAIN, ADDS, ONE_AXIS = "many_channel_conv", "many_channel_conv_add", "many_channel_conv1d"
 Change = Callable[[list[np.ndarray]], None]
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 SAME: dict[str, AttributeValue] = {"size": 3, "stride": 1, "pad": 1, "activation": "relu"}
@@ -26,6 +26,12 @@ ODD_BY_2: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 21, "k": 72}, TWO)
 EVEN_BY_2: Sizes = ({"n": 5, "c": 24, "h": 14, "w": 14, "k": 192}, {**TWO, "activation": "gelu"})
 NARROW_BY_2: Sizes = ({"n": 4, "c": 72, "h": 36, "w": 11, "k": 64}, TWO)
 EVEN: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 18, "k": 72}, {**SAME, "activation": "gelu"})
+# Along one axis: tiles of one image and of two, an odd number of steps, taps far apart, filters that do not fill a block.
+TAPS: dict[str, AttributeValue] = {"size": 9, "stride": 1, "pad": 12, "dilation": 3, "activation": "none"}
+LONG: Sizes = ({"n": 2, "c": 40, "w": 301, "k": 72}, TAPS)
+SHORT: Sizes = ({"n": 3, "c": 24, "w": 90, "k": 64}, {**TAPS, "size": 3, "pad": 0, "activation": "relu"})
+FAR: Sizes = ({"n": 1, "c": 72, "w": 600, "k": 16}, {**TAPS, "size": 16, "dilation": 30, "pad": 225})
+SKIPPING: Sizes = ({"n": 3, "c": 24, "w": 77, "k": 40}, {**TAPS, "stride": 2, "activation": "gelu"})
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -58,6 +64,15 @@ CASES = [
     (ADDS, "by2_wgmma", EVEN_BY_2),
     (ADDS, "by8_wgmma", ({**NARROW_BY_2[0], "c": 136}, TWO)),
     (ADDS, "direct", ODD),
+    (ONE_AXIS, "wgmma", LONG),
+    (ONE_AXIS, "wgmma", SHORT),
+    (ONE_AXIS, "by2_wgmma", SHORT),
+    (ONE_AXIS, "by4_wgmma", FAR),
+    (ONE_AXIS, "by2_wgmma", LONG),
+    (ONE_AXIS, "tile_64x64", SKIPPING),
+    (ONE_AXIS, "tile_128x64", LONG),
+    (ONE_AXIS, "by8", FAR),
+    (ONE_AXIS, "direct", SKIPPING),
 ]
 
 

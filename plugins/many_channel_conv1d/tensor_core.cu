@@ -1,0 +1,12 @@
+// many_channel_conv1d on tensor cores: y = act(conv(x, w) + bias) along one axis, from many channels to many, in floats.
+//
+// x [n, C, W], filters [R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OW]; neighbouring taps are a dilation apart.
+//
+// Mapping: many_channels/tensor_core.cuh. Bytes: x once for each tap and each block's filters, from L2 or L1; the filters once for each
+// block's pixels, from L2; y once.
+// What is known of it: docs/kernels/many_channel_conv.md.
+#define ENTRY(variant) many_channel_conv1d_##variant
+#define ADDED_PARAMETER
+#define ADDED nullptr
+#define ADDS false
+#include "many_channels/entries.cuh"
