@@ -60,8 +60,11 @@ class Captures:
 
 def captured_attributes(
     graph: WorkingGraph, kernel: Kernel, captures: Captures, bindings: Mapping[str, Any]
-) -> tuple[dict[str, AttributeValue], str | None]:
-    """Return the attributes of the kernel that a match says, and why it cannot be used, if it cannot."""
+) -> tuple[dict[str, AttributeValue], str | None] | None:
+    """Return the attributes of the kernel that a match says, and why it cannot be used, if it cannot.
+
+    Returns None where a list has another length: the nodes have another number of axes, so they are no match.
+    """
     values: dict[str, AttributeValue] = {}
     for attribute in kernel.attributes:
         bound = bindings.get(attribute.name)
@@ -77,8 +80,9 @@ def captured_attributes(
         wanted = capture.wanted
         pairs = [(wanted, seen)]
         if isinstance(wanted, list):
-            fits = isinstance(seen, list) and len(seen) == len(wanted)
-            pairs = list(zip(wanted, seen, strict=True)) if fits else [(None, seen)]
+            if isinstance(seen, list) and len(seen) != len(wanted):
+                return None
+            pairs = list(zip(wanted, seen, strict=True)) if isinstance(seen, list) else [(None, seen)]
         for each, value in pairs:
             known = values.setdefault(each.name, value) if isinstance(each, _Parameter) else each
             if known != value:

@@ -54,13 +54,14 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
             found = matcher.pattern.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
-                matches.append(_match(graph, kernel, pattern, nodes, found, matcher.captures))
+                match = _match(graph, kernel, pattern, nodes, found, matcher.captures)
+                matches += [match] if match else []
     return matches
 
 
 def _match(
     graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[WorkingNode], found: Any, captures: Captures
-) -> Match:
+) -> Match | None:
     unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
     if unused:
         raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")
@@ -68,7 +69,10 @@ def _match(
     read = {name for node in nodes for name in node.inputs} - set(values.values())
     constants = {name: graph.constants[name] for name in sorted(read & graph.constants.keys())}
     outputs = tuple(str(value.name) for value in found.outputs)
-    attributes, problem = captured_attributes(graph, kernel, captures, found.bindings)
+    captured = captured_attributes(graph, kernel, captures, found.bindings)
+    if captured is None:
+        return None
+    attributes, problem = captured
     return Match(
         kernel, pattern, tuple(nodes), values, outputs, {**pattern.attributes, **attributes}, constants, problem
     )

@@ -72,7 +72,8 @@ class Packing:
 
     ``plain`` are the weights as ONNX has them, in the order in which ``Kernel.reference`` takes
     them after the other inputs. ``pack`` maps plain arrays by name to the kernel's weights by
-    name. ``unpack`` writes the ONNX nodes that undo it (see ``lenet_trt.pattern``).
+    name. ``unpack`` writes the ONNX nodes that undo it (see ``lenet_trt.pattern``); they may read
+    the shapes of the kernel's other inputs, by their names.
     """
 
     plain: tuple[Tensor, ...]

@@ -18,6 +18,7 @@ from .declaration import (
     EIGHT,
     EXAMPLES,
     FLOPS,
+    MUCH,
     REQUIRES,
     WIDE_ENOUGH,
     W,
@@ -83,7 +84,7 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,
-    claims=tuple(WIDE_ENOUGH & enough for enough in ENOUGH),
+    claims=(*(WIDE_ENOUGH & enough for enough in ENOUGH), MUCH),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -14,7 +14,7 @@ EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, MULTIPLIERS = 128, 256
-chunks = inputs // CHUNK
+chunks = ceil_div(inputs, CHUNK)
 
 AXES = (
     Axis("n", "rows"),
@@ -25,15 +25,20 @@ X = Tensor("x", (n, inputs), "T", "rows")
 W = Tensor("w", (outputs, inputs), "T", "weights", weight=True)
 BIAS = Tensor("bias", (outputs,), "T", "bias of each output", weight=True)
 Y = Tensor("y", (n, outputs), "T", "results")
-REQUIRES = inputs.multiple_of(CHUNK) & outputs.multiple_of(EIGHT) & (outputs >= 32)
+REQUIRES = inputs.multiple_of(EIGHT) & (inputs >= 32) & outputs.multiple_of(EIGHT) & (outputs >= 32)
 FLOPS = 2 * n * inputs * outputs
 # Where it was measured: on Hopper.
-WIDE_ENOUGH = ARCHITECTURE.equals(90) & (inputs >= 64) & (outputs >= 64)
+_HOPPER = ARCHITECTURE.equals(90)
+WIDE_ENOUGH = _HOPPER & (inputs >= 64) & (outputs >= 64)
+# Narrower layers of very many rows, as a ConvNeXt begins with.
+MUCH = _HOPPER & (FLOPS >= 1_000_000_000)
 EXAMPLES = (
     {"n": 1, "in": 32, "out": 40, "activation": "gelu"},
     {"n": 133, "in": 96, "out": 96, "activation": "none"},
     {"n": 197, "in": 768, "out": 192, "activation": "none"},
     {"n": 130, "in": 160, "out": 264, "activation": "relu"},
+    {"n": 259, "in": 40, "out": 160, "activation": "gelu"},
+    {"n": 517, "in": 80, "out": 320, "activation": "none"},
     {"n": 4100, "in": 512, "out": 256, "activation": "none"},
     {"n": 6304, "in": 192, "out": 768, "activation": "gelu"},
 )

@@ -10,7 +10,8 @@ from .declaration import CHUNK, EIGHT
 
 
 def to_blocks(parts: np.ndarray) -> np.ndarray:
-    """Return [in / 32, parts, out / 8, 4, 8, 8] of ``parts`` [parts, out, in]."""
+    """Return [in / 32, parts, out / 8, 4, 8, 8] of ``parts`` [parts, out, in], filled up with zeros."""
+    parts = np.pad(parts, ((0, 0), (0, 0), (0, -parts.shape[-1] % CHUNK)))
     count, outputs, inputs = parts.shape
     blocks = parts.reshape(count, outputs // EIGHT, EIGHT, inputs // CHUNK, CHUNK // EIGHT, EIGHT)
     return np.ascontiguousarray(blocks.transpose(3, 0, 1, 4, 2, 5))
@@ -18,5 +19,7 @@ def to_blocks(parts: np.ndarray) -> np.ndarray:
 
 def to_rows(op: Any, blocks: str, like: str) -> str:
     """Write the nodes that make [out, in] of the blocks of one part; ``like`` has a number for each output."""
-    rows = op.Transpose(blocks, perm=[2, 4, 0, 1, 3, 5])
-    return str(op.Reshape(rows, op.Concat(op.Shape(like), op.ints(-1), axis=0)))
+    ordered = op.Transpose(blocks, perm=[2, 4, 0, 1, 3, 5])
+    rows = op.Reshape(ordered, op.Concat(op.Shape(like), op.ints(-1), axis=0))
+    inputs = op.Slice(op.Shape("x"), op.ints(1), op.ints(2))
+    return str(op.Slice(rows, op.ints(0), inputs, op.ints(1)))

@@ -22,8 +22,8 @@ struct Plan {
   static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), 16) * 16);
   static constexpr bool kFull = kColumns * kAcross == kOutputs;  // all columns of all tiles are outputs
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
-  static constexpr int kChunks = kSplits == 1 && kInputs % (2 * kChunk) == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
-  static constexpr int kDepth = kChunks * kChunk, kSteps = kInputs / kDepth;
+  static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
+  static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
   static constexpr int kPitch = kDepth + (kParts == 2 ? 8 : kDepth / 8);  // of a row of x: threads that use neighbouring ones have different banks
   // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
   static constexpr unsigned kXBytes = kTileRows * kPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
@@ -31,6 +31,8 @@ struct Plan {
   static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
   static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
 
+  // Whether x has this input of a step; the last chunk may have fewer than it has room for.
+  static __device__ __forceinline__ bool has(int step, int input) { return kInputs % kChunk == 0 || step * kDepth + input < kInputs; }
   static __device__ __forceinline__ int tiles(int n) { return ceil_div(n, kTileRows) * kAcross; }
   static __device__ __forceinline__ Place place(int tile) { return {tile / kAcross * kTileRows, tile % kAcross * kColumns}; }
 };

@@ -35,7 +35,7 @@ struct Arguments {
       const int from = first_row + row + thread / kPieces;
       const bool exists = from < n;
       const T* const of_x = this->row(exists ? from : 0) + (step * Plan::kDepth + piece * 4);
-      copy_async<16>(to + stage + row * Plan::kPitch * 4, of_x, exists ? 16 : 0);
+      copy_async<16>(to + stage + row * Plan::kPitch * 4, of_x, exists && Plan::has(step, piece * 4) ? 16 : 0);  // none: zeros
     }
   }
 

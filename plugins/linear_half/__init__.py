@@ -18,6 +18,7 @@ from ..linear.declaration import (
     EIGHT,
     EXAMPLES,
     FLOPS,
+    MUCH,
     REQUIRES,
     WIDE_ENOUGH,
     W,
@@ -79,7 +80,7 @@ KERNEL = Kernel(
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
-    claims=(WIDE_ENOUGH & (FLOPS >= ENOUGH) & (MODEL_AXES >= 4),),
+    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (FLOPS >= ENOUGH), MUCH)),
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -25,7 +25,8 @@ struct Tiled : Layer {
     const unsigned to = stages + stage + some / kEight * kNextRows<Plan> + some % kEight * 16 + piece * kNextInputs;
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
-      copy_async<16>(to + i / kEight * kNextRows<Plan>, from + i * kInputs, first_row + some + i < n ? 16 : 0);  // none: zeros
+      copy_async<16>(to + i / kEight * kNextRows<Plan>, from + i * kInputs,
+                     first_row + some + i < n && Plan::has(step, piece * kEight) ? 16 : 0);  // none: zeros
     }
   }
 };

@@ -80,7 +80,7 @@ def test_several_matrices_are_another_layer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "wanted"), [(33, 40, "in is a multiple of 32"), (32, 41, "multiple of 8")]
+    ("inputs", "outputs", "wanted"), [(36, 40, "in is a multiple of 8"), (32, 41, "multiple of 8")]
 )
 def test_sizes_that_no_variant_has_are_refused(inputs: int, outputs: int, wanted: str) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]

@@ -17,6 +17,8 @@ FEW = {"n": 5, "in": 64, "out": 40}
 MANY = {"n": 259, "in": 96, "out": 136}
 WIDE = {"n": 130, "in": 320, "out": 264}
 DEEP = {"n": 67, "in": 288, "out": 200}
+# Inputs that do not fill the last chunk: of a step of two chunks, and of one.
+PART, ODD_PART = {"n": 131, "in": 40, "out": 72}, {"n": 130, "in": 72, "out": 264}
 
 
 # Sums become outputs from registers, and from the shared memory of a cluster.
@@ -48,6 +50,10 @@ def check(
         pytest.param("by4_wgmma", DEEP, marks=pytest.mark.slow),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
         ("direct", FEW),
+        ("wgmma", PART),
+        pytest.param("wgmma", ODD_PART, marks=pytest.mark.slow),
+        pytest.param("by2_wgmma", PART, marks=pytest.mark.slow),
+        pytest.param("direct", PART, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -66,6 +72,10 @@ def test_the_source_computes_the_reference(
         ("by2_wgmma", FEW),
         pytest.param("by8_wgmma", DEEP, marks=pytest.mark.slow),
         ("direct", FEW),
+        ("wgmma", PART),
+        pytest.param("wide_wgmma", ODD_PART, marks=pytest.mark.slow),
+        pytest.param("by2_wgmma", PART, marks=pytest.mark.slow),
+        pytest.param("direct", PART, marks=pytest.mark.slow),
     ],
     ids=str,
 )

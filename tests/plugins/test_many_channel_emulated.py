@@ -26,7 +26,7 @@ ODD_BY_2: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 21, "k": 72}, TWO)
 EVEN_BY_2: Sizes = ({"n": 5, "c": 24, "h": 14, "w": 14, "k": 192}, {**TWO, "activation": "gelu"})
 NARROW_BY_2: Sizes = ({"n": 4, "c": 72, "h": 36, "w": 11, "k": 64}, TWO)
 EVEN: Sizes = ({"n": 3, "c": 40, "h": 9, "w": 18, "k": 72}, {**SAME, "activation": "gelu"})
-# Along one axis: tiles of one image and of two, an odd number of steps, taps far apart, filters that do not fill a block.
+# Along one axis: tiles of one image and of two, an odd number of steps, taps far apart, filters that fill no block.
 TAPS: dict[str, AttributeValue] = {"size": 9, "stride": 1, "pad": 12, "dilation": 3, "activation": "none"}
 LONG: Sizes = ({"n": 2, "c": 40, "w": 301, "k": 72}, TAPS)
 SHORT: Sizes = ({"n": 3, "c": 24, "w": 90, "k": 64}, {**TAPS, "size": 3, "pad": 0, "activation": "relu"})
