@@ -81,6 +81,19 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
     )
 
 
+def _one_axis(channels: int, steps: int, taps: int, dilation: int = 1) -> SingleLayer:
+    """Make a convolution along one axis of as many filters as channels, which keeps the number of steps."""
+    pad = taps // 2 * dilation
+    return SingleLayer(
+        f"Conv {taps} taps{f', dilation {dilation}' if dilation > 1 else ''}, {channels}x{steps}",
+        f"y = Conv<pads = [{pad}, {pad}], dilations = [{dilation}]>(x, w, b)",
+        {"x": (channels, steps)},
+        1,
+        {"w": (channels, channels, taps), "b": (channels,)},
+        precisions=("fp32",),
+    )
+
+
 def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> SingleLayer:
     """Make a dense layer over the last axis, as transformers have it, with or without GELU."""
     after = (
@@ -207,6 +220,8 @@ LAYERS = (
         {"w": (64, 256, 1, 1), "b": (64,)},
         precisions=("fp32",),
     ),
+    # The first and the last dilation of AudioConvolutions (zoo/sequences.py).
+    *(_one_axis(64, 2000, 9, dilation) for dilation in (1, 32)),
     _linear(197, 768, 2304),
     _linear(197, 3072, 768),
     _linear(784, 192, 768),

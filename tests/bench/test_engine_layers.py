@@ -24,6 +24,7 @@ KERNELS = {
     "Conv 3x3 stride 2 + ReLU": "many_channel_conv",
     "Conv 3x3 + ReLU": "many_channel_conv",
     "Conv 1x1": "many_channel_conv",
+    "Conv 9 taps": "many_channel_conv1d",
     "Linear": "linear",
     "Attention": "attention",
     "Masked attention": "masked_attention",
@@ -57,6 +58,7 @@ def test_what_is_compared_can_be_written_as_text(layer: SingleLayer) -> None:
 
 def test_layers_with_products_are_timed_with_tf32_too() -> None:
     backends = {each.name: list(each.backends) for each in engine_workloads(SuiteOptions())}
-    assert backends["Conv 1x1, 256x56x56 to 64, fp32"] == [THEIRS, TF32, OURS]
+    for title in ("Conv 1x1, 256x56x56 to 64, fp32", "Conv 9 taps, dilation 32, 64x2000, fp32"):
+        assert backends[title] == [THEIRS, TF32, OURS]
     for title in ("depthwise Conv 3x3, 64x56x56, fp16", "Softmax over 50257, fp32", "MatMul 8x8x8, fp32"):
         assert backends[title] == [THEIRS, OURS]
