@@ -17,8 +17,8 @@ from ..many_channels.declaration import (
     WEIGHTS,
     WORK,
     X,
-    k,
 )
+from ..many_channels.variants import k
 from ..windows.convolutions import convolution_patterns
 from ..windows.declaration import c, size, stride
 

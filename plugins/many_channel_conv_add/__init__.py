@@ -19,8 +19,8 @@ from ..many_channels.declaration import (
     WEIGHTS,
     WORK,
     X,
-    k,
 )
+from ..many_channels.variants import k
 from ..windows.activation import ACTIVATIONS
 from ..windows.declaration import n, out_h, out_w, size
 from .pattern import PATTERNS
