@@ -54,14 +54,15 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
             found = matcher.pattern.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
-                match = _match(graph, kernel, pattern, nodes, found, matcher.captures)
-                matches += [match] if match else []
+                if match := _match(graph, kernel, pattern, nodes, found, matcher.captures):
+                    matches.append(match)
     return matches
 
 
 def _match(
     graph: WorkingGraph, kernel: Kernel, pattern: Pattern, nodes: list[WorkingNode], found: Any, captures: Captures
 ) -> Match | None:
+    """Return the match, or None where the nodes have another number of axes than the pattern."""
     unused = [tensor.name for tensor in kernel.plain_inputs if found.bindings.get(tensor.name) is None]
     if unused:
         raise LenetTrtError(f"kernel {kernel.name}: a pattern does not use its parameter {', '.join(unused)}")

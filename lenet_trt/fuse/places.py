@@ -19,7 +19,6 @@ from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed
 from lenet_trt.kernel.declaration import Kernel
-from lenet_trt.kernel.dims import DimLike, as_dim
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
 
@@ -180,6 +179,8 @@ def _place(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
             f"{kernel.name} is taken by itself where {ranges}; --plugins {kernel.name} takes it in spite of that"
         )
+    if kernel.packing is not None:
+        _check_packing(graph, match, inputs, shapes)
     quantized = quantization_around(model, graph, match, specialized)
     if quantized:
         raise _UnusableError(quantized)
@@ -206,10 +207,9 @@ def _kernel_inputs(
     if kernel.packing is not None:
         plain = {t.name: graph.constants[values[t.name]] for t in kernel.packing.plain}
         types = [graph.dtype(values[t.name]) or str(plain[t.name].dtype) for t in kernel.packing.plain]
-        sizes = check_plain_weights(kernel, [array.shape for array in plain.values()], types, match.attributes)
+        check_plain_weights(kernel, [array.shape for array in plain.values()], types, match.attributes)
         given = call_declared(kernel.name, "pack", kernel.packing.pack, plain)
         packed = {name: np.asarray(array) for name, array in given.items()}
-        _check_packing(kernel, plain, packed, sizes, graph.opsets.get("", 1))
     inputs, dtypes = [], []
     shapes: dict[str, Shape] = {}
     for tensor in kernel.inputs:
@@ -269,21 +269,25 @@ def _views(match: Match, shapes: Mapping[str, Shape]) -> Views | None:
     return views
 
 
-def _check_packing(
-    kernel: Kernel, plain: Mapping[str, Array], packed: Mapping[str, Array], sizes: Mapping[str, int], opset: int
-) -> None:
-    """Undo the packing as the ONNX function will, and compare; ``sizes`` are those that the plain weights tell.
+def _check_packing(graph: WorkingGraph, match: Match, inputs: Sequence[Input], shapes: Sequence[Shape]) -> None:
+    """Undo the packing of the kernel's inputs as the ONNX function will, and compare.
 
     Raises:
         LenetTrtError: the weights do not come back; the kernel's declaration is wrong.
     """
+    kernel, opset = match.kernel, graph.opsets.get("", 1)
+    plain = {t.name: graph.constants[match.values[t.name]] for t in kernel.plain_inputs if t.weight}
     nodes, names = unpacked(kernel, {name: array.shape for name, array in plain.items()}, opset)
     make = helper.make_tensor_value_info
-    given = {**_shaped_like_inputs(kernel, sizes), **packed}
-    inputs = [make(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in given.items()]
+    given: dict[str, Array] = {}
+    for tensor, entry, shape in zip(kernel.inputs, inputs, shapes, strict=True):
+        # Of what is no weight only the shape can be read; an open size may be any.
+        stand_in = np.broadcast_to(np.float32(0), [max(size, 1) for size in shape])
+        given[tensor.name] = entry.array if tensor.weight and entry.array is not None else stand_in
+    ports = [make(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape) for name, array in given.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in names.values()]
     model = helper.make_model(
-        helper.make_graph(nodes, "unpack", inputs, outputs),
+        helper.make_graph(nodes, "unpack", ports, outputs),
         opset_imports=[helper.make_opsetid("", opset)],
     )
     results = dict(zip(names, ReferenceEvaluator(model).run(None, given), strict=True))
@@ -294,13 +298,3 @@ def _check_packing(
             seen.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=_UNPACK_TOLERANCE * scale
         ):
             raise LenetTrtError(f"{kernel.name}: unpack does not give back the weight {name} that pack was given")
-
-
-def _shaped_like_inputs(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return zeros for the kernel's other inputs, of whose shapes ``unpack`` may make use; unknown axes are 1 long."""
-
-    def size(dim: DimLike) -> int:
-        return as_dim(dim).evaluate({**dict.fromkeys(as_dim(dim).axes, 1), **sizes})
-
-    others = [tensor for tensor in kernel.inputs if not tensor.weight]
-    return {tensor.name: np.zeros([size(dim) for dim in tensor.shape], np.float32) for tensor in others}

@@ -237,20 +237,18 @@ def check_plain_weights(
     shapes: Sequence[Shape],
     dtypes: Sequence[str],
     attributes: Mapping[str, AttributeValue],
-) -> dict[str, int]:
-    """Check what ``Packing.pack`` is to rearrange, the weights as ONNX has them; return the sizes that they tell.
+) -> None:
+    """Check what ``Packing.pack`` is to rearrange, the weights as ONNX has them, before it does.
 
     Raises:
         LenetTrtError: the kernel is not declared for weights of these shapes or types.
     """
     plain = () if kernel.packing is None else kernel.packing.plain
     named = attribute_sizes(kernel, chosen_values(kernel, attributes))
-    sizes = {**named, **_solve(kernel, plain, shapes, named)}
-    _require(kernel, sizes)
+    _require(kernel, {**named, **_solve(kernel, plain, shapes, named)})
     if not any(types.of(plain) == tuple(dtypes) for types in kernel.types):
         offered = "; ".join(f"{types.name}: {', '.join(types.of(plain))}" for types in kernel.types)
         raise LenetTrtError(f"{kernel.name} has weights of types {', '.join(dtypes)}; it is declared for {offered}")
-    return sizes
 
 
 def claimed(

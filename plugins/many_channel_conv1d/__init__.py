@@ -19,16 +19,16 @@ from .pattern import PATTERNS
 w, size, stride, pad, dilation = axes("w size stride pad dilation")
 reach = dilation * (size - 1) + 1
 out_w = (w + 2 * pad - reach) // stride + 1
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = 227 * 1024  # kMostShared
 
-# A tile of y is 256 neighbours, or 128 of each of two images where they have no more.
+# A tile of y is 256 neighbours, or 128 of each of two sequences where they have no more.
 _across = 1 + minimum(1, (out_w - 1) // 128)
 _images = 2 // _across
 _stage_bytes = stage_bytes((128 * _across + reach - 1) * _images, size)
 WORK = Work(
     pixels=n * out_w,
     taps=size,
-    # With one or two taps, three stages are less than the sums of a tile.
+    # With one tap three stages have no room for the sums of a tile; two taps were not tried.
     by_wgmma=stride.equals(1) & (size >= 3) & (2 * _stage_bytes <= SHARED_LIMIT),
     tiles=ceil_div(n, _images) * ceil_div(out_w, 128 * _across) * ceil_div(k, BLOCK),
     stages=3 - minimum(1, 3 * _stage_bytes // (SHARED_LIMIT + 1)),

@@ -1,8 +1,8 @@
 // The convolution of many channels by wgmma (wgmma.cuh), Hopper's own instruction for its tensor cores, in floats: with 3x3 filters, stride 1 or
-// 2 and padding 1, or along one axis at stride 1. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is summed alone over 16
-// channels, 144 products with nine taps. Tiles and stages: patch.cuh.
+// 2 and padding 1, or along one axis at stride 1. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; here hi hi is
+// summed alone over 16 channels, 144 products with nine taps. Tiles and stages: patch.cuh.
 //
-// Taps. 16 channels of a tile's pixels, with a border of one pixel, lie in shared memory, split once. A pixel is 16 bytes there, 8 channels,
+// Taps. 16 channels of a tile's pixels, with the border that the taps reach, lie in shared memory, split once. A pixel is 16 bytes there, 8 channels,
 // and what 8 outputs of a row read for a tap lies together: it is one block of an operand, and another tap is the same operand at another
 // address.
 //

@@ -50,20 +50,20 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def packing(*taps: Dim) -> tuple[tuple[Tensor, ...], Packing]:
     """Return the packed weights of a kernel whose filters have these taps along each axis, and their packing."""
-    after = len(taps)
+    count = len(taps)
 
     def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
         """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-        first, one, filter_, eight = range(after), after + 2, after + 3, after + 4
-        sums = join(op, weights["filters"], axis=one)  # [k / 64, c / 8, *taps, 1, 64, 8]
-        ordered = op.Transpose(sums, perm=[*range(2, one), 0, filter_, one, 1, eight])
-        channels = op.Reshape(ordered, op.ints(*after * [0], 0, 0, -1))
+        sums = join(op, weights["filters"], axis=count + 2)  # [k / 64, c / 8, *taps, 1, 64, 8]
+        to_last = [*range(2, count + 2), 0, count + 3, count + 2, 1, count + 4]  # [*taps, k / 64, 64, 1, c / 8, 8]
+        channels = op.Reshape(op.Transpose(sums, perm=to_last), op.ints(*[0] * (count + 2), -1))
         # Blocks are joined: [*taps, c, k], and more filters than there are.
-        channels = op.Transpose(channels, perm=[*first, after + 2, after, after + 1])
-        filters = op.Reshape(channels, op.ints(*after * [0], 0, -1))
+        first = range(count)
+        blocks = op.Transpose(channels, perm=[*first, count + 2, count, count + 1])
+        filters = op.Reshape(blocks, op.ints(*[0] * (count + 1), -1))
         scales = weights["scales"]
-        w = op.Mul(op.Slice(filters, op.ints(0), op.Shape(scales), op.ints(after + 1)), scales)
-        return {"w": op.Transpose(w, perm=[after + 1, after, *first]), "bias": weights["bias"]}
+        w = op.Mul(op.Slice(filters, op.ints(0), op.Shape(scales), op.ints(count + 1)), scales)
+        return {"w": op.Transpose(w, perm=[count + 1, count, *first]), "bias": weights["bias"]}
 
     filters = Tensor(
         "filters",

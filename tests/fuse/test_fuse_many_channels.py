@@ -34,6 +34,17 @@ class Block(nn.Module):  # type: ignore[misc,name-defined]
         return (residual + y if self.residual_first else y + residual).relu()
 
 
+class Unpadded(nn.Module):  # type: ignore[misc,name-defined]
+    """Two convolutions without padding and their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(CHANNELS, 24, 3), nn.Conv2d(CHANNELS, 24, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x) + self.second(x)
+
+
 def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
@@ -57,6 +68,10 @@ def test_a_block_of_resnet_is_two_kernels(residual_first: bool) -> None:
 @pytest.mark.parametrize("residual_first", [False, True])
 def test_the_convolution_beside_a_block_is_a_kernel_too(residual_first: bool) -> None:
     assert fused_alike(Block(2, residual_first), CONV, ADD) == [CONV, CONV, ADD]
+
+
+def test_what_is_added_may_be_smaller_than_the_images() -> None:
+    assert fused_alike(Unpadded(), CONV, ADD) == [CONV, ADD]
 
 
 def test_the_activation_is_part_of_the_kernel() -> None:
