@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lenet_trt.bench.suites import SUITES, USUAL, record_summaries, suite
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.files import write_atomic
-from lenet_trt.options import add_batches, batches_of
+from lenet_trt.options import add_batches, batches_of, whole
 from lenet_trt.overwrite import add_overwrite, beside, guard, says
 
 if TYPE_CHECKING:
@@ -77,6 +77,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for zoo: the folder of the exported networks; those that it lacks are exported into it",
     )
     parser.add_argument(
+        "--engines",
+        type=Path,
+        metavar="DIR",
+        help="for zoo: keep the engines in this folder, with what TensorRT timed for them; what is there is not built "
+        "again",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=whole(),
+        default=1,
+        metavar="N",
+        help="for zoo: build the engines of N cases at once, and then time all of them one after the other",
+    )
+    parser.add_argument(
         "--resume",
         nargs="+",
         type=Path,
@@ -113,8 +127,9 @@ def command(arguments: argparse.Namespace) -> int:
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
         raise UsageError(f"--only is an option of engines, kernels, ladder, latency and zoo, not of {deaf[0]}")
-    if names != ["zoo"] and (arguments.models or arguments.build_only):
-        raise UsageError("--models and --build-only are options of zoo alone: measure it by itself")
+    of_zoo = arguments.models or arguments.engines or arguments.build_only or arguments.jobs > 1
+    if names != ["zoo"] and of_zoo:
+        raise UsageError("--models, --engines, --jobs and --build-only are options of zoo alone: measure it by itself")
     if arguments.resume and names not in (["zoo"], ["engines"]):
         raise UsageError("--resume is an option of engines and zoo: measure one of them by itself")
     if len(names) > 1:
@@ -129,6 +144,8 @@ def command(arguments: argparse.Namespace) -> int:
         trtexec_flags=tuple(f"--{flag}" for flag in arguments.trtexec_flags),
         library=arguments.library,
         models=arguments.models,
+        engines=arguments.engines,
+        jobs=arguments.jobs,
         resume=joined([load_record(path) for path in arguments.resume]),
         build_only=arguments.build_only,
         best_peers=arguments.best_peers,

@@ -36,10 +36,11 @@ class SuiteOptions:
     ``only``: take the workloads whose name contains one of these texts; suites with ``TAKES_ONLY`` have it.
     ``command``: what to type for the same run again. ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with
     engines: the program that builds them, its further flags, and the plugin library; None: the ones found here.
-    ``resume`` is a record whose timings the suites ``engines`` and ``zoo`` keep. ``models`` and ``build_only`` are for
-    ``zoo``: the folder of the exported networks, and whether to build alone. ``best_peers`` is for ``engines``: time
-    all the ways in which TensorRT chooses kernels. ``record``: the file of the record, which gets what there is while
-    the suite runs, so that a process that is killed loses little.
+    ``resume`` is a record whose timings the suites ``engines`` and ``zoo`` keep. For ``zoo``: ``models`` is the folder
+    of exported networks, ``engines`` that of engines, ``jobs`` how many cases to build at once before any is timed, and
+    ``build_only`` whether to build alone. ``best_peers`` is for ``engines``: time all the ways in which TensorRT
+    chooses kernels. ``record``: the file of the record, which gets what there is while the suite runs, so that a
+    process that is killed loses little.
     """
 
     quick: bool = False
@@ -50,6 +51,8 @@ class SuiteOptions:
     trtexec_flags: tuple[str, ...] = ()
     library: Path | None = None
     models: Path | None = None
+    engines: Path | None = None
+    jobs: int = 1
     resume: Record | None = None
     build_only: bool = False
     best_peers: bool = False

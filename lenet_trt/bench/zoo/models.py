@@ -21,13 +21,17 @@ from lenet_trt.onnx_model.read import load_model
 
 
 @contextmanager
-def model_folder(chosen: Path | None) -> Iterator[Path]:
-    """Yield the folder of the exported networks: the user's, which is made, or one for this run alone."""
+def kept_folder(chosen: Path | None, option: str) -> Iterator[Path]:
+    """Yield the folder that the user named with an option, which is made, or one for this run alone.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
     if chosen is not None:
         try:
             chosen.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError(f"--models {chosen}: wanted a folder, but it cannot be made ({error.strerror})") from error
+            raise UsageError(f"{option} {chosen}: wanted a folder, but it cannot be made ({error.strerror})") from error
         yield chosen
         return
     with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-") as made:

@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import onnx
 
-from lenet_trt.bench.engine_tool import NOT_RUN, Engine, EngineModel
+from lenet_trt.bench.engine_tool import NOT_RUN, Engine
 from lenet_trt.bench.record import Record, Row, RowCase
 from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
-from lenet_trt.bench.trtexec_engines import trtexec_engines
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
+from lenet_trt.bench.zoo.ahead import Failures, Job, build_ahead
+from lenet_trt.bench.zoo.cases import Builder, ZooCase
 from lenet_trt.bench.zoo.kinds import node_kinds
-from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, model_folder
+from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, kept_folder
 from lenet_trt.bench.zoo.networks import BATCH_AXIS, ZOO, ZooNetwork
 from lenet_trt.bench.zoo.right import checked_results
 from lenet_trt.bench.zoo.tables import PLUGINS, TENSORRT
@@ -37,7 +39,6 @@ from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.profile.trtexec import Run, Trtexec, export_paths, find_trtexec, traced_engine
 from lenet_trt.roofline.stage import roofline
-from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.tensorrt.find_library import DEFAULT_LIBRARY
 from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Timeline, save
@@ -62,7 +63,7 @@ def measure(options: SuiteOptions) -> Record:
         LenetTrtError: there is no GPU, or no network can be exported because torch is missing.
     """
     gpu = None if options.build_only else _gpu()
-    with model_folder(options.models) as models, recording("zoo", options) as found:
+    with kept_folder(options.models, "--models") as models, recording("zoo", options) as found:
         chosen = [network for network in ZOO if found.wants(network.name)]
         if gpu is None:
             _build_all(chosen, models, options, found)
@@ -99,45 +100,55 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     ceilings = measured_ceilings()
     found.details["ceilings"] = {"gpu": ceilings.gpu, "launch_us": ceilings.launch_us, "source": ceilings.source}
     found.details["flags"] = list(options.trtexec_flags)
+    found.details["jobs"] = options.jobs
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
-    for network in chosen:
-        with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-timings-") as folder:
-            bench = _Bench(network, models, options, found, ceilings, tool, gpu, Path(folder) / "timings.cache")
-            for batch in bench.batches:
-                for precision in PRECISIONS:
-                    bench.add(batch, precision)
-        found.sample_clocks()
+    batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
+    with kept_folder(options.engines, "--engines") as folder:
+        builder = tool if isinstance(tool, LenetTrtError) else Builder.of(options, tool, gpu, folder)
+        failed: Failures = {}
+        if isinstance(builder, Builder) and options.jobs > 1:
+            wanted = [
+                Job(network.name, batch, precision)
+                for network, batch, precision in product(chosen, batches, PRECISIONS)
+                if not kept(options.resume, _case(network, batch, precision), TENSORRT, PLUGINS)
+            ]
+            failed = build_ahead(wanted, models, builder, options.jobs, found)
+        for network in chosen:
+            mine = {job[1:]: problem for job, problem in failed.items() if job[0] == network.name}
+            bench = _Bench(network, models, options, found, ceilings, builder, batches, mine)
+            for batch, precision in product(batches, PRECISIONS):
+                bench.add(batch, precision)
+            found.sample_clocks()
+
+
+def _case(network: ZooNetwork, batch: int, precision: str) -> RowCase:
+    return {"network": network.name, "batch": batch, "precision": precision}
 
 
 @dataclass(frozen=True)
 class _Bench:
-    """Measure one network; its engines share what TensorRT timed while it built them, in the file ``timings``."""
+    """Measure one network; ``failed``: the engines that could not be built, by batch, precision and backend."""
 
     network: ZooNetwork
     models: Path
     options: SuiteOptions
     found: Recording
     ceilings: Ceilings
-    tool: Trtexec | LenetTrtError
-    gpu: Gpu
-    timings: Path
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        """Return the batch sizes to measure."""
-        return self.options.batches or (QUICK_BATCHES if self.options.quick else BATCHES)
+    builder: Builder | LenetTrtError
+    batches: Sequence[int]
+    failed: Mapping[tuple[int, str, str], LenetTrtError]
 
     def add(self, batch: int, precision: str) -> None:
         """Add the rows of every backend: kept from the record that is resumed, measured, or with the reason why not."""
-        case: RowCase = {"network": self.network.name, "batch": batch, "precision": precision}
+        case = _case(self.network, batch, precision)
         for backends, measured in (((TENSORRT, PLUGINS), self._tensorrt), ((GRAPH,), self._graph)):
             if old := kept(self.options.resume, case, *backends):
                 self.found.rows += old
                 continue
             self.found.say(f"{self.network.name}, batch {batch}, {precision}: {backends[0]}")
             try:
-                with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-engine-") as folder:
-                    measured(case, batch, precision, Path(folder))
+                with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-case-") as scratch:
+                    measured(case, batch, precision, Path(scratch))
             except (LenetTrtError, RuntimeError) as problem:  # torch tells of an operator or of memory by RuntimeError
                 self.found.cannot(backends[0], case, problem)
 
@@ -145,56 +156,50 @@ class _Bench:
     def _exported(self) -> ExportedNetwork:
         return exported_network(self.network, self.models, self.found)
 
-    def _tensorrt(self, case: RowCase, batch: int, precision: str, folder: Path) -> None:
+    def _tensorrt(self, case: RowCase, batch: int, precision: str, scratch: Path) -> None:
         """Build the network with TensorRT's own layers and with our plugins, and time both engines in turns."""
-        if isinstance(self.tool, LenetTrtError):
-            raise self.tool
-        exported = self._exported
-        plain, half = exported.at(batch), precision == "fp16"
-        typed = convert(plain, precision)
-        fused = fuse(typed).model
-        model = EngineModel(typed, lambda: fused, half=half, weak=plain if half else None)
-        library = (self.options.library or DEFAULT_LIBRARY).resolve()
-        builder = trtexec_engines(self.tool, library, self.gpu, folder, self.options.trtexec_flags)
+        if isinstance(self.builder, LenetTrtError):
+            raise self.builder
+        exported, tool = self._exported, self.builder.tool
+        models, engines = ZooCase(exported, batch, precision), self.builder.engines(scratch)
         drawn = self.network.drawn(batch)
         inputs: dict[str, Path] = {}
         for name, array in drawn.items():
-            array.tofile(inputs.setdefault(name, folder / f"{name}.bin"))
-        # Weakly typed releases keep the file's names and types; their layers say what they compute in.
-        ran = {TENSORRT: plain if builder.weak else typed}
-        plugins = Counter(plugin_nodes(fused).values())
-        if plugins:
-            ran[PLUGINS] = fused
-        engines: dict[str, _Traced | LenetTrtError] = {}
-        for backend in ran:
-            ours, path = backend == PLUGINS, folder / f"{len(engines)}.engine"
-            try:
-                built = builder.built(model, path, BuildOptions(timing_cache=self.timings), [], with_plugins=ours)
-            except LenetTrtError as problem:
-                engines[backend] = problem
+            array.tofile(inputs.setdefault(name, scratch / f"{name}.bin"))
+        timed: dict[str, _Traced | LenetTrtError] = {}
+        for backend in models.backends:
+            if problem := self.failed.get((batch, precision, backend)):
+                timed[backend] = problem
                 continue
-            (exports := path.with_suffix("")).mkdir()
+            try:
+                built = models.built(backend, engines, self.builder.folder)
+            except LenetTrtError as problem:
+                timed[backend] = problem
+                continue
+            (exports := scratch / built.path.stem).mkdir()
             iterations = QUICK_ITERATIONS if self.options.quick else ITERATIONS
-            run = Run(path, {}, iterations, transfers=False, trust=True, exports=exports, inputs=inputs)
-            engines[backend] = _Traced(built, replace(run, library=library if ours else None), self.tool)
-        _run_in_turns(engines, QUICK_TURNS if self.options.quick else TURNS)
-        for backend, traced in engines.items():
+            run = Run(built.path, {}, iterations, transfers=False, trust=True, exports=exports, inputs=inputs)
+            library = self.builder.library if backend == PLUGINS else None
+            timed[backend] = _Traced(built, replace(run, library=library), tool)
+        _run_in_turns(timed, QUICK_TURNS if self.options.quick else TURNS)
+        for backend, traced in timed.items():
             try:
                 if isinstance(traced, LenetTrtError):
                     raise traced
                 name = f"n{batch}-{precision}" + "-plugins" * (backend == PLUGINS)
                 self._keep(traced.timeline, exported, name, batch)
-                nodes = network_of(ran[backend], {BATCH_AXIS: batch}).nodes
+                ran = models.ran(backend, weak=engines.weak)
+                nodes = network_of(ran, {BATCH_AXIS: batch}).nodes
                 extra = {
                     **exported.facts,
                     "build_seconds": traced.engine.build_seconds,
                     "engine_bytes": traced.engine.path.stat().st_size,
-                    **accounted(traced.timeline, nodes, node_kinds(ran[backend]), self.ceilings),
+                    **accounted(traced.timeline, nodes, node_kinds(ran), self.ceilings),
                 }
                 if backend == PLUGINS:
-                    extra["plugins"] = dict(plugins)
+                    extra["plugins"] = dict(models.plugins)
                 if batch == min(self.batches):  # larger results would be long as the text that trtexec writes
-                    extra |= checked_results(builder, traced.engine, plain, drawn, precision)
+                    extra |= checked_results(engines, traced.engine, models.plain, drawn, precision)
                 self.found.add(Row(backend, case, summarize(traced.times_us), None, extra))
             except LenetTrtError as problem:
                 self.found.cannot(backend, case, problem)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,9 +21,9 @@ from lenet_trt.bench import trtexec_engines
 from lenet_trt.bench.engine_tool import NOT_RUN
 from lenet_trt.bench.record import Record, Row, as_json, load_record
 from lenet_trt.bench.resume import joined
-from lenet_trt.bench.suite import SuiteOptions
+from lenet_trt.bench.suite import Recording, SuiteOptions
 from lenet_trt.bench.trtexec_engines import TrtexecEngines
-from lenet_trt.bench.zoo import survey
+from lenet_trt.bench.zoo import ahead, cases, survey
 from lenet_trt.bench.zoo.networks import ZooInput, ZooNetwork
 from lenet_trt.cli import main
 from lenet_trt.cuda.gpus import Gpu, gpus
@@ -83,6 +86,7 @@ pathlib.Path(options["exportTimes"]).write_text(json.dumps(times))
 """
 WIDTH = 8
 needs_rtx = pytest.mark.skipif(not installed()["rtx"], reason="TensorRT-RTX is not installed")
+GPU = Gpu(0, "a GPU", 90, 1 << 30)
 NETWORK = ZooNetwork("small", "a dense layer", lambda: pytest.fail("it is there"), {"x": ZooInput((WIDTH,))}, ("y",))
 
 
@@ -110,7 +114,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "zoo").mkdir()
     onnx.save(small_model(), tmp_path / "zoo" / "small.onnx")
     monkeypatch.setattr(survey, "ZOO", [NETWORK])
-    monkeypatch.setattr(survey, "first_gpu", lambda: Gpu(0, "a GPU", 90, 1 << 30))
+    monkeypatch.setattr(survey, "first_gpu", lambda: GPU)
     monkeypatch.setattr(survey, "measured_ceilings", lambda: CEILINGS)
     return program
 
@@ -118,7 +122,7 @@ def trtexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel of ours fits the network: compiling them is slow, and most tests are about TensorRT's own engine."""
-    monkeypatch.setattr(survey, "fuse", lambda model: fuse(model, "none"))
+    monkeypatch.setattr(cases, "fuse", lambda model: fuse(model, "none"))
 
 
 def options(program: Path, **changes: object) -> SuiteOptions:
@@ -132,6 +136,12 @@ def calls(program: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
+def dies_for_the_lstm(job: ahead.Job, path: Path, builder: cases.Builder, sender: Connection) -> None:
+    """End as a process does in which TensorRT crashes."""
+    if job.network == "lstm":
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def engines_of(found: Record) -> list[Row]:
     """The rows of engines; the graph runtime has rows too, with times where there is a GPU."""
     return [row for row in found.timed if row.backend == "TensorRT"]
@@ -140,8 +150,8 @@ def engines_of(found: Record) -> list[Row]:
 @pytest.mark.usefixtures("without_plugins")
 def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path) -> None:
     found = survey.measure(options(trtexec, batches=(1, 32)))
-    cases = [(row.case["batch"], row.case["precision"]) for row in engines_of(found)]
-    assert cases == [(1, "fp32"), (1, "fp16"), (32, "fp32"), (32, "fp16")]
+    order = [(row.case["batch"], row.case["precision"]) for row in engines_of(found)]
+    assert order == [(1, "fp32"), (1, "fp16"), (32, "fp32"), (32, "fp16")]
     for row in engines_of(found):
         assert row.stats is not None
         assert (row.backend, row.stats.median_us, row.stats.count) == ("TensorRT", 40, survey.QUICK_ITERATIONS)
@@ -152,7 +162,7 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
         assert row.extra["regions"] == {"layers": 1, "us": pytest.approx(10 - 5 / 3, abs=1e-3)}
         assert row.extra["top"][0]["layer"] == "dense + relu"
         assert row.extra["top"][0]["op"] == "MatMul + Relu"
-    floors = {case: row.extra["top"][0]["floor_us"] for case, row in zip(cases, engines_of(found), strict=True)}
+    floors = {case: row.extra["top"][0]["floor_us"] for case, row in zip(order, engines_of(found), strict=True)}
     size = 4 * (2 * 32 * WIDTH + WIDTH * WIDTH)
     assert floors[32, "fp32"] == pytest.approx(size / 1e6, abs=1e-3)
     assert floors[32, "fp16"] == pytest.approx(size / 2e6, abs=1e-3), "of the type that the layer uses"
@@ -160,7 +170,6 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
     built = [call for call in calls(trtexec) if "saveEngine" in call and "staticPlugins" not in call]
     assert ["fp16" in call for call in built] == [False, True, False, True]
     assert all("noTF32" in call and "buildOnly" in call and "minShapes" not in call for call in built)
-    assert len({call["timingCacheFile"] for call in built}) == 1, "the same layer gets the same kernel in each engine"
     ran = [call for call in calls(trtexec) if "exportTimes" in call]
     assert all({"useCudaGraph", "separateProfileRun", "noDataTransfers", "exportProfile"} <= set(call) for call in ran)
 
@@ -168,13 +177,15 @@ def test_each_batch_and_precision_is_built_timed_and_accounted_for(trtexec: Path
 def test_an_engine_with_our_plugins_is_timed_in_turns_with_the_other(
     trtexec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "fuse", lambda model: fuse(model, ["softmax"]))  # one kernel to compile
+    monkeypatch.setattr(cases, "fuse", lambda model: fuse(model, ["softmax"]))  # one kernel to compile
     found = survey.measure(options(trtexec, quick=False, batches=(32,)))
     ours = [row for row in found.timed if row.backend == survey.PLUGINS]
     assert [row.case["precision"] for row in ours] == ["fp32", "fp16"]
     assert all(row.extra["plugins"] == {"softmax": 1} for row in ours)
     ran = ["staticPlugins" in call for call in calls(trtexec) if "exportTimes" in call]
     assert ran == [False, True] * survey.TURNS * len(ours)
+    timings = [call["timingCacheFile"] for call in calls(trtexec) if "saveEngine" in call]
+    assert timings[::2] == timings[1::2], "a layer that stays has the same kernel in both engines"
     gains, *_ = survey.summaries(found)
     assert gains.lines[0] == [
         "small, batch 32, fp32",
@@ -189,7 +200,7 @@ def test_an_engine_with_our_plugins_is_timed_in_turns_with_the_other(
 def test_a_plugin_that_does_not_run_is_a_row_with_its_reason_and_is_tried_again(
     trtexec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(survey, "fuse", lambda model: fuse(model, ["softmax"]))
+    monkeypatch.setattr(cases, "fuse", lambda model: fuse(model, ["softmax"]))
     (failing := Path(f"{trtexec}.plugins_fail")).touch()
     first = survey.measure(options(trtexec))
     assert len(engines_of(first)) == len(survey.PRECISIONS), "TensorRT's own layers are timed all the same"
@@ -295,6 +306,62 @@ def test_a_resumed_run_measures_only_what_is_missing(trtexec: Path, tmp_path: Pa
     assert [row.key for row in resumed.rows] == [row.key for row in first.rows]
     assert len(calls(trtexec)) == before + 3, "one build, one run, one check"
     assert "fp16" in calls(trtexec)[before]
+
+
+@pytest.mark.usefixtures("without_plugins")
+def test_kept_engines_are_not_built_again(trtexec: Path, tmp_path: Path) -> None:
+    def built() -> int:
+        return sum("saveEngine" in call for call in calls(trtexec))
+
+    first = survey.measure(options(trtexec, engines=tmp_path / "kept"))
+    assert built() == len(survey.PRECISIONS)
+    again = survey.measure(options(trtexec, engines=tmp_path / "kept"))
+    assert built() == len(survey.PRECISIONS)
+    seconds = [[row.extra["build_seconds"] for row in engines_of(found)] for found in (first, again)]
+    assert seconds[0] == seconds[1]
+    (tmp_path / "kept" / "small-n1-fp32.made.json").write_text("{")
+    survey.measure(options(trtexec, engines=tmp_path / "kept"))
+    assert built() == len(survey.PRECISIONS) + 1, "an engine of which nobody knows what it was made of"
+    survey.measure(options(trtexec, engines=tmp_path / "kept", trtexec_flags=("--noTF32",)))
+    assert built() == 2 * len(survey.PRECISIONS) + 1, "made with other flags"
+
+
+@pytest.fixture
+def two_networks(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small network under the names of two in the survey: other processes know these alone."""
+    for name in (both := ("lstm", "detector")):
+        onnx.save(small_model(), trtexec.parent / "zoo" / f"{name}.onnx")
+    monkeypatch.setattr(survey, "ZOO", [replace(NETWORK, name=name) for name in both])
+    return trtexec
+
+
+def test_engines_are_built_side_by_side_before_any_is_timed(two_networks: Path) -> None:
+    found = survey.measure(options(two_networks, jobs=2, batches=(1,)))
+    timed = [row for row in found.timed if row.backend in (survey.TENSORRT, survey.PLUGINS)]
+    assert [row.case["network"] for row in timed] == 4 * ["lstm"] + 4 * ["detector"]
+    kinds = ["saveEngine" in call for call in calls(two_networks)]
+    assert kinds == sorted(kinds, reverse=True), "all are built before the first one runs"
+    assert kinds.count(True) == len(timed), "and none is built again"
+
+
+def test_a_build_that_fails_elsewhere_is_not_tried_again(two_networks: Path) -> None:
+    Path(f"{two_networks}.fails").touch()
+    found = survey.measure(options(two_networks, jobs=4, batches=(1,)))
+    whys = [str(row.why) for row in found.rows if row.backend in (survey.TENSORRT, survey.PLUGINS)]
+    assert len(whys) == len(calls(two_networks)) == 8
+    assert all("the builder refuses" in why for why in whys)
+
+
+def test_a_process_that_dies_costs_its_own_engine_alone(
+    two_networks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(ahead, "_build", dies_for_the_lstm)
+    builder = cases.Builder.of(options(two_networks), find_trtexec(str(two_networks)), GPU, tmp_path)
+    recording = Recording("zoo", options(two_networks))
+    jobs = [ahead.Job("lstm", 1, "fp32"), ahead.Job("detector", 1, "fp32")]
+    failed = ahead.build_ahead(jobs, tmp_path / "zoo", builder, 2, recording)
+    assert list(failed) == [("lstm", 1, "fp32", "TensorRT")]
+    assert "ended with status" in str(failed["lstm", 1, "fp32", "TensorRT"])
 
 
 def test_a_run_without_trtexec_is_joined_with_one_that_has_it(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
