@@ -209,14 +209,14 @@ def _runtime(asked: str, flavor: str) -> str:
 
 def _engines(folder: Path, record: dict[str, Any], settings: Settings) -> list[Path]:
     """Build the engine of each chosen model, for each of its batch sizes."""
-    from lenet_trt.optimize.bench import engine_of
+    from lenet_trt.optimize.bench import TRIED, engine_of
 
     made = []
     for model in record["models"]:
         source = folder / model["path"]
         for batch in model["batches"]:
             name = source.stem if batch is None or len(model["batches"]) == 1 else f"{source.stem}-n{batch}"
-            made.append(engine_of(source, folder / f"{name}.engine", batch, settings))
+            made.append(engine_of(source, folder / f"{name}.engine", batch, settings, folder / TRIED))
     return made
 
 

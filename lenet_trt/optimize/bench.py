@@ -30,6 +30,7 @@ from lenet_trt.runtimes.inputs import Sizes, arrays_for, shapes_of
 from lenet_trt.runtimes.load import load
 from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.table import engines_alone
+from lenet_trt.tensorrt.engine import BuildOptions
 from lenet_trt.trace.engine import traced_work
 from lenet_trt.trace.findings import findings_of
 from lenet_trt.trace.ledger import ledger_of
@@ -150,7 +151,7 @@ class Bench:
     def _engine(self, path: Path, plan: PluginPlan, batch: int | None) -> Path:
         name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
         self._log(f"building {name}")
-        return engine_of(path, path.with_name(name), batch, self._settings)
+        return engine_of(path, path.with_name(name), batch, self._settings, path.parent)
 
     def _loaded(self, plan: PluginPlan, batch: int | None) -> closing[Network]:
         return closing(load(self.file(plan, batch), self._settings.runtime, trust=True))
@@ -216,13 +217,26 @@ def _outputs(network: Network, arrays: Sequence[NDArray[Any]]) -> list[NDArray[A
     return list(found) if isinstance(found, tuple) else [found]
 
 
-def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings) -> Path:
-    """Build an engine for one batch size and for the GPU here (or the GPUs in the settings)."""
+def engine_of(onnx: Path, engine: Path, batch: int | None, settings: Settings, tried: Path) -> Path:
+    """Build an engine for one batch size and for the GPU here (or the GPUs in the settings).
+
+    The engines of one run share what TensorRT timed, in a file in the folder ``tried``: a layer that stays has the same
+    kernel in all of them, and is timed once.
+    """
     from lenet_trt.build.request import BuildRequest
     from lenet_trt.build.stage import build
+    from lenet_trt.tensorrt.flavors import select
 
+    timings = tried / "timings.cache" if select(settings.flavor).can.timing_cache else None
     size = None if batch is None else str(batch)
-    request = BuildRequest(onnx=onnx, batch=size, flavor=settings.flavor, sms=settings.sms, output=engine)
+    request = BuildRequest(
+        onnx=onnx,
+        batch=size,
+        flavor=settings.flavor,
+        sms=settings.sms,
+        output=engine,
+        options=BuildOptions(timing_cache=timings),
+    )
     return build(request).engine
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.build.evaluate import random_inputs
+from lenet_trt.build.request import BuildRequest
 from lenet_trt.cli import main, parser_for
 from lenet_trt.cuda.gpus import Gpu, first_gpu
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -22,7 +24,7 @@ from lenet_trt.export.cases import MatMulCase, matmul_onnx
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.optimize import gate, written
 from lenet_trt.optimize.__main__ import settings_from
-from lenet_trt.optimize.bench import Bench
+from lenet_trt.optimize.bench import PLAIN, Bench
 from lenet_trt.optimize.markdown import optimize_headline, optimize_report
 from lenet_trt.optimize.records import Accuracy
 from lenet_trt.optimize.result import optimize
@@ -145,6 +147,28 @@ def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
     assert sidecar.tensors["images"]["profile"]["opt"] == [4, 1, 28, 28]
     assert sidecar.mismatch(engine) is None
     assert bench.file(plan, 4) == engine
+
+
+@pytest.mark.parametrize("times", [True, False])
+def test_engines_share_what_tensorrt_timed_where_it_times(
+    times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else TensorRT would choose anew for each candidate, and what is noise of its choice would count as a gain."""
+    asked: list[BuildRequest] = []
+    flavor = SimpleNamespace(can=SimpleNamespace(timing_cache=times))
+    monkeypatch.setattr("lenet_trt.tensorrt.flavors.select", lambda name: flavor)
+    monkeypatch.setattr(
+        "lenet_trt.build.stage.build", lambda request: asked.append(request) or SimpleNamespace(engine=request.output)
+    )
+    space, settings = lenet5_space(), Settings(runtime="tensorrt", batches=(1, 4))
+    bench = Bench(space, settings, tmp_path)
+    for plan in (PLAIN, next(iter(space.candidates))):
+        for batch in settings.batches:
+            bench.file(plan, batch)
+    assert len({request.output for request in asked}) == 4
+    assert {request.options.timing_cache for request in asked} == {
+        tmp_path / "tried" / "timings.cache" if times else None
+    }
 
 
 @pytest.mark.parametrize(("sm", "runtime"), [(86, "tensorrt"), (120, "tensorrt"), (90, "auto")])
