@@ -16,6 +16,7 @@ from lenet_trt.bench.record import Record, Row, load_record
 from lenet_trt.bench.sources import NOT_MEASURED, Sources
 from lenet_trt.bench.suites import record_summaries, suite
 from lenet_trt.bench.tables import duration, markdown_text, record_warnings, rows_markdown, standard_columns
+from lenet_trt.bench.zoo.tables import by_network
 from lenet_trt.draw.charts import render
 from lenet_trt.errors import LenetTrtError
 
@@ -141,6 +142,15 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
         for workload in chosen["workload"]
     ]
     return markdown_text(("workload", *FIGURES), lines, left=(0,))
+
+
+def networks_figure(sources: Sources, name: str, *chosen: str) -> str:
+    """Return a table of networks, before and after, a column a batch and precision: ``networks zoo/h200 lstm unet``."""
+    record = sources.record(name)
+    if record is None:
+        return NOT_MEASURED
+    headings, lines = by_network(record, chosen)
+    return markdown_text(headings, lines, left=(0,))
 
 
 def _joined(texts: Sequence[str]) -> str:

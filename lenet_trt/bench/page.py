@@ -37,6 +37,7 @@ KINDS: dict[str, Callable[..., str]] = {
     "layers": traced_figures.layers_figure,
     "ledger": traced_figures.ledger_figure,
     "machine": figures.machine_figure,
+    "networks": figures.networks_figure,
     "optimized": traced_figures.optimized_figure,
     "picture": figures.picture_figure,
     "plan": figures.plan_figure,

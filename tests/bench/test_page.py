@@ -282,6 +282,31 @@ def test_a_contest_is_against_the_best_of_the_same_accuracy(records: Path) -> No
     assert "MatMul" not in summary, "nothing to compare"
 
 
+def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
+    def row(backend: str, network: str, batch: int, precision: str, us: float | None) -> Row:
+        case = {"network": network, "batch": batch, "precision": precision}
+        return Row(backend, case, stats(us) if us else None, None if us else "it broke")
+
+    rows = [
+        row("TensorRT", "lstm", 32, "fp32", 800),
+        row("TensorRT, our plugins", "lstm", 32, "fp32", 80),
+        row("TensorRT", "lstm", 1, "fp32", 400),
+        row("TensorRT, our plugins", "lstm", 1, "fp32", None),
+        row("TensorRT", "lstm", 1, "fp16", 300),
+        row("TensorRT", "unet", 1, "fp32", None),
+        row("graph runtime", "unet", 1, "fp32", 90),
+    ]
+    save(records, record(*rows, suite="zoo", environment=HERE))
+    before, after, one, half = (duration(stats(us).median_us) for us in (800, 80, 400, 300))
+    times = stats(800).median_us / stats(80).median_us
+    headings, _, *lines = figure(records, "networks gpu/zoo").strip().splitlines()
+    assert headings == "| network | fp32, batch 1 | fp32, batch 32 | fp16, batch 1 |"
+    assert lines == [f"| lstm | {one} | {before} to {after} ({times:.2f}x) | {half} |"]
+    assert figure(records, "networks gpu/zoo lstm").strip().splitlines()[2:] == lines
+    with pytest.raises(LenetTrtError, match="no times of 'unet'; it has those of lstm"):
+        figure(records, "networks gpu/zoo unet")
+
+
 def test_steps_have_a_column_a_workload(records: Path) -> None:
     lines = figure(records, 'steps gpu/ladder "conv5x5_bias fp32"').strip().splitlines()
     assert lines[0] == "| step | Conv |"

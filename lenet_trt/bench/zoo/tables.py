@@ -9,6 +9,7 @@ from typing import Any
 from lenet_trt.bench.record import Record, Row
 from lenet_trt.bench.tables import Column, Summary, duration
 from lenet_trt.cuda.statistics import Stats
+from lenet_trt.errors import LenetTrtError
 
 TENSORRT, PLUGINS = "TensorRT", "TensorRT, our plugins"
 _LARGEST = 20
@@ -93,6 +94,36 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
     ]
     headings = ("engine", TENSORRT, "our plugins", "times", "faster", "plugins")
     return Summary("With every plugin that fits", headings, lines, headings[1:4])
+
+
+def by_network(record: Record, chosen: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a line a network: the time of TensorRT's own layers and with our plugins in each case.
+
+    ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine.
+
+    Raises:
+        LenetTrtError: a name is no network of the record; lists those that are.
+    """
+    plain = {tuple(row.case.values()): row for row in record.rows if row.backend == TENSORRT and _time_us(row)}
+    networks = list(dict.fromkeys(str(network) for network, *_ in plain))
+    if unknown := [name for name in chosen if name not in networks]:
+        raise LenetTrtError(f"the record has no times of {unknown[0]!r}; it has those of {', '.join(networks)}")
+    cases = sorted({(batch, precision) for _, batch, precision in plain}, key=lambda case: int(case[0]))
+    cases.sort(key=lambda case: str(case[1]), reverse=True)  # fp32 first, as everywhere
+    lines = [
+        [name, *(_before_and_after(plain.get((name, *case)), record) for case in cases)] for name in chosen or networks
+    ]
+    return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines
+
+
+def _before_and_after(before: Row | None, record: Record) -> str:
+    if before is None:
+        return "-"
+    was = _time_us(before)
+    after = record.find(PLUGINS, **before.case)
+    now = None if after is None else _time_us(after)
+    assert was is not None
+    return duration(was) if now is None else f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
 
 
 def _time_us(row: Row) -> float | None:
