@@ -144,13 +144,19 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
     return markdown_text(("workload", *FIGURES), lines, left=(0,))
 
 
-def networks_figure(sources: Sources, name: str, *chosen: str) -> str:
-    """Return a table of networks, before and after, a column a batch and precision: ``networks zoo/h200 lstm unet``."""
+def networks_figure(sources: Sources, name: str, *words: str) -> str:
+    """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
+
+    The words are ``networks zoo/h200 lstm unet``, without a name all networks; ``"backend=graph runtime"`` shows the
+    times of another backend.
+    """
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
-    headings, lines = by_network(record, chosen)
-    return markdown_text(headings, lines, left=(0,))
+    backends = [word.removeprefix("backend=") for word in words if word.startswith("backend=")]
+    chosen = [word for word in words if not word.startswith("backend=")]
+    headings, lines = by_network(record, chosen, *backends[-1:])
+    return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -303,6 +303,8 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert headings == "| network | fp32, batch 1 | fp32, batch 32 | fp16, batch 1 |"
     assert lines == [f"| lstm | {one} | {before} to {after} ({times:.2f}x) | {half} |"]
     assert figure(records, "networks gpu/zoo lstm").strip().splitlines()[2:] == lines
+    graph = figure(records, 'networks gpu/zoo "backend=graph runtime"').strip().splitlines()
+    assert graph[2:] == [f"| unet | {duration(stats(90).median_us)} |"]
     with pytest.raises(LenetTrtError, match="no times of 'unet'; it has those of lstm"):
         figure(records, "networks gpu/zoo unet")
 

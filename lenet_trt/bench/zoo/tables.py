@@ -96,33 +96,35 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
     return Summary("With every plugin that fits", headings, lines, headings[1:4])
 
 
-def by_network(record: Record, chosen: Sequence[str]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and a line a network: the time of TensorRT's own layers and with our plugins in each case.
+def by_network(
+    record: Record, chosen: Sequence[str] = (), backend: str = TENSORRT
+) -> tuple[list[str], list[list[str]]]:
+    """Return headings and a line a network, with the time of each case: by TensorRT's own layers and with our plugins.
 
     ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine.
+    ``backend``: another one, whose times stand alone.
 
     Raises:
         LenetTrtError: a name is no network of the record; lists those that are.
     """
-    plain = {tuple(row.case.values()): row for row in record.rows if row.backend == TENSORRT and _time_us(row)}
-    networks = list(dict.fromkeys(str(network) for network, *_ in plain))
+    timed = {tuple(row.case.values()): row for row in record.rows if row.backend == backend and _time_us(row)}
+    networks = list(dict.fromkeys(str(network) for network, *_ in timed))
     if unknown := [name for name in chosen if name not in networks]:
-        raise LenetTrtError(f"the record has no times of {unknown[0]!r}; it has those of {', '.join(networks)}")
-    cases = sorted({(batch, precision) for _, batch, precision in plain}, key=lambda case: int(case[0]))
+        raise LenetTrtError(f"{backend} has no times of {unknown[0]!r}; it has those of {', '.join(networks)}")
+    cases = sorted({(batch, precision) for _, batch, precision in timed}, key=lambda case: int(case[0]))
     cases.sort(key=lambda case: str(case[1]), reverse=True)  # fp32 first, as everywhere
     lines = [
-        [name, *(_before_and_after(plain.get((name, *case)), record) for case in cases)] for name in chosen or networks
+        [name, *(_before_and_after(timed.get((name, *case)), record) for case in cases)] for name in chosen or networks
     ]
     return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines
 
 
 def _before_and_after(before: Row | None, record: Record) -> str:
-    if before is None:
+    was = None if before is None else _time_us(before)
+    if before is None or was is None:
         return "-"
-    was = _time_us(before)
-    after = record.find(PLUGINS, **before.case)
+    after = record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
     now = None if after is None else _time_us(after)
-    assert was is not None
     return duration(was) if now is None else f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
 
 
