@@ -11,6 +11,7 @@ from ..many_channels.declaration import (
     MEASURED,
     OUTPUTS,
     PACKING,
+    PATCHES,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -54,7 +55,7 @@ KERNEL = Kernel(
     # Where it was the faster one in TensorRT 8.6.0, which has Winograd kernels for 3x3 filters at stride 1.
     claims=tuple(
         MEASURED & sizes
-        for sizes in (size <= 1, stride >= 2, (c >= 128) & (WORK.pixels <= 2048), WORK.by_wgmma & (c >= 32) & (k >= 32))
+        for sizes in (size <= 1, stride >= 2, (c >= 128) & (WORK.pixels <= 2048), PATCHES.when & (c >= 32) & (k >= 32))
     ),
     flops=WORK.flops,
     source_dir=Path(__file__).parent,

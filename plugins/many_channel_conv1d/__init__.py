@@ -11,7 +11,7 @@ from lenet_trt.dims import axes, ceil_div, minimum
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Tensor
 
 from ..many_channels.declaration import CHANNELS, MEASURED, TYPES, packing
-from ..many_channels.variants import BLOCK, Work, c, k, n, stage_bytes, variants
+from ..many_channels.variants import BLOCK, Patches, Work, c, k, n, stage_bytes, variants
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from ..windows.declaration import STRIDE
 from .pattern import PATTERNS
@@ -25,11 +25,10 @@ SHARED_LIMIT = 227 * 1024  # kMostShared
 _across = 1 + minimum(1, (out_w - 1) // 128)
 _images = 2 // _across
 _stage_bytes = stage_bytes((128 * _across + reach - 1) * _images, size)
-WORK = Work(
-    pixels=n * out_w,
-    taps=size,
+WORK = Work(pixels=n * out_w, taps=size)
+PATCHES = Patches(
     # With one tap three stages have no room for the sums of a tile; two taps were not tried.
-    by_wgmma=stride.equals(1) & (size >= 3) & (2 * _stage_bytes <= SHARED_LIMIT),
+    when=stride.equals(1) & (size >= 3) & (2 * _stage_bytes <= SHARED_LIMIT),
     tiles=ceil_div(n, _images) * ceil_div(out_w, 128 * _across) * ceil_div(k, BLOCK),
     stages=3 - minimum(1, 3 * _stage_bytes // (SHARED_LIMIT + 1)),
     stage_bytes=_stage_bytes,
@@ -77,7 +76,7 @@ KERNEL = Kernel(
     ),
     requires=CHANNELS & (w + 2 * pad >= reach),
     packing=PACKING,
-    variants=variants(WORK),
+    variants=variants(WORK, PATCHES),
     patterns=PATTERNS,
     reference=reference,
     examples=(
@@ -101,7 +100,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 264, "w": 1001, "k": 200, "size": 7, "stride": 1, "pad": 3, "dilation": 1, "activation": "relu6"},
         {"n": 1, "c": 512, "w": 384, "k": 512, "size": 3, "stride": 1, "pad": 1, "dilation": 1, "activation": "relu"},
     ),
-    claims=(MEASURED & WORK.by_wgmma & (c >= 32) & (k >= 32),),
+    claims=(MEASURED & PATCHES.when & (c >= 32) & (k >= 32),),
     flops=WORK.flops,
     source_dir=Path(__file__).parent,
 )

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, Dim, ceil_div, minimum
+from lenet_trt.dims import ARCHITECTURE, Dim, DimLike, ceil_div, minimum
 from lenet_trt.kernel import Axis, IntegerAttribute, Packing, Tensor, Types
 
 from ..split_floats.packing import join, split
 from ..windows.activation import ACTIVATION
 from ..windows.declaration import FITS, IMAGE, PAD, STRIDE, c, h, n, out_h, out_w, pad, size, stride, w
-from .variants import BLOCK, EIGHT, Work, k, stage_bytes, variants
+from .variants import BLOCK, EIGHT, Patches, Work, k, stage_bytes, variants
 
 LEAST = 16
 
@@ -48,33 +48,46 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"filters": np.ascontiguousarray(filters_last), "scales": scales, "bias": weights["bias"]}
 
 
+def unpacked(op: Any, weights: Mapping[str, str], count: int) -> str:
+    """Write the nodes that undo ``pack``, up to the bits that two fp16 numbers do not have: [k, c, *taps].
+
+    ``count``: the axes of taps.
+    """
+    sums = join(op, weights["filters"], axis=count + 2)  # [k / 64, c / 8, *taps, 1, 64, 8]
+    to_last = [*range(2, count + 2), 0, count + 3, count + 2, 1, count + 4]  # [*taps, k / 64, 64, 1, c / 8, 8]
+    channels = op.Reshape(op.Transpose(sums, perm=to_last), op.ints(*[0] * (count + 2), -1))
+    # Blocks are joined: [*taps, c, k], and more filters than there are.
+    first = range(count)
+    blocks = op.Transpose(channels, perm=[*first, count + 2, count, count + 1])
+    filters = op.Reshape(blocks, op.ints(*[0] * (count + 1), -1))
+    scales = weights["scales"]
+    w = op.Mul(op.Slice(filters, op.ints(0), op.Shape(scales), op.ints(count + 1)), scales)
+    return str(op.Transpose(w, perm=[count + 1, count, *first]))
+
+
+def packed_filters(filters: Dim, taps: tuple[DimLike, ...]) -> tuple[Tensor, Tensor]:
+    """Return the tensors of packed weights: the filters in two fp16 numbers, and their scales."""
+    return (
+        Tensor(
+            "filters",
+            (ceil_div(filters, BLOCK), c // EIGHT, *taps, 2, BLOCK, EIGHT),
+            "float16",
+            "w, divided by its filter's scale, as two fp16 numbers (layer.cuh)",
+            weight=True,
+        ),
+        Tensor("scales", (filters,), "T", "a power of two for each filter", weight=True),
+    )
+
+
 def packing(*taps: Dim) -> tuple[tuple[Tensor, ...], Packing]:
     """Return the packed weights of a kernel whose filters have these taps along each axis, and their packing."""
     count = len(taps)
 
     def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-        """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-        sums = join(op, weights["filters"], axis=count + 2)  # [k / 64, c / 8, *taps, 1, 64, 8]
-        to_last = [*range(2, count + 2), 0, count + 3, count + 2, 1, count + 4]  # [*taps, k / 64, 64, 1, c / 8, 8]
-        channels = op.Reshape(op.Transpose(sums, perm=to_last), op.ints(*[0] * (count + 2), -1))
-        # Blocks are joined: [*taps, c, k], and more filters than there are.
-        first = range(count)
-        blocks = op.Transpose(channels, perm=[*first, count + 2, count, count + 1])
-        filters = op.Reshape(blocks, op.ints(*[0] * (count + 1), -1))
-        scales = weights["scales"]
-        w = op.Mul(op.Slice(filters, op.ints(0), op.Shape(scales), op.ints(count + 1)), scales)
-        return {"w": op.Transpose(w, perm=[count + 1, count, *first]), "bias": weights["bias"]}
+        return {"w": unpacked(op, weights, count), "bias": weights["bias"]}
 
-    filters = Tensor(
-        "filters",
-        (ceil_div(k, BLOCK), c // EIGHT, *taps, 2, BLOCK, EIGHT),
-        "float16",
-        "w, divided by its filter's scale, as two fp16 numbers (layer.cuh)",
-        weight=True,
-    )
-    scales = Tensor("scales", (k,), "T", "a power of two for each filter", weight=True)
     w = Tensor("w", (k, c, *taps), "T", "filters", weight=True)
-    return (filters, scales, BIAS), Packing((w, BIAS), pack, unpack)
+    return (*packed_filters(k, taps), BIAS), Packing((w, BIAS), pack, unpack)
 
 
 WEIGHTS, PACKING = packing(size, size)
@@ -86,14 +99,13 @@ _blocks = stride
 _across = 1 + minimum(1, (out_w - 1) // 8) // _blocks
 _rows = 32 // (_across * _blocks)
 _image_rows = h // stride + 1
-WORK = Work(
-    pixels=n * out_h * out_w,
-    taps=size * size,
-    by_wgmma=size.equals(3) & (stride <= 2) & pad.equals(1),
+WORK = Work(pixels=n * out_h * out_w, taps=size * size)
+PATCHES = Patches(
+    when=size.equals(3) & (stride <= 2) & pad.equals(1),
     tiles=ceil_div(n * _image_rows - (_image_rows - out_h), _rows)
     * ceil_div(out_w, 8 * _across)
     * ceil_div(k, BLOCK * _blocks),
     stages=4 - stride,
     stage_bytes=stage_bytes((stride * 8 * _across + 2) * (stride * (_rows - 1) + 3) + stride - 1, size * size, _blocks),
 )
-VARIANTS = variants(WORK)
+VARIANTS = variants(WORK, PATCHES)

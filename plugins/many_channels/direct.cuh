@@ -21,6 +21,6 @@ __device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, co
 #pragma unroll
   for (int f = 0; f < kOut; ++f) {
     const size_t place = pixel.place(first_filter + f);
-    y[place] = activate<kActivation>(sums[f] + bias[first_filter + f] + (kAdds ? added[place] : 0.0f));
+    y[place] = activate<kActivation>(sums[f] + bias[(first_filter + f) / kSquare] + (kAdds ? added[place] : 0.0f));
   }
 }

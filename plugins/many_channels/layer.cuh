@@ -3,6 +3,8 @@
 // x [n, C, H, W], scales [K], bias [K], y [n, K, OH, OW]; filters [K / 64, C / 8, R, R, 2, 64, 8] in fp16, filled up with zeros: w, divided
 // by its filter's scale, a power of two, is hi + lo / kLow, where hi is the first of the two. Without an axis H, x [n, C, W] is one row of an
 // image, y [n, K, OW] and the filters [K / 64, C / 8, R, 2, 64, 8] too, and neighbouring taps are a dilation apart.
+// With TRANSPOSED, the transposed convolution of 2x2 filters at stride 2: four filters of one tap for each of its filters; what they make of
+// a pixel of x is a square of y [n, K, 2 H, 2 W].
 #pragma once
 
 #include "split_floats/split.cuh"
@@ -10,19 +12,25 @@
 #include "windows/windows.cuh"
 
 using T = TYPE_T;
-#ifdef AXIS_H
+#if defined(TRANSPOSED)
+struct Layer : Windows<T, AXIS_H, AXIS_W, 1, 1, 0> {
+  static constexpr int kTapRows = 1, kDilation = 1, kPadRows = 0, kSide = 2;
+};
+#elif defined(AXIS_H)
 struct Layer : Windows<T, AXIS_H, AXIS_W, ATTR_SIZE, ATTR_STRIDE, ATTR_PAD> {
-  static constexpr int kTapRows = kSize, kDilation = 1, kPadRows = kPad;
+  static constexpr int kTapRows = kSize, kDilation = 1, kPadRows = kPad, kSide = 1;
 };
 #else
 struct Layer {
+  static constexpr int kSide = 1;
   static constexpr int kHeight = 1, kWidth = AXIS_W, kSize = ATTR_SIZE, kStride = ATTR_STRIDE, kPad = ATTR_PAD;
   static constexpr int kTapRows = 1, kDilation = ATTR_DILATION, kPadRows = 0;
   static constexpr int kOutHeight = 1, kOutWidth = (kWidth + 2 * kPad - kDilation * (kSize - 1) - 1) / kStride + 1;
   static constexpr int kPlane = kWidth, kOutPlane = kOutWidth;
 };
 #endif
-constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kTapRows * Layer::kSize;
+constexpr int kSquare = Layer::kSide * Layer::kSide;  // filters that make a square of y of a pixel
+constexpr int kChannels = AXIS_C, kFilters = AXIS_K * kSquare, kTaps = Layer::kTapRows * Layer::kSize;
 constexpr int kFilterBlock = 64, kEight = 8;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 static_assert(sizeof(T) == 4 && kChannels % kEight == 0 && kFilters % 8 == 0);
@@ -46,6 +54,12 @@ struct Pixel {
 
   // Its place in y for one filter.
   __device__ __forceinline__ size_t place(int filter) const {
+    if constexpr (kSquare > 1) {
+      const size_t plane = static_cast<size_t>(image) * (kFilters / kSquare) + filter / kSquare;
+      const int of_row = at / Layer::kOutWidth * Layer::kSide + filter % kSquare / Layer::kSide;
+      const int of_column = at % Layer::kOutWidth * Layer::kSide + filter % Layer::kSide;
+      return plane * (Layer::kOutPlane * kSquare) + of_row * (Layer::kOutWidth * Layer::kSide) + of_column;
+    }
     return (static_cast<size_t>(image) * kFilters + filter) * Layer::kOutPlane + at;
   }
 };

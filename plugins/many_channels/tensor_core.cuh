@@ -56,6 +56,8 @@ __device__ __forceinline__ bool exact(float sum, float most) {
   return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0.0f || (most >= kLeastX && most <= kMostX));
 }
 
+__device__ __forceinline__ Vector<float, kRun> as_run(const float4& four) { return {four.x, four.y, four.z, four.w}; }
+
 // `added` is added before the activation if kAdds.
 template <typename Tile, bool kAdds>
 __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, const T* __restrict__ x, const T* __restrict__ added,
@@ -126,46 +128,60 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, cons
     __syncthreads();
   }
 
-  // A thread finishes runs of 4 pixels of a filter.
-  constexpr int kRunsAcross = Tile::kPixels / kRun, kShare = Tile::kBlockFilters / Tile::kSplits;
+  // A thread finishes runs of 4 pixels of a filter, or of the filters whose outputs are neighbours in a row of y.
+  constexpr int kSide = Layer::kSide, kRunsAcross = Tile::kPixels / kRun, kShare = Tile::kBlockFilters / Tile::kSplits;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < kShare * kRunsAcross; i += Tile::kThreads) {
-    const int of_filter = rank * kShare + i / kRunsAcross, of_pixel = i % kRunsAcross * kRun;
-    const int filter = first_filter + of_filter, pixel = first_pixel + of_pixel, at = Tile::place(of_filter, of_pixel);
+  for (int i = threadIdx.x; i < kShare / kSide * kRunsAcross; i += Tile::kThreads) {
+    const int of_filter = rank * kShare + i / kRunsAcross * kSide, of_pixel = i % kRunsAcross * kRun;
+    const int filter = first_filter + of_filter, pixel = first_pixel + of_pixel;
     if (filter >= kFilters || pixel >= pixels) continue;
-    Vector<float, kRun> total = load_vector<kRun>(shared + at), largest = load_vector<kRun>(most_of_pixels + of_pixel);
+    Vector<float, kRun> totals[kSide], largest = load_vector<kRun>(most_of_pixels + of_pixel);
+#pragma unroll
+    for (int side = 0; side < kSide; ++side) totals[side] = load_vector<kRun>(shared + Tile::place(of_filter + side, of_pixel));
     if constexpr (Tile::kSplits > 1) {
-      total = {};
+#pragma unroll
+      for (int side = 0; side < kSide; ++side) totals[side] = {};
 #pragma unroll
       for (unsigned other = 0; other < Tile::kSplits; ++other) {
-        const float4 part = read_remote(shared + at, other), large = read_remote(most_of_pixels + of_pixel, other);
-        const float parts[] = {part.x, part.y, part.z, part.w}, larges[] = {large.x, large.y, large.z, large.w};
+        Vector<float, kRun> parts[kSide];
+#pragma unroll
+        for (int side = 0; side < kSide; ++side) parts[side] = as_run(read_remote(shared + Tile::place(of_filter + side, of_pixel), other));
+        const Vector<float, kRun> larges = as_run(read_remote(most_of_pixels + of_pixel, other));
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
-          total.value[k] += parts[k];
-          largest.value[k] = fmaxf(largest.value[k], larges[k]);
+#pragma unroll
+          for (int side = 0; side < kSide; ++side) totals[side].value[k] += parts[side].value[k];
+          largest.value[k] = fmaxf(largest.value[k], larges.value[k]);
         }
       }
     }
-    const float offset = bias[filter], scale = scales[filter];
-    auto output = [&](int k, float of_added) {
-      const bool is_exact = exact(total.value[k], largest.value[k]);
-      const float sum = is_exact ? total.value[k] * scale : plain_sum(x, filters, scales, pixel + k, filter);
+    const float offset = bias[filter / kSquare];
+    float scale[kSide];
+#pragma unroll
+    for (int side = 0; side < kSide; ++side) scale[side] = scales[filter + side];
+    auto output = [&](int k, int side, float of_added) {
+      const float total = totals[side].value[k];
+      const float sum = exact(total, largest.value[k]) ? total * scale[side] : plain_sum(x, filters, scales, pixel + k, filter + side);
       return activate<kActivation>(sum + offset + of_added);
     };
-    if constexpr (Layer::kOutPlane % kRun == 0) {
+    if constexpr (Layer::kOutWidth % kRun == 0 || (kSide == 1 && Layer::kOutPlane % kRun == 0)) {
       const size_t place = Pixel(pixel).place(filter);
-      Vector<T, kRun> outputs{};
-      if constexpr (kAdds) outputs = load_vector<kRun>(added + place);
+      Vector<T, kRun> outputs[kSide] = {};
+      if constexpr (kAdds) outputs[0] = load_vector<kRun>(added + place);
 #pragma unroll
-      for (int k = 0; k < kRun; ++k) outputs.value[k] = output(k, outputs.value[k]);
-      store_vector(y + place, outputs);
+      for (int at = 0; at < kRun * kSide; ++at) {
+        T& to = outputs[at / kRun].value[at % kRun];
+        to = output(at / kSide, at % kSide, to);
+      }
+#pragma unroll
+      for (int side = 0; side < kSide; ++side) store_vector(y + place + side * kRun, outputs[side]);
     } else {
 #pragma unroll
       for (int k = 0; k < kRun; ++k) {
         if (pixel + k >= pixels) continue;
         const size_t place = Pixel(pixel + k).place(filter);
-        y[place] = output(k, kAdds ? added[place] : 0.0f);
+#pragma unroll
+        for (int side = 0; side < kSide; ++side) y[place + side] = output(k, side, kAdds ? added[place] : 0.0f);
       }
     }
   }

@@ -16,32 +16,36 @@ DEPTH, EIGHT = 16, 8
 BLOCK = 64  # filters of a tile
 
 
-def _direct(pixels: Dim) -> Variant:
-    """Make the variant of kernel.cu."""
-    grid = (ceil_div(pixels, DIRECT_THREADS) * (k // DIRECT_FILTERS), 1, 1)
-    return Variant(
-        "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
-    )
-
-
 @dataclass(frozen=True)
 class Work:
-    """Hold the sizes of a layer on which its variants depend: pixels of y of all images, and taps of a filter.
-
-    For the variants by wgmma, where ``by_wgmma`` holds: the tiles, the stages and the bytes of shared memory of one.
-    """
+    """Hold the sizes of a layer on which its variants depend: pixels of all images, taps of a filter, filters."""
 
     pixels: Dim
-    taps: Dim
-    by_wgmma: Condition
-    tiles: Dim
-    stages: Dim
-    stage_bytes: Dim
+    taps: DimLike
+    filters: Dim = k
 
     @property
     def flops(self) -> Dim:
         """Return the number of operations."""
-        return 2 * self.pixels * k * c * self.taps
+        return 2 * self.pixels * self.filters * c * self.taps
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Hold what the variants by wgmma depend on: ``when`` they can run, the tiles, the stages, and a stage's bytes."""
+
+    when: Condition
+    tiles: Dim
+    stages: Dim
+    stage_bytes: Dim
+
+
+def _direct(work: Work) -> Variant:
+    """Make the variant of kernel.cu."""
+    grid = (ceil_div(work.pixels, DIRECT_THREADS) * (work.filters // DIRECT_FILTERS), 1, 1)
+    return Variant(
+        "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
+    )
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Tile:
     @property
     def blocks(self) -> Dim:
         """Return the number of blocks."""
-        return ceil_div(self.work.pixels, self.pixels) * ceil_div(k, self.filters) * self.splits
+        return ceil_div(self.work.pixels, self.pixels) * ceil_div(self.work.filters, self.filters) * self.splits
 
     @property
     def idle(self) -> Dim:
@@ -92,13 +96,13 @@ class Tile:
 class Patch:
     """Hold a tile of patch.cuh; ``splits`` blocks divide its channels."""
 
-    work: Work
+    patches: Patches
     splits: int = 1
 
     @property
     def blocks(self) -> Dim:
         """Return the number of blocks, if each has one tile."""
-        return self.work.tiles * self.splits
+        return self.patches.tiles * self.splits
 
     @property
     def fits(self) -> Condition:
@@ -113,12 +117,12 @@ class Patch:
         share = f", {self.splits} blocks for each" if divided else ""
         return Variant(
             f"by{self.splits}_wgmma" if divided else "wgmma",
-            Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=self.work.stages * self.work.stage_bytes),
+            Launch((grid, 1, 1), (384, 1, 1), extras=(n,), shared_bytes=self.patches.stages * self.patches.stage_bytes),
             f"by wgmma, tiles of 256 pixels and {BLOCK} filters, or 128 and {2 * BLOCK}{share}",
             source="wgmma.cu",
             min_sm=90,
             only_sm=True,
-            when=self.work.by_wgmma & (ceil_div(c, DEPTH) >= self.splits),
+            when=self.patches.when & (ceil_div(c, DEPTH) >= self.splits),
             prefer=prefer,
         )
 
@@ -136,25 +140,31 @@ LEAST_FLOPS = 6_000_000 * MULTIPROCESSORS
 SLOTS = 2 * MULTIPROCESSORS
 
 
-def variants(work: Work) -> tuple[Variant, ...]:
-    """Return the variants of a layer, in the order of preference."""
-    whole, halves, quarters, eighths = (Patch(work, splits) for splits in (1, 2, 4, 8))
+def variants(work: Work, patches: Patches | None = None) -> tuple[Variant, ...]:
+    """Return the variants of a layer, in the order of preference; those by wgmma where there are ``patches``."""
     large, small = Tile(work, 128, 64, 64), Tile(work, 64, 64, 32)
     by2, by4, by8 = (replace(small, splits=splits) for splits in (2, 4, 8))
-    much = work.flops >= LEAST_FLOPS
     # How often 16 channels of a tap are multiplied; blocks that divide the sums need some each.
     chunks = work.taps * ceil_div(c, DEPTH)
     many = large.idle * 5 <= large.blocks
     few = (large.idle * 5 > large.blocks) & (small.idle > MULTIPROCESSORS)
     return (
-        whole.variant((2 * whole.blocks > MULTIPROCESSORS) & (2 * work.flops >= LEAST_FLOPS)),
-        eighths.variant(much & eighths.fits),
-        quarters.variant(much & quarters.fits),
-        halves.variant(much & (2 * whole.blocks <= MULTIPROCESSORS) & (quarters.blocks > AT_ONCE)),
+        *(() if patches is None else _by_wgmma(work, patches)),
         large.variant(many),
         by2.variant(few & (by2.idle <= MULTIPROCESSORS) & (chunks >= 4)),
         by8.variant(few & (by4.idle > MULTIPROCESSORS) & (chunks >= 32)),
         by4.variant(few & (chunks >= 4)),
         small.variant(),
-        _direct(work.pixels),
+        _direct(work),
+    )
+
+
+def _by_wgmma(work: Work, patches: Patches) -> tuple[Variant, ...]:
+    whole, halves, quarters, eighths = (Patch(patches, splits) for splits in (1, 2, 4, 8))
+    much = work.flops >= LEAST_FLOPS
+    return (
+        whole.variant((2 * whole.blocks > MULTIPROCESSORS) & (2 * work.flops >= LEAST_FLOPS)),
+        eighths.variant(much & eighths.fits),
+        quarters.variant(much & quarters.fits),
+        halves.variant(much & (2 * whole.blocks <= MULTIPROCESSORS) & (quarters.blocks > AT_ONCE)),
     )

@@ -12,6 +12,7 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc
 from lenet_trt.kernel import AttributeValue, registry
 
 PLAIN, ADDS, ONE_AXIS = "many_channel_conv", "many_channel_conv_add", "many_channel_conv1d"
+TRANSPOSED = "transposed_conv2x2"
 Change = Callable[[list[np.ndarray]], None]
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 SAME: dict[str, AttributeValue] = {"size": 3, "stride": 1, "pad": 1, "activation": "relu"}
@@ -32,6 +33,10 @@ LONG: Sizes = ({"n": 2, "c": 40, "w": 301, "k": 72}, TAPS)
 SHORT: Sizes = ({"n": 3, "c": 24, "w": 90, "k": 64}, {**TAPS, "size": 3, "pad": 0, "activation": "relu"})
 FAR: Sizes = ({"n": 1, "c": 72, "w": 600, "k": 16}, {**TAPS, "size": 16, "dilation": 30, "pad": 225})
 SKIPPING: Sizes = ({"n": 3, "c": 24, "w": 77, "k": 40}, {**TAPS, "stride": 2, "activation": "gelu"})
+# Transposed: rows of x of an odd number of pixels, of an even one, and of one that 4 divides; filters fill no block.
+BY_ONES: Sizes = ({"n": 3, "c": 24, "h": 5, "w": 7, "k": 24}, {"activation": "relu"})
+BY_TWOS: Sizes = ({"n": 2, "c": 40, "h": 7, "w": 6, "k": 16}, {"activation": "gelu"})
+BY_FOURS: Sizes = ({"n": 3, "c": 64, "h": 9, "w": 12, "k": 40}, {"activation": "none"})
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -73,6 +78,12 @@ CASES = [
     (ONE_AXIS, "tile_128x64", LONG),
     (ONE_AXIS, "by8", FAR),
     (ONE_AXIS, "direct", SKIPPING),
+    *[(TRANSPOSED, "tile_64x64", sizes) for sizes in (BY_ONES, BY_TWOS, BY_FOURS)],
+    (TRANSPOSED, "tile_128x64", BY_FOURS),
+    (TRANSPOSED, "by2", BY_FOURS),
+    (TRANSPOSED, "by4", BY_TWOS),
+    (TRANSPOSED, "by8", BY_ONES),
+    (TRANSPOSED, "direct", BY_TWOS),
 ]
 
 
