@@ -81,6 +81,18 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
     )
 
 
+def _doubling(channels: int, side: int, planes: int) -> SingleLayer:
+    """Make a transposed convolution that doubles images, as decoders have it."""
+    return SingleLayer(
+        f"ConvTranspose 2x2 stride 2, {channels}x{side}x{side} to {planes}",
+        "y = ConvTranspose<strides = [2, 2]>(x, w, b)",
+        {"x": (channels, side, side)},
+        1,
+        {"w": (channels, planes, 2, 2), "b": (planes,)},
+        precisions=("fp32",),
+    )
+
+
 def _one_axis(channels: int, steps: int, taps: int, dilation: int = 1) -> SingleLayer:
     """Make a convolution along one axis of as many filters as channels, which keeps the number of steps."""
     pad = taps // 2 * dilation
@@ -222,6 +234,7 @@ LAYERS = (
     ),
     # The first and the last dilation of AudioConvolutions (zoo/sequences.py).
     *(_one_axis(64, 2000, 9, dilation) for dilation in (1, 32)),
+    *(_doubling(*sizes) for sizes in ((64, 56, 64), (256, 32, 128))),
     _linear(197, 768, 2304),
     _linear(197, 3072, 768),
     _linear(784, 192, 768),

@@ -94,6 +94,22 @@ def convolution(graph: WorkingGraph, node: WorkingNode) -> None:
     _with_bias(graph, node, node.inputs[1], attributes, sizes[0], [(sizes[0], *ones), (1, sizes[0], *ones)])
 
 
+def transposed_convolution(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write the window of a ``ConvTranspose`` in one way, and give it a bias, as ``convolution`` does."""
+    if not node.is_op("ConvTranspose") or node.attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        return
+    shape = graph.shape(node.inputs[1])
+    if shape is None or len(shape) < 3 or not all(isinstance(size, int) for size in shape):
+        return
+    sizes = [int(size or 0) for size in shape]
+    attributes = _window(graph, node, sizes[2:]) or {}
+    for name in ("group", "output_padding", "output_shape"):
+        if any(np.atleast_1d(node.attributes.get(name, 0))):
+            attributes[name] = node.attributes[name]
+    planes, ones = sizes[1] * int(node.attributes.get("group", 1)), (1,) * (len(sizes) - 2)
+    _with_bias(graph, node, node.inputs[1], attributes, planes, [(planes, *ones), (1, planes, *ones)])
+
+
 def dense_layer(graph: WorkingGraph, node: WorkingNode) -> None:
     """Replace ``Gemm`` in either layout and ``MatMul`` (+ ``Add``) by ``Gemm(x, w, b, transB=1)``."""
     dequantize = _dequantized_weight(graph, node)
@@ -208,6 +224,7 @@ Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
 CLEANINGS: tuple[Rule, ...] = (constant_folding, known_sizes, reshaped, zero_points, no_ops, defaults, flattening)
 LAYERS: tuple[Rule, ...] = (
     convolution,
+    transposed_convolution,
     dense_layer,
     max_pooling,
     softmax,

@@ -9,7 +9,7 @@ constants           initializers; ``Constant`` nodes and foldable ``Transpose/Re
 sizes               constants as far as they are known: ``Shape``, ``Gather`` and arithmetic of them are gone
 no-ops              ``Identity``, and ``Dropout`` at inference, are gone
 attributes          absent where they have their default value
-convolution         ``Conv(x, w, b, kernel_shape=...)``
+convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
