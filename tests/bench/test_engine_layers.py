@@ -28,6 +28,7 @@ KERNELS = {
     "Linear": "linear",
     "Attention": "attention",
     "Masked attention": "masked_attention",
+    "ConvTranspose": "transposed_conv2x2",
     "Conv": "few_channel_conv",
     "AveragePool": "average_pool",
     "MaxPool": "max_pool",
