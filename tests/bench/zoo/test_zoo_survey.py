@@ -338,7 +338,7 @@ def two_networks(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_engines_are_built_side_by_side_before_any_is_timed(two_networks: Path) -> None:
     found = survey.measure(options(two_networks, jobs=2, batches=(1,)))
     timed = [row for row in found.timed if row.backend in (survey.TENSORRT, survey.PLUGINS)]
-    assert [row.case["network"] for row in timed] == 4 * ["lstm"] + 4 * ["detector"]
+    assert [row.case["network"] for row in timed] == 3 * ["lstm"] + 3 * ["detector"], "in fp16 no plugin is taken"
     kinds = ["saveEngine" in call for call in calls(two_networks)]
     assert kinds == sorted(kinds, reverse=True), "all are built before the first one runs"
     assert kinds.count(True) == len(timed), "and none is built again"
@@ -348,7 +348,7 @@ def test_a_build_that_fails_elsewhere_is_not_tried_again(two_networks: Path) -> 
     Path(f"{two_networks}.fails").touch()
     found = survey.measure(options(two_networks, jobs=4, batches=(1,)))
     whys = [str(row.why) for row in found.rows if row.backend in (survey.TENSORRT, survey.PLUGINS)]
-    assert len(whys) == len(calls(two_networks)) == 8
+    assert len(whys) == len(calls(two_networks)) == 6
     assert all("the builder refuses" in why for why in whys)
 
 
