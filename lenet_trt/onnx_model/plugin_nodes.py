@@ -18,7 +18,9 @@ METADATA_KEY = "lenet_trt.fuse"
 # The one operator of the plugin library, whose nodes hold compiled kernels: parsers before TensorRT 10.10 find a plugin
 # by the operator's name alone.
 OPERATOR = "Kernel"
-
+# The domain of such nodes: the only one in which ONNX Runtime's TensorRT provider offers plugins. TensorRT's parsers
+# take the plugin's namespace from an attribute.
+LIBRARY_DOMAIN = "trt.plugins"
 
 _WANTED = "what fuse records"
 
@@ -82,14 +84,13 @@ def plugin_nodes(model: onnx.ModelProto) -> dict[str, str]:
     """Return the plugin nodes of a model: node name -> kernel name."""
     from lenet_trt.kernel.pattern import DOMAIN
 
-    return {node.name or node.output[0]: node.op_type for node in model.graph.node if node.domain == DOMAIN}
+    ours = (node for node in model.graph.node if node.domain == DOMAIN or holds_kernel(node))
+    return {node.name or node.output[0]: node.op_type for node in ours}
 
 
 def holds_kernel(node: onnx.NodeProto) -> bool:
     """Say whether it is a node of the plugin library, with a compiled kernel in it."""
-    from lenet_trt.kernel.pattern import DOMAIN
-
-    return (node.domain, node.op_type) == (DOMAIN, OPERATOR)
+    return (node.domain, node.op_type) == (LIBRARY_DOMAIN, OPERATOR)
 
 
 def refuse_copy(model: onnx.ModelProto, path: str) -> None:

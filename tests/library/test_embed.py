@@ -20,7 +20,8 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.dims import axes
 from lenet_trt.kernel.pattern import DOMAIN
-from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.inferred import declared_types
+from lenet_trt.onnx_model.plugin_nodes import holds_kernel, plugin_nodes
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.runtimes.ort import runner
 from lenet_trt.tensorrt.capabilities import capabilities
@@ -61,9 +62,9 @@ def copy(lenet5: Path) -> onnx.ModelProto:
 def test_every_plugin_node_becomes_the_one_operator_under_its_kernels_name(lenet5: Path) -> None:
     fused = fuse(onnx.load(lenet5), UNFUSED).model
     result = embedded(fused, ["sm_86"])
-    ours = [node for node in result.graph.node if node.domain == DOMAIN]
+    ours = [node for node in result.graph.node if holds_kernel(node)]
     assert [node.name for node in ours] == list(plugin_nodes(fused))
-    assert {node.op_type for node in ours} == {"Kernel"}
+    assert {(node.domain, node.op_type) for node in ours} == {("trt.plugins", "Kernel")}
     for node, before in zip(ours, (node for node in fused.graph.node if node.domain == DOMAIN), strict=True):
         assert (node.input, node.output) == (before.input, before.output)
         texts = {a.name: a.s for a in node.attribute if a.type == onnx.AttributeProto.STRING}
@@ -205,6 +206,23 @@ def test_shapes_between_plugin_nodes_come_from_the_declaration(lenet5: Path) -> 
     assert embedded(fused, ["sm_86"]).graph.node == wanted.graph.node
 
 
+def test_the_copy_has_what_onnx_runtimes_tensorrt_provider_wants(lenet5: Path) -> None:
+    fused = fuse(onnx.load(lenet5), UNFUSED).model
+    told = embedded(fused, ["sm_86"])
+    del fused.graph.value_info[:]
+    result = embedded(fused, ["sm_86"])
+    assert {entry.domain for entry in result.opset_import} == {"", "trt.plugins"}
+    # It takes the types of a plugin's outputs from the file, and refuses a node without them.
+    types = declared_types(result.graph)
+    outputs = [name for node in result.graph.node if holds_kernel(node) for name in node.output]
+    assert len(outputs) == 7
+    for name in outputs:
+        tensor = types[name].tensor_type
+        assert tensor.elem_type == TensorProto.FLOAT
+        known = declared_types(told.graph)[name].tensor_type
+        assert [dim.dim_value for dim in tensor.shape.dim] == [dim.dim_value for dim in known.shape.dim]
+
+
 @pytest.mark.parametrize(("names", "weights"), [(["lenet5_int8"], [1]), (["conv_int8", "dense_int8"], [2] * 4)])
 def test_weights_of_8_bits_are_words_of_int32(names: list[str], weights: list[int]) -> None:
     fused = fuse(lenet5_int8(), names).model
@@ -212,7 +230,7 @@ def test_weights_of_8_bits_are_words_of_int32(names: list[str], weights: list[in
     result = embedded(fused, ["sm_90"])
     after = {tensor.name: numpy_helper.to_array(tensor) for tensor in result.graph.initializer}
     kernels = [node for node in fused.graph.node if node.domain == DOMAIN]
-    copies = [node for node in result.graph.node if node.domain == DOMAIN]
+    copies = [node for node in result.graph.node if holds_kernel(node)]
     for fused_node, node, index in zip(kernels, copies, weights, strict=True):
         told = before[fused_node.input[index]]
         words = after[node.input[index]]

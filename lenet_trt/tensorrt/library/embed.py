@@ -21,8 +21,8 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
-from lenet_trt.onnx_model.inferred import Types, declared_types, inferred
-from lenet_trt.onnx_model.plugin_nodes import OPERATOR, holds_kernel
+from lenet_trt.onnx_model.inferred import Types, declared_types, inferred, note
+from lenet_trt.onnx_model.plugin_nodes import LIBRARY_DOMAIN, OPERATOR, holds_kernel
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
@@ -55,10 +55,9 @@ def embedded(
     Raises:
         LenetTrtError: the model has no plugin node, or one whose kernel, sizes or types do not fit.
     """
-    kernels = [node.op_type for node in model.graph.node if node.domain == DOMAIN]
-    if OPERATOR in kernels:
+    if any(map(holds_kernel, model.graph.node)):
         raise LenetTrtError("the model is a TensorRT copy already: embed the fused model that it was made from")
-    if not kernels:
+    if not any(node.domain == DOMAIN for node in model.graph.node):
         raise LenetTrtError("the model has no plugin node: fuse it first, with --plugins")
     values = _values(model)
     result = onnx.ModelProto()
@@ -74,6 +73,7 @@ def embedded(
     others = [function for function in model.functions if function.domain != DOMAIN]
     del result.functions[:]
     result.functions.extend(others)
+    _for_onnx_runtime(result, values)
     _for_older_parsers(result)
     onnx.checker.check_model(result)
     return result
@@ -220,7 +220,7 @@ def _library_node(plan: _Plan, targets: Sequence[str], tunings: Sequence[Tuning]
         node.input,
         node.output,
         name=_name(node),
-        domain=DOMAIN,
+        domain=LIBRARY_DOMAIN,
         plugin_version=OPERATOR_VERSION,
         plugin_namespace=DOMAIN,
     )
@@ -247,12 +247,11 @@ def _declared_types(node: onnx.NodeProto, types: Types) -> Types:
     values = _known({name: types[name] for name in node.input if name in types})
     if node.domain != DOMAIN or not all(name in values for name in node.input):
         return {}
-    return {
-        name: helper.make_tensor_type_proto(
-            _elem_type(value), [None if size == UNKNOWN else size for size in value.shape]
-        )
-        for name, value in _outputs(node, values)
-    }
+    return {name: _type_proto(value) for name, value in _outputs(node, values)}
+
+
+def _type_proto(value: TensorType) -> onnx.TypeProto:
+    return helper.make_tensor_type_proto(_elem_type(value), [None if s == UNKNOWN else s for s in value.shape])
 
 
 def _known(types: Types) -> dict[str, TensorType]:
@@ -276,6 +275,16 @@ def _outputs(node: onnx.NodeProto, values: Mapping[str, TensorType]) -> Iterator
         dims = [sizes.substituted(as_dim(size)) for size in tensor.shape]
         shape = tuple(dim.evaluate({}) if not dim.axes else UNKNOWN for dim in dims)
         yield name, TensorType(shape, specialized.types.resolve(tensor.dtype))
+
+
+def _for_onnx_runtime(model: onnx.ModelProto, values: Mapping[str, TensorType]) -> None:
+    """Name the domain of the nodes, and the types of their outputs: its TensorRT provider knows the name alone."""
+    for entry in model.opset_import:
+        if entry.domain == DOMAIN:
+            entry.domain = LIBRARY_DOMAIN
+    outputs = {name for node in model.graph.node if holds_kernel(node) for name in node.output}
+    untold = outputs & values.keys() - declared_types(model.graph).keys()
+    note(model.graph, {name: _type_proto(values[name]) for name in untold})
 
 
 def _for_older_parsers(model: onnx.ModelProto) -> None:
