@@ -4,11 +4,13 @@
 //
 // HOW is "open" (dlopen, as trtexec --staticPlugins) or "load" (IPluginRegistry::loadLibrary), "drop" (deregisterLibrary
 // of the last one loaded) or "close" (dlclose of the last one opened), in the order given. Prints what it sees. "local"
-// in front: RUNTIME comes with a library of its own scope, as with Triton's backend, and "open" is what Triton does.
+// in front: RUNTIME comes with a library of its own scope, as with Triton's backend and ONNX Runtime's provider, and
+// "open" is what these do.
 
 #include <NvInferRuntime.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -23,6 +25,16 @@ namespace {
 #if NV_TENSORRT_MAJOR >= 10
 IPluginCreatorV3One* creator_in(IPluginRegistry& registry) {
   return static_cast<IPluginCreatorV3One*>(registry.getCreator("Kernel", "1", "lenet_trt"));
+}
+
+// How often the plugin is in the list from which ONNX Runtime's TensorRT provider makes its operators.
+int listed(IPluginRegistry& registry) {
+  int32_t count = 0;
+  IPluginCreatorInterface* const* const all = registry.getAllCreators(&count);
+  return static_cast<int>(std::count_if(all, all + count, [](IPluginCreatorInterface* each) {
+    return std::strcmp(each->getInterfaceInfo().kind, "PLUGIN CREATOR_V3ONE") == 0 &&
+           std::strcmp(static_cast<IPluginCreatorV3One*>(each)->getPluginName(), "Kernel") == 0;
+  }));
 }
 
 std::vector<char> stored(IPluginV3& plugin) {
@@ -58,6 +70,14 @@ void release(IPluginV3* plugin) { delete plugin; }
 #else
 IPluginCreator* creator_in(IPluginRegistry& registry) { return registry.getPluginCreator("Kernel", "1", "lenet_trt"); }
 
+// How often the plugin is in the list from which ONNX Runtime's TensorRT provider makes its operators.
+int listed(IPluginRegistry& registry) {
+  int32_t count = 0;
+  IPluginCreator* const* const all = registry.getPluginCreatorList(&count);
+  return static_cast<int>(std::count_if(
+      all, all + count, [](IPluginCreator* each) { return std::strcmp(each->getPluginName(), "Kernel") == 0; }));
+}
+
 std::vector<char> stored(IPluginV2& plugin) {
   std::vector<char> bytes(plugin.getSerializationSize());
   plugin.serialize(bytes.data());
@@ -91,6 +111,7 @@ void release(IPluginV2* plugin) { plugin->destroy(); }
 int use(IPluginRegistry& registry, std::vector<char> const& data) {
   auto* const creator = creator_in(registry);
   if (creator == nullptr) return std::printf("no creator\n"), 1;
+  std::printf("listed %d\n", listed(registry));
   auto* plugin = made(*creator, data, false);
   if (plugin == nullptr) return std::printf("no plugin\n"), 1;
   auto* copy = plugin->clone();

@@ -107,6 +107,7 @@ def test_creators_are_found_once_however_it_is_loaded(
         if use.startswith("drop"):
             assert "gone" in use
         else:
+            assert "listed 1\n" in use
             assert "outputs 1 type 0 tactics 1" in use
             assert "supports 1000" in use
             assert "stored 1" in use
