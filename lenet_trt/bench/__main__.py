@@ -83,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for zoo: keep the engines in this folder, with what TensorRT timed for them; what is there is not built "
         "again",
     )
+    parser.add_argument("--precision", choices=("fp32", "fp16"), help="for zoo: this one alone (default: both)")
     parser.add_argument(
         "--jobs",
         type=whole(),
@@ -127,9 +128,10 @@ def command(arguments: argparse.Namespace) -> int:
     old = {name: load_record(path) for name, path in compared.items()}
     if arguments.only and (deaf := [name for name in names if not getattr(suite(name), "TAKES_ONLY", False)]):
         raise UsageError(f"--only is an option of engines, kernels, ladder, latency and zoo, not of {deaf[0]}")
-    of_zoo = arguments.models or arguments.engines or arguments.build_only or arguments.jobs > 1
-    if names != ["zoo"] and of_zoo:
-        raise UsageError("--models, --engines, --jobs and --build-only are options of zoo alone: measure it by itself")
+    of_zoo = ("models", "engines", "precision", "build_only")
+    if names != ["zoo"] and (any(getattr(arguments, name) for name in of_zoo) or arguments.jobs > 1):
+        options_of_zoo = ", ".join(f"--{name.replace('_', '-')}" for name in of_zoo)
+        raise UsageError(f"{options_of_zoo} and --jobs are options of zoo alone: measure it by itself")
     if arguments.resume and names not in (["zoo"], ["engines"]):
         raise UsageError("--resume is an option of engines and zoo: measure one of them by itself")
     if len(names) > 1:
@@ -146,6 +148,7 @@ def command(arguments: argparse.Namespace) -> int:
         models=arguments.models,
         engines=arguments.engines,
         jobs=arguments.jobs,
+        precisions=(arguments.precision,) if arguments.precision else None,
         resume=joined([load_record(path) for path in arguments.resume]),
         build_only=arguments.build_only,
         best_peers=arguments.best_peers,
@@ -184,6 +187,7 @@ def _asked_for(arguments: argparse.Namespace) -> list[str]:
     for option, values in (
         ("--batch", arguments.batch),
         ("--only", arguments.only),
+        ("--precision", [arguments.precision] * bool(arguments.precision)),
         ("--trtexec-flags", arguments.trtexec_flags),
     ):
         words += [option, *map(str, values)] if values else []

@@ -257,10 +257,13 @@ def _check_serialize(kernel: Kernel) -> Outcome:
     from lenet_trt.tensorrt.routes.python import plugin_fields, register_creators, stored_arrays
 
     try:
-        trt = flavor.select().trt
-        register_creators(trt, [kernel])
+        here = flavor.select()
     except LenetTrtError as error:
         return Outcome(kernel.name, "serialize", "skipped", str(error))
+    if not here.can.python_plugins:
+        return Outcome(kernel.name, "serialize", "skipped", f"{here.product} has no plugins in Python")
+    trt = here.trt
+    register_creators(trt, [kernel])
     creator = trt.get_plugin_registry().get_creator(kernel.name, kernel.version, DOMAIN)
 
     def round_trip(specialized: Specialized) -> str | None:

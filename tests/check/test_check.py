@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,6 +64,15 @@ def test_a_right_kernel_passes(folder: Path, capsys: pytest.CaptureFixture[str],
     assert re.search(r"compile +passed +\d+ of \d+ modules for sm_90, compute_75", printed)
     if not gpus().devices:
         assert re.search(r"values +skipped +a CUDA GPU is needed, and there is no NVIDIA driver", printed)
+
+
+def test_a_tensorrt_without_plugins_in_python_skips_what_is_about_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flavor = SimpleNamespace(can=SimpleNamespace(python_plugins=False), product="TensorRT 8.6.0")
+    monkeypatch.setattr("lenet_trt.tensorrt.flavors.select", lambda: flavor)
+    assert main(["check", "maxpool2", "--only", "serialize"]) == 0
+    assert re.search(r"serialize +skipped +TensorRT 8.6.0 has no plugins in Python", capsys.readouterr().out)
 
 
 def test_a_kernel_that_does_not_compile_fails_with_the_compilers_words(

@@ -103,20 +103,21 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     found.details["jobs"] = options.jobs
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
     batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
+    precisions = options.precisions or PRECISIONS
     with kept_folder(options.engines, "--engines") as folder:
         builder = tool if isinstance(tool, LenetTrtError) else Builder.of(options, tool, gpu, folder)
         failed: Failures = {}
         if isinstance(builder, Builder) and options.jobs > 1:
             wanted = [
                 Job(network.name, batch, precision)
-                for network, batch, precision in product(chosen, batches, PRECISIONS)
+                for network, batch, precision in product(chosen, batches, precisions)
                 if not kept(options.resume, _case(network, batch, precision), TENSORRT, PLUGINS)
             ]
             failed = build_ahead(wanted, models, builder, options.jobs, found)
         for network in chosen:
             mine = {job[1:]: problem for job, problem in failed.items() if job[0] == network.name}
             bench = _Bench(network, models, options, found, ceilings, builder, batches, mine)
-            for batch, precision in product(batches, PRECISIONS):
+            for batch, precision in product(batches, precisions):
                 bench.add(batch, precision)
             found.sample_clocks()
 
@@ -276,7 +277,7 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
-        for precision in PRECISIONS:
+        for precision in options.precisions or PRECISIONS:
             case: RowCase = {"network": network.name, "precision": precision}
             found.say(f"{network.name}, {precision}: build")
             facts = {**exported.facts, "about": network.about, "plugins": dict(plugins)}

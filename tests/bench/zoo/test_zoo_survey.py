@@ -413,7 +413,16 @@ def test_without_a_gpu_the_command_refuses_at_once(capsys: pytest.CaptureFixture
     assert "--build-only" in said
 
 
-@pytest.mark.parametrize("option", [["--build-only"], ["--models", "x"]])
+@pytest.mark.usefixtures("without_plugins")
+def test_one_precision_alone(trtexec: Path) -> None:
+    found = survey.measure(options(trtexec, precisions=("fp16",), batches=(1, 32)))
+    assert {row.case["precision"] for row in found.rows} == {"fp16"}
+    assert [row.case["batch"] for row in engines_of(found)] == [1, 32]
+
+
+@pytest.mark.parametrize(
+    "option", [["--build-only"], ["--models", "x"], ["--engines", "x"], ["--precision", "fp32"], ["--jobs", "2"]]
+)
 def test_its_options_are_of_no_other_suite(option: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "sweep", "zoo", *option]) == 2
     assert "are options of zoo alone" in capsys.readouterr().err
