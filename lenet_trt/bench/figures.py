@@ -144,18 +144,19 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
     return markdown_text(("workload", *FIGURES), lines, left=(0,))
 
 
-def networks_figure(sources: Sources, name: str, *words: str) -> str:
+def networks_figure(sources: Sources, *words: str) -> str:
     """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
 
-    The words are ``networks zoo/h200 lstm unet``, without a name all networks; ``"backend=graph runtime"`` shows the
-    times of another backend.
+    The words are ``networks zoo/h200 zoo/h200_later lstm unet``: records, of which the last one with a case counts, and
+    networks; without a name, all. ``"backend=graph runtime"`` shows the times of another backend.
     """
-    record = sources.record(name)
-    if record is None:
+    names = [word for word in words if "/" in word]
+    records = [record for name in names if (record := sources.record(name)) is not None]
+    if not records or len(records) < len(names):
         return NOT_MEASURED
     backends = [word.removeprefix("backend=") for word in words if word.startswith("backend=")]
-    chosen = [word for word in words if not word.startswith("backend=")]
-    headings, lines = by_network(record, chosen, *backends[-1:])
+    chosen = [word for word in words if word not in names and not word.startswith("backend=")]
+    headings, lines = by_network(records, chosen, *backends[-1:])
     return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 
 

@@ -307,6 +307,11 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert graph[2:] == [f"| unet | {duration(stats(90).median_us)} |"]
     with pytest.raises(LenetTrtError, match="no times of 'unet'; it has those of lstm"):
         figure(records, "networks gpu/zoo unet")
+    later = record(row("TensorRT", "lstm", 32, "fp32", 790), suite="zoo", environment=HERE)
+    (records / "gpu" / "later.json").write_text(as_json(later))
+    again = figure(records, "networks gpu/zoo gpu/later").strip().splitlines()
+    assert again[2:] == [f"| lstm | {one} | {duration(stats(790).median_us)} | {half} |"], "of the last record alone"
+    assert "not measured" in figure(records, "networks gpu/zoo gpu/never")
 
 
 def test_steps_have_a_column_a_workload(records: Path) -> None:

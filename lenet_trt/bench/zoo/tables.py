@@ -97,32 +97,38 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
 
 
 def by_network(
-    record: Record, chosen: Sequence[str] = (), backend: str = TENSORRT
+    records: Sequence[Record], chosen: Sequence[str] = (), backend: str = TENSORRT
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and a line a network, with the time of each case: by TensorRT's own layers and with our plugins.
 
-    ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine.
-    ``backend``: another one, whose times stand alone.
+    Of a case in several records, the last one counts. ``chosen`` names networks; none means all that have a time. A
+    cell with one time has no plugin in its engine. ``backend``: another one, whose times stand alone.
 
     Raises:
-        LenetTrtError: a name is no network of the record; lists those that are.
+        LenetTrtError: a name is no network of the records; lists those that are.
     """
-    timed = {tuple(row.case.values()): row for row in record.rows if row.backend == backend and _time_us(row)}
+    timed = {
+        tuple(row.case.values()): (row, record)
+        for record in records
+        for row in record.rows
+        if row.backend == backend and _time_us(row)
+    }
     networks = list(dict.fromkeys(str(network) for network, *_ in timed))
     if unknown := [name for name in chosen if name not in networks]:
         raise LenetTrtError(f"{backend} has no times of {unknown[0]!r}; it has those of {', '.join(networks)}")
     cases = sorted({(batch, precision) for _, batch, precision in timed}, key=lambda case: int(case[0]))
     cases.sort(key=lambda case: str(case[1]), reverse=True)  # fp32 first, as everywhere
+    keys = {name: [(name, *case) for case in cases] for name in chosen or networks}
     lines = [
-        [name, *(_before_and_after(timed.get((name, *case)), record) for case in cases)] for name in chosen or networks
+        [name, *(_before_and_after(*timed[key]) if key in timed else "-" for key in mine)]
+        for name, mine in keys.items()
     ]
     return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines
 
 
-def _before_and_after(before: Row | None, record: Record) -> str:
-    was = None if before is None else _time_us(before)
-    if before is None or was is None:
-        return "-"
+def _before_and_after(before: Row, record: Record) -> str:
+    was = _time_us(before)
+    assert was is not None
     after = record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
     now = None if after is None else _time_us(after)
     return duration(was) if now is None else f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
