@@ -23,7 +23,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.engine import builder_kept
 
 
-class Job(NamedTuple):
+class SurveyJob(NamedTuple):
     """Name a case."""
 
     network: str
@@ -37,7 +37,7 @@ Failures = dict[tuple[str, int, str, str], LenetTrtError]
 _Told = tuple[str, float, str]
 
 
-def build_ahead(jobs: Sequence[Job], models: Path, builder: Builder, at_once: int, found: Recording) -> Failures:
+def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_once: int, found: Recording) -> Failures:
     """Build the engines of these cases into the builder's folder, ``at_once`` processes at a time.
 
     Networks that are not in the folder of models are exported first, one after the other.
@@ -64,7 +64,7 @@ def build_ahead(jobs: Sequence[Job], models: Path, builder: Builder, at_once: in
     return failed
 
 
-def _built_elsewhere(job: Job, path: Path, builder: Builder) -> list[_Told]:
+def _built_elsewhere(job: SurveyJob, path: Path, builder: Builder) -> list[_Told]:
     """Build a case in a new process, and return what that tells."""
     context = multiprocessing.get_context("spawn")  # CUDA does not live on in a forked process
     receiver, sender = context.Pipe(duplex=False)
@@ -84,7 +84,7 @@ def _built_elsewhere(job: Job, path: Path, builder: Builder) -> list[_Told]:
     return told
 
 
-def _build(job: Job, path: Path, builder: Builder, sender: Connection) -> None:
+def _build(job: SurveyJob, path: Path, builder: Builder, sender: Connection) -> None:
     """Build the engines of a case in this process."""
     network = next(each for each in ZOO if each.name == job.network)
     case = ZooCase(ExportedNetwork(network, path, None), job.batch, job.precision)

@@ -19,7 +19,7 @@ from lenet_trt.bench.resume import check_resumed, kept
 from lenet_trt.bench.suite import Recording, SuiteOptions, recording
 from lenet_trt.bench.zoo import tables
 from lenet_trt.bench.zoo.account import accounted
-from lenet_trt.bench.zoo.ahead import Failures, Job, build_ahead
+from lenet_trt.bench.zoo.ahead import Failures, SurveyJob, build_ahead
 from lenet_trt.bench.zoo.cases import Builder, ZooCase
 from lenet_trt.bench.zoo.kinds import node_kinds
 from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network, kept_folder
@@ -109,7 +109,7 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
         failed: Failures = {}
         if isinstance(builder, Builder) and options.jobs > 1:
             wanted = [
-                Job(network.name, batch, precision)
+                SurveyJob(network.name, batch, precision)
                 for network, batch, precision in product(chosen, batches, precisions)
                 if not kept(options.resume, _case(network, batch, precision), TENSORRT, PLUGINS)
             ]

@@ -136,7 +136,7 @@ def calls(program: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
 
 
-def dies_for_the_lstm(job: ahead.Job, path: Path, builder: cases.Builder, sender: Connection) -> None:
+def dies_for_the_lstm(job: ahead.SurveyJob, path: Path, builder: cases.Builder, sender: Connection) -> None:
     """End as a process does in which TensorRT crashes."""
     if job.network == "lstm":
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -358,7 +358,7 @@ def test_a_process_that_dies_costs_its_own_engine_alone(
     monkeypatch.setattr(ahead, "_build", dies_for_the_lstm)
     builder = cases.Builder.of(options(two_networks), find_trtexec(str(two_networks)), GPU, tmp_path)
     recording = Recording("zoo", options(two_networks))
-    jobs = [ahead.Job("lstm", 1, "fp32"), ahead.Job("detector", 1, "fp32")]
+    jobs = [ahead.SurveyJob("lstm", 1, "fp32"), ahead.SurveyJob("detector", 1, "fp32")]
     failed = ahead.build_ahead(jobs, tmp_path / "zoo", builder, 2, recording)
     assert list(failed) == [("lstm", 1, "fp32", "TensorRT")]
     assert "ended with status" in str(failed["lstm", 1, "fp32", "TensorRT"])
