@@ -40,9 +40,8 @@ def test_the_provider_runs_every_node_with_the_plugins_of_the_library(plugins: s
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
-    sizes = {
-        f"trt_profile_{name}_shapes": f"images:{n}x1x28x28" for name, n in (("min", 1), ("opt", 32), ("max", 1000))
-    }
+    batches = {"min": 1, "opt": 32, "max": 1000}
+    sizes = {f"trt_profile_{name}_shapes": f"images:{batch}x1x28x28" for name, batch in batches.items()}
     provider = (PROVIDER, {"trt_extra_plugin_lib_paths": str(library.resolve()), **sizes})
     session = onnxruntime.InferenceSession(tmp_path / "lenet5.trt.onnx", options, providers=[provider])
     for batch in batches.values():
