@@ -1,0 +1,121 @@
+"""Say whether the kernels of an earlier commit compile to the same machine code as those of this working tree.
+
+A record in docs/results names its commit. Its times hold for today's kernels where the code is the same:
+
+    python scripts/same_code.py 9f0c102 lenet5 batched_matvec      kernels of a record
+    python scripts/same_code.py 9f0c102                            all kernels of that commit
+
+Each variant is compiled for the first example of its kernel and for each type. Needs git and NVRTC; no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("lenet_trt", "export", "plugins")  # the last two are subpackages of the first where it is installed
+Digests = Mapping[str, str]
+
+# Runs in either tree, with what both have in common; a variant of older commits is one launch, and has no parts.
+_DIGESTS = """
+import hashlib, json, struct, sys
+from lenet_trt.cuda.compile import compile_variant
+from lenet_trt.errors import LenetTrtError
+from lenet_trt.kernel import registry
+
+def code(cubin):
+    # The sections .text.NAME of an ELF file of 64 bits.
+    (table,), (size, count, of_names) = struct.unpack_from("<Q", cubin, 0x28), struct.unpack_from("<HHH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * size) for i in range(count)]
+    names = cubin[sections[of_names][4]:]
+    texts = [cubin[at : at + length] for name, _, _, _, at, length in sections if names[name:].startswith(b".text")]
+    return hashlib.sha256(b"".join(sorted(texts))).hexdigest()
+
+found = {}
+for name in sys.argv[2:] or registry.kernels():
+    kernel = registry.kernels().get(name)
+    example = next(iter(kernel.examples), None) if kernel else None
+    if example is None:
+        continue
+    first = {each.name: each.choices[0] for each in kernel.attributes if hasattr(each, "choices")}
+    attributes = {**first, **{each.name: example[each.name] for each in kernel.attributes if each.name in example}}
+    axes = {axis: size for axis, size in example.items() if axis not in attributes}
+    for types in kernel.types:
+        for variant in kernel.variants:
+            try:
+                call = kernel.bind_axes(axes, types, attributes).specialized
+                parts = getattr(variant, "parts", (variant,))
+                found[f"{name} {types.name} {variant.name}"] = [
+                    code(compile_variant(call, part, f"sm_{sys.argv[1]}").image) for part in parts
+                ]
+            except LenetTrtError:
+                pass  # a variant that is not for these sizes, this type or this GPU
+print(json.dumps(found))
+"""
+
+
+def digests(tree: Path, sm: str, kernels: list[str]) -> Digests:
+    """Return the hash of the machine code of each kernel, type and variant of an installed tree."""
+    # A cache of its own: what NVRTC compiles can depend on what the process compiled before.
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1", "LENET_TRT_CACHE": str(tree / "cache")}
+    words = [sys.executable, "-c", _DIGESTS, sm, *kernels]
+    done = subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"the kernels in {tree} could not be compiled (see above)")
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def install(tree: Path) -> Path:
+    """Lay a checkout out as it is when it is installed."""
+    for name in PACKAGES[1:]:
+        shutil.move(tree / name, tree / PACKAGES[0] / name)
+    return tree
+
+
+def at_commit(commit: str, folder: Path) -> Path:
+    """Write the sources of a commit into a folder."""
+    done = subprocess.run(["git", "-C", ROOT, "archive", commit, *PACKAGES], stdout=subprocess.PIPE)
+    if done.returncode:
+        sys.exit(f"{commit} is no commit of {ROOT} with these sources")
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data") if sys.version_info >= (3, 12) else archive.extractall(folder)
+    return install(folder)
+
+
+def here(folder: Path) -> Path:
+    """Copy the sources of the working tree into a folder."""
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return install(folder)
+
+
+def main() -> None:
+    """Print a line a kernel: how many of its variants have the same code, and which have not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commit", help="the earlier commit")
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="kernels (default: all)")
+    parser.add_argument("--sm", default="90", help="the architecture to compile for (default: 90)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lenet-trt-code-") as folder:
+        before = digests(at_commit(given.commit, Path(folder) / "before"), given.sm, given.kernels)
+        now = digests(here(Path(folder) / "now"), given.sm, given.kernels)
+    for kernel in dict.fromkeys(name.split()[0] for name in before):
+        mine = [name for name in before if name.split()[0] == kernel]
+        changed = [name.removeprefix(f"{kernel} ") for name in mine if before[name] != now.get(name)]
+        told = f"; not: {', '.join(changed)}" if changed else ""
+        print(f"{kernel}: {len(mine) - len(changed)} of {len(mine)} the same{told}")
+
+
+if __name__ == "__main__":
+    main()
