@@ -335,6 +335,7 @@ def two_networks(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trtexec
 
 
+@pytest.mark.slow
 def test_engines_are_built_side_by_side_before_any_is_timed(two_networks: Path) -> None:
     found = survey.measure(options(two_networks, jobs=2, batches=(1,)))
     timed = [row for row in found.timed if row.backend in (survey.TENSORRT, survey.PLUGINS)]
@@ -344,6 +345,7 @@ def test_engines_are_built_side_by_side_before_any_is_timed(two_networks: Path) 
     assert kinds.count(True) == len(timed), "and none is built again"
 
 
+@pytest.mark.slow
 def test_a_build_that_fails_elsewhere_is_not_tried_again(two_networks: Path) -> None:
     Path(f"{two_networks}.fails").touch()
     found = survey.measure(options(two_networks, jobs=4, batches=(1,)))
