@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
-from lenet_trt.errors import LenetTrtError
+from fused_models import check_left_alone, fused_alike
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.pattern import DOMAIN
 from torch_export import exported_module
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
@@ -34,30 +32,13 @@ class Residual(nn.Module):  # type: ignore[misc,name-defined]
         return x + self.second(self.first(x).relu())
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
-def check_left_alone(model: onnx.ModelProto) -> None:
-    """Check that no kernel takes any node, and that the kernel asked for by name is refused."""
-    before = [node.op_type for node in model.graph.node]
-    assert [node.op_type for node in fuse(model, "all").model.graph.node] == before
-    with pytest.raises(LenetTrtError, match="the network has no place for it"):
-        fuse(model, [NAME])
-
-
 def model_of(network: Any, channels: int = CHANNELS, steps: int = STEPS, opset: int = 17) -> onnx.ModelProto:
     return exported_module(network.eval(), torch.zeros(2, channels, steps), opset)
 
 
-def fused_alike(model: onnx.ModelProto) -> list[str]:
-    """Fuse a model by the kernel's name, compare it with the plain one, and return the operators that are left."""
-    fused = fuse(model, [NAME]).model
-    x = np.random.default_rng(1).normal(size=(3, CHANNELS, STEPS)).astype(np.float32)
-    np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
-    assert all((node.domain == DOMAIN) == (node.op_type == NAME) for node in fused.graph.node)
-    return [node.op_type for node in fused.graph.node]
+def alike(model: onnx.ModelProto) -> list[str]:
+    """Return the operators of the fused model, which computes the same."""
+    return fused_alike(model, NAME, np.random.default_rng(1).normal(size=(3, CHANNELS, STEPS)).astype(np.float32))
 
 
 @pytest.mark.parametrize("opset", [17, 18])
@@ -72,17 +53,17 @@ def fused_alike(model: onnx.ModelProto) -> list[str]:
     ],
 )
 def test_a_convolution_is_a_kernel_with_and_without_dilation(size: int, options: dict[str, int], opset: int) -> None:
-    assert fused_alike(model_of(nn.Conv1d(CHANNELS, 24, size, **options), opset=opset)) == [NAME]
+    assert alike(model_of(nn.Conv1d(CHANNELS, 24, size, **options), opset=opset)) == [NAME]
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU()], ids=str)
 def test_the_activation_is_part_of_the_kernel(activation: Any) -> None:
     convolution = nn.Conv1d(CHANNELS, 24, 5, padding=6, dilation=3)
-    assert fused_alike(model_of(nn.Sequential(convolution, activation))) == [NAME]
+    assert alike(model_of(nn.Sequential(convolution, activation))) == [NAME]
 
 
 def test_the_sum_of_a_residual_connection_stays() -> None:
-    assert fused_alike(model_of(Residual())) == [NAME, NAME, "Add"]
+    assert alike(model_of(Residual())) == [NAME, NAME, "Add"]
 
 
 @pytest.mark.parametrize(
@@ -98,14 +79,14 @@ def test_the_sum_of_a_residual_connection_stays() -> None:
     ids=["groups", "17 taps", "stride 3", "12 filters", "12 channels", "20 filters"],
 )
 def test_what_the_kernel_does_not_compute_stays_a_convolution(network: Any) -> None:
-    check_left_alone(model_of(network, network.in_channels))
+    check_left_alone(model_of(network, network.in_channels), NAME)
 
 
 def test_unequal_padding_stays_a_convolution() -> None:
     model = model_of(nn.Conv1d(CHANNELS, 24, 3, padding=1))
     (pads,) = (attribute for attribute in model.graph.node[0].attribute if attribute.name == "pads")
     pads.ints[:] = [2, 0]  # as many steps of y
-    check_left_alone(model)
+    check_left_alone(model, NAME)
 
 
 def test_nothing_is_taken_without_the_name() -> None:

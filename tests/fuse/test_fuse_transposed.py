@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
-from lenet_trt.errors import LenetTrtError
+from fused_models import check_left_alone, fused_alike
 from lenet_trt.fuse.places import find_places
-from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.pattern import DOMAIN
 from torch_export import exported_module
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
@@ -34,36 +31,28 @@ class Decoder(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((up, up.relu()), 1)
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
 def model_of(network: Any, channels: int = CHANNELS, opset: int = 17) -> onnx.ModelProto:
     return exported_module(network.eval(), torch.zeros(2, channels, SIDE, SIDE + 2), opset)
 
 
-def fused_alike(model: onnx.ModelProto) -> list[str]:
-    """Fuse a model by the kernel's name, compare it with the plain one, and return the operators that are left."""
-    fused = fuse(model, [NAME]).model
+def alike(model: onnx.ModelProto) -> list[str]:
+    """Return the operators of the fused model, which computes the same."""
     x = np.random.default_rng(1).normal(size=(3, CHANNELS, SIDE, SIDE + 2)).astype(np.float32)
-    np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
-    assert all((node.domain == DOMAIN) == (node.op_type == NAME) for node in fused.graph.node)
-    return [node.op_type for node in fused.graph.node]
+    return fused_alike(model, NAME, x)
 
 
 @pytest.mark.parametrize("opset", [11, 17, 18, 23])
 def test_a_layer_that_doubles_images_is_a_kernel(opset: int) -> None:
-    assert fused_alike(model_of(nn.ConvTranspose2d(CHANNELS, 24, 2, 2), opset=opset)) == [NAME]
+    assert alike(model_of(nn.ConvTranspose2d(CHANNELS, 24, 2, 2), opset=opset)) == [NAME]
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU()], ids=str)
 def test_the_activation_is_part_of_the_kernel(activation: Any) -> None:
-    assert fused_alike(model_of(nn.Sequential(nn.ConvTranspose2d(CHANNELS, 16, 2, 2), activation))) == [NAME]
+    assert alike(model_of(nn.Sequential(nn.ConvTranspose2d(CHANNELS, 16, 2, 2), activation))) == [NAME]
 
 
 def test_what_is_also_read_without_its_activation_keeps_it() -> None:
-    assert fused_alike(model_of(Decoder())) == [NAME, "Relu", "Concat"]
+    assert alike(model_of(Decoder())) == [NAME, "Relu", "Concat"]
 
 
 @pytest.mark.parametrize(
@@ -84,11 +73,7 @@ def test_what_is_also_read_without_its_activation_keeps_it() -> None:
     ids=lambda network: str(network).removeprefix("ConvTranspose2d"),
 )
 def test_what_the_kernel_does_not_compute_stays_as_it_is(network: Any) -> None:
-    model = model_of(network, network.in_channels)
-    before = [node.op_type for node in model.graph.node]
-    assert [node.op_type for node in fuse(model, "all").model.graph.node] == before
-    with pytest.raises(LenetTrtError, match="the network has no place for it"):
-        fuse(model, [NAME])
+    check_left_alone(model_of(network, network.in_channels), NAME)
 
 
 @pytest.mark.parametrize(
