@@ -56,11 +56,15 @@ def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_on
             for job in jobs
             if job.network in exported
         }
-        for number, done in enumerate(as_completed(working), 1):
-            job, told = working[done], done.result()
-            failed |= {(*job, backend): LenetTrtError(why) for backend, _, why in told if why}
-            said = ", ".join(f"{backend}: {why or f'built in {seconds:.0f} s'}" for backend, seconds, why in told)
-            found.say(f"{number} of {len(working)}, {job.network}, batch {job.batch}, {job.precision}: {said}")
+        try:
+            for number, done in enumerate(as_completed(working), 1):
+                job, told = working[done], done.result()
+                failed |= {(*job, backend): LenetTrtError(why) for backend, _, why in told if why}
+                said = ", ".join(f"{backend}: {why or f'built in {seconds:.0f} s'}" for backend, seconds, why in told)
+                found.say(f"{number} of {len(working)}, {job.network}, batch {job.batch}, {job.precision}: {said}")
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)  # those in work are waited for, and no other begins
+            raise
     return failed
 
 
@@ -76,7 +80,7 @@ def _built_elsewhere(job: SurveyJob, path: Path, builder: Builder) -> list[_Told
         try:
             while True:
                 told.append(receiver.recv())
-        except EOFError:
+        except (EOFError, OSError):  # it has ended; OSError: in the middle of a message
             process.join()
     if process.exitcode:
         backend = PLUGINS if told else TENSORRT

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
@@ -364,6 +365,31 @@ def test_a_process_that_dies_costs_its_own_engine_alone(
     failed = ahead.build_ahead(jobs, tmp_path / "zoo", builder, 2, recording)
     assert list(failed) == [("lstm", 1, "fp32", "TensorRT")]
     assert "ended with status" in str(failed["lstm", 1, "fp32", "TensorRT"])
+
+
+def test_after_ctrl_c_no_other_build_begins(
+    two_networks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun: list[ahead.SurveyJob] = []
+    told = Event()
+
+    def built_elsewhere(job: ahead.SurveyJob, path: Path, builder: cases.Builder) -> list[object]:
+        begun.append(job)
+        assert len(begun) == 1 or told.wait(60)  # the second one is in work when Ctrl-C comes
+        return []
+
+    def interrupt(text: str) -> None:
+        told.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ahead, "_built_elsewhere", built_elsewhere)
+    builder = cases.Builder.of(options(two_networks), find_trtexec(str(two_networks)), GPU, tmp_path)
+    recording = Recording("zoo", options(two_networks))
+    monkeypatch.setattr(recording, "say", interrupt)
+    jobs = [ahead.SurveyJob("lstm", batch, "fp32") for batch in range(1, 30)]
+    with pytest.raises(KeyboardInterrupt):
+        ahead.build_ahead(jobs, tmp_path / "zoo", builder, 1, recording)
+    assert len(begun) <= 3
 
 
 def test_a_run_without_trtexec_is_joined_with_one_that_has_it(trtexec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
