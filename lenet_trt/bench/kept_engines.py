@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from lenet_trt.bench.engine_tool import Arrays, Engine, EngineModel, EngineTool
@@ -54,7 +55,8 @@ class KeptEngines:
         external_tactics: bool = False,
     ) -> Engine:
         """Return the engine in this file where it was made of the same, or build it: see ``EngineTool``."""
-        made_of = self._made_of(model, options, [shapes, with_plugins, external_tactics])
+        models = [model.fused()] if with_plugins else [model.typed, *([] if model.weak is None else [model.weak])]
+        made_of = self._made_of(models, model, replace(options, timing_cache=None), shapes, external_tactics)
         note = engine.with_suffix(".made.json")
         if engine.is_file() and (before := _read(note)) is not None and before.made_of == made_of:
             return Engine(engine, before.build_seconds, with_plugins)
@@ -78,14 +80,12 @@ class KeptEngines:
         """Name the layers: see ``EngineTool``."""
         return self._tool.layers(engine)
 
-    def _made_of(self, model: EngineModel, options: BuildOptions, how: Sequence[object]) -> str:
-        with_plugins = how[1]
-        given = model.fused() if with_plugins else model.weak if self.weak and model.weak is not None else model.typed
-        kernels = sorted({name: declaration_sha256(kernel(name)) for name in plugin_nodes(given).values()}.items())
+    def _made_of(self, models: Sequence[onnx.ModelProto], model: EngineModel, *how: object) -> str:
+        names = {name for each in models for name in plugin_nodes(each).values()}
         facts = [
-            *(str(self._tool), self._here, sha256_bytes(given.SerializeToString(deterministic=True))),
-            *(kernels, model.half, model.int8, list(model.weak_flags)),
-            *(replace(options, timing_cache=None), *how),
+            *(str(self._tool), self._here, model.half, model.int8, list(model.weak_flags), *how),
+            [(name, declaration_sha256(kernel(name))) for name in sorted(names)],
+            [sha256_bytes(each.SerializeToString(deterministic=True)) for each in models],
         ]
         return sha256_bytes(repr(facts).encode())
 
