@@ -36,14 +36,14 @@ def test_the_provider_runs_every_node_with_the_plugins_of_the_library(plugins: s
     gpu = first_gpu()
     assert gpu is not None
     plain = onnx.load(SHIPPED)
-    onnx.save(embedded(fuse(plain, plugins).model, [f"sm_{gpu.sm}"]), tmp_path / "lenet5.trt.onnx")
+    onnx.save(embedded(fuse(plain, plugins).model, [f"sm_{gpu.sm}"]), model := str(tmp_path / "lenet5.trt.onnx"))
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "profile")
     batches = {"min": 1, "opt": 32, "max": 1000}
     sizes = {f"trt_profile_{name}_shapes": f"images:{batch}x1x28x28" for name, batch in batches.items()}
     provider = (PROVIDER, {"trt_extra_plugin_lib_paths": str(library.resolve()), **sizes})
-    session = onnxruntime.InferenceSession(tmp_path / "lenet5.trt.onnx", options, providers=[provider])
+    session = onnxruntime.InferenceSession(model, options, providers=[provider])
     for batch in batches.values():
         images = np.random.default_rng(batch).random((batch, 1, 28, 28), np.float32)
         (wanted,) = runner(plain)({"images": images})
