@@ -163,6 +163,7 @@ def test_a_layer_with_relu_and_one_without_in_every_opset(opset: int) -> None:
     np.testing.assert_allclose(seen, run(model, images(2)), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @SOME
 @given(smalls)
 def test_any_small_network_in_any_opset_computes_the_same_when_fused(small: Small) -> None:

@@ -355,6 +355,7 @@ def test_a_build_that_fails_elsewhere_is_not_tried_again(two_networks: Path) -> 
     assert all("the builder refuses" in why for why in whys)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_costs_its_own_engine_alone(
     two_networks: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_wrong_answer_is_shown_with_the_words_of_which_it_was_made(serve: Call
     ]
 
 
+@pytest.mark.slow
 def test_no_copy_by_bytes_is_taken_too_early(model: ctypes.CDLL, tmp_path: Path) -> None:
     """The C library may copy byte by byte, and rest within a word: this one does."""
     library = compiled("bytewise_copy.cpp", tmp_path / "bytewise_copy.so")
