@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole(),
         default=1,
         metavar="N",
-        help="for zoo: build the engines of N cases at once, and then time all of them one after the other",
+        help="for zoo: build N networks at once, and then time all engines one after the other",
     )
     parser.add_argument(
         "--resume",

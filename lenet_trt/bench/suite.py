@@ -37,7 +37,7 @@ class SuiteOptions:
     ``command``: what to type for the same run again. ``trtexec``, ``trtexec_flags`` and ``library`` are for suites with
     engines: the program that builds them, its further flags, and the plugin library; None: the ones found here.
     ``resume`` is a record whose timings the suites ``engines`` and ``zoo`` keep. For ``zoo``: ``models`` is the folder
-    of exported networks, ``engines`` that of engines, ``jobs`` how many cases to build at once before any is timed,
+    of exported networks, ``engines`` that of engines, ``jobs`` how many networks to build at once before any is timed,
     ``precisions`` which to measure (None: all), and ``build_only`` whether to build alone. ``best_peers`` is for
     ``engines``: time all the ways in which TensorRT chooses kernels. ``record``: the file of the record, which gets
     what there is while the suite runs, so that a process that is killed loses little.

@@ -1,6 +1,7 @@
-"""Build the engines of many cases side by side, each case in a process of its own, before any of them is timed.
+"""Build the engines of many networks side by side, before any of them is timed.
 
-TensorRT builds on one core. A process that crashes in TensorRT loses the engines of its own case alone.
+TensorRT builds on one core. A network in a batch has a process of its own: its precisions, one after the other, share
+what TensorRT loads and times. A process that crashes in TensorRT loses the engine in work alone.
 """
 
 from __future__ import annotations
@@ -18,27 +19,37 @@ from lenet_trt.bench.suite import Recording
 from lenet_trt.bench.zoo.cases import Builder, ZooCase
 from lenet_trt.bench.zoo.models import ExportedNetwork, exported_network
 from lenet_trt.bench.zoo.networks import ZOO
-from lenet_trt.bench.zoo.tables import PLUGINS, TENSORRT
+from lenet_trt.bench.zoo.tables import TENSORRT
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.tensorrt.engine import builder_kept
 
 
 class SurveyJob(NamedTuple):
-    """Name a case."""
+    """Name a network in a batch, and the precisions to build it in."""
 
     network: str
     batch: int
-    precision: str
+    precisions: tuple[str, ...]
 
 
 # What could not be built: network, batch, precision, backend -> why.
 Failures = dict[tuple[str, int, str, str], LenetTrtError]
-# What a process tells of one backend: its name, the seconds of the build, and why there is no engine.
-_Told = tuple[str, float, str]
+
+
+class _Told(NamedTuple):
+    """Hold what a process tells of an engine; ``why``: the reason where there is none."""
+
+    precision: str
+    backend: str
+    seconds: float
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.precision}, {self.backend}: {self.why or f'built in {self.seconds:.0f} s'}"
 
 
 def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_once: int, found: Recording) -> Failures:
-    """Build the engines of these cases into the builder's folder, ``at_once`` processes at a time.
+    """Build the engines of these jobs into the builder's folder, ``at_once`` processes at a time.
 
     Networks that are not in the folder of models are exported first, one after the other.
     """
@@ -59,9 +70,10 @@ def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_on
         try:
             for number, done in enumerate(as_completed(working), 1):
                 job, told = working[done], done.result()
-                failed |= {(*job, backend): LenetTrtError(why) for backend, _, why in told if why}
-                said = ", ".join(f"{backend}: {why or f'built in {seconds:.0f} s'}" for backend, seconds, why in told)
-                found.say(f"{number} of {len(working)}, {job.network}, batch {job.batch}, {job.precision}: {said}")
+                for each in told:
+                    if each.why:
+                        failed[job.network, job.batch, each.precision, each.backend] = LenetTrtError(each.why)
+                found.say(f"{number} of {len(working)}, {job.network}, batch {job.batch}: {'; '.join(map(str, told))}")
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)  # those in work are waited for, and no other begins
             raise
@@ -69,33 +81,45 @@ def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_on
 
 
 def _built_elsewhere(job: SurveyJob, path: Path, builder: Builder) -> list[_Told]:
-    """Build a case in a new process, and return what that tells."""
+    """Build a job in a new process, and what is left in another one where that dies; return what they tell."""
+    told = _told_by_process(job, path, builder)
+    left = job.precisions[job.precisions.index(told[-1].precision) + 1 :]
+    return told + (_built_elsewhere(job._replace(precisions=left), path, builder) if left else [])
+
+
+def _told_by_process(job: SurveyJob, path: Path, builder: Builder) -> list[_Told]:
+    """Build a job in a new process; return what it tells of each engine, and last the engine at which it died."""
     context = multiprocessing.get_context("spawn")  # CUDA does not live on in a forked process
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_build, args=(job, path, builder, sender), daemon=True)
     process.start()
     sender.close()
     told: list[_Told] = []
+    begun = None
     with closing(receiver):
         try:
             while True:
-                told.append(receiver.recv())
+                begun = receiver.recv()
+                told.append(_Told(*begun, *receiver.recv()))
+                begun = None
         except (EOFError, OSError):  # it has ended; OSError: in the middle of a message
             process.join()
-    if process.exitcode:
-        backend = PLUGINS if told else TENSORRT
-        told.append((backend, 0.0, f"the process that built it ended with status {process.exitcode}"))
+    if begun or not told:
+        precision, backend = begun or (job.precisions[0], TENSORRT)
+        told.append(_Told(precision, backend, 0.0, f"the process that built it ended with status {process.exitcode}"))
     return told
 
 
 def _build(job: SurveyJob, path: Path, builder: Builder, sender: Connection) -> None:
-    """Build the engines of a case in this process."""
+    """Build a job in this process: tell of each engine that it begins, then the seconds or why there is none."""
     network = next(each for each in ZOO if each.name == job.network)
-    case = ZooCase(ExportedNetwork(network, path, None), job.batch, job.precision)
     with tempfile.TemporaryDirectory(prefix="lenet-trt-zoo-ahead-") as scratch, builder_kept():
         engines = builder.engines(Path(scratch))
-        for backend in case.backends:
-            try:
-                sender.send((backend, case.built(backend, engines, builder.folder).build_seconds, ""))
-            except LenetTrtError as problem:
-                sender.send((backend, 0.0, str(problem)))
+        for precision in job.precisions:
+            case = ZooCase(ExportedNetwork(network, path, None), job.batch, precision)
+            for backend in case.backends:
+                sender.send((precision, backend))
+                try:
+                    sender.send((case.built(backend, engines, builder.folder).build_seconds, ""))
+                except LenetTrtError as problem:
+                    sender.send((0.0, str(problem)))

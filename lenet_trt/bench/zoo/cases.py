@@ -92,15 +92,17 @@ class ZooCase:
         return self.fused if backend == PLUGINS else self.plain if weak else self.typed
 
     def built(self, backend: str, builder: EngineTool, folder: Path) -> Engine:
-        """Build the engine of a backend into the folder, where the engines of a case share what TensorRT timed.
+        """Build the engine of a backend into the folder.
+
+        The engines of a network in a batch share what TensorRT timed: a layer that is in several has the same kernel.
 
         Raises:
             LenetTrtError: TensorRT refused the model or could not build it.
         """
         half = self.precision == "fp16"
         model = EngineModel(self.typed, lambda: self.fused, half=half, weak=self.plain if half else None)
-        stem = f"{self.exported.network.name}-n{self.batch}-{self.precision}"
+        stem = f"{self.exported.network.name}-n{self.batch}"
         options = BuildOptions(timing_cache=folder / f"{stem}.timings")
         ours = backend == PLUGINS
-        path = folder / f"{stem}{'-plugins' * ours}.engine"
+        path = folder / f"{stem}-{self.precision}{'-plugins' * ours}.engine"
         return builder.built(model, path, options, [], with_plugins=ours)

@@ -104,15 +104,19 @@ def _measure_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptio
     found.notes += tables.notes(str(tool) if isinstance(tool, Trtexec) else None)
     batches = options.batches or (QUICK_BATCHES if options.quick else BATCHES)
     precisions = options.precisions or PRECISIONS
+
+    def done(network: ZooNetwork, batch: int, precision: str) -> bool:
+        return bool(kept(options.resume, _case(network, batch, precision), TENSORRT, PLUGINS))
+
     with kept_folder(options.engines, "--engines") as folder:
         builder = tool if isinstance(tool, LenetTrtError) else Builder.of(options, tool, gpu, folder)
         failed: Failures = {}
         if isinstance(builder, Builder) and options.jobs > 1:
-            wanted = [
-                SurveyJob(network.name, batch, precision)
-                for network, batch, precision in product(chosen, batches, precisions)
-                if not kept(options.resume, _case(network, batch, precision), TENSORRT, PLUGINS)
+            missing = [
+                SurveyJob(network.name, batch, tuple(each for each in precisions if not done(network, batch, each)))
+                for network, batch in product(chosen, batches)
             ]
+            wanted = [job for job in missing if job.precisions]
             failed = build_ahead(wanted, models, builder, options.jobs, found)
         for network in chosen:
             mine = {job[1:]: problem for job, problem in failed.items() if job[0] == network.name}
