@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lenet_trt.fuse.places import Place
     from lenet_trt.kernel.declaration import Kernel
 
-__all__ = ["Fused", "chosen_kernels", "fuse"]
+__all__ = ["Fused", "architectures_here", "chosen_kernels", "fuse"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,10 @@ def fuse(
     from lenet_trt.onnx_model.attention import written_out
 
     given, model = model, written_out(model)
-    places, refused = find_places(model, kernels, _architectures(architectures) if plugins == "auto" else None)
+    claims_on = None
+    if plugins == "auto":
+        claims_on = architectures_here() if architectures is None else architectures
+    places, refused = find_places(model, kernels, claims_on)
     taken = chosen(places)
     refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
     result, replacements, left = assembled(model, taken, places)
@@ -75,11 +78,10 @@ def fuse(
     return fused
 
 
-def _architectures(given: Sequence[int] | None) -> Sequence[int]:
+def architectures_here() -> Sequence[int]:
+    """Return the architecture of the GPU here (90 for sm_90); none where there is no GPU."""
     from lenet_trt.cuda.gpus import first_gpu
 
-    if given is not None:
-        return given
     gpu = first_gpu()
     return () if gpu is None else (gpu.sm,)
 

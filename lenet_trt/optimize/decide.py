@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.optimize.records import Crossing, Observation
-from lenet_trt.optimize.space import PluginPiece, PluginPlan
+from lenet_trt.optimize.space import Change, PluginPiece, PluginPlan
 
 # Two runs of the same model differ by this share, for reasons that a single run cannot show.
 LEAST_GAIN = 0.02
@@ -25,10 +25,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Ranked:
-    """Hold the candidates to try, the most promising first, and those that promise no more than the noise."""
+    """Hold the changes to try, the most promising first, and those that promise no more than the noise."""
 
-    worth: tuple[tuple[PluginPlan, float], ...]
-    below: tuple[tuple[PluginPlan, float], ...]
+    worth: tuple[tuple[Change, float], ...]
+    below: tuple[tuple[Change, float], ...]
 
 
 def noise_us(stats: Stats) -> float:
@@ -36,72 +36,65 @@ def noise_us(stats: Stats) -> float:
     return max(stats.p90_us - stats.p10_us, stats.high_us - stats.low_us, LEAST_GAIN * stats.median_us)
 
 
-def attempt(candidate: PluginPlan, current: PluginPlan) -> tuple[PluginPlan, tuple[PluginPiece, ...]]:
-    """Return what identifies an attempt: the candidate, and the pieces that it would displace.
-
-    Pieces elsewhere in the network do not change its gain, so it is not tried again when they come or go.
-    """
-    return candidate, current.changed_by(candidate)
-
-
 def promise_us(
-    candidate: PluginPlan,
-    current: PluginPlan,
+    change: Change,
     seen: Observation,
     plain: Observation,
     names: Mapping[PluginPiece, str],
     floor_us: Callable[[tuple[str, ...]], float],
 ) -> float:
-    """Return the most time that the candidate could win, from the ledger.
+    """Return the most time that a change could win, from the ledger.
 
-    The promise is the present cost of the nodes that the candidate replaces, minus its own floor, minus the cost in the
-    plain model of the nodes that return because a piece is displaced. ``names``: the plugin nodes of the current
-    plan's pieces. Where the trace names no nodes, the promise is the whole time.
+    The promise is the present cost of the nodes and pieces that go, minus the floor of the new pieces, minus the cost
+    in the plain model of the nodes that return. ``names``: the plugin nodes of the current plan's pieces. Where the
+    trace names no nodes, the promise is the whole time.
     """
     if not any(row.node is not None for row in seen.rows):
         return max(seen.end_to_end_us, 0.0)
-    covered = {node for piece in candidate.pieces for node in piece.nodes}
-    out = current.changed_by(candidate)
-    plugin_nodes = {names[piece] for piece in out if piece in names}
+    covered = {node for piece in change.candidate.pieces for node in piece.nodes}
+    plugin_nodes = {names[piece] for piece in change.out if piece in names}
     cost = sum(
         row.cost_us
         for row in seen.rows
         if row.node is not None and (covered & {row.node, *row.nodes} or row.node in plugin_nodes)
     )
-    back = {node for piece in out for node in piece.nodes} - covered
+    back = {node for piece in change.out for node in piece.nodes} - covered
     returns = sum(row.cost_us for row in plain.rows if row.nodes and set(row.nodes) <= back)
-    floor = sum(floor_us(piece.nodes) for piece in candidate.pieces)
+    floor = sum(floor_us(piece.nodes) for piece in change.candidate.pieces)
     return cost - floor - returns
 
 
 def elsewhere_us(
-    candidate: PluginPlan,
+    change: Change,
     before: Observation,
     after: Observation,
-    new_nodes: Mapping[PluginPiece, str],
-    out: Mapping[PluginPiece, str],
+    names: Mapping[PluginPiece, str],
+    new_names: Mapping[PluginPiece, str],
 ) -> float | None:
-    """Return how much more the other nodes cost with the candidate than without it; None where one was not traced.
+    """Return how much more the other nodes cost after a change; None where one was not traced, or no piece is new.
 
-    ``new_nodes``: the plugin nodes of the new plan. ``out``: the plugin nodes of the displaced pieces. The time is
-    measured end to end and includes this cost; the number only explains it.
+    ``names``, ``new_names``: the plugin nodes before and after. The time is measured end to end and includes this cost;
+    the number only explains it.
     """
+    if not change.candidate.pieces:
+        return None  # the nodes that return are the others
     if not all(any(row.node is not None for row in seen.rows) for seen in (before, after)):
         return None
-    covered = {node for piece in candidate.pieces for node in piece.nodes} | set(out.values())
-    own = {new_nodes[piece] for piece in candidate.pieces}
+    covered = {node for piece in change.candidate.pieces for node in piece.nodes}
+    covered |= {names[piece] for piece in change.out}
+    own = {new_names[piece] for piece in change.candidate.pieces}
     untouched = sum(row.cost_us for row in before.rows if row.node is not None and not covered & {row.node, *row.nodes})
     now = sum(row.cost_us for row in after.rows if row.node is not None and not own & {row.node, *row.nodes})
     return now - untouched
 
 
-def ranked(promises: Mapping[PluginPlan, float], noise: float) -> Ranked:
-    """Sort candidates by their promise; of two with equal promises, the one with more nodes comes first."""
+def ranked(promises: Mapping[Change, float], noise: float) -> Ranked:
+    """Sort changes by their promise; of two with equal promises, the one with more new nodes comes first."""
 
-    def size(plan: PluginPlan) -> int:
-        return sum(len(piece.nodes) for piece in plan.pieces)
+    def size(change: Change) -> int:
+        return sum(len(piece.nodes) for piece in change.candidate.pieces)
 
-    order = sorted(promises.items(), key=lambda entry: (-entry[1], -size(entry[0]), entry[0].key))
+    order = sorted(promises.items(), key=lambda entry: (-entry[1], -size(entry[0]), repr(entry[0])))
     return Ranked(
         tuple(entry for entry in order if entry[1] > noise), tuple(entry for entry in order if entry[1] <= noise)
     )

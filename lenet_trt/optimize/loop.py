@@ -8,9 +8,9 @@ from typing import Protocol
 
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.optimize.decide import attempt, elsewhere_us, noise_us, promise_us, ranked, verdict
+from lenet_trt.optimize.decide import elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.records import Accuracy, BatchOutcome, Observation, Trial
-from lenet_trt.optimize.space import PluginPlan, Space
+from lenet_trt.optimize.space import Change, PluginPlan, Space
 
 
 class Workbench(Protocol):
@@ -53,40 +53,45 @@ def optimize_at(
     plain = seen = bench.observe(current, batch)
     observed = [(current, seen)]
     trials: list[Trial] = []
-    tried = set()
+    tried: set[Change] = set()
+    slower: set[PluginPlan] = set()  # what was given up for something faster
+
+    def floor_us(nodes: tuple[str, ...]) -> float:
+        return bench.floor_us(nodes, batch)
+
     while True:
         names = space.fitted(current).nodes
-        promises = {
-            # A traced inference takes longer than an untraced one, and no candidate can win more than the latter.
-            candidate: min(
-                promise_us(candidate, current, seen, plain, names, lambda nodes: bench.floor_us(nodes, batch)),
-                inference_us,
-            )
-            for candidate in space.candidates
-            if attempt(candidate, current) not in tried and current.with_candidate(candidate) != current
-        }
+        changes = [
+            change
+            for change in space.changes(current, batch)
+            if change not in tried and change.applied(current) not in {current, *slower}
+        ]
+        promises = {change: promise_us(change, seen, plain, names, floor_us) for change in changes}
+        # A traced inference takes longer than an untraced one, and no change can win more than the latter.
+        promises = {change: min(promise, inference_us) for change, promise in promises.items()}
         order = ranked(promises, noise)
         if not order.worth:
-            return BatchOutcome(batch, current, noise, tuple(trials), order.below, tuple(observed))
-        candidate, promise = order.worth[0]
-        tried.add(attempt(candidate, current))
-        log(f"trying {candidate}: the ledger promises up to {promise:,.2f} us")
-        trial = _try(candidate, current, promise, noise, bench, batch)
+            below = tuple((change.candidate, us) for change, us in order.below if change.candidate.pieces)
+            return BatchOutcome(batch, current, noise, tuple(trials), below, tuple(observed))
+        change, promise = order.worth[0]
+        tried.add(change)
+        log(f"trying {change}: the ledger promises up to {promise:,.2f} us")
+        trial = _try(change, current, promise, noise, bench, batch)
         trials.append(trial)
         log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
         if trial.kept and trial.new is not None:
+            slower.add(current)
             current, noise, inference_us = trial.after, noise_us(trial.new), trial.new.median_us
             before, seen = seen, bench.observe(current, batch)
             observed.append((current, seen))
-            out = {piece: names[piece] for piece in trial.before.changed_by(candidate)}
-            cost = elsewhere_us(candidate, before, seen, space.fitted(current).nodes, out)
+            cost = elsewhere_us(change, before, seen, names, space.fitted(current).nodes)
             trials[-1] = replace(trial, elsewhere_us=cost)
 
 
 def _try(
-    candidate: PluginPlan, current: PluginPlan, promise: float, noise: float, bench: Workbench, batch: int | None
+    change: Change, current: PluginPlan, promise: float, noise: float, bench: Workbench, batch: int | None
 ) -> Trial:
-    after = current.with_candidate(candidate)
+    after = change.applied(current)
 
     def trial(
         kept: bool,
@@ -95,7 +100,7 @@ def _try(
         first: tuple[Stats, Stats] | tuple[None, None] = (None, None),
         second: tuple[Stats, Stats] | tuple[None, None] = (None, None),
     ) -> Trial:
-        return Trial(candidate, current, after, promise, noise, kept, reason, accuracy, *first, *second)
+        return Trial(change.candidate, current, after, promise, noise, kept, reason, accuracy, *first, *second)
 
     try:
         accuracy = bench.check(after, batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lenet_trt.optimize.words import plan_text, trial_text
 from lenet_trt.text_table import markdown_table
 from lenet_trt.trace.kernel_names import TABLE_WIDTH, short_name
 
@@ -35,13 +36,13 @@ def optimize_headline(record: Mapping[str, Any]) -> list[str]:
         else:
             out.append(
                 f"{where}{_interval(plain)} -> {_interval(taken)}, {entry['times_faster']:.2f} times faster, "
-                f"with {_plan(entry['plan'])}"
+                f"with {plan_text(entry['plan'])}"
             )
     for crossing in record["crossings"]:
         low, high = crossing["between"]
         at = f"at about {crossing['at']:,.0f}" if crossing["at"] else "somewhere"
         out.append(
-            f"{_plan(crossing['small'])} and {_plan(crossing['large'])} take the same time {at} between batch "
+            f"{plan_text(crossing['small'])} and {plan_text(crossing['large'])} take the same time {at} between batch "
             f"{low} and {high}" + (" (interpolated)" if crossing["at"] else "")
         )
     return out
@@ -57,7 +58,7 @@ def _lines(record: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         yield from _table(
             ["file", "batch", "plugins"],
-            [[m["path"], ", ".join(map(_batch, m["batches"])), _plan(m["plan"])] for m in record["models"]],
+            [[m["path"], ", ".join(map(_batch, m["batches"])), plan_text(m["plan"])] for m in record["models"]],
         )
     for outcome in record["batches"]:
         yield ""
@@ -99,7 +100,7 @@ def _made(record: Mapping[str, Any]) -> str:
 def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
     for number, seen in enumerate(outcome["observed"]):
         yield ""
-        yield f"### {'Before' if number == 0 else 'After: ' + _safe(_plan(seen['plan']))}"
+        yield f"### {'Before' if number == 0 else 'After: ' + _safe(plan_text(seen['plan']))}"
         yield ""
         yield from _ledger(seen)
         yield from _findings(seen["findings"])
@@ -109,7 +110,7 @@ def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         rows = [
             [
-                _plan(trial["candidate"]),
+                trial_text(trial),
                 f"{trial['promise_us']:,.2f}",
                 _interval(trial["old"]),
                 _interval(trial["new"]),
@@ -121,7 +122,7 @@ def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
         yield from _table(["candidate", "promised us", "without, us", "with, us", "accuracy", "verdict"], rows)
     if outcome["passed_over"]:
         yield ""
-        names = "; ".join(f"{_plan(e['candidate'])} ({e['promise_us']:,.2f} us)" for e in outcome["passed_over"])
+        names = "; ".join(f"{plan_text(e['candidate'])} ({e['promise_us']:,.2f} us)" for e in outcome["passed_over"])
         noise = f"{outcome['noise_us']:,.2f} us"
         yield f"Not tried, since the ledger promises no more than the noise of {noise}: {_safe(names)}."
 
@@ -187,12 +188,6 @@ def _interval(stats: Mapping[str, Any] | None) -> str:
     if stats is None:
         return ""
     return f"{stats['median_us']:,.2f} us [{stats['low_us']:,.2f}, {stats['high_us']:,.2f}]"
-
-
-def _plan(pieces: Sequence[Mapping[str, Any]]) -> str:
-    if not pieces:
-        return "the model as it is"
-    return "; ".join(f"{piece['kernel']} for {', '.join(piece['nodes'])}" for piece in pieces)
 
 
 def _batch(batch: int | None) -> str:

@@ -77,7 +77,7 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Trial:
-    """Hold one candidate that was tried on a plan: its promise and its result.
+    """Hold one candidate that was tried on a plan: its promise and its result; an empty one leaves pieces out.
 
     ``old_again``, ``new_again``: the times of a second run, which must confirm a faster first run. ``elsewhere_us``:
     how much more the nodes cost that the candidate did not touch, where it was kept and traced (broken fusion, added

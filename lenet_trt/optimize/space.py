@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,11 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.fuse.assemble import assembled
 from lenet_trt.fuse.places import Place, chosen, find_places
-from lenet_trt.fuse.stage import chosen_kernels
+from lenet_trt.fuse.stage import architectures_here, chosen_kernels
+from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement
+from lenet_trt.onnx_model.profiles import inputs_of
+from lenet_trt.optimize.words import plan_text
 
 
 @dataclass(frozen=True, order=True)
@@ -23,10 +26,6 @@ class PluginPiece:
 
     kernel: str
     nodes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        shown = ", ".join(self.nodes[:3]) + (f" and {len(self.nodes) - 3} more" if len(self.nodes) > 3 else "")
-        return f"{self.kernel} for {shown}"
 
     def overlaps(self, other: PluginPiece) -> bool:
         """Say whether both pieces replace the same node."""
@@ -45,16 +44,12 @@ class PluginPlan:
         return sha256_bytes(repr(self.pieces).encode())[:12] if self.pieces else "plain"
 
     def __str__(self) -> str:
-        return "; ".join(map(str, self.pieces)) or "the model as it is"
+        return plan_text(self.as_list())
 
-    def changed_by(self, candidate: PluginPlan) -> tuple[PluginPiece, ...]:
-        """Return the pieces that the candidate would displace."""
-        return tuple(piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
-
-    def with_candidate(self, candidate: PluginPlan) -> PluginPlan:
-        """Return the plan with the candidate's pieces, and without the pieces that overlap with them."""
-        out = self.changed_by(candidate)
-        return plan_of([*(piece for piece in self.pieces if piece not in out), *candidate.pieces])
+    def change_to(self, candidate: PluginPlan) -> Change:
+        """Return the change that puts the candidate in, and takes out what overlaps with it."""
+        overlapping = (piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
+        return Change(candidate, tuple(overlapping))
 
     def as_list(self) -> list[dict[str, Any]]:
         """Return plain values, for JSON."""
@@ -64,6 +59,25 @@ class PluginPlan:
 def plan_of(pieces: Iterable[PluginPiece]) -> PluginPlan:
     """Return the plan of these pieces, in one order, however they are given."""
     return PluginPlan(tuple(sorted(set(pieces))))
+
+
+@dataclass(frozen=True)
+class Change:
+    """Hold a step from one plan to another: pieces to put in, and pieces to take out.
+
+    ``out``: what overlaps with the new pieces; where there are none, what is left out. Pieces elsewhere in the network
+    do not change what a step gains, so it stays the same step when they come or go.
+    """
+
+    candidate: PluginPlan
+    out: tuple[PluginPiece, ...]
+
+    def __str__(self) -> str:
+        return str(self.candidate) if self.candidate.pieces else f"without {PluginPlan(self.out)}"
+
+    def applied(self, plan: PluginPlan) -> PluginPlan:
+        """Return the plan after this step."""
+        return plan_of([*(piece for piece in plan.pieces if piece not in self.out), *self.candidate.pieces])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,28 +94,46 @@ class Space:
 
     def __init__(self, model: onnx.ModelProto, plugins: str = "all") -> None:
         self.model = model
-        kernels = chosen_kernels(plugins)
-        places, refused = find_places(model, kernels) if kernels else ([], [])
+        self._kernels = chosen_kernels(plugins)
+        places, refused = find_places(model, self._kernels) if self._kernels else ([], [])
         self._places: dict[PluginPiece, Place] = {}
         for place in places:
             self._places.setdefault(self._piece(place), place)
+        self._claimed: dict[int | None, PluginPlan] = {}
         self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
 
     @cached_property
     def candidates(self) -> tuple[PluginPlan, ...]:
-        """Return the pieces of each compiled kernel, and all pieces that ``lenet-trt fuse`` would take together.
+        """Return the pieces of each compiled kernel, and all pieces together.
 
         Repeated blocks have layers of the same sizes, for which a kernel is compiled once: what holds for one of them
         holds for all, and a network of fifty layers has few such kernels.
         """
-        alike: dict[object, list[Place]] = {}
-        for place in self._places.values():
-            code = place.specialized
-            key = (code.kernel.name, code.types.name, code.static_axes, code.attributes)
-            alike.setdefault(key, []).append(place)
-        together = [*alike.values(), list(self._places.values())]
-        plans = [plan_of(self._piece(place) for place in chosen(places)) for places in together if places]
+        if not self._places:
+            return ()
+        together = [*self._alike(self._places), list(self._places)]
+        plans = [plan_of(map(self._piece, chosen(self._places[piece] for piece in pieces))) for pieces in together]
         return tuple(dict.fromkeys(plans))
+
+    def claimed(self, batch: int | None) -> PluginPlan:
+        """Return the pieces that ``lenet-trt fuse`` would take for this size of the first axis, on the GPU here."""
+        if batch not in self._claimed:
+            first = {axes[0] for axes in inputs_of(self.model).values() if axes}
+            named = {axis: batch for axis in first if isinstance(axis, str) and axis != "?" and batch is not None}
+            model = with_sizes(self.model, named)
+            kernels = [kernel for kernel in self._kernels if not kernel.by_name]
+            places, _ = find_places(model, kernels, architectures_here()) if kernels else ([], [])
+            pieces = [self._piece(place) for place in chosen(places)]
+            self._claimed[batch] = plan_of(piece for piece in pieces if piece in self._places)
+        return self._claimed[batch]
+
+    def changes(self, plan: PluginPlan, batch: int | None) -> Iterator[Change]:
+        """Return the steps from a plan: to each candidate, and to the plan without the pieces of a compiled kernel."""
+        for candidate in dict.fromkeys((*self.candidates, self.claimed(batch))):
+            if candidate.pieces:
+                yield plan.change_to(candidate)
+        for pieces in self._alike(plan.pieces):
+            yield Change(PluginPlan(), tuple(pieces))
 
     def fitted(self, plan: PluginPlan) -> Fitted:
         """Return the model with the plan's plugin nodes.
@@ -118,6 +150,15 @@ class Space:
         order = sorted(zip(plan.pieces, taken, strict=True), key=lambda entry: max(entry[1].match.origins))
         named = {piece: record.node for (piece, _), record in zip(order, records, strict=True)}
         return Fitted(model, tuple(records), named)
+
+    def _alike(self, pieces: Iterable[PluginPiece]) -> list[list[PluginPiece]]:
+        """Return the pieces in groups of one compiled kernel."""
+        groups: dict[object, list[PluginPiece]] = {}
+        for piece in pieces:
+            code = self._places[piece].specialized
+            key = (code.kernel.name, code.types.name, code.static_axes, code.attributes)
+            groups.setdefault(key, []).append(piece)
+        return list(groups.values())
 
     def _piece(self, place: Place) -> PluginPiece:
         nodes: Sequence[onnx.NodeProto] = self.model.graph.node

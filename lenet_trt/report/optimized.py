@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from lenet_trt.draw.elements import Markup, element
 from lenet_trt.draw.text import us_text
 from lenet_trt.optimize.markdown import optimize_headline
+from lenet_trt.optimize.words import trial_text
 from lenet_trt.report.grids import Cell, GridColumn, grid
 from lenet_trt.report.sections import section
 
@@ -49,7 +50,7 @@ def _tried(outcome: Mapping[str, Any]) -> Markup | None:
         verdict = ("kept: " if trial["kept"] else "not kept: ") + str(trial["reason"])
         rows.append(
             [
-                Cell(_plan(trial["candidate"])),
+                Cell(trial_text(trial)),
                 Cell(us_text(trial["promise_us"]), trial["promise_us"]),
                 Cell(us_text(old), old),
                 Cell(us_text(new), new),
@@ -62,7 +63,3 @@ def _tried(outcome: Mapping[str, Any]) -> Markup | None:
 
 def _median(stats: Mapping[str, Any] | None) -> float | None:
     return None if stats is None else float(stats["median_us"])
-
-
-def _plan(pieces: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{piece['kernel']} for {', '.join(piece['nodes'])}" for piece in pieces) or "the model as it is"

@@ -11,12 +11,16 @@ import pytest
 from onnx import numpy_helper, parser
 
 from lenet_trt.cuda.statistics import Stats
+from lenet_trt.fuse.stage import fuse
+from lenet_trt.onnx_model.fixed_axes import with_sizes
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.optimize.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
-from lenet_trt.optimize.space import PluginPiece, PluginPlan, Space, plan_of
+from lenet_trt.optimize.space import Change, PluginPiece, PluginPlan, Space, plan_of
+from lenet_trt.optimize.words import trial_text
 from optimize_clock import SLOW, Clock, lenet5_space, stats
 
 PLAIN = PluginPlan()
@@ -36,53 +40,63 @@ def no_floor(nodes: tuple[str, ...]) -> float:
 def test_plans_exchange_what_is_in_the_way() -> None:
     both = plan_of([B, A])
     assert both.pieces == (A, B), "in one order whoever gives them"
-    assert both.with_candidate(plan_of([WHOLE])) == plan_of([WHOLE])
-    assert plan_of([WHOLE]).with_candidate(plan_of([A])) == plan_of([A])
-    assert plan_of([A]).with_candidate(plan_of([B])) == both
+    whole, a = plan_of([WHOLE]), plan_of([A])
+    for before, new, after in ((both, [WHOLE], whole), (whole, [A], a), (a, [B], both)):
+        assert before.change_to(plan_of(new)).applied(before) == after
+    assert Change(PLAIN, (A,)).applied(both) == plan_of([B])
     assert len({PLAIN.key, plan_of([A]).key, plan_of([B]).key, both.key}) == 4
 
 
 def test_a_candidate_promises_what_its_nodes_cost_less_its_floor() -> None:
     now = seen({"n1": 5, "n2": 3, "n3": 10})
-    assert promise_us(plan_of([A]), PLAIN, now, now, {}, no_floor) == 8
-    assert promise_us(plan_of([A]), PLAIN, now, now, {}, lambda nodes: 2.0 * len(nodes)) == 4
-    assert promise_us(plan_of([WHOLE]), PLAIN, now, now, {}, no_floor) == 18
+    assert promise_us(PLAIN.change_to(plan_of([A])), now, now, {}, no_floor) == 8
+    assert promise_us(PLAIN.change_to(plan_of([A])), now, now, {}, lambda nodes: 2.0 * len(nodes)) == 4
+    assert promise_us(PLAIN.change_to(plan_of([WHOLE])), now, now, {}, no_floor) == 18
 
 
 def test_a_candidate_that_pushes_a_plugin_out_pays_for_the_nodes_that_come_back() -> None:
     plain = seen({"n1": 5, "n2": 3, "n3": 10})
     now = seen({"whole": 6})
     names = {WHOLE: "whole"}
-    assert promise_us(plan_of([A]), plan_of([WHOLE]), now, plain, names, no_floor) == 6 - 10
-    assert promise_us(plan_of([B]), plan_of([WHOLE]), now, plain, names, no_floor) == 6 - 8
+    assert promise_us(plan_of([WHOLE]).change_to(plan_of([A])), now, plain, names, no_floor) == 6 - 10
+    assert promise_us(plan_of([WHOLE]).change_to(plan_of([B])), now, plain, names, no_floor) == 6 - 8
 
 
 def test_layers_of_an_engine_count_for_the_nodes_in_them() -> None:
     now = Observation(20, (ObservedRow("n1 + n2", ("n1", "n2"), 12, 1), ObservedRow("n3", ("n3",), 8, 1)))
-    assert promise_us(plan_of([PluginPiece("c", ("n2",))]), PLAIN, now, now, {}, no_floor) == 12
+    assert promise_us(PLAIN.change_to(plan_of([PluginPiece("c", ("n2",))])), now, now, {}, no_floor) == 12
 
 
 def test_a_trace_without_nodes_promises_all_there_is() -> None:
     blind = Observation(50, (ObservedRow(None, (), 40, 0),))
-    assert promise_us(plan_of([B]), PLAIN, blind, blind, {}, no_floor) == 50
-    assert promise_us(plan_of([B]), PLAIN, Observation(50, ()), blind, {}, no_floor) == 50
+    assert promise_us(PLAIN.change_to(plan_of([B])), blind, blind, {}, no_floor) == 50
+    assert promise_us(PLAIN.change_to(plan_of([B])), Observation(50, ()), blind, {}, no_floor) == 50
 
 
 def test_what_a_candidate_costs_elsewhere_is_told() -> None:
     """The whole of a broken fusion: n3 was part of its neighbour, and now has a reformat before it."""
     before = Observation(20, (ObservedRow("n1", ("n1",), 5, 0), ObservedRow("n2 + n3", ("n2", "n3"), 12, 0)))
-    candidate = plan_of([PluginPiece("c", ("n1",))])
-    after = seen({"c": 1, "reformat": 3, "n2 + n3": 13})
-    assert elsewhere_us(candidate, before, after, {candidate.pieces[0]: "c"}, {}) == 4
-    assert elsewhere_us(candidate, Observation(20, ()), after, {candidate.pieces[0]: "c"}, {}) is None
-    instead = seen({"whole": 6, "n4": 2})
-    assert elsewhere_us(plan_of([A]), instead, seen({"a": 3, "n3": 1, "n4": 2}), {A: "a"}, {WHOLE: "whole"}) == 1
+    piece = PluginPiece("c", ("n1",))
+    taken, after = PLAIN.change_to(plan_of([piece])), seen({"c": 1, "reformat": 3, "n2 + n3": 13})
+    assert elsewhere_us(taken, before, after, {}, {piece: "c"}) == 4
+    assert elsewhere_us(taken, Observation(20, ()), after, {}, {piece: "c"}) is None
+    assert elsewhere_us(Change(PLAIN, (piece,)), after, before, {piece: "c"}, {}) is None
+    instead, part = seen({"whole": 6, "n4": 2}), plan_of([WHOLE]).change_to(plan_of([A]))
+    assert elsewhere_us(part, instead, seen({"a": 3, "n3": 1, "n4": 2}), {WHOLE: "whole"}, {A: "a"}) == 1
 
 
 def test_candidates_are_tried_most_promising_first_and_not_below_the_noise() -> None:
-    order = ranked({plan_of([A]): 5.0, plan_of([B]): 0.5, plan_of([WHOLE]): 5.0}, noise=0.5)
-    assert order.worth == ((plan_of([WHOLE]), 5.0), (plan_of([A]), 5.0)), "of two alike the larger"
-    assert order.below == ((plan_of([B]), 0.5),)
+    a, b, whole = (PLAIN.change_to(plan_of([piece])) for piece in (A, B, WHOLE))
+    order = ranked({a: 5.0, b: 0.5, whole: 5.0}, noise=0.5)
+    assert order.worth == ((whole, 5.0), (a, 5.0)), "of two alike the larger"
+    assert order.below == ((b, 0.5),)
+
+
+def test_leaving_a_piece_out_promises_its_time_less_that_of_its_nodes() -> None:
+    plain, now = seen({"n1": 5, "n2": 3, "n3": 10}), seen({"a": 9, "b": 4})
+    names = {A: "a", B: "b"}
+    assert promise_us(Change(PLAIN, (A,)), now, plain, names, no_floor) == 9 - 8
+    assert promise_us(Change(PLAIN, (B,)), now, plain, names, no_floor) == 4 - 10
 
 
 def test_noise_is_the_spread_of_the_timings_and_never_nothing() -> None:
@@ -177,6 +191,45 @@ def test_layers_are_taken_one_by_one_where_the_whole_network_is_slower() -> None
     assert sorted(kernels_of(outcome.plan)) == ["conv5x5_bias_relu_pool2"] * 2 + ["dense_bias_relu"] * 3
     assert outcome.trials[0].kept is False, "the whole network promised most, and was slower"
     assert all(trial.accuracy is not None for trial in outcome.trials)
+
+
+def layers_space(width: int) -> Space:
+    """Three dense layers and a softmax, with an open batch."""
+    layers = "".join(f"[dense{i}] d{i + 1} = Gemm<transB = 1>(d{i}, w{i}, b{i}) " for i in range(3))
+    model = parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["" : 17]> layers (float[n, {width}] d0) => (float[n, {width}] y) {{
+        {layers} [last] y = Softmax<axis = -1>(d3) }}"""
+    )
+    for index in range(3):
+        for name, shape in ((f"w{index}", (width, width)), (f"b{index}", (width,))):
+            model.graph.initializer.append(numpy_helper.from_array(np.full(shape, index, np.float32), name))
+    return Space(onnx.shape_inference.infer_shapes(model))
+
+
+def test_a_kernel_that_loses_among_others_is_left_out_again() -> None:
+    """All together win, 40 us to 28; without the softmax, whose node takes 10 us, they take 18."""
+    space = layers_space(8)
+    clock = Clock(space, {"dense_bias_relu": 8 / 3, "softmax": 20})
+    outcome = optimize_at(1, space, clock)
+    assert kernels_of(outcome.plan) == ["dense_bias_relu"] * 3
+    together, left_out = outcome.trials
+    assert sorted(set(kernels_of(together.candidate))) == ["dense_bias_relu", "softmax"]
+    assert (left_out.candidate, left_out.after) == (PLAIN, outcome.plan)
+    assert left_out.kept
+    entry = left_out.as_dict()
+    assert trial_text(entry) == "without softmax for last"
+    assert not any(plan == PLAIN for plan, _ in outcome.passed_over)
+
+
+def test_what_fuse_would_take_for_the_batch_is_a_candidate() -> None:
+    space = layers_space(512)
+    assert space.claimed(1) == PLAIN, "for one row of 512 the kernel claims nothing"
+    claimed = space.claimed(32)
+    assert kernels_of(claimed) == ["dense_bias_relu"] * 3
+    fused = fuse(with_sizes(space.model, {"n": 32})).model
+    assert sorted(plugin_nodes(fused).values()) == kernels_of(claimed)
+    assert claimed in [change.candidate for change in space.changes(PLAIN, 32)]
+    assert not any(change.candidate == PLAIN for change in space.changes(PLAIN, 1)), "a step that changes nothing"
 
 
 def test_nothing_is_taken_where_nothing_is_faster_and_no_attempt_is_made_twice() -> None:
