@@ -68,6 +68,7 @@ class Bench:
         self._wanted: tuple[int | None, str, list[NDArray[Any]], float | None] | None = None
         self._networks: dict[tuple[str, int | None], ModelWork | None] = {}
         self._scores: dict[tuple[str, int | None], Score] = {}
+        self._built: set[Path] = set()
 
     @property
     def ceilings(self) -> Ceilings | None:
@@ -149,9 +150,11 @@ class Bench:
         return self._engine(path, plan, batch) if engines_alone(self._settings.runtime) else path
 
     def _engine(self, path: Path, plan: PluginPlan, batch: int | None) -> Path:
-        name = f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine"
-        self._log(f"building {name}")
-        return engine_of(path, path.with_name(name), batch, self._settings, path.parent)
+        engine = path.with_name(f"{plan.key}.engine" if batch is None else f"{plan.key}-n{batch}.engine")
+        if engine not in self._built:
+            self._log(f"building {engine.name}")
+            self._built.add(engine_of(path, engine, batch, self._settings, path.parent))
+        return engine
 
     def _loaded(self, plan: PluginPlan, batch: int | None) -> closing[Network]:
         return closing(load(self.file(plan, batch), self._settings.runtime, trust=True))
@@ -168,13 +171,20 @@ class Bench:
             arrays = self._arrays(batch)
             with self._loaded(PLAIN, batch) as network:
                 plain = _outputs(network, arrays)
-            try:
-                exact = gate.float64_outputs(self._space.model, arrays)
-                self._wanted = batch, gate.FLOAT64, exact, gate.worst_error(plain, exact)
-            except LenetTrtError as error:
-                self._log(f"no float64 reference ({error}): outputs are compared with the model as it is")
-                self._wanted = batch, gate.PLAIN, plain, None
+            self._wanted = batch, *self._exact(arrays, plain)
         return self._wanted[1:]
+
+    def _exact(
+        self, arrays: Sequence[NDArray[Any]], plain: list[NDArray[Any]]
+    ) -> tuple[str, list[NDArray[Any]], float | None]:
+        """Return the best reference that can be had here, its outputs, and how far the model as it is is from them."""
+        for name, compute in ((gate.FLOAT64, gate.float64_outputs), (gate.ONNX_RUNTIME, gate.onnx_runtime_outputs)):
+            try:
+                wanted = compute(self._space.model, arrays)
+                return name, wanted, gate.worst_error(plain, wanted)
+            except LenetTrtError as error:
+                self._log(f"no reference by {name} ({error})")
+        return gate.PLAIN, plain, None
 
     @property
     def _labelled(self) -> bool:

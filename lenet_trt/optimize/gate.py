@@ -16,10 +16,14 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.optimize.records import Accuracy
 
+# What outputs are compared with: the first of these that can be had.
 FLOAT64 = "float64"
+ONNX_RUNTIME = "ONNX Runtime on the CPU"
 PLAIN = "the model as it is"
 # The largest relative error in norm of an output, by the narrowest type in which the model computes.
 TOLERANCES = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}
+# Where the model as it is misses the tolerance, as with a TopK whose elements are nearly equal, this times its error.
+_AS_FAR = 2
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 # With more bytes of inputs and weights in float64, the plain model is the reference.
 _LARGEST_REFERENCE = 8 << 30
@@ -79,6 +83,17 @@ def float64_outputs(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> l
             torch.cuda.empty_cache()
 
 
+def onnx_runtime_outputs(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Compute the outputs by ONNX Runtime, in the types of the model.
+
+    Raises:
+        LenetTrtError: it does not run the model.
+    """
+    from lenet_trt.runtimes.ort import OrtCpu
+
+    return [np.asarray(output) for output in OrtCpu(model).run(list(arrays))]
+
+
 def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:
     """Return the largest relative error in norm among the outputs; infinite where a shape differs."""
     worst = 0.0
@@ -92,8 +107,9 @@ def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]])
 
 def problem(found: Accuracy, max_drop: float) -> str | None:
     """Say why these results are refused; return None where they are good enough."""
-    if not found.error <= max(found.tolerance, found.plain_error or 0.0):
-        return f"not accurate enough: {found.text}; allowed {found.tolerance:.1e}"
+    allowed = max(found.tolerance, _AS_FAR * (found.plain_error or 0.0))
+    if not found.error <= allowed:
+        return f"not accurate enough: {found.text}; allowed {allowed:.1e}"
     if found.labelled and found.correct is not None and found.plain_correct is not None:
         drop = 100 * (found.plain_correct - found.correct) / found.labelled
         if drop > max_drop:

@@ -54,7 +54,7 @@ def optimize_at(
     observed = [(current, seen)]
     trials: list[Trial] = []
     tried: set[Change] = set()
-    slower: set[PluginPlan] = set()  # what was given up for something faster
+    settled: set[PluginPlan] = set()  # what was slower than a plan that was kept, or is not right
 
     def floor_us(nodes: tuple[str, ...]) -> float:
         return bench.floor_us(nodes, batch)
@@ -64,7 +64,7 @@ def optimize_at(
         changes = [
             change
             for change in space.changes(current, batch)
-            if change not in tried and change.applied(current) not in {current, *slower}
+            if change not in tried and change.applied(current) not in {current, *settled}
         ]
         promises = {change: promise_us(change, seen, plain, names, floor_us) for change in changes}
         # A traced inference takes longer than an untraced one, and no change can win more than the latter.
@@ -79,8 +79,8 @@ def optimize_at(
         trial = _try(change, current, promise, noise, bench, batch)
         trials.append(trial)
         log(f"  {'kept' if trial.kept else 'not kept'}: {trial.reason}")
+        settled.add(current if trial.kept else trial.after)
         if trial.kept and trial.new is not None:
-            slower.add(current)
             current, noise, inference_us = trial.after, noise_us(trial.new), trial.new.median_us
             before, seen = seen, bench.observe(current, batch)
             observed.append((current, seen))

@@ -38,6 +38,8 @@ from lenet_trt.runtimes.network import Network
 from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 from lenet_trt.runtimes.tensorrt import EngineCall, TensorRt
 from lenet_trt.tensorrt.sidecar import model_path
+from lenet_trt.trace.engine import with_layers
+from lenet_trt.trace.readers.trtexec_exports import read_trtexec
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 
 # The first traced inferences take longer: the tracer allocates memory for its records.
@@ -122,7 +124,10 @@ def _infer(infer: Inference, mark: Ranges, count: int) -> None:
 
 
 def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, call: EngineCall) -> Timeline:
-    """Trace TensorRT's own layer times and put them end to end: TensorRT gives durations without positions."""
+    """Trace TensorRT's own layer times and put them end to end: TensorRT gives durations without positions.
+
+    What its inspector tells of the layers is added: of a region its name alone does not say which nodes it has.
+    """
     times = runtime.layer_times(call)
     infer()  # the first run with a profiler sets it up
     activities: list[Activity] = []
@@ -139,7 +144,9 @@ def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, ca
     if not activities:
         raise RecorderError("TensorRT gave no layer times: take --with nsys or cupti")
     note = "TensorRT gives each layer's duration, not its start: positions are reconstructed, without gaps."
-    return Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
+    found = Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
+    exports = read_trtexec(runtime.description(call), "what TensorRT's inspector says")
+    return found if exports is None else with_layers(found, exports[1].layers)
 
 
 def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:

@@ -117,10 +117,10 @@ class TensorRt:
         call.report_to(_reporter(self._trt, times))
         return times
 
-    def description(self) -> str:
-        """Return what TensorRT's engine inspector says of the layers, as JSON."""
+    def description(self, call: EngineCall | None = None) -> str:
+        """Return what TensorRT's engine inspector says of the layers, as JSON; the sizes of open axes are a call's."""
         engine, trt = self._engine, self._trt
-        inspector = engine.create_engine_inspector()
+        inspector = engine.create_engine_inspector() if call is None else call.inspector()
         return str(inspector.get_engine_information(trt.LayerInformationFormat.JSON))
 
     def close(self) -> None:
@@ -149,6 +149,13 @@ class EngineCall:
             done = context.execute_async_v3(stream)
         if not done:
             raise LenetTrtError(f"TensorRT failed: {'; '.join(self._log.errors) or 'it gave no reason'}")
+
+    def inspector(self) -> Any:
+        """Return TensorRT's inspector of the engine, which tells the sizes of this call."""
+        engine, context = self._engine, self._context
+        inspector = engine.create_engine_inspector()
+        inspector.execution_context = context
+        return inspector
 
     def report_to(self, profiler: Any) -> None:
         """Give TensorRT's IProfiler the time of each layer; each run is then waited for."""

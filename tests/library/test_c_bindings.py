@@ -21,6 +21,7 @@ from trtexec_script import write_library
 
 # Of TensorRT-RTX, or what tells of layers, which needs the Python package.
 ELSEWHERE = {
+    "EngineInspector.execution_context",
     "EngineInspector.get_engine_information",
     "ICudaEngine.create_engine_inspector",
     "ICudaEngine.create_runtime_config",

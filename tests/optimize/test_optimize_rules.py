@@ -11,9 +11,11 @@ import pytest
 from onnx import numpy_helper, parser
 
 from lenet_trt.cuda.statistics import Stats
+from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.optimize.bench import observation
 from lenet_trt.optimize.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
@@ -21,7 +23,10 @@ from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
 from lenet_trt.optimize.space import Change, PluginPiece, PluginPlan, Space, plan_of
 from lenet_trt.optimize.words import trial_text
+from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
+from lenet_trt.trace.engine import with_layers
 from optimize_clock import SLOW, Clock, lenet5_space, stats
+from traced import call, kernel, repeated
 
 PLAIN = PluginPlan()
 A = PluginPiece("a", ("n1", "n2"))
@@ -221,6 +226,22 @@ def test_a_kernel_that_loses_among_others_is_left_out_again() -> None:
     assert not any(plan == PLAIN for plan, _ in outcome.passed_over)
 
 
+def test_layers_in_a_region_of_tensorrts_compiler_promise_the_time_of_the_region() -> None:
+    """As TensorRT 8.6.0 names the region of an LSTM: neither end of the name is a layer that a kernel could replace."""
+    space, name = layers_space(8), "{ForeignNode[(Unnamed Layer* 70) [LoopOutput][length][Constant]...last]}"
+    x, y = (LayerTensor(tensor, (4, 8), "float32") for tensor in ("d0", "y"))
+    happens = [call(0, 1, "enqueue"), kernel(2, 102, name)]
+    trace = with_layers(repeated(103, happens, period=1000), [EngineLayer(name, "Myelin", inputs=(x,), outputs=(y,))])
+    now = observation(trace, network_of(space.model, {"n": 4}).nodes, None)
+    promises = {
+        str(change): promise_us(change, now, now, {}, no_floor)
+        for change in space.changes(PLAIN, 4)
+        if change.candidate
+    }
+    assert promises["softmax for last"] == pytest.approx(100, abs=1)
+    assert len(set(promises.values())) == 1
+
+
 def test_what_fuse_would_take_for_the_batch_is_a_candidate() -> None:
     space = layers_space(512)
     assert space.claimed(1) == PLAIN, "for one row of 512 the kernel claims nothing"
@@ -249,6 +270,15 @@ def test_a_wrong_kernel_is_refused_however_fast_and_never_timed() -> None:
     assert trial.reason == "not accurate enough"
     assert trial.old is None
     assert not any("compare" in step and "lenet5 for" in step for step in clock.done)
+
+
+def test_what_was_slower_once_is_not_tried_against_something_faster() -> None:
+    """Whatever is in its way by then: each plan is compared with another at most once, and once more if it stays."""
+    clock = Clock(lenet5_space(), {**SLOW, "maxpool2": 1, "dense_bias_relu": 1, "conv5x5_bias": 1})
+    outcome = optimize_at(1, lenet5_space(), clock)
+    losers = [trial.after for trial in outcome.trials if not trial.kept]
+    assert len(losers) == len(set(losers)) > 1
+    assert not set(losers) & {trial.after for trial in outcome.trials if trial.kept}
 
 
 def test_a_kernel_that_does_not_run_is_passed_over() -> None:

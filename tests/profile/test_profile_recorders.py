@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -350,6 +351,10 @@ def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
             assert call == "the call"
             return times
 
+        def description(self, call: object) -> str:
+            assert call == "the call"
+            return json.dumps({"Layers": ["conv", {"Name": "gemm", "Inputs": [{"Name": "x", "Dimensions": [4, 8]}]}]})
+
     times: list[tuple[str, float]] = []
 
     def infer() -> None:
@@ -364,6 +369,10 @@ def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
         ("layer", "gemm", 1250, 1500, 1),
     ]
     assert found.iterations == (Iteration(0, 0, 750), Iteration(1, 750, 1500))
+    assert [(layer.name, [tensor.shape for tensor in layer.inputs]) for layer in found.layers] == [
+        ("conv", []),
+        ("gemm", [(4, 8)]),
+    ]
     with pytest.raises(RecorderError, match="gave no layer times"):
         workload._layers(request, Times(), times.clear, "the call")  # type: ignore[arg-type]
 
