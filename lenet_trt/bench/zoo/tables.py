@@ -101,8 +101,8 @@ def by_network(
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and a line a network, with the time of each case: by TensorRT's own layers and with our plugins.
 
-    Of a case in several records, the last one counts. ``chosen`` names networks; none means all that have a time. A
-    cell with one time has no plugin in its engine. ``backend``: another one, whose times stand alone.
+    Of a case in several records, the last one that has all its times counts. ``chosen`` names networks; none means all
+    that have a time. A cell with one time has no plugin in its engine. ``backend``: another one; its times stand alone.
 
     Raises:
         LenetTrtError: a name is no network of the records; lists those that are.
@@ -111,7 +111,7 @@ def by_network(
         tuple(row.case.values()): (row, record)
         for record in records
         for row in record.rows
-        if row.backend == backend and _time_us(row)
+        if row.backend == backend and _time_us(row) and not _failed(row, record)
     }
     networks = list(dict.fromkeys(str(network) for network, *_ in timed))
     if unknown := [name for name in chosen if name not in networks]:
@@ -126,10 +126,20 @@ def by_network(
     return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines
 
 
+def _failed(row: Row, record: Record) -> bool:
+    """Say whether the engine with our plugins, of the same case, could not be timed."""
+    after = _after(row, record)
+    return after is not None and _time_us(after) is None
+
+
+def _after(before: Row, record: Record) -> Row | None:
+    return record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
+
+
 def _before_and_after(before: Row, record: Record) -> str:
     was = _time_us(before)
     assert was is not None
-    after = record.find(PLUGINS, **before.case) if before.backend == TENSORRT else None
+    after = _after(before, record)
     now = None if after is None else _time_us(after)
     return duration(was) if now is None else f"{duration(was)} to {duration(now)} ({was / now:.2f}x)"
 
