@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +36,11 @@ def optimized_figure(sources: Sources, *names: str) -> str:
         if report.is_file():
             label = f"[{label}]({sources.link(report)})"
         for entry in record["chosen"]:
-            by = ", ".join(f"`{piece['kernel']}`" for piece in entry["plan"]) or "nothing was faster"
+            counts = Counter(piece["kernel"] for piece in entry["plan"])
+            by = (
+                ", ".join(f"{f'{count} ' * (count > 1)}`{name}`" for name, count in counts.items())
+                or "nothing was faster"
+            )
             batch = "fixed" if entry["batch"] is None else f"{entry['batch']:,}"
             plans: tuple[Any, Any] = ([], entry["plan"])
             before, after = (

@@ -81,7 +81,7 @@ def _facts(record: Mapping[str, Any]) -> Iterator[str]:
         given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
         yield f"Sizes of open axes, in the model and in what was made of it: {_safe(given)}."
     yield f"Measured on {_safe(machine)}: {_safe(record['how'])}."
-    yield f"Medians with their 95% bootstrap interval; command: `{_safe(record['command'])}`, {_safe(_made(record))}."
+    yield f"Medians with their 95% bootstrap interval; command: {_code(record['command'])}, {_safe(_made(record))}."
 
 
 def _made(record: Mapping[str, Any]) -> str:
@@ -151,7 +151,7 @@ def _ledger(seen: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(["node", *(names[term] + ", us" for term in shown), "kernel"], rows)
     if seen["timeline"]:
         yield ""
-        yield f"The trace: `{_safe(seen['timeline'])}` (lenet-trt report shows it)."
+        yield f"The trace: {_code(seen['timeline'])} (lenet-trt report shows it)."
     for note in ledger["notes"]:
         yield ""
         yield f"Note: {_safe(note)}."
@@ -196,6 +196,11 @@ def _batch(batch: int | None) -> str:
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from markdown_table(heads, [[_safe(cell) for cell in row] for row in rows])
+
+
+def _code(text: object) -> str:
+    """Return text as code, where nothing is markup but the mark that ends it."""
+    return "`" + " ".join(str(text).split()).replace("`", "'") + "`"
 
 
 def _safe(text: object) -> str:
