@@ -24,9 +24,9 @@ from lenet_trt.runtimes.arrays import DeviceArray, own_array
 from lenet_trt.runtimes.tensorrt import TensorRt
 from lenet_trt.tensorrt.engine import BuildOptions, engine_from_onnx
 from lenet_trt.tensorrt.flavors import Flavor
-from lenet_trt.tensorrt.layers import layer_from_inspector, layer_text
+from lenet_trt.tensorrt.layers import layer_text
 from lenet_trt.tensorrt.routes import ROUTES, chosen_route
-from lenet_trt.trace.readers.lenient_json import loads
+from lenet_trt.trace.readers.trtexec_exports import inspected_layers
 
 _BURST = 10
 
@@ -108,8 +108,7 @@ class PythonEngines:
     def layers(self, engine: Engine) -> list[str]:
         """Name the layers, by TensorRT's engine inspector: see ``EngineTool``."""
         with closing(self._loaded(engine)) as runtime:
-            rows = loads(runtime.description()).get("Layers", [])
-            return [layer_text(layer_from_inspector(row, engine.path.name)) for row in rows]
+            return [layer_text(layer) for layer in inspected_layers(runtime.description(), engine.path.name)]
 
     def _loaded(self, engine: Engine) -> TensorRt:
         return TensorRt(engine.path, None, self._library if engine.with_plugins else None, self._flavor)

@@ -37,10 +37,8 @@ def optimized_figure(sources: Sources, *names: str) -> str:
             label = f"[{label}]({sources.link(report)})"
         for entry in record["chosen"]:
             counts = Counter(piece["kernel"] for piece in entry["plan"])
-            by = (
-                ", ".join(f"{f'{count} ' * (count > 1)}`{name}`" for name, count in counts.items())
-                or "nothing was faster"
-            )
+            used = [f"{count} `{name}`" if count > 1 else f"`{name}`" for name, count in counts.items()]
+            by = ", ".join(used) or "nothing was faster"
             batch = "fixed" if entry["batch"] is None else f"{entry['batch']:,}"
             plans: tuple[Any, Any] = ([], entry["plan"])
             before, after = (

@@ -91,7 +91,7 @@ def onnx_runtime_outputs(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]])
     """
     from lenet_trt.runtimes.ort import OrtCpu
 
-    return [np.asarray(output) for output in OrtCpu(model).run(list(arrays))]
+    return OrtCpu(model).run(arrays)
 
 
 def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:

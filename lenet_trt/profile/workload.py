@@ -39,7 +39,7 @@ from lenet_trt.runtimes.protocol import DeviceRuntime, HostRuntime
 from lenet_trt.runtimes.tensorrt import EngineCall, TensorRt
 from lenet_trt.tensorrt.sidecar import model_path
 from lenet_trt.trace.engine import with_layers
-from lenet_trt.trace.readers.trtexec_exports import read_trtexec
+from lenet_trt.trace.readers.trtexec_exports import inspected_layers
 from lenet_trt.trace.timeline import Activity, Iteration, Timeline, save
 
 # The first traced inferences take longer: the tracer allocates memory for its records.
@@ -145,8 +145,7 @@ def _layers(request: TraceRequest, runtime: TensorRt, infer: DeviceInference, ca
         raise RecorderError("TensorRT gave no layer times: take --with nsys or cupti")
     note = "TensorRT gives each layer's duration, not its start: positions are reconstructed, without gaps."
     found = Timeline("IProfiler of TensorRT", notes=(note,), iterations=tuple(iterations), activities=tuple(activities))
-    exports = read_trtexec(runtime.description(call), "what TensorRT's inspector says")
-    return found if exports is None else with_layers(found, exports[1].layers)
+    return with_layers(found, inspected_layers(runtime.description(call), "what TensorRT's inspector says"))
 
 
 def _on_cpu(request: TraceRequest, runtime: HostRuntime, arrays: Sequence[NDArray[Any]], folder: Path) -> Timeline:

@@ -366,6 +366,7 @@ def test_the_gate() -> None:
     good = Accuracy("float64", 1e-6, 1e-7, 1e-5, 99, 100, 10_000)
     assert gate.problem(good, max_drop=0.2) is None
     assert "not accurate enough" in str(gate.problem(Accuracy("float64", 1e-3, 1e-7, 1e-5), 0.2))
+    assert gate.problem(Accuracy("float64", 1e-3, 2e-3, 1e-5), 0.2) is None, "the model as it is was worse"
     assert gate.problem(Accuracy("float64", 1e-3, 6e-4, 1e-5), 0.2) is None, "the model as it is was as far"
     assert "allowed 8.0e-04" in str(gate.problem(Accuracy("float64", 1e-3, 4e-4, 1e-5), 0.2))
     assert "not accurate enough" in str(gate.problem(Accuracy("float64", float("nan"), 1e-7, 1e-5), 0.2))

@@ -345,7 +345,7 @@ def test_kinds_must_match_too() -> None:
 # What a runtime tells of itself
 
 
-def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
+def test_tensorrts_layer_times_are_laid_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Times:
         def layer_times(self, call: object) -> list[tuple[str, float]]:
             assert call == "the call"
@@ -373,6 +373,9 @@ def test_tensorrts_layer_times_are_laid_end_to_end() -> None:
         ("conv", []),
         ("gemm", [(4, 8)]),
     ]
+    monkeypatch.setattr(Times, "description", lambda self, call: '{"Layers": [], "Bindings": ["x"]}')
+    silent = workload._layers(request, Times(), infer, "the call")  # type: ignore[arg-type]
+    assert (silent.layers, [activity.node for activity in silent.activities][:2]) == ((), ["conv", "gemm"])
     with pytest.raises(RecorderError, match="gave no layer times"):
         workload._layers(request, Times(), times.clear, "the call")  # type: ignore[arg-type]
 

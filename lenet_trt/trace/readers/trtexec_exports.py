@@ -150,6 +150,15 @@ def _profile(entries: Sequence[Any], name: str) -> Exports:
     return Exports(profile=tuple(layers), runs=runs)
 
 
+def inspected_layers(text: str, name: str) -> tuple[EngineLayer, ...]:
+    """Read what TensorRT's engine inspector says of the layers; none where the engine keeps nothing of them.
+
+    Raises:
+        LenetTrtError: a layer has no name.
+    """
+    return tuple(layer_from_inspector(row, name) for row in loads(text).get("Layers", []))
+
+
 def _layers(data: Mapping[str, Any], name: str) -> Exports:
     rows = data["Layers"]
     if not rows:
