@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from lenet_trt.cuda.statistics import Stats, differ
 from lenet_trt.optimize.records import Crossing, Observation
-from lenet_trt.optimize.space import Change, PluginPiece, PluginPlan
+from lenet_trt.optimize.space import PlanChange, PluginPiece, PluginPlan
 
 # Two runs of the same model differ by this share, for reasons that a single run cannot show.
 LEAST_GAIN = 0.02
@@ -27,8 +27,8 @@ class Verdict:
 class Ranked:
     """Hold the changes to try, the most promising first, and those that promise no more than the noise."""
 
-    worth: tuple[tuple[Change, float], ...]
-    below: tuple[tuple[Change, float], ...]
+    worth: tuple[tuple[PlanChange, float], ...]
+    below: tuple[tuple[PlanChange, float], ...]
 
 
 def noise_us(stats: Stats) -> float:
@@ -37,7 +37,7 @@ def noise_us(stats: Stats) -> float:
 
 
 def promise_us(
-    change: Change,
+    change: PlanChange,
     seen: Observation,
     plain: Observation,
     names: Mapping[PluginPiece, str],
@@ -65,7 +65,7 @@ def promise_us(
 
 
 def elsewhere_us(
-    change: Change,
+    change: PlanChange,
     before: Observation,
     after: Observation,
     names: Mapping[PluginPiece, str],
@@ -88,10 +88,10 @@ def elsewhere_us(
     return now - untouched
 
 
-def ranked(promises: Mapping[Change, float], noise: float) -> Ranked:
+def ranked(promises: Mapping[PlanChange, float], noise: float) -> Ranked:
     """Sort changes by their promise; of two with equal promises, the one with more new nodes comes first."""
 
-    def size(change: Change) -> int:
+    def size(change: PlanChange) -> int:
         return sum(len(piece.nodes) for piece in change.candidate.pieces)
 
     order = sorted(promises.items(), key=lambda entry: (-entry[1], -size(entry[0]), repr(entry[0])))

@@ -10,7 +10,7 @@ from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.optimize.decide import elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.records import Accuracy, BatchOutcome, Observation, Trial
-from lenet_trt.optimize.space import Change, PluginPlan, Space
+from lenet_trt.optimize.space import PlanChange, PluginPlan, Space
 
 
 class Workbench(Protocol):
@@ -53,7 +53,7 @@ def optimize_at(
     plain = seen = bench.observe(current, batch)
     observed = [(current, seen)]
     trials: list[Trial] = []
-    tried: set[Change] = set()
+    tried: set[PlanChange] = set()
     settled: set[PluginPlan] = set()  # what was slower than a plan that was kept, or is not right
 
     def floor_us(nodes: tuple[str, ...]) -> float:
@@ -89,7 +89,7 @@ def optimize_at(
 
 
 def _try(
-    change: Change, current: PluginPlan, promise: float, noise: float, bench: Workbench, batch: int | None
+    change: PlanChange, current: PluginPlan, promise: float, noise: float, bench: Workbench, batch: int | None
 ) -> Trial:
     after = change.applied(current)
 

@@ -46,10 +46,10 @@ class PluginPlan:
     def __str__(self) -> str:
         return plan_text(self.as_list())
 
-    def change_to(self, candidate: PluginPlan) -> Change:
+    def change_to(self, candidate: PluginPlan) -> PlanChange:
         """Return the change that puts the candidate in, and takes out what overlaps with it."""
         overlapping = (piece for piece in self.pieces if any(piece.overlaps(new) for new in candidate.pieces))
-        return Change(candidate, tuple(overlapping))
+        return PlanChange(candidate, tuple(overlapping))
 
     def as_list(self) -> list[dict[str, Any]]:
         """Return plain values, for JSON."""
@@ -62,7 +62,7 @@ def plan_of(pieces: Iterable[PluginPiece]) -> PluginPlan:
 
 
 @dataclass(frozen=True)
-class Change:
+class PlanChange:
     """Hold a step from one plan to another: pieces to put in, and pieces to take out.
 
     ``out``: what overlaps with the new pieces; where there are none, what is left out. Pieces elsewhere in the network
@@ -127,13 +127,13 @@ class Space:
             self._claimed[batch] = plan_of(piece for piece in pieces if piece in self._places)
         return self._claimed[batch]
 
-    def changes(self, plan: PluginPlan, batch: int | None) -> Iterator[Change]:
+    def changes(self, plan: PluginPlan, batch: int | None) -> Iterator[PlanChange]:
         """Return the steps from a plan: to each candidate, and to the plan without the pieces of a compiled kernel."""
         for candidate in dict.fromkeys((*self.candidates, self.claimed(batch))):
             if candidate.pieces:
                 yield plan.change_to(candidate)
         for pieces in self._alike(plan.pieces):
-            yield Change(PluginPlan(), tuple(pieces))
+            yield PlanChange(PluginPlan(), tuple(pieces))
 
     def fitted(self, plan: PluginPlan) -> Fitted:
         """Return the model with the plan's plugin nodes.

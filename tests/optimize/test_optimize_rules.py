@@ -21,7 +21,7 @@ from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
 from lenet_trt.optimize.records import Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
-from lenet_trt.optimize.space import Change, PluginPiece, PluginPlan, Space, plan_of
+from lenet_trt.optimize.space import PlanChange, PluginPiece, PluginPlan, Space, plan_of
 from lenet_trt.optimize.words import trial_text
 from lenet_trt.tensorrt.layers import EngineLayer, LayerTensor
 from lenet_trt.trace.engine import with_layers
@@ -48,7 +48,7 @@ def test_plans_exchange_what_is_in_the_way() -> None:
     whole, a = plan_of([WHOLE]), plan_of([A])
     for before, new, after in ((both, [WHOLE], whole), (whole, [A], a), (a, [B], both)):
         assert before.change_to(plan_of(new)).applied(before) == after
-    assert Change(PLAIN, (A,)).applied(both) == plan_of([B])
+    assert PlanChange(PLAIN, (A,)).applied(both) == plan_of([B])
     assert len({PLAIN.key, plan_of([A]).key, plan_of([B]).key, both.key}) == 4
 
 
@@ -85,7 +85,7 @@ def test_what_a_candidate_costs_elsewhere_is_told() -> None:
     taken, after = PLAIN.change_to(plan_of([piece])), seen({"c": 1, "reformat": 3, "n2 + n3": 13})
     assert elsewhere_us(taken, before, after, {}, {piece: "c"}) == 4
     assert elsewhere_us(taken, Observation(20, ()), after, {}, {piece: "c"}) is None
-    assert elsewhere_us(Change(PLAIN, (piece,)), after, before, {piece: "c"}, {}) is None
+    assert elsewhere_us(PlanChange(PLAIN, (piece,)), after, before, {piece: "c"}, {}) is None
     instead, part = seen({"whole": 6, "n4": 2}), plan_of([WHOLE]).change_to(plan_of([A]))
     assert elsewhere_us(part, instead, seen({"a": 3, "n3": 1, "n4": 2}), {WHOLE: "whole"}, {A: "a"}) == 1
 
@@ -100,8 +100,8 @@ def test_candidates_are_tried_most_promising_first_and_not_below_the_noise() -> 
 def test_leaving_a_piece_out_promises_its_time_less_that_of_its_nodes() -> None:
     plain, now = seen({"n1": 5, "n2": 3, "n3": 10}), seen({"a": 9, "b": 4})
     names = {A: "a", B: "b"}
-    assert promise_us(Change(PLAIN, (A,)), now, plain, names, no_floor) == 9 - 8
-    assert promise_us(Change(PLAIN, (B,)), now, plain, names, no_floor) == 4 - 10
+    assert promise_us(PlanChange(PLAIN, (A,)), now, plain, names, no_floor) == 9 - 8
+    assert promise_us(PlanChange(PLAIN, (B,)), now, plain, names, no_floor) == 4 - 10
 
 
 def test_noise_is_the_spread_of_the_timings_and_never_nothing() -> None:
