@@ -154,6 +154,13 @@ def layer_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor | None = None)
     return functional.layer_norm(x, x.shape[axis:], scale, bias, node.get("epsilon", 1e-5))
 
 
+def group_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    groups = node.get("num_groups")
+    if node.opset < 21:  # a number for each group, and not yet for each channel
+        scale, bias = (values.repeat_interleave(x.shape[1] // groups) for values in (scale, bias))
+    return functional.group_norm(x, groups, scale, bias, node.get("epsilon", 1e-5))
+
+
 def local_response_norm(node: Node, x: Tensor) -> Tensor:
     alpha, beta, bias = node.get("alpha", 1e-4), node.get("beta", 0.75), node.get("bias", 1.0)
     return functional.local_response_norm(x, node.get("size"), alpha, beta, bias)
@@ -195,11 +202,13 @@ LAYERS: dict[str, TorchOperator] = {
     "Clip": clip,
     "Conv": conv,
     "ConvTranspose": conv_transpose,
+    "Einsum": lambda node, *values: torch.einsum(node.get("equation"), *values),
     "Elu": lambda node, x: functional.elu(x, node.get("alpha", 1.0)),
     "Gelu": gelu,
     "Gemm": gemm,
     "GlobalAveragePool": global_pool(torch.mean),
     "GlobalMaxPool": global_pool(torch.amax),
+    "GroupNormalization": group_norm,
     "HardSigmoid": hard_sigmoid,
     "HardSwish": lambda node, x: functional.hardswish(x),
     "InstanceNormalization": instance_norm,
@@ -209,11 +218,13 @@ LAYERS: dict[str, TorchOperator] = {
     "LogSoftmax": along_axis(torch.log_softmax),
     "MatMul": lambda node, a, b: torch.matmul(a, b),
     "MaxPool": max_pool,
+    "Mish": lambda node, x: functional.mish(x),
     "PRelu": prelu,
     "Relu": lambda node, x: torch.relu(x),
     "Selu": lambda node, x: functional.selu(x),
     "Sigmoid": lambda node, x: torch.sigmoid(x),
     "Softmax": along_axis(torch.softmax),
     "Softplus": lambda node, x: functional.softplus(x),
+    "Softsign": lambda node, x: functional.softsign(x),
     "Tanh": lambda node, x: torch.tanh(x),
 }

@@ -9,6 +9,28 @@ import torch
 
 from lenet_trt.errors import LenetTrtError
 
+# The inputs of an operator that are needed on the host: sizes, axes and the padding value.
+HOST_INPUTS: dict[str, frozenset[int]] = {
+    "ConstantOfShape": frozenset({0}),
+    "Expand": frozenset({1}),
+    "Pad": frozenset({1, 2, 3}),
+    "Range": frozenset({0, 1, 2}),
+    "ReduceL2": frozenset({1}),
+    "ReduceMax": frozenset({1}),
+    "ReduceMean": frozenset({1}),
+    "ReduceMin": frozenset({1}),
+    "ReduceSum": frozenset({1}),
+    "Reshape": frozenset({1}),
+    "Resize": frozenset({1, 2, 3}),
+    "Slice": frozenset({1, 2, 3, 4}),
+    "Split": frozenset({1}),
+    "Squeeze": frozenset({1}),
+    "Tile": frozenset({1}),
+    "TopK": frozenset({1}),
+    "Trilu": frozenset({1}),
+    "Unsqueeze": frozenset({1}),
+}
+
 
 @dataclass(frozen=True)
 class Node:

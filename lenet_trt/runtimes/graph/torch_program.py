@@ -22,12 +22,15 @@ from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.onnx_model.attention import written_out
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from lenet_trt.onnx_model.ports import IMAGE_DTYPE, Port, ports
+from lenet_trt.runtimes.graph.torch_indices import INDICES
 from lenet_trt.runtimes.graph.torch_layers import LAYERS, TorchOperator
-from lenet_trt.runtimes.graph.torch_node import Node
+from lenet_trt.runtimes.graph.torch_lstm import lstm
+from lenet_trt.runtimes.graph.torch_node import HOST_INPUTS, Node
 from lenet_trt.runtimes.graph.torch_quantize import QUANTIZERS
-from lenet_trt.runtimes.graph.torch_shapes import HOST_INPUTS, SHAPES
+from lenet_trt.runtimes.graph.torch_resize import resize
+from lenet_trt.runtimes.graph.torch_shapes import SHAPES
 
-_OPERATORS = {**LAYERS, **SHAPES, **QUANTIZERS}
+OPERATORS: dict[str, TorchOperator] = {**LAYERS, **SHAPES, **INDICES, **QUANTIZERS, "LSTM": lstm, "Resize": resize}
 _STANDARD = ("", "ai.onnx")
 
 
@@ -169,11 +172,11 @@ def _steps(nodes: Sequence[Node], outputs: set[str], constants: set[str]) -> Ite
 def _operator(node: Node) -> tuple[TorchOperator, frozenset[int]]:
     if node.op.startswith(f"{DOMAIN}::"):
         return _plugin(node), frozenset()
-    if node.op not in _OPERATORS:
+    if node.op not in OPERATORS:
         raise LenetTrtError(
             f"{node}: the graph runtime has no operator {node.op}; ONNX Runtime may: load it with runtime ort"
         )
-    return _OPERATORS[node.op], HOST_INPUTS.get(node.op, frozenset())
+    return OPERATORS[node.op], HOST_INPUTS.get(node.op, frozenset())
 
 
 def _plugin(node: Node) -> TorchOperator:

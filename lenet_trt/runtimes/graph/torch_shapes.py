@@ -19,23 +19,6 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.graph.torch_layers import TorchOperator
 from lenet_trt.runtimes.graph.torch_node import Node, integers
 
-# Inputs that are needed on the host: sizes, axes and the padding value.
-HOST_INPUTS: dict[str, frozenset[int]] = {
-    "ConstantOfShape": frozenset({0}),
-    "Expand": frozenset({1}),
-    "Pad": frozenset({1, 2, 3}),
-    "ReduceMax": frozenset({1}),
-    "ReduceMean": frozenset({1}),
-    "ReduceMin": frozenset({1}),
-    "ReduceSum": frozenset({1}),
-    "Reshape": frozenset({1}),
-    "Slice": frozenset({1, 2, 3, 4}),
-    "Split": frozenset({1}),
-    "Squeeze": frozenset({1}),
-    "Tile": frozenset({1}),
-    "Unsqueeze": frozenset({1}),
-}
-
 
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     sizes = integers(shape)
@@ -101,13 +84,6 @@ def slice_(node: Node, x: Tensor, *bounds: Tensor | None) -> Tensor:
     return x[tuple(index)]
 
 
-def gather(node: Node, x: Tensor, indices: Tensor) -> Tensor:
-    axis = node.get("axis", 0) % x.dim()
-    flat = indices.reshape(-1).long()
-    flat = torch.where(flat < 0, flat + x.shape[axis], flat)
-    return x.index_select(axis, flat).reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
-
-
 def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
     return x.expand(torch.broadcast_shapes(x.shape, tuple(integers(shape))))
 
@@ -140,16 +116,39 @@ def reduction(reduce: Callable[..., Tensor]) -> TorchOperator:
     return apply
 
 
-def arg_max(node: Node, x: Tensor) -> Tensor:
-    if node.get("select_last_index", 0):
-        raise LenetTrtError("select_last_index is not supported")
-    return torch.argmax(x, dim=node.get("axis", 0), keepdim=bool(node.get("keepdims", 1)))
-
-
 def divide(node: Node, a: Tensor, b: Tensor) -> Tensor:
     if a.is_floating_point():
         return torch.div(a, b)
     return torch.div(a, b, rounding_mode="trunc")
+
+
+def mod(node: Node, a: Tensor, b: Tensor) -> Tensor:
+    return torch.fmod(a, b) if node.get("fmod", 0) else torch.remainder(a, b)
+
+
+def depth_to_space(node: Node, x: Tensor) -> Tensor:
+    block = node.get("blocksize")
+    if node.get("mode", "DCR") == "CRD":
+        return functional.pixel_shuffle(x, block)
+    n, channels, height, width = x.shape
+    parts = x.reshape(n, block, block, channels // (block * block), height, width)
+    return parts.permute(0, 3, 4, 1, 5, 2).reshape(n, -1, height * block, width * block)
+
+
+def space_to_depth(node: Node, x: Tensor) -> Tensor:
+    block = node.get("blocksize")
+    n, channels, height, width = x.shape
+    parts = x.reshape(n, channels, height // block, block, width // block, block)
+    return parts.permute(0, 3, 5, 1, 2, 4).reshape(n, -1, height // block, width // block)
+
+
+def range_(node: Node, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    return torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+
+
+def triangle(node: Node, x: Tensor, diagonal: Tensor | None = None) -> Tensor:
+    (offset,) = [0] if diagonal is None else integers(diagonal)
+    return torch.triu(x, offset) if node.get("upper", 1) else torch.tril(x, offset)
 
 
 def shape(node: Node, x: Tensor) -> Tensor:
@@ -194,20 +193,22 @@ def _same(node: Node, x: Tensor, *others: Tensor) -> Tensor:
 
 
 SHAPES: dict[str, TorchOperator] = {
-    "ArgMax": arg_max,
     "Cast": cast,
     "Concat": concat,
     "ConstantOfShape": constant_of_shape,
+    "DepthToSpace": depth_to_space,
     "Div": divide,
     "Dropout": _same,
     "Expand": expand,
     "Flatten": flatten,
-    "Gather": gather,
     "Identity": _same,
     "Max": variadic(torch.maximum),
     "Mean": lambda node, *values: functools.reduce(torch.add, values) / len(values),
     "Min": variadic(torch.minimum),
+    "Mod": mod,
     "Pad": pad,
+    "Range": range_,
+    "ReduceL2": reduction(torch.linalg.vector_norm),
     "ReduceMax": reduction(torch.amax),
     "ReduceMean": reduction(torch.mean),
     "ReduceMin": reduction(torch.amin),
@@ -215,11 +216,13 @@ SHAPES: dict[str, TorchOperator] = {
     "Reshape": reshape,
     "Shape": shape,
     "Slice": slice_,
+    "SpaceToDepth": space_to_depth,
     "Split": split,
     "Squeeze": squeeze,
     "Sum": variadic(torch.add),
     "Tile": lambda node, x, repeats: x.repeat(integers(repeats)),
     "Transpose": transpose,
+    "Trilu": triangle,
     "Unsqueeze": unsqueeze,
     **{
         name: _plain(function)
@@ -227,12 +230,16 @@ SHAPES: dict[str, TorchOperator] = {
             "Abs": torch.abs,
             "Add": torch.add,
             "And": torch.logical_and,
+            "Ceil": torch.ceil,
+            "Cos": torch.cos,
             "Equal": torch.eq,
             "Erf": torch.erf,
             "Exp": torch.exp,
             "Floor": torch.floor,
             "Greater": torch.gt,
+            "GreaterOrEqual": torch.ge,
             "Less": torch.lt,
+            "LessOrEqual": torch.le,
             "Log": torch.log,
             "Mul": torch.mul,
             "Neg": torch.neg,
@@ -240,6 +247,9 @@ SHAPES: dict[str, TorchOperator] = {
             "Or": torch.logical_or,
             "Pow": torch.pow,
             "Reciprocal": torch.reciprocal,
+            "Round": torch.round,
+            "Sign": torch.sign,
+            "Sin": torch.sin,
             "Sqrt": torch.sqrt,
             "Sub": torch.sub,
             "Where": torch.where,
