@@ -76,12 +76,17 @@ def slice_(node: Node, x: Tensor, *bounds: Tensor | None) -> Tensor:
     begin, end = node.numbers("starts", starts) or [], node.numbers("ends", ends) or []
     chosen = node.numbers("axes", axes) or list(range(len(begin)))
     stride = [1] * len(begin) if steps is None else integers(steps)
-    if min(stride, default=1) < 1:
-        raise LenetTrtError(f"it has the step {min(stride)}; only forward steps are supported")
     index = [slice(None)] * x.dim()
+    backwards = []
     for axis, first, last, step in zip(chosen, begin, end, stride, strict=True):
-        index[axis] = slice(first, last, step)
-    return x[tuple(index)]
+        places = range(x.shape[axis])[first:last:step]
+        if step < 0:
+            # torch has no such step: the places in rising order, and then turned round.
+            backwards.append(axis)
+            places = places[::-1]
+        index[axis] = slice(places.start, places.stop, places.step)
+    taken = x[tuple(index)]
+    return taken.flip(backwards) if backwards else taken
 
 
 def expand(node: Node, x: Tensor, shape: Tensor) -> Tensor:
