@@ -47,7 +47,7 @@ def scatter_nd(node: Node, x: Tensor, indices: Tensor, updates: Tensor) -> Tenso
     return x.index_put(indices.long().unbind(-1), updates, accumulate=reduction == "add")
 
 
-def top_k(node: Node, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def largest_first(node: Node, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     (count,) = integers(k)
     values, indices = torch.topk(
         x, count, dim=node.get("axis", -1), largest=bool(node.get("largest", 1)), sorted=bool(node.get("sorted", 1))
@@ -84,5 +84,5 @@ INDICES: dict[str, TorchOperator] = {
     "GatherND": gather_nd,
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
-    "TopK": top_k,
+    "TopK": largest_first,
 }
