@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, parser
 
@@ -16,6 +15,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import FloatAttribute
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from plain_runtime import run
 
 
 def network(
@@ -36,12 +36,7 @@ def attributes(model: onnx.ModelProto) -> list[dict[str, Any]]:
 def same(model: onnx.ModelProto, fused: onnx.ModelProto, shape: tuple[int, ...]) -> None:
     """Both files give the same in ONNX Runtime."""
     x = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
-    sessions = [
-        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"])
-        for each in (model, fused)
-    ]
-    wanted, seen = (session.run(None, {"x": x}) for session in sessions)
-    for one, other in zip(wanted, seen, strict=True):
+    for one, other in zip(run(model, x=x), run(fused, x=x), strict=True):
         np.testing.assert_array_equal(other, one)
 
 

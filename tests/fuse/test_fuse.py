@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,17 +22,9 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded
 from lenet_trt.onnx_model.precision import convert
 from networks import DENSES, FLATTENINGS, LENET5, Network, images_for, in_dialect, model_of, networks
+from plain_runtime import run
 
 SOME = settings(max_examples=40)
-
-
-def run(model: onnx.ModelProto, *inputs: np.ndarray) -> list[np.ndarray]:
-    """Run a model in ONNX Runtime."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    names = [entry.name for entry in session.get_inputs()]
-    return list(session.run(None, dict(zip(names, inputs, strict=True))))
 
 
 def assert_same(left: onnx.ModelProto, right: onnx.ModelProto, *inputs: np.ndarray) -> None:

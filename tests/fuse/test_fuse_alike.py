@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 RANDOM = np.random.default_rng(0)
 
@@ -39,11 +39,7 @@ def used(model: onnx.ModelProto) -> list[str]:
 def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto, *shape: int) -> None:
     onnx.checker.check_model(fused, full_check=True)
     values = RANDOM.normal(size=shape).astype(np.float32)
-    results = []
-    for each in (model, fused):
-        session = onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"])
-        results.append(session.run(None, {"x": values}))
-    for one, other in zip(*results, strict=True):
+    for one, other in zip(run(model, x=values), run(fused, x=values), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 

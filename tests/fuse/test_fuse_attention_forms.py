@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +15,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.precision import convert
+from plain_runtime import run
 from torch_export import exported_module
 
 Sizes = Sequence[int | str]
@@ -41,23 +41,20 @@ def model_of(
     return model
 
 
-def run(model: onnx.ModelProto) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+def run_on_noise(model: onnx.ModelProto) -> list[np.ndarray]:
     random = np.random.default_rng(0)
     given = {}
-    for value in session.get_inputs():
-        shape = [size if isinstance(size, int) else N for size in value.shape]
+    for value in model.graph.input:
+        shape = [dim.dim_value or N for dim in value.type.tensor_type.shape.dim]
         given[value.name] = random.normal(size=shape).astype(np.float32)
-    return [np.asarray(result) for result in session.run(None, given)]
+    return run(model, **given)
 
 
 def fused_alike(model: onnx.ModelProto, kernel: str) -> list[str]:
     """Fuse a model, compare it with the plain one, and return the operators that are left."""
     fused = fuse(model, [kernel]).model
     onnx.checker.check_model(fused, full_check=True)
-    for seen, wanted in zip(run(fused), run(model), strict=True):
+    for seen, wanted in zip(run_on_noise(fused), run_on_noise(model), strict=True):
         assert seen.shape == wanted.shape
         np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
     return [node.op_type for node in fused.graph.node if node.op_type != "Reshape"]
@@ -128,10 +125,7 @@ def test_windows_of_an_open_batch() -> None:
     fused = fuse(model, ["masked_attention"]).model
     assert [each.op_type for each in fused.graph.node if each.domain == DOMAIN] == ["masked_attention"]
     given = {name: values(3 * WINDOWS, HEADS, ROWS, DEPTH) for name in "qkv"}
-    results = [
-        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, given)[0]
-        for each in (model, fused)
-    ]
+    results = [run(each, **given)[0] for each in (model, fused)]
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5)
 
 
@@ -373,7 +367,7 @@ def test_windows_in_half_precision(batch: int) -> None:
     result = fuse(model, ["masked_attention"])
     assert [(done.kernel, done.types) for done in result.replacements] == [("masked_attention", "fp16")]
     onnx.checker.check_model(result.model, full_check=True)
-    for seen, wanted in zip(run(result.model), run(model), strict=True):
+    for seen, wanted in zip(run_on_noise(result.model), run_on_noise(model), strict=True):
         np.testing.assert_allclose(seen, wanted, rtol=0, atol=4e-3)
 
 

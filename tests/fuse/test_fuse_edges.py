@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +15,7 @@ from lenet_trt.fuse.replaceable import replaceable
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import Attribute, registry
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from plain_runtime import run
 
 RANDOM = np.random.default_rng(1)
 WEIGHT = RANDOM.normal(size=(3, 4)).astype(np.float32)
@@ -43,13 +43,6 @@ def model_of(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version)
     onnx.checker.check_model(model, full_check=True)
     return model
-
-
-def run(model: onnx.ModelProto, **inputs: np.ndarray) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, inputs))
 
 
 def used(model: onnx.ModelProto) -> list[str]:

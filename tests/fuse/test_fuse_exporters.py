@@ -8,21 +8,14 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 EXPORTED = Path(__file__).parents[1] / "exported"
 CONVOLUTION, DENSE = "conv5x5_bias_relu_pool2", "dense_bias_relu"
-
-
-def outputs_of(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: images})[0])
 
 
 def assert_fuses(model: onnx.ModelProto, wanted: list[str], images: np.ndarray) -> None:
@@ -30,7 +23,7 @@ def assert_fuses(model: onnx.ModelProto, wanted: list[str], images: np.ndarray) 
     onnx.checker.check_model(fused, full_check=True)
     assert [node.op_type for node in fused.graph.node if node.domain == DOMAIN] == wanted
     for count in (1, len(images)):
-        np.testing.assert_allclose(outputs_of(fused, images[:count]), outputs_of(model, images[:count]), atol=2e-6)
+        np.testing.assert_allclose(run(fused, images[:count])[0], run(model, images[:count])[0], atol=2e-6)
     again = fuse(fused, "auto").model
     assert again.SerializeToString() == fused.SerializeToString()
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 from torch_export import exported_module
 
 NAME = "few_channel_conv"
@@ -34,13 +34,6 @@ def model_of(node: onnx.NodeProto, channels: int, tensors: dict[str, np.ndarray]
     return model
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
 def fused_alike(model: onnx.ModelProto, channels: int) -> list[str]:
     """Fuse a model, compare it with the plain one for two batch sizes, and return the kernels that are used.
 
@@ -49,7 +42,7 @@ def fused_alike(model: onnx.ModelProto, channels: int) -> list[str]:
     fused = fuse(model, "all").model
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, channels, HEIGHT, WIDTH)).astype(np.float32)
-        np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=1e-5)
     return [node.op_type for node in fused.graph.node if node.domain == DOMAIN]
 
 

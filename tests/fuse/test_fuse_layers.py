@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 RANDOM = np.random.default_rng(0)
 
@@ -34,21 +34,14 @@ def model_of(
     return model
 
 
-def run(model: onnx.ModelProto, **inputs: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (result,) = session.run(None, inputs)
-    return np.asarray(result)
-
-
 def used(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node if node.domain == DOMAIN]
 
 
 def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto, **inputs: np.ndarray) -> None:
     onnx.checker.check_model(fused, full_check=True)
-    np.testing.assert_allclose(run(fused, **inputs), run(model, **inputs), rtol=0, atol=1e-5)
+    (seen,), (wanted,) = run(fused, **inputs), run(model, **inputs)
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
 
 
 @settings(max_examples=60)

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 from torch_export import exported_module
 
 INPUTS, OUTPUTS = 32, 40
@@ -33,16 +33,11 @@ def model_of(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
 def fused_alike(model: onnx.ModelProto, *shape: int) -> list[str]:
     """Fuse a model, compare it with the plain one, and return the kernels that it has."""
     fused = fuse(model, ["linear"]).model
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=2e-5)
+    np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=2e-5)
     return [node.op_type for node in fused.graph.node if node.domain == DOMAIN]
 
 
@@ -70,7 +65,7 @@ def test_what_is_added_to_some_rows_alone_is_no_bias(bias: tuple[int, ...], axes
     model = model_of(nodes, ["n", 5, INPUTS], {"w": weights(INPUTS, OUTPUTS), "b": weights(*bias)}, axes)
     fused = fuse(model, ["linear"]).model
     x = np.random.default_rng(1).standard_normal((4, 5, INPUTS)).astype(np.float32)
-    np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=2e-5)
+    np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=2e-5)
     assert [node.op_type for node in fused.graph.node if node.op_type == "Add"] == ["Add"]
 
 

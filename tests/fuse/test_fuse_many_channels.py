@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 from torch_export import exported_module
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
@@ -45,17 +44,12 @@ class Unpadded(nn.Module):  # type: ignore[misc,name-defined]
         return self.first(x) + self.second(x)
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
 def fused_alike(network: Any, *names: str) -> list[str]:
     """Fuse a network by these kernels, compare it with the plain one, and return the operators that are left."""
     model = exported_module(network.eval(), torch.zeros(2, CHANNELS, HEIGHT, WIDTH), 17)
     fused = fuse(model, list(names)).model
     x = np.random.default_rng(1).normal(size=(3, CHANNELS, HEIGHT, WIDTH)).astype(np.float32)
-    np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=1e-5)
     assert all(node.domain == DOMAIN for node in fused.graph.node)
     return sorted(node.op_type for node in fused.graph.node)
 

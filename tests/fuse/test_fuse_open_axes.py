@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import numpy_helper, parser
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 # The sizes of ``seen`` are those of ``like``, which shape inference cannot follow: as behind MobileViT's attention.
 VIEWED = "seen = Reshape(x, like)"
@@ -24,11 +24,6 @@ def model_of(body: str, inputs: str, outputs: str) -> onnx.ModelProto:
         model.graph.initializer.append(numpy_helper.from_array(np.full(8, value, np.float32), name))
     onnx.checker.check_model(model)
     return model
-
-
-def results(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, feeds))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +45,7 @@ def test_the_length_of_a_norm_is_that_of_its_scale(body: str, outputs: str, kern
     used = [node.op_type for node in fused.graph.node if node.domain == DOMAIN]
     like = np.array([2, 3, 8][3 - rank :], np.int64)
     feeds = {"x": np.random.default_rng(0).normal(size=(like[:-1].prod(), 8)).astype(np.float32), "like": like}
-    for got, wanted in zip(results(fused, feeds), results(model, feeds), strict=True):
+    for got, wanted in zip(run(fused, **feeds), run(model, **feeds), strict=True):
         np.testing.assert_allclose(got, wanted, atol=1e-5)
     assert used == [kernel]
 

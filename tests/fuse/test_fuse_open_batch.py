@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.tensorrt.library.embed import embedded
+from plain_runtime import run
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -46,8 +46,7 @@ def test_attention_has_its_kernels_and_they_can_be_embedded(opset: int) -> None:
     assert kernels["batched_matmul"] == 2
     assert kernels["softmax"] == 1
     assert embedded(fused, ["sm_86"]).graph.node
-    session = onnxruntime.InferenceSession(fused.SerializeToString(), providers=["CPUExecutionProvider"])
-    (got,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    (got,) = run(fused, x.numpy())
     with torch.no_grad():
         np.testing.assert_allclose(got, module(x).numpy(), atol=1e-5)
     onnx.checker.check_model(fused, full_check=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +19,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import Attribute, registry
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
+from plain_runtime import run
 
 OPSETS = range(7, 24)
 SOME = settings(max_examples=60)
@@ -119,14 +119,6 @@ class _Writer:
         return model
 
 
-def run(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (result,) = session.run(None, {"x": images})
-    return np.asarray(result)
-
-
 def images(count: int) -> np.ndarray:
     return np.random.default_rng(count).normal(size=(count, 1, 10, 11)).astype(np.float32)
 
@@ -138,7 +130,8 @@ def used(model: onnx.ModelProto) -> list[str]:
 def assert_same(fused: onnx.ModelProto, model: onnx.ModelProto) -> None:
     onnx.checker.check_model(fused, full_check=True)
     for count in (1, 3):
-        np.testing.assert_allclose(run(fused, images(count)), run(model, images(count)), rtol=0, atol=2e-6)
+        (seen,), (wanted,) = run(fused, x=images(count)), run(model, x=images(count))
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-6)
 
 
 smalls = st.builds(
@@ -160,7 +153,8 @@ def test_a_layer_with_relu_and_one_without_in_every_opset(opset: int) -> None:
     assert used(fused) == ["conv5x5_bias_relu_pool2", "dense_bias_relu", "dense_bias_relu"]
     assert_same(fused, model)
     (seen,) = ReferenceEvaluator(fused).run(None, {"x": images(2)})
-    np.testing.assert_allclose(seen, run(model, images(2)), rtol=0, atol=1e-5)
+    (wanted,) = run(model, x=images(2))
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -204,7 +198,8 @@ def test_three_choices_in_an_old_opset() -> None:
     fused = fuse(model).model
     assert used(fused) == ["conv5x5_bias"] * 3
     values = random.normal(size=(2, 1, 13, 14)).astype(np.float32)
-    np.testing.assert_allclose(run(fused, values), run(model, values), rtol=0, atol=2e-6)
+    (seen,), (wanted,) = run(fused, x=values), run(model, x=values)
+    np.testing.assert_allclose(seen, wanted, rtol=0, atol=2e-6)
 
 
 def test_choices_that_an_old_opset_cannot_tell_apart_are_refused() -> None:

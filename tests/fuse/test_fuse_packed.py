@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -16,6 +15,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import Fused, fuse
 from lenet_trt.kernel import Kernel, Packing, Tensor, registry
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 RANDOM = np.random.default_rng(0)
 Weights = Mapping[str, np.ndarray]
@@ -60,10 +60,9 @@ def two_layers(first: int = 4, second: int = 3, opset: int = 17) -> onnx.ModelPr
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
-def run(model: onnx.ModelProto) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    (result,) = session.run(None, {"x": np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32)})
-    return np.asarray(result)
+def computed(model: onnx.ModelProto) -> np.ndarray:
+    (result,) = run(model, x=np.random.default_rng(1).normal(size=(3, 5)).astype(np.float32))
+    return result
 
 
 def used(fused: Fused) -> list[str]:
@@ -76,7 +75,7 @@ def test_packed_weights_compute_the_same(opset: int) -> None:
     fused = fuse(model, [dense()])
     assert used(fused) == ["dense_bias_relu"] * 2
     onnx.checker.check_model(fused.model, full_check=True)
-    np.testing.assert_allclose(run(fused.model), run(model), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(computed(fused.model), computed(model), rtol=0, atol=2e-6)
     stored = {tensor.name: tuple(tensor.dims) for tensor in fused.model.graph.initializer}
     plugins = [node for node in fused.model.graph.node if node.domain == DOMAIN]
     assert [stored[node.input[1]] for node in plugins] == [(5, 4), (4, 3)]
@@ -122,7 +121,7 @@ def test_places_that_need_different_functions_do_not_share_one() -> None:
     fused = fuse(model, [dense(unpack=by_shape)])
     assert used(fused) == ["dense_bias_relu"]
     assert ["packed in another way" in refusal.reason for refusal in fused.refusals] == [True]
-    np.testing.assert_allclose(run(fused.model), run(model), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(computed(fused.model), computed(model), rtol=0, atol=2e-6)
 
 
 def test_a_function_of_an_earlier_run_is_not_overwritten() -> None:

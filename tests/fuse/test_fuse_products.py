@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.stage import Fused, fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 Sizes = Sequence[int | str]
 KERNEL = "batched_matmul"
@@ -56,13 +56,6 @@ def used(fused: Fused) -> list[str]:
     return [n.op_type for n in fused.model.graph.node if n.domain == DOMAIN and n.op_type == KERNEL]
 
 
-def run(model: onnx.ModelProto, values: dict[str, np.ndarray]) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, values)[0])
-
-
 def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto) -> None:
     onnx.checker.check_model(fused, full_check=True)
     random = np.random.default_rng(0)
@@ -70,7 +63,7 @@ def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto) -> None:
     for value in model.graph.input:
         shape = [dim.dim_value or NAMED[dim.dim_param] for dim in value.type.tensor_type.shape.dim]
         values[value.name] = random.normal(size=shape).astype(np.float32)
-    plain, replaced = run(model, values), run(fused, values)
+    plain, replaced = run(model, **values)[0], run(fused, **values)[0]
     assert plain.shape == replaced.shape
     np.testing.assert_allclose(replaced, plain, rtol=0, atol=1e-5)
 
@@ -372,7 +365,7 @@ def test_attention_of_torch_exporters(written: str, dynamo: bool, opset: int) ->
     assert used(fused) == [KERNEL, KERNEL]
     assert not {"Transpose", "Mul"} & {node.op_type for node in fused.model.graph.node}
     values = {value.name: tensor.numpy() for value, tensor in zip(model.graph.input, inputs, strict=True)}
-    np.testing.assert_allclose(run(fused.model, values), run(model, values), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(run(fused.model, **values)[0], run(model, **values)[0], rtol=0, atol=1e-5)
 
 
 class WindowAttention(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -415,7 +408,7 @@ def test_attention_with_an_open_batch(opset: int) -> None:
     assert used(fused) == [KERNEL, KERNEL]
     for batch in (1, 3):
         values = {"x": np.random.default_rng(0).normal(size=(batch, 14, 14, 96)).astype(np.float32)}
-        np.testing.assert_allclose(run(fused.model, values), run(model, values), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(run(fused.model, **values)[0], run(model, **values)[0], rtol=0, atol=1e-5)
 
 
 def test_sizes_that_are_not_known_stay() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -17,6 +16,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, RuntimeException
 from lenet_trt.cli import main
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 from torch_export import exported_module
 
 WINDOWS = ("depthwise_conv", "grouped_conv", "average_pool", "max_pool", "maxpool2", "global_average_pool")
@@ -39,13 +39,6 @@ def model_of(
     return model
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, {session.get_inputs()[0].name: x})[0])
-
-
 def used(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node if node.domain == DOMAIN]
 
@@ -55,7 +48,7 @@ def fused_alike(model: onnx.ModelProto, channels: int) -> list[str]:
     fused = fuse(model, "auto").model
     for batch in (1, 3):
         x = np.random.default_rng(batch).normal(size=(batch, channels, SIDE, SIDE + 1)).astype(np.float32)
-        np.testing.assert_allclose(run(fused, x), run(model, x), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=1e-5)
     return used(fused)
 
 

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 SOME = settings(max_examples=60)
 OPSETS = range(11, 24)
@@ -24,7 +25,7 @@ KERNELS = ["softmax", "layer_norm", "add_layer_norm", "scale_add_softmax"]
 BATCH = 3
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+def run_unoptimized(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     # Its own fusion of a layer norm takes another epsilon where the constant is the first operand.
@@ -41,7 +42,7 @@ def fused_and_compared(model: onnx.ModelProto, x: np.ndarray) -> list[str]:
     """The kernels that are used; the fused file is valid and computes the same."""
     fused = fuse(model, "all").model
     onnx.checker.check_model(fused, full_check=True)
-    for got, wanted in zip(run(fused, x), run(model, x), strict=True):
+    for got, wanted in zip(run_unoptimized(fused, x), run_unoptimized(model, x), strict=True):
         assert got.shape == wanted.shape
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
     return used(fused)
@@ -148,10 +149,7 @@ def test_attention_with_a_mask(opset: int, scaling: str, mask: str) -> None:
         "x": random_array((BATCH, 2, 5, 8)),
         "mask": random_array(tuple(BATCH if size == "n" else size for size in shape)),
     }
-    wanted, got = (
-        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, values)[0]
-        for each in (model, fused)
-    )
+    wanted, got = (run(each, **values)[0] for each in (model, fused))
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6)
     together = mask not in ("one column", "heads and lengths")
     assert used(fused) == (["scale_add_softmax"] if together else ["softmax"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from plain_runtime import run
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 6
 
@@ -21,12 +21,7 @@ def fused_and_compared(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) ->
     """Name the kernels that ``--plugins lstm`` puts in; the model computes the same."""
     fused = fuse(model, "all").model
     onnx.checker.check_model(fused, full_check=True)
-
-    def run(given: onnx.ModelProto) -> Any:
-        session = onnxruntime.InferenceSession(given.SerializeToString(), providers=["CPUExecutionProvider"])
-        return session.run(None, inputs)
-
-    for seen, wanted in zip(run(fused), run(model), strict=True):
+    for seen, wanted in zip(run(fused, **inputs), run(model, **inputs), strict=True):
         np.testing.assert_allclose(seen, wanted, atol=1e-6)
     return [node.op_type for node in fused.graph.node if node.domain == DOMAIN]
 

@@ -14,7 +14,8 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.onnx_model.shapes import known
-from sequences import arrays, encoder, run, sequence_model
+from plain_runtime import run
+from sequences import arrays, encoder, sequence_model
 
 SIZES = [(1, 1), (1, 5), (3, 1), (2, 4), (5, 3)]
 
@@ -53,7 +54,7 @@ def fused_and_compared(model: onnx.ModelProto, inputs: dict[str, list[int | str]
             name: random.standard_normal([axes.get(str(axis), axis) for axis in shape], dtype=np.float32)
             for name, shape in inputs.items()
         }
-        for got, wanted in zip(run(fused, given), run(model, given), strict=True):
+        for got, wanted in zip(run(fused, **given), run(model, **given), strict=True):
             assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
             np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-5)
         found = known(fused, axes)
@@ -127,7 +128,7 @@ def test_a_layer_norm_and_a_softmax_one_after_the_other() -> None:
     onnx.checker.check_model(fused, full_check=True)
     for batch, sequence in SIZES:
         given = arrays(batch, sequence)
-        np.testing.assert_allclose(run(fused, given)[0], run(model, given)[0], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(run(fused, **given)[0], run(model, **given)[0], rtol=0, atol=1e-6)
 
 
 def test_an_encoder_of_torch_for_any_batch_and_sequence(tmp_path: Path) -> None:
@@ -138,7 +139,7 @@ def test_an_encoder_of_torch_for_any_batch_and_sequence(tmp_path: Path) -> None:
     assert used == {"add_layer_norm", "dense_bias_relu", "scale_add_softmax"}
     for batch, sequence in SIZES:
         x = {"x": np.random.default_rng(batch).standard_normal((batch, sequence, 16), dtype=np.float32)}
-        np.testing.assert_allclose(run(fused, x)[0], run(model, x)[0], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(run(fused, **x)[0], run(model, **x)[0], rtol=0, atol=1e-6)
 
 
 def test_a_length_that_is_not_known_is_refused_with_the_shape_of_the_file() -> None:

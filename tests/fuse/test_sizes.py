@@ -14,7 +14,8 @@ from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.profiles import inputs_of
 from lenet_trt.onnx_model.read import load_model
 from lenet_trt.options import GIVE_SIZES
-from sequences import arrays, encoder, run, sequence_model
+from plain_runtime import run
+from sequences import arrays, encoder, sequence_model
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_fuse_writes_a_model_of_these_sizes(model: Path, capsys: pytest.CaptureF
     assert inputs_of(fused) == {"x": (3, 5, 8), "mask": (3, 5)}
     assert kernels_in(fused) == ["layer_norm", "softmax"]
     given = arrays(3, 5)
-    np.testing.assert_allclose(run(fused, given)[0], run(load_model(model), given)[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run(fused, **given)[0], run(load_model(model), **given)[0], rtol=0, atol=1e-6)
 
 
 def test_sizes_hold_where_no_kernel_fits_too(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +63,7 @@ def test_an_encoder_of_torch(tmp_path: Path, dynamo: bool, capsys: pytest.Captur
     fused = load_model(output)
     assert set(kernels_in(fused)) == {"add_layer_norm", "attention", "scale_add_softmax", "dense_bias_relu"}
     x = {"x": np.random.default_rng(0).standard_normal((3, 7, 16), dtype=np.float32)}
-    np.testing.assert_allclose(run(fused, x)[0], run(load_model(path), x)[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run(fused, **x)[0], run(load_model(path), **x)[0], rtol=0, atol=1e-6)
 
 
 def test_the_older_exporter_of_torch_fixes_the_length_of_attention(

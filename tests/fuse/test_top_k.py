@@ -6,19 +6,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
-
-
-def run(model: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, {"x": x}))
+from plain_runtime import run
 
 
 def used(model: onnx.ModelProto) -> list[str]:
@@ -48,7 +41,7 @@ def rows_with_ties(*shape: int) -> np.ndarray:
 
 def assert_same(model: onnx.ModelProto, fused: onnx.ModelProto, x: np.ndarray) -> None:
     onnx.checker.check_model(fused, full_check=True)
-    for got, wanted in zip(run(fused, x), run(model, x), strict=True):
+    for got, wanted in zip(run(fused, x=x), run(model, x=x), strict=True):
         assert got.dtype == wanted.dtype
         np.testing.assert_array_equal(got, wanted)
 

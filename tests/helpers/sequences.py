@@ -10,8 +10,6 @@ import numpy as np
 import onnx
 from onnx import parser
 
-from lenet_trt.onnx_model.onnx_runtime import onnx_runtime
-
 WIDTH = 8
 
 
@@ -41,15 +39,6 @@ def arrays(batch: int, sequence: int, seed: int = 0) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     x = random.standard_normal((batch, sequence, WIDTH), dtype=np.float32)
     return {"x": x, "mask": random.integers(0, 2, (batch, sequence)).astype(np.float32)}
-
-
-def run(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What ONNX Runtime computes."""
-    runtime = onnx_runtime()
-    options = runtime.SessionOptions()
-    options.log_severity_level = 4
-    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(array) for array in session.run(None, inputs)]
 
 
 def encoder(folder: Path, dynamo: bool, length: int = 7) -> Path:

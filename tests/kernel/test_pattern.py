@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from lenet_trt.check.pattern_check import pattern_problems, small_bounds
@@ -24,6 +23,7 @@ from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.pattern import DOMAIN, Pattern
 from lenet_trt.kernel.tensors import Packing
 from networks import LENET5, Network, images_for, model_of
+from plain_runtime import run
 
 NETWORK = Network(convolutions=((2, "Relu", True),), denses=((7, True), (4, False)))
 
@@ -128,11 +128,7 @@ def test_packed_weights_are_unpacked_by_the_function(network: Network) -> None:
     used = [node for node in fused.graph.node if node.domain == DOMAIN]
     assert len(used) == len(network.denses)
     images = images_for(model, 3)
-    seen, wanted = (
-        onnxruntime.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": images})
-        for m in (fused, model)
-    )
-    np.testing.assert_allclose(seen[0], wanted[0], atol=1e-5)
+    np.testing.assert_allclose(run(fused, x=images)[0], run(model, x=images)[0], atol=1e-5)
     onnx.checker.check_model(fused, full_check=True)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -16,6 +15,7 @@ from lenet_trt.build.stage import build
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.attention import written_out
+from plain_runtime import run
 
 QUERIES, KEYS, DEPTH, HEADS, BATCH = 6, 6, 8, 4, 3
 SHAPES = {"q": [HEADS, QUERIES, DEPTH], "k": [HEADS, KEYS, DEPTH], "v": [HEADS, KEYS, DEPTH]}
@@ -51,8 +51,7 @@ def feeds_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 
 
 def result(model: onnx.ModelProto) -> np.ndarray:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(None, feeds_of(model))[0])
+    return run(model, **feeds_of(model))[0]
 
 
 def operators(model: onnx.ModelProto) -> list[str]:

@@ -11,7 +11,8 @@ from lenet_trt.errors import UsageError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
 from lenet_trt.onnx_model.profiles import axes_of, inputs_of
-from sequences import arrays, run, sequence_model
+from plain_runtime import run
+from sequences import arrays, sequence_model
 
 
 def outputs_of(model: onnx.ModelProto) -> dict[str, tuple[int | str, ...]]:
@@ -28,7 +29,7 @@ def test_named_axes_are_fixed_in_inputs_and_outputs_and_the_rest_stays_open() ->
     assert inputs_of(both) == {"x": (3, 5, 8), "mask": (3, 5)}
     given = arrays(3, 5)
     for each in (fixed, both):
-        np.testing.assert_array_equal(run(each, given)[0], run(model, given)[0])
+        np.testing.assert_array_equal(run(each, **given)[0], run(model, **given)[0])
     assert model.SerializeToString() == before
     assert with_sizes(model, {}) is model
 
@@ -203,4 +204,4 @@ def test_a_fused_model_takes_sizes_too() -> None:
     assert inputs_of(fused)["x"] == (3, 5, 8)
     assert outputs_of(fused) == {"y": (3, 5, 8)}
     given = arrays(3, 5)
-    np.testing.assert_allclose(run(fused, given)[0], run(model, given)[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(run(fused, **given)[0], run(model, **given)[0], rtol=0, atol=1e-6)
