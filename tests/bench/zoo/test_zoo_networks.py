@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from lenet_trt.bench.zoo.networks import ZOO, ZooNetwork
@@ -18,6 +17,8 @@ from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.examples import relative_error
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.optimize.gate import float64_outputs, worst_error
+from plain_runtime import run
 
 QUICK = ("detector", "point_cloud")
 # Both are published: multiply-adds of one image of 224 x 224, in 10^9.
@@ -52,13 +53,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[ZooNetwork],
     return export
 
 
-def outputs_of(model: onnx.ModelProto, network: ZooNetwork, batch: int) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(each) for each in session.run(None, network.drawn(batch))]
-
-
 @pytest.mark.parametrize("network", EVERY)
 def test_an_export_is_what_tensorrt_8_reads_and_computes_what_torch_does(
     network: ZooNetwork, exported: Callable[[ZooNetwork], tuple[Path, float]]
@@ -70,10 +64,19 @@ def test_an_export_is_what_tensorrt_8_reads_and_computes_what_torch_does(
     assert {value.name for value in model.graph.input} == set(network.inputs)
     for value in (*model.graph.input, *model.graph.output):
         assert value.type.tensor_type.shape.dim[0].dim_param == "n"
-    one, three = outputs_of(model, network, 1), outputs_of(model, network, 3)
+    one, three = run(model, **network.drawn(1)), run(model, **network.drawn(3))
     assert [each.shape[0] for each in (*one, *three)] == [1] * len(one) + [3] * len(three)
     # Random weights must not end in an answer that is the same for every input.
     assert np.std(three[0].astype(np.float64), axis=0).max() > 1e-6
+
+
+@pytest.mark.parametrize("network", EVERY)
+def test_the_graph_runtime_has_its_operators(
+    network: ZooNetwork, exported: Callable[[ZooNetwork], tuple[Path, float]]
+) -> None:
+    model, inputs = onnx.load(exported(network)[0]), network.drawn(2)
+    given = [inputs[value.name] for value in model.graph.input]
+    assert worst_error(run(model, **inputs), float64_outputs(model, given)) < 1e-5
 
 
 @pytest.mark.parametrize("network", EVERY)
@@ -84,7 +87,7 @@ def test_a_fused_network_computes_the_same(
     fused = fuse(model, "auto").model
     if network.name == "point_cloud":
         assert list(plugin_nodes(fused).values()) == ["topk", "topk", "dense_bias_relu", "dense_bias_relu"]
-    for seen, wanted in zip(outputs_of(fused, network, 3), outputs_of(model, network, 3), strict=True):
+    for seen, wanted in zip(run(fused, **network.drawn(3)), run(model, **network.drawn(3)), strict=True):
         assert relative_error(seen.astype(np.float64), wanted.astype(np.float64)) < 1e-4
 
 
