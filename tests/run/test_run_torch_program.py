@@ -45,9 +45,6 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-X = normal(2, 4, 9, 7)
-
-
 def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
@@ -57,6 +54,7 @@ def lstm_inputs(directions: int, hidden: int = 5) -> list[np.ndarray | None]:
     return [normal(7, 2, 3), *weights, normal(directions, 8 * hidden)]
 
 
+X = normal(2, 4, 9, 7)
 POSITIVE = np.abs(X) + np.float32(0.1)
 # operator, inputs (the first is the network's, the others are constants; None: left out), attributes, operator set
 CASES: list[tuple[str, list[np.ndarray | None], dict[str, Any], int]] = [
@@ -146,6 +144,7 @@ CASES: list[tuple[str, list[np.ndarray | None], dict[str, Any], int]] = [
     ("Resize", [X, None, None, ints(2, 4, 13, 5)], {"mode": "linear"}, 18),
     ("Resize", [X, None, floats(1, 1, 2, 2)], {"mode": "cubic"}, 18),
     ("LSTM", lstm_inputs(1), {"hidden_size": 5}, 18),
+    ("LSTM", lstm_inputs(1), {"hidden_size": 5, "activations": ["Sigmoid", "Tanh", "Tanh"]}, 18),
     ("LSTM", lstm_inputs(1)[:3], {"hidden_size": 5, "direction": "reverse"}, 18),
     (
         "LSTM",
@@ -309,6 +308,9 @@ def test_what_is_not_known_is_said_with_its_node() -> None:
     lengths = one_node("LSTM", [*lstm_inputs(1), np.array([7, 3], np.int32)], {"hidden_size": 5}, 18)
     with pytest.raises(LenetTrtError, match=r"node node \(LSTM\): sequence_lens"):
         TorchProgram(lengths, torch.device("cpu")).run([torch.zeros(7, 2, 3)], {})
+    other = one_node("LSTM", lstm_inputs(1), {"hidden_size": 5, "activations": ["Relu", "Tanh", "Tanh"]}, 18)
+    with pytest.raises(LenetTrtError, match=r"node node \(LSTM\): the activations Relu, Tanh, Tanh are not"):
+        TorchProgram(other, torch.device("cpu")).run([torch.zeros(7, 2, 3)], {})
     product = one_node("MatMul", [normal(2, 3), normal(3, 4)], {}, 18)
     with pytest.raises(LenetTrtError, match=r"node node \(MatMul\) failed: mat1 and mat2"):
         TorchProgram(product, torch.device("cpu")).run([torch.zeros(2, 5)], {})

@@ -5,6 +5,8 @@ An index below 0 counts from the end of its axis.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -47,7 +49,7 @@ def scatter_nd(node: Node, x: Tensor, indices: Tensor, updates: Tensor) -> Tenso
     return x.index_put(indices.long().unbind(-1), updates, accumulate=reduction == "add")
 
 
-def largest_first(node: Node, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+def top_elements(node: Node, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     (count,) = integers(k)
     values, indices = torch.topk(
         x, count, dim=node.get("axis", -1), largest=bool(node.get("largest", 1)), sorted=bool(node.get("sorted", 1))
@@ -55,20 +57,15 @@ def largest_first(node: Node, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
-def arg_max(node: Node, x: Tensor) -> Tensor:
-    return torch.argmax(x, dim=_first_of(node), keepdim=bool(node.get("keepdims", 1)))
+def position(find: Callable[..., Tensor]) -> TorchOperator:
+    """Wrap ``argmax`` and ``argmin``: the first of equal elements counts."""
 
+    def apply(node: Node, x: Tensor) -> Tensor:
+        if node.get("select_last_index", 0):
+            raise LenetTrtError("select_last_index is not supported")
+        return find(x, dim=node.get("axis", 0), keepdim=bool(node.get("keepdims", 1)))
 
-def arg_min(node: Node, x: Tensor) -> Tensor:
-    return torch.argmin(x, dim=_first_of(node), keepdim=bool(node.get("keepdims", 1)))
-
-
-def _first_of(node: Node) -> int:
-    """Return the axis, where the first of equal elements is wanted."""
-    if node.get("select_last_index", 0):
-        raise LenetTrtError("select_last_index is not supported")
-    axis: int = node.get("axis", 0)
-    return axis
+    return apply
 
 
 def _from_zero(indices: Tensor, size: int) -> Tensor:
@@ -77,12 +74,12 @@ def _from_zero(indices: Tensor, size: int) -> Tensor:
 
 
 INDICES: dict[str, TorchOperator] = {
-    "ArgMax": arg_max,
-    "ArgMin": arg_min,
+    "ArgMax": position(torch.argmax),
+    "ArgMin": position(torch.argmin),
     "Gather": gather,
     "GatherElements": gather_elements,
     "GatherND": gather_nd,
     "ScatterElements": scatter_elements,
     "ScatterND": scatter_nd,
-    "TopK": largest_first,
+    "TopK": top_elements,
 }

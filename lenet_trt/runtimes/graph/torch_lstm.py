@@ -35,8 +35,8 @@ def lstm(
     if node.get("layout", 0) or "clip" in node.attributes or node.get("input_forget", 0):
         raise LenetTrtError("layout, clip and input_forget are not supported")
     directions, hidden = w.shape[0], r.shape[-1]
-    names = [name.decode() if isinstance(name, bytes) else name for name in node.get("activations", [])]
-    if names and names != _PLAIN * directions:
+    names = node.get("activations", _PLAIN * directions)
+    if names != _PLAIN * directions:
         raise LenetTrtError(f"the activations {', '.join(names)} are not supported: {', '.join(_PLAIN)} are")
     steps, n = x.shape[:2]
     backwards = node.get("direction", "forward") == "reverse"

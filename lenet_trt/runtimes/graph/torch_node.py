@@ -62,8 +62,17 @@ def integers(value: torch.Tensor) -> list[int]:
     """Return the integers in a tensor of the host.
 
     Raises:
+        LenetTrtError: as ``host_numbers``.
+    """
+    return [int(entry) for entry in host_numbers(value)]
+
+
+def host_numbers(value: torch.Tensor) -> list[Any]:
+    """Return the numbers in a tensor of the host.
+
+    Raises:
         LenetTrtError: the tensor is computed on the GPU, so a graph that depends on its values cannot be captured.
     """
     if value.is_cuda:
         raise LenetTrtError("a size or an axis is computed from data on the GPU, which a CUDA graph cannot do")
-    return [int(entry) for entry in value.reshape(-1).tolist()]
+    return list(value.reshape(-1).tolist())

@@ -217,6 +217,8 @@ def _attribute(entry: onnx.AttributeProto) -> Any:
     value = onnx.helper.get_attribute_value(entry)
     if isinstance(value, bytes):
         return value.decode()
+    if entry.type == onnx.AttributeProto.STRINGS:
+        return [text.decode() for text in value]
     return _host_tensor(value) if isinstance(value, onnx.TensorProto) else value
 
 

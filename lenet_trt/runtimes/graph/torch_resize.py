@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.runtimes.graph.torch_node import Node, integers
+from lenet_trt.runtimes.graph.torch_node import Node, host_numbers, integers
 
 _LINEAR = {1: "linear", 2: "bilinear", 3: "trilinear"}
 # ONNX's coordinates of interpolation, and torch's align_corners.
@@ -28,7 +28,6 @@ def resize(
         LenetTrtError: torch has no such way of resizing.
     """
     axes = node.numbers("axes", None) or list(range(x.dim()))
-    factors = [1.0] * x.dim()
     chosen = {axis % x.dim(): at for at, axis in enumerate(axes)}
     if sizes is not None:
         given = integers(sizes)
@@ -36,7 +35,7 @@ def resize(
         factors = [new / old for new, old in zip(wanted, x.shape, strict=True)]
         how: dict[str, Any] = {"size": wanted[2:]}
     elif scales is not None:
-        values = scales.tolist()
+        values = host_numbers(scales)
         factors = [values[chosen[axis]] if axis in chosen else 1.0 for axis in range(x.dim())]
         how = {"scale_factor": factors[2:], "recompute_scale_factor": False}
     else:

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.runtimes.graph.torch_layers import TorchOperator
-from lenet_trt.runtimes.graph.torch_node import Node, integers
+from lenet_trt.runtimes.graph.torch_node import Node, host_numbers, integers
 
 
 def reshape(node: Node, x: Tensor, shape: Tensor) -> Tensor:
@@ -148,7 +148,8 @@ def space_to_depth(node: Node, x: Tensor) -> Tensor:
 
 
 def range_(node: Node, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
-    return torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+    bounds = [*host_numbers(start), *host_numbers(limit), *host_numbers(delta)]
+    return torch.arange(*bounds, dtype=start.dtype)
 
 
 def triangle(node: Node, x: Tensor, diagonal: Tensor | None = None) -> Tensor:
