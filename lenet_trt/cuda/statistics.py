@@ -135,12 +135,12 @@ def median_interval(ordered: NDArray[np.float64]) -> tuple[float, float]:
 def differ(a: Stats, b: Stats) -> bool:
     """Return whether two medians differ beyond the noise.
 
-    They differ when their bootstrap intervals do not overlap, and the medians are further apart than the middle 80% of
-    either's timings spread: a difference that one run may show by chance does not count.
+    They differ when their bootstrap intervals do not overlap, and the middle 80% of their timings do not: a difference
+    that one run may show by chance does not count. A time that jumps between two values has wide timings, and is still
+    longer than one below them all.
     """
-    apart = abs(a.median_us - b.median_us)
-    overlap = a.low_us <= b.high_us and b.low_us <= a.high_us
-    return not overlap and apart > max(a.p90_us - a.p10_us, b.p90_us - b.p10_us)
+    first, second = sorted((a, b), key=lambda stats: stats.median_us)
+    return first.high_us < second.low_us and first.p90_us < second.p10_us
 
 
 @lru_cache(maxsize=32)

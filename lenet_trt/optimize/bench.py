@@ -110,17 +110,17 @@ class Bench:
         arrays = self._arrays(batch)
         reference, wanted, plain_error = self._reference(batch)
         with self._loaded(plan, batch) as network:
-            error = gate.worst_error(_outputs(network, arrays), wanted)
+            outputs = _outputs(network, arrays)
         tolerance = gate.tolerance_of(kinds_of(self._space.model), self._settings.tolerance)
-        found = Accuracy(reference, error, plain_error, tolerance)
+        try:
+            found = Accuracy(reference, gate.worst_error(outputs, wanted), plain_error, tolerance)
+        except LenetTrtError as error:
+            return Accuracy(reference, None, plain_error, tolerance, problem=str(error))
         if self._labelled:
             score, before = self._score(plan, batch), self._score(PLAIN, batch)
             if before.labelled:
-                found = Accuracy(
-                    reference, error, plain_error, tolerance, score.correct, before.correct, before.labelled
-                )
-        problem = gate.problem(found, self._settings.max_drop)
-        return found if problem is None else Accuracy(**{**found.as_dict(), "problem": problem})
+                found = replace(found, correct=score.correct, plain_correct=before.correct, labelled=before.labelled)
+        return replace(found, problem=gate.problem(found, self._settings.max_drop))
 
     def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
         """Time plans in turns, in one run."""

@@ -95,18 +95,31 @@ def onnx_runtime_outputs(model: onnx.ModelProto, arrays: Sequence[NDArray[Any]])
 
 
 def worst_error(outputs: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> float:
-    """Return the largest relative error in norm among the outputs; infinite where a shape differs."""
+    """Return the largest relative error in norm among the outputs.
+
+    Raises:
+        LenetTrtError: outputs cannot be compared: their shapes differ, or one has NaN or infinity where the other has
+            not, or differs from zeros alone.
+    """
     worst = 0.0
-    for output, expected in zip(outputs, wanted, strict=True):
+    for index, (output, expected) in enumerate(zip(outputs, wanted, strict=True)):
         if output.shape != expected.shape:
-            return math.inf
+            shapes = f"{list(output.shape)}, and the reference has {list(expected.shape)}"
+            raise LenetTrtError(f"output {index} cannot be compared: its shape is {shapes}")
         exact = np.asarray(expected)
-        worst = max(worst, relative_error(np.asarray(output), exact if exact.dtype.kind in "iub" else _wide(exact)))
+        error = relative_error(np.asarray(output), exact if exact.dtype.kind in "iub" else _wide(exact))
+        if not math.isfinite(error):
+            raise LenetTrtError(
+                f"output {index} cannot be compared: it differs from the reference in NaN or infinity, or from zeros"
+            )
+        worst = max(worst, error)
     return worst
 
 
 def problem(found: Accuracy, max_drop: float) -> str | None:
     """Say why these results are refused; return None where they are good enough."""
+    if found.error is None:
+        return found.problem
     allowed = max(found.tolerance, _AS_FAR * (found.plain_error or 0.0))
     if not found.error <= allowed:
         return f"not accurate enough: {found.text}; allowed {allowed:.1e}"

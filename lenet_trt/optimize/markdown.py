@@ -168,7 +168,8 @@ def _findings(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _accuracy(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
-    said = f"error {found['error']:.1e} against {found['reference']}"
+    error = "no error" if found["error"] is None else f"error {found['error']:.1e}"
+    said = f"{error} against {found['reference']}"
     if found["labelled"]:
         said += f", {found['correct']} of {found['labelled']} right (before {found['plain_correct']})"
     return said

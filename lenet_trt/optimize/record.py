@@ -92,7 +92,7 @@ class AccuracyEntry(TypedDict):
     """Type the accuracy of a candidate."""
 
     reference: str
-    error: Real
+    error: Real | None
     plain_error: Real | None
     correct: Count | None
     plain_correct: Count | None

@@ -45,11 +45,12 @@ class Observation:
 class Accuracy:
     """Hold how exact a plan is: relative errors in norm against ``reference``, and right answers if there are labels.
 
-    ``problem``: why the plan is refused; None where it is good.
+    ``problem``: why the plan is refused; None where it is good. ``error``: None where the outputs cannot be compared,
+    which is a problem.
     """
 
     reference: str
-    error: Real
+    error: Real | None
     plain_error: Real | None
     tolerance: Real
     correct: Count | None = None
@@ -60,6 +61,8 @@ class Accuracy:
     def __post_init__(self) -> None:
         if self.labelled and None in (self.correct, self.plain_correct):
             raise ValueError(f"the number of right answers of {self.labelled} labelled images is missing")
+        if self.error is None and self.problem is None:
+            raise ValueError("an error is missing, and no problem says why")
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -68,7 +71,8 @@ class Accuracy:
     @property
     def text(self) -> str:
         """Describe the accuracy in words."""
-        said = f"error {self.error:.1e} against {self.reference}"
+        found = "no error" if self.error is None else f"error {self.error:.1e}"
+        said = f"{found} against {self.reference}"
         said += f" (the model as it is: {self.plain_error:.1e})" if self.plain_error is not None else ""
         if self.labelled:
             said += f"; {self.correct:,} of {self.labelled:,} right, before {self.plain_correct:,}"

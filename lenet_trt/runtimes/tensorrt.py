@@ -7,7 +7,7 @@ Source: IRuntime, ICudaEngine, IExecutionContext and IRuntimeConfig of tensorrt 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class TensorRt:
             raise LenetTrtError(f"{flavor.product} does not load {path}: {self._said()}")
         self._engine, self._shares_profiles, self._prepared = engine, flavor.can.shares_profiles, False
         self._config, self._cache = _runtime_config(flavor, engine, data)
-        names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
+        names = in_order((engine.get_tensor_name(index) for index in range(engine.num_io_tensors)), sidecar)
         found = [(engine.get_tensor_mode(name), _port(trt, engine, name, sidecar)) for name in names]
         self.inputs = tuple(port for mode, port in found if mode == trt.TensorIOMode.INPUT)
         self.outputs = tuple(port for mode, port in found if mode == trt.TensorIOMode.OUTPUT)
@@ -186,6 +186,12 @@ class RuntimeCache:
             except LenetTrtError as error:
                 print(f"note: TensorRT's runtime cache is not kept: {error}", file=sys.stderr)
             self._stored = data
+
+
+def in_order(names: Iterable[str], sidecar: Sidecar | None) -> list[str]:
+    """Return an engine's tensors in the order of its model, which TensorRT may change; a sidecar tells that order."""
+    declared = list(sidecar.tensors) if sidecar is not None else []
+    return sorted(names, key=lambda name: declared.index(name) if name in declared else len(declared))
 
 
 def _reporter(trt: Any, times: list[tuple[str, float]]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.lenet5 import SHIPPED
 from lenet_trt.runtimes.load import load
-from lenet_trt.runtimes.tensorrt import TensorRt
+from lenet_trt.runtimes.tensorrt import TensorRt, in_order
 from lenet_trt.tensorrt.vouch import vouched
 
 SUFFIXES = (".engine", ".json", ".engine.onnx")
@@ -96,6 +97,15 @@ def test_the_bytes_that_are_deserialized_are_those_that_were_hashed(engines: Pat
     shutil.copy(engines / "b.engine", engines / "a.engine")
     with pytest.raises(LenetTrtError, match=r"the content of .*a\.engine does not match its sidecar"):
         TensorRt(engines / "a.engine", sidecar)
+
+
+def test_the_tensors_of_an_engine_are_in_the_order_of_its_model(engines: Path) -> None:
+    """TensorRT may list the outputs of an engine in another order: 8.6.0 did, of a detector's three."""
+    sidecar = vouched(engines / "a.engine")
+    entry = {"io": "output", "dtype": "float32", "shape": [1]}
+    detector = replace(sidecar, tensors=dict.fromkeys(("images", "boxes", "scores", "classes"), entry))
+    assert in_order(["images", "classes", "scores", "boxes"], detector) == ["images", "boxes", "scores", "classes"]
+    assert in_order(["b", "a"], None) == ["b", "a"], "nothing tells the order of the model"
 
 
 def test_a_file_that_is_no_engine_is_told_by_its_content(engines: Path) -> None:

@@ -25,6 +25,7 @@ from lenet_trt.onnx_model.read import load_model
 from lenet_trt.optimize import gate, written
 from lenet_trt.optimize.__main__ import settings_from
 from lenet_trt.optimize.bench import PLAIN, Bench
+from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.markdown import optimize_headline, optimize_report
 from lenet_trt.optimize.records import Accuracy
 from lenet_trt.optimize.result import optimize
@@ -287,7 +288,10 @@ def test_float64_is_the_reference_and_wider_than_the_model(lenet5: Path) -> None
     assert exact.dtype == np.float64
     (single,) = runner(model)({"images": images})
     assert 0 < gate.worst_error([single], [exact]) < 1e-6
-    assert gate.worst_error([single[:1]], [exact]) == float("inf")
+    with pytest.raises(LenetTrtError, match=r"output 0 cannot be compared: its shape is \[1, 10\], and .* \[3, 10\]"):
+        gate.worst_error([single[:1]], [exact])
+    with pytest.raises(LenetTrtError, match="differs from the reference in NaN or infinity"):
+        gate.worst_error([single * np.inf], [exact])
 
 
 @needs_torch
@@ -339,6 +343,32 @@ def test_onnx_runtime_is_the_reference_where_float64_cannot_be_had(tmp_path: Pat
     assert (found.reference, found.error, found.plain_error, found.problem) == ("ONNX Runtime on the CPU", 0, 0, None)
     assert len(said) == 1
     assert "no reference by float64 (" in said[0]
+
+
+def test_outputs_that_cannot_be_compared_are_a_problem_and_not_an_error(tmp_path: Path) -> None:
+    class Spoiled(Space):
+        """Puts in the kernel, and lets one output be infinite."""
+
+        def fitted(self, plan: PluginPlan) -> Fitted:
+            whole = super().fitted(plan)
+            bias = next(t for t in whole.model.graph.initializer if list(t.dims) == [10])
+            if plan.pieces:
+                bias.CopyFrom(numpy_helper.from_array(np.full(10, np.inf, np.float32), bias.name))
+            return whole
+
+    said: list[str] = []
+    space = Spoiled(lenet5_space().model)
+    bench = Remembered(
+        Bench(space, Settings(runtime="ort-cpu", batches=(4,)), tmp_path, said.append), Journal(tmp_path / "j", {})
+    )
+    found = bench.check(next(p for p in space.candidates if [q.kernel for q in p.pieces] == ["maxpool2"]), 4)
+    assert found.error is None
+    assert (
+        found.problem == "output 0 cannot be compared: it differs from the reference in NaN or infinity, or from zeros"
+    )
+    assert gate.problem(found, 0.2) == found.problem
+    assert "no error against" in found.text
+    assert bench.check(PLAIN, 4).problem is None
 
 
 def test_a_model_that_computes_something_else_does_not_pass(tmp_path: Path, labelled: tuple[str, str]) -> None:

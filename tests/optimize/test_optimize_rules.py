@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper, parser
 
-from lenet_trt.cuda.statistics import Stats
+from lenet_trt.cuda.statistics import Stats, summarize
 from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
@@ -125,6 +125,14 @@ def test_the_verdict(old: Stats, new: Stats, kept: bool, why: str) -> None:
     assert decided.kept is kept
     assert why in decided.reason
     assert f"{old.median_us:,.2f} -> {new.median_us:,.2f}" in decided.reason
+
+
+def test_a_time_that_jumps_is_still_longer_than_one_below_all_its_timings() -> None:
+    """An LSTM's loop took 580 or 1,300 us; its kernel took 66. The timings of the loop spread by more than its gain."""
+    jumps = summarize([580.0] * 100 + [1300.0] * 60)
+    assert noise_us(jumps) > jumps.median_us - 66
+    assert verdict(jumps, stats(66, 0.02)).kept
+    assert not verdict(jumps, stats(560, 0.2)).kept
 
 
 def test_the_preferred_plan_stays_unless_another_is_faster_beyond_the_noise() -> None:
