@@ -259,6 +259,24 @@ def test_several_outputs_and_constants() -> None:
     compare(model, normal(3, 5))
 
 
+def test_a_node_of_constants_is_computed_once_and_on_the_host() -> None:
+    """A converter to fp16 casts the scales of a Resize; on a GPU they would be data, on which no size may depend."""
+    nodes = [
+        helper.make_node("Cast", ["halves"], ["scales"], to=TensorProto.FLOAT),
+        helper.make_node("Resize", ["x", "", "scales"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "resized",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, 3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2, 6, 8])],
+        [numpy_helper.from_array(np.array([1, 1, 2, 2], np.float16), "halves")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    assert [step.node.op for step in TorchProgram(model, torch.device("cpu")).steps] == ["Resize"]
+    compare(model, normal(2, 2, 3, 4))
+
+
 @pytest.mark.parametrize("largest", [1, 0])
 def test_top_k(largest: int) -> None:
     graph = helper.make_graph(

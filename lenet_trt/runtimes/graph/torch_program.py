@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,10 +64,11 @@ class TorchProgram:
                 arrays[proto.output[0]] = _constant(proto)
                 continue
             node = _node(proto, opset)
-            if node.op in QUANTIZERS and all(name in arrays for name in node.inputs):
-                # Weights are quantized once, and not in each call.
-                given = [arrays[name] for name in node.inputs]
-                arrays[node.outputs[0]] = QUANTIZERS[node.op](node, *given)
+            if node.op in OPERATORS and node.inputs and all(name in arrays for name in node.inputs if name):
+                # Computed once on the host, and not in each call: weights that are quantized, sizes that are cast.
+                with _named(node):
+                    results = _results(OPERATORS[node.op], node, [arrays.get(name) for name in node.inputs])
+                arrays.update(zip(node.outputs, results, strict=False))
             else:
                 nodes.append(node)
         wanted = {n.inputs[at] for n in nodes for at in HOST_INPUTS.get(n.op, ()) if at < len(n.inputs)}
@@ -96,19 +97,11 @@ class TorchProgram:
         for port, tensor in zip(self.inputs, inputs, strict=True):
             values[port.name] = self._pixels(port, tensor)
         for index, step in enumerate(self.steps):
-            try:
-                with nullcontext() if around is None else around(step.node):
-                    arguments = list(self._arguments(index, step, values, moved))
-                    result = step.operator(step.node, *arguments)
-            except LenetTrtError as error:
-                raise LenetTrtError(f"{step.node}: {error}") from error
-            except torch.OutOfMemoryError as error:
-                raise LenetTrtError(f"{step.node}: the GPU has not enough memory: use a smaller batch") from error
-            except Exception as error:  # torch raises many kinds
-                raise LenetTrtError(f"{step.node} failed: {_first_line(error)}") from error
-            results = [result] if isinstance(result, Tensor) else result
+            with _named(step.node), nullcontext() if around is None else around(step.node):
+                arguments = list(self._arguments(index, step, values, moved))
+                results = _results(step.operator, step.node, arguments)
             values.update(zip(step.node.outputs, results, strict=False))
-            del arguments, result, results
+            del arguments, results
             for name in step.done_with:
                 values.pop(name, None)
         taken = {tensor.untyped_storage().data_ptr() for tensor in (*inputs, *self._weights.values())}
@@ -167,6 +160,24 @@ def _steps(nodes: Sequence[Node], outputs: set[str], constants: set[str]) -> Ite
         done = {name for name in (*node.inputs, *node.outputs) if name and last_use[name] == index}
         operator, host_inputs = _operator(node)
         yield ProgramStep(node, operator, host_inputs, tuple(done - outputs - constants))
+
+
+def _results(operator: TorchOperator, node: Node, arguments: Sequence[Tensor | None]) -> Sequence[Tensor]:
+    result = operator(node, *arguments)
+    return [result] if isinstance(result, Tensor) else result
+
+
+@contextmanager
+def _named(node: Node) -> Iterator[None]:
+    """Name the node in what it raises."""
+    try:
+        yield
+    except LenetTrtError as error:
+        raise LenetTrtError(f"{node}: {error}") from error
+    except torch.OutOfMemoryError as error:
+        raise LenetTrtError(f"{node}: the GPU has not enough memory: use a smaller batch") from error
+    except Exception as error:  # torch raises many kinds
+        raise LenetTrtError(f"{node} failed: {_first_line(error)}") from error
 
 
 def _operator(node: Node) -> tuple[TorchOperator, frozenset[int]]:
