@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -173,30 +174,44 @@ def export_paths(folder: Path) -> dict[str, Path]:
 def traced_engine(run: Run, tool: Trtexec) -> Timeline:
     """Run an engine and read its exports; the exports stay in their folder.
 
+    A run that a signal ends is done once more: trtexec 8.6.0 aborts now and then, with plugins and without.
+
     Raises:
         LenetTrtError: no sidecar matches the engine, it is for another program, or the run failed.
     """
     run = _checked(run, tool)
     run.exports.mkdir(parents=True, exist_ok=True)
-    for path in export_paths(run.exports).values():
-        path.unlink(missing_ok=True)
     line = trtexec_command(tool, run)
-    try:
-        done = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    except OSError as error:
-        raise LenetTrtError(f"{tool.path} does not start: {error}") from error
+    done, notes = _ran(line, run), []
+    if done.returncode < 0:
+        notes.append(f"a first run of {tool} was {_ending(done.returncode)}")
+        done = _ran(line, run)
     missing = [path for path in export_paths(run.exports).values() if not path.is_file()]
     if done.returncode != 0 or missing:
         wanted = f"; it left no {missing[0].name}" if missing and done.returncode == 0 else ""
         raise LenetTrtError(
-            f"{tool} failed (exit {done.returncode}{wanted}): {_told(done.stdout) or 'it said nothing'}"
+            f"{tool} failed ({_ending(done.returncode)}{wanted}): {_told(done.stdout) or 'it said nothing'}"
         )
     found = timeline_from(*export_paths(run.exports).values())
     return replace(
         found,
         source=str(tool),
+        notes=(*found.notes, *notes),
         environment={**found.environment, **environment(), "trtexec": str(tool), "trtexec_command": line},
     )
+
+
+def _ran(line: list[str], run: Run) -> subprocess.CompletedProcess[str]:
+    for path in export_paths(run.exports).values():
+        path.unlink(missing_ok=True)
+    try:
+        return subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    except OSError as error:
+        raise LenetTrtError(f"{line[0]} does not start: {error}") from error
+
+
+def _ending(code: int) -> str:
+    return f"exit {code}" if code >= 0 else f"ended by {signal.Signals(-code).name}"
 
 
 def _checked(run: Run, tool: Trtexec) -> Run:

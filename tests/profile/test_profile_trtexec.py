@@ -190,6 +190,7 @@ def test_a_program_that_is_no_trtexec(fake: Fake) -> None:
     [
         ('echo "[E] Error[6]: engine of another version"; echo "&&&& FAILED"; exit 1', r"exit 1\): \[E\] Error\[6\]"),
         ("exit 139", "exit 139"),
+        ("kill -ABRT $$", r"ended by SIGABRT\): .*RUNNING"),
     ],
 )
 def test_a_run_that_fails_tells_trtexecs_own_words(
@@ -198,6 +199,14 @@ def test_a_run_that_fails_tells_trtexecs_own_words(
     fake("TensorRT.trtexec [TensorRT v101303]", OLD, ending)
     with pytest.raises(LenetTrtError, match=said):
         trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+
+
+def test_a_run_that_a_signal_ends_is_done_once_more(fake: Fake, engine: Path, tmp_path: Path) -> None:
+    ending = '[ -e "$0.again" ] && exit 0; touch "$0.again"; kill -ABRT $$'
+    fake("TensorRT.trtexec [TensorRT v8600]", OLD, ending)
+    timeline = trtexec.traced_engine(run_of(engine, tmp_path / "out"), trtexec.find_trtexec())
+    assert timeline.iterations
+    assert "a first run of trtexec 8.6.0 was ended by SIGABRT" in timeline.notes
 
 
 def test_a_run_without_exports_is_a_failure_and_older_ones_do_not_stand_in(
