@@ -95,6 +95,10 @@ def test_candidates_are_tried_most_promising_first_and_not_below_the_noise() -> 
     order = ranked({a: 5.0, b: 0.5, whole: 5.0}, noise=0.5)
     assert order.worth == ((whole, 5.0), (a, 5.0)), "of two alike the larger"
     assert order.below == ((b, 0.5),)
+    order = ranked({a: 100.0, whole: 98.0, b: 80.0}, noise=5.0)
+    assert [change for change, _ in order.worth] == [a, whole, b], "in another step of the noise"
+    order = ranked({a: 99.0, whole: 96.0, b: 80.0}, noise=5.0)
+    assert [change for change, _ in order.worth] == [whole, a, b], "what replaces more of a region"
 
 
 def test_leaving_a_piece_out_promises_its_time_less_that_of_its_nodes() -> None:
