@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lenet_trt.optimize.records import compared
 from lenet_trt.optimize.words import plan_text, trial_text
 from lenet_trt.text_table import markdown_table
 from lenet_trt.trace.kernel_names import TABLE_WIDTH, short_name
@@ -168,8 +169,7 @@ def _findings(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _accuracy(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
-    error = "no error" if found["error"] is None else f"error {found['error']:.1e}"
-    said = f"{error} against {found['reference']}"
+    said = compared(found["error"], found["reference"])
     if found["labelled"]:
         said += f", {found['correct']} of {found['labelled']} right (before {found['plain_correct']})"
     return said

@@ -41,6 +41,11 @@ class Observation:
         return asdict(self)
 
 
+def compared(error: float | None, reference: str) -> str:
+    """Say how far outputs are from a reference."""
+    return f"not comparable with {reference}" if error is None else f"error {error:.1e} against {reference}"
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """Hold how exact a plan is: relative errors in norm against ``reference``, and right answers if there are labels.
@@ -71,8 +76,7 @@ class Accuracy:
     @property
     def text(self) -> str:
         """Describe the accuracy in words."""
-        found = "no error" if self.error is None else f"error {self.error:.1e}"
-        said = f"{found} against {self.reference}"
+        said = compared(self.error, self.reference)
         said += f" (the model as it is: {self.plain_error:.1e})" if self.plain_error is not None else ""
         if self.labelled:
             said += f"; {self.correct:,} of {self.labelled:,} right, before {self.plain_correct:,}"

@@ -190,8 +190,8 @@ class RuntimeCache:
 
 def in_order(names: Iterable[str], sidecar: Sidecar | None) -> list[str]:
     """Return an engine's tensors in the order of its model, which TensorRT may change; a sidecar tells that order."""
-    declared = list(sidecar.tensors) if sidecar is not None else []
-    return sorted(names, key=lambda name: declared.index(name) if name in declared else len(declared))
+    places = {name: at for at, name in enumerate(sidecar.tensors)} if sidecar is not None else {}
+    return sorted(names, key=lambda name: places.get(name, len(places)))
 
 
 def _reporter(trt: Any, times: list[tuple[str, float]]) -> Any:
