@@ -1,6 +1,7 @@
 """Declare the variants of the convolutions of many channels, by the sizes of a layer.
 
-Source: the numbers follow direct.cuh, ``Tile`` in operands.cuh, ``Patch`` in patch.cuh, and the entries in entries.cuh.
+Source: the numbers follow direct.cuh, ``Tile`` in operands.cuh, ``Patch`` in patch.cuh, ``Points`` in points.cuh, and
+the entries in entries.cuh.
 """
 
 from __future__ import annotations
@@ -127,6 +128,27 @@ class Patch:
         )
 
 
+def _points(work: Work, when: Condition | None, groups: int) -> Variant:
+    """Make a variant of points.cuh, which can run ``when`` an output reads one pixel (None: always).
+
+    ``groups``: the warpgroups that share a tile.
+    """
+    pixels, stages = 64 * groups, 6 if groups == 2 else 8
+    depth = DEPTH * minimum(2, ceil_div(c, DEPTH))
+    filters = BLOCK * minimum(2, ceil_div(work.filters, BLOCK))
+    stage = 4 * depth * (pixels + 4 + filters)
+    tiles = ceil_div(work.pixels, pixels) * ceil_div(work.filters, filters)
+    return Variant(
+        "points_wgmma" if groups == 2 else "turns_wgmma",
+        Launch((minimum(tiles, MULTIPROCESSORS), 1, 1), (384, 1, 1), extras=(n,), shared_bytes=stages * (stage + 16)),
+        f"by wgmma, tiles of {pixels} pixels and up to {2 * BLOCK} filters",
+        source="points.cu",
+        min_sm=90,
+        only_sm=True,
+        when=when,
+    )
+
+
 def stage_bytes(pixels: Dim, taps: Dim, blocks: DimLike = 1) -> Dim:
     """Return the bytes of a stage: 16 channels of pixels of x and of blocks of filters, both split, and barriers."""
     return 2 * 2 * DEPTH * (pixels + taps * BLOCK * blocks) + 32
@@ -140,8 +162,13 @@ LEAST_FLOPS = 6_000_000 * MULTIPROCESSORS
 SLOTS = 2 * MULTIPROCESSORS
 
 
-def variants(work: Work, patches: Patches | None = None) -> tuple[Variant, ...]:
-    """Return the variants of a layer, in the order of preference; those by wgmma where there are ``patches``."""
+def variants(
+    work: Work, patches: Patches | None = None, points: tuple[Condition | None] | None = None
+) -> tuple[Variant, ...]:
+    """Return the variants of a layer, in the order of preference; those by wgmma where there are ``patches``.
+
+    ``points``: that of points.cuh too, and the condition under which it can run.
+    """
     large, small = Tile(work, 128, 64, 64), Tile(work, 64, 64, 32)
     by2, by4, by8 = (replace(small, splits=splits) for splits in (2, 4, 8))
     # How often 16 channels of a tap are multiplied; blocks that divide the sums need some each.
@@ -155,6 +182,7 @@ def variants(work: Work, patches: Patches | None = None) -> tuple[Variant, ...]:
         by8.variant(few & (by4.idle > MULTIPROCESSORS) & (chunks >= 32)),
         by4.variant(few & (chunks >= 4)),
         small.variant(),
+        *(() if points is None else (_points(work, *points, 2), _points(work, *points, 1))),
         _direct(work),
     )
 

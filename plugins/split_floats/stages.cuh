@@ -1,4 +1,4 @@
-// A ring of stages in shared memory: some threads of a block fill them, two warpgroups read them and multiply.
+// A ring of stages in shared memory: some threads of a block fill them, one or two warpgroups read them and multiply.
 //
 // `Plan` says how many stages there are and how large one is (kStages, kStageBytes). Two barriers for each, `full` and `empty`, lie behind them.
 #pragma once
@@ -9,8 +9,8 @@ constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
 constexpr int kMostRegisters = 168;  // of a thread, for so many threads; what one warpgroup gives back, others can take
 
-// kLoaders: the threads that fill the stages.
-template <typename Plan, int kLoaders = kRole>
+// kLoaders: the threads that fill the stages. kReaders: the warps that read a stage.
+template <typename Plan, int kLoaders = kRole, int kReaders = 2 * kRole / 32>
 struct Stages {
   unsigned char* stages;
   unsigned address;  // of the stages
@@ -24,7 +24,7 @@ struct Stages {
 #pragma unroll
     for (int stage = 0; stage < Plan::kStages; ++stage) {
       init_barrier(full(stage), kLoaders + 1);     // the threads that load, and the one that expects the bytes of bulk copies
-      init_barrier(empty(stage), 2 * kRole / 32);  // the warps that multiply
+      init_barrier(empty(stage), kReaders);        // the warps that multiply
     }
   }
 };

@@ -62,7 +62,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=CHANNELS,
     packing=Packing((Tensor("w", (c, k, 2, 2), "T", "filters", weight=True), BIAS), pack, unpack),
-    variants=variants(WORK),
+    variants=variants(WORK, points=(None,)),
     patterns=tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES),
     reference=reference,
     examples=(

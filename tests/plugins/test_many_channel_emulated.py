@@ -37,6 +37,11 @@ SKIPPING: Sizes = ({"n": 3, "c": 24, "w": 77, "k": 40}, {**TAPS, "stride": 2, "a
 BY_ONES: Sizes = ({"n": 3, "c": 24, "h": 5, "w": 7, "k": 24}, {"activation": "relu"})
 BY_TWOS: Sizes = ({"n": 2, "c": 40, "h": 7, "w": 6, "k": 16}, {"activation": "gelu"})
 BY_FOURS: Sizes = ({"n": 3, "c": 64, "h": 9, "w": 12, "k": 40}, {"activation": "none"})
+# One pixel an output: tiles with pixels of several images, in planes that 4 divides, 2, or neither; channels that fill
+# no stage; filters of one block, of a tile, and of more.
+FOURS: Sizes = ({"n": 3, "c": 40, "h": 6, "w": 10, "k": 136}, POINTS)
+PAIRS: Sizes = ({"n": 2, "c": 16, "h": 9, "w": 10, "k": 40}, {**POINTS, "activation": "none"})
+SINGLE: Sizes = ({"n": 5, "c": 72, "h": 7, "w": 7, "k": 192}, {**POINTS, "activation": "relu"})
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -58,6 +63,12 @@ CASES = [
     (PLAIN, "wgmma", EVEN_BY_2),
     (PLAIN, "by2_wgmma", ODD_BY_2),
     (PLAIN, "by4_wgmma", NARROW_BY_2),
+    (PLAIN, "points_wgmma", PAIRS),
+    (PLAIN, "points_wgmma", SINGLE),
+    (PLAIN, "points_wgmma", FOURS),
+    (PLAIN, "turns_wgmma", PAIRS),
+    (PLAIN, "turns_wgmma", SINGLE),
+    (PLAIN, "turns_wgmma", FOURS),
     (PLAIN, "direct", ODD),
     (PLAIN, "direct", STRIDED),
     (ADDS, "tile_64x64", ODD),
@@ -68,6 +79,8 @@ CASES = [
     (ADDS, "wgmma", NARROW_BY_2),
     (ADDS, "by2_wgmma", EVEN_BY_2),
     (ADDS, "by8_wgmma", ({**NARROW_BY_2[0], "c": 136}, TWO)),
+    (ADDS, "points_wgmma", FOURS),
+    (ADDS, "turns_wgmma", SINGLE),
     (ADDS, "direct", ODD),
     (ONE_AXIS, "wgmma", LONG),
     (ONE_AXIS, "wgmma", SHORT),
@@ -83,6 +96,8 @@ CASES = [
     (TRANSPOSED, "by2", BY_FOURS),
     (TRANSPOSED, "by4", BY_TWOS),
     (TRANSPOSED, "by8", BY_ONES),
+    *[(TRANSPOSED, "points_wgmma", sizes) for sizes in (BY_ONES, BY_TWOS, BY_FOURS)],
+    (TRANSPOSED, "turns_wgmma", BY_FOURS),
     (TRANSPOSED, "direct", BY_TWOS),
 ]
 
@@ -109,23 +124,27 @@ def test_the_source_computes_the_reference(
 @pytest.mark.parametrize(
     "name", [PLAIN, pytest.param(ADDS, marks=pytest.mark.slow)]
 )  # the same but for the last addition
-@pytest.mark.parametrize("variant", ["tile_64x64", "by4", "wgmma"])
+@pytest.mark.parametrize(
+    ("variant", "sizes"),
+    [("tile_64x64", ODD), ("by4", ODD), ("wgmma", ODD), ("turns_wgmma", SINGLE), ("points_wgmma", FOURS)],
+    ids=str,
+)
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
-    name: str, variant: str, value: float, tmp_path_factory: pytest.TempPathFactory
+    name: str, variant: str, sizes: Sizes, value: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def change(plain: list[np.ndarray]) -> None:
         plain[0][1, 7, 3, 3] = value
         plain[-2][:, 7] = np.sign(plain[-2][:, 7])  # an infinity times their low part, zero, would be NaN
 
-    check(name, variant, (ODD[0], {**SAME, "activation": "none"}), change, tmp_path_factory)
+    check(name, variant, (sizes[0], {**sizes[1], "activation": "none"}), change, tmp_path_factory)
 
 
 @needs_gcc
 @pytest.mark.parametrize(
     ("variant", "sizes"),
     # With 1x1 filters, by4 has blocks with nothing to multiply.
-    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD), ("wgmma", ODD_BY_2)],
+    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD), ("wgmma", ODD_BY_2), ("points_wgmma", FOURS)],
     ids=str,
 )
 @pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
