@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import axes, ceil_div, minimum, size_of
+from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, maximum, minimum, remainder, size_of
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATIONS
 from ..windows.convolutions import convolution_attributes, convolution_patterns
-from ..windows.declaration import FITS, IMAGE, h, n, out_h, out_w, run, size, strips, w, windows_of
+from ..windows.declaration import FITS, IMAGE, h, n, out_h, out_w, run, size, stride, strips, w, windows_of
 
 group, cg, k = axes("group cg k")
 THREADS = 128
@@ -18,6 +18,8 @@ OUT = 8
 PIXELS = 16 // size_of("T")
 # The filters of a block are in 48 KiB of shared memory, which every architecture has.
 FILTER_LIMIT = 48 * 1024
+# Channels of a unit of tensor_core.cu, its blocks of a multiprocessor, and their shared memory.
+UNIT, BLOCKS, SHARED_LIMIT = 8, 8, 48 * 1024
 
 
 def reference(
@@ -44,6 +46,34 @@ def direct() -> Variant:
     return Variant("direct", launch, "from global memory, a thread a few pixels of up to 8 channels")
 
 
+def tensor_core() -> Variant:
+    """Make the variant of tensor_core.cu. Source: ``Plan`` there."""
+    parts = size_of("T") // 2
+    bundle = maximum(1, UNIT // cg)
+    units = bundle * cg // UNIT
+    filters = bundle * (k // group)
+    steps = ceil_div(size * size * units, 2)
+    # Two products of 8 filters where there are so many, and their filters fit in registers.
+    across = 1 + (1 - minimum(1, remainder(filters, 2 * UNIT))) * (1 - minimum(1, steps // 10))
+    bands = ceil_div(out_h, maximum(1, 512 // out_w))
+    rows = ceil_div(out_h, bands)
+    border = ((out_w - 1) * stride + size) * ((rows - 1) * stride + size)
+    shared = parts * units * border * 16
+    shares = group // bundle * (filters // (UNIT * across))
+    blocks = minimum(n * bands, maximum(1, ceil_div(BLOCKS * MULTIPROCESSORS, shares)))
+    return Variant(
+        "tensor_core",
+        Launch((blocks, shares, 1), (THREADS, 1, 1), extras=(n,), shared_bytes=shared),
+        "on tensor cores, 16 pixels of 8 or 16 filters a warp",
+        source="tensor_core.cu",
+        min_sm=80,
+        when=remainder(16, cg).equals(0)
+        & group.multiple_of(bundle)
+        & filters.multiple_of(UNIT)
+        & (shared <= SHARED_LIMIT),
+    )
+
+
 KERNEL = Kernel(
     name="grouped_conv",
     doc="y = act(Conv(x, w, bias)), 3x3 or 5x5 filters, groups of 2 to 16 channels",
@@ -68,7 +98,7 @@ KERNEL = Kernel(
     & (k >= 2 * group)
     & (k <= 32 * group)
     & (cg * size * size * 4 * ceil_div(minimum(k // group, OUT), 4) * 4 <= FILTER_LIMIT),
-    variants=(direct(),),
+    variants=(direct(), tensor_core()),
     patterns=convolution_patterns(),
     reference=reference,
     examples=(
