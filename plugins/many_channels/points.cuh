@@ -1,6 +1,5 @@
-// The convolution of many channels by wgmma (wgmma.cuh) where an output reads one pixel: with 1x1 filters at stride 1, and the transposed
-// convolution of layer.cuh. A product of matrices, in floats: pixels of all images, in the order of x, by channels, times channels by
-// filters. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; hi hi is summed alone over a stage's channels.
+// The convolution of many channels by wgmma (wgmma.cuh) where an output reads one pixel: with 1x1 filters, and the transposed convolution of
+// layer.cuh. A product of matrices, in floats: pixels of all images that are read, in the order of x, by channels, times channels by filters. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; hi hi is summed alone over a stage's channels.
 //
 // Mapping: a block stays and takes tile after tile, of 64 or 128 filters. Its first warpgroup lets a ring of stages be copied: up to 32
 // channels of the pixels as they are, and of the filters as they are packed. The two others multiply 64 pixels each, of the same tile or
@@ -18,7 +17,7 @@
 
 constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
-static_assert(kTaps == 1 && Layer::kStride == 1 && Layer::kPad == 0);
+static_assert(kTaps == 1 && Layer::kPad == 0);
 
 // A tile of kGroups warpgroups, and its stages in shared memory.
 template <int kGroups_>
@@ -27,15 +26,15 @@ struct Points {
   static constexpr int kBlocks = kFilters > kFilterBlock ? 2 : 1, kTileFilters = kBlocks * kFilterBlock;
   static constexpr int kDepth = kChannels > 16 ? 32 : 16, kEights = kDepth / kEight, kSteps = ceil_div(kChannels, kDepth);
   static constexpr int kFilterTiles = ceil_div(kFilters, kTileFilters), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
-  // Neighbouring pixels that lie in one plane, and are copied at once.
-  static constexpr int kAtOnce = Layer::kPlane % 4 == 0 ? 4 : Layer::kPlane % 2 == 0 ? 2 : 1;
+  // Neighbours of one plane that are copied at once.
+  static constexpr int kAtOnce = Layer::kStride > 1 ? 1 : Layer::kPlane % 4 == 0 ? 4 : Layer::kPlane % 2 == 0 ? 2 : 1;
   static constexpr int kPitch = kPixels + 4;  // of a channel, in floats: the lanes of a warp read 8 pixels of 4 channels from different banks
   // Bytes: x; a block of filters at 8 channels, hi or lo; all of hi, or of lo.
   static constexpr unsigned kXBytes = kDepth * kPitch * 4, kBlockBytes = kFilterBlock * 16, kPartBytes = kEights * kBlocks * kBlockBytes;
   static constexpr int kStages = kGroups == 2 ? 6 : 8;
   static constexpr unsigned kStageBytes = kXBytes + 2 * kPartBytes, kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
 
-  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * Layer::kPlane, kPixels) * kFilterTiles; }
+  static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * Layer::kOutPlane, kPixels) * kFilterTiles; }
   static __device__ __forceinline__ int first_pixel(int tile) { return tile / kFilterTiles * kPixels; }
   static __device__ __forceinline__ int first_filter(int tile) { return tile % kFilterTiles * kTileFilters; }
 };
@@ -58,9 +57,10 @@ struct PointsLayer {
     Turn<Points> turn;
 #pragma unroll 1
     for (int tile = blockIdx.x; tile < Points::tiles(n); tile += gridDim.x) {
-      const int pixel = Points::first_pixel(tile) + piece * Points::kAtOnce;
-      const bool exists = pixel < n * Layer::kPlane;
-      const T* const of_pixel = x + (exists ? pixel / Layer::kPlane * (kChannels * Layer::kPlane) + pixel % Layer::kPlane : 0);
+      const Pixel pixel(Points::first_pixel(tile) + piece * Points::kAtOnce);
+      const bool exists = pixel.image < n;
+      const int in_plane = Layer::kStride > 1 ? pixel.row * Layer::kWidth + pixel.column : pixel.at;
+      const T* const of_pixel = x + (exists ? pixel.image * (kChannels * Layer::kPlane) + in_plane : 0);
 #pragma unroll 1
       for (int step = 0; step < Points::kSteps; ++step) {
         const unsigned stage = ring.address + turn.stage * Points::kStageBytes, full = ring.full(turn.stage);

@@ -66,6 +66,7 @@ CASES = [
     (PLAIN, "points_wgmma", PAIRS),
     (PLAIN, "points_wgmma", SINGLE),
     (PLAIN, "points_wgmma", FOURS),
+    (PLAIN, "points_wgmma", ({**SINGLE[0], "h": 9}, {**POINTS, "stride": 2})),
     (PLAIN, "turns_wgmma", PAIRS),
     (PLAIN, "turns_wgmma", SINGLE),
     (PLAIN, "turns_wgmma", FOURS),
