@@ -8,10 +8,12 @@ from ..few_channels.declaration import reference as convolution
 from ..many_channels.declaration import (
     ATTRIBUTES,
     AXES,
+    EIGHTS,
     MEASURED,
     OUTPUTS,
     PACKING,
     PATCHES,
+    POINTS,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -41,6 +43,8 @@ KERNEL = Kernel(
         {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "size": 3, "stride": 1, "pad": 1, "activation": "relu"},
         {"n": 2, "c": 32, "h": 13, "w": 18, "k": 72, "size": 1, "stride": 1, "pad": 0, "activation": "none"},
         {"n": 5, "c": 48, "h": 14, "w": 14, "k": 136, "size": 1, "stride": 1, "pad": 0, "activation": "relu6"},
+        {"n": 3, "c": 29, "h": 9, "w": 7, "k": 58, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 33, "c": 58, "h": 28, "w": 28, "k": 116, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 4, "c": 16, "h": 21, "w": 43, "k": 64, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
         {"n": 1, "c": 64, "h": 28, "w": 28, "k": 128, "size": 1, "stride": 2, "pad": 0, "activation": "none"},
         {"n": 2, "c": 16, "h": 17, "w": 20, "k": 24, "size": 5, "stride": 1, "pad": 2, "activation": "hardswish"},
@@ -55,7 +59,13 @@ KERNEL = Kernel(
     # Where it was the faster one in TensorRT 8.6.0, which has Winograd kernels for 3x3 filters at stride 1.
     claims=tuple(
         MEASURED & sizes
-        for sizes in (size <= 1, stride >= 2, (c >= 128) & (WORK.pixels <= 2048), PATCHES.when & (c >= 32) & (k >= 32))
+        for sizes in (
+            EIGHTS & (size <= 1),
+            POINTS,
+            EIGHTS & (stride >= 2),
+            EIGHTS & (c >= 128) & (WORK.pixels <= 2048),
+            PATCHES.when & (c >= 32) & (k >= 32),
+        )
     ),
     flops=WORK.flops,
     source_dir=Path(__file__).parent,

@@ -10,6 +10,7 @@ from ..few_channels.declaration import reference as convolution
 from ..many_channels.declaration import (
     ATTRIBUTES,
     AXES,
+    EIGHTS,
     MEASURED,
     OUTPUTS,
     PACKING,
@@ -66,7 +67,7 @@ KERNEL = Kernel(
     ),
     # TensorRT 8.6.0 on an H200 chose no Winograd kernel that adds. With 1x1 filters and many pixels, torch.compile is
     # faster.
-    claims=(MEASURED & (size >= 2), MEASURED & (WORK.pixels <= 4096)),
+    claims=(MEASURED & EIGHTS & (size >= 2), MEASURED & EIGHTS & (WORK.pixels <= 4096)),
     flops=WORK.flops + n * k * out_h * out_w,
     source_dir=Path(__file__).parent,
 )

@@ -31,8 +31,11 @@ BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
 OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps"),)
 TYPES = (Types("fp32", {"T": "float32"}, tolerance=3e-6),)
 ATTRIBUTES = (ACTIVATION, IntegerAttribute("size", 1, 7, (3,), "rows and columns of a filter"), STRIDE, PAD)
-CHANNELS = (c >= LEAST) & (k >= LEAST) & c.multiple_of(8) & k.multiple_of(8)
-REQUIRES = FITS & CHANNELS
+MANY = (c >= LEAST) & (k >= LEAST)
+EIGHTS = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
+CHANNELS = MANY & EIGHTS
+# Other numbers are for 1x1 filters, as where channels are shuffled.
+REQUIRES = FITS & MANY & k.multiple_of(2)
 # Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores. On Hopper it was measured;
 # on GeForce, whose tensor cores add floats at half their rate, it is not to be expected.
 MEASURED = ARCHITECTURE.equals(90)
@@ -42,20 +45,22 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Divide each filter by the power of two that brings it below 2, and split it into hi + lo / 2048 for the lanes."""
     both, scales = split(weights["w"])
     _, filters, channels, *taps = both.shape
-    both = np.pad(both, ((0, 0), (0, -filters % BLOCK), *[(0, 0)] * (both.ndim - 2)))
-    blocks = both.reshape(2, -1, BLOCK, channels // EIGHT, EIGHT, *taps)
+    both = np.pad(both, ((0, 0), (0, -filters % BLOCK), (0, -channels % EIGHT), *[(0, 0)] * len(taps)))
+    blocks = both.reshape(2, -1, BLOCK, both.shape[2] // EIGHT, EIGHT, *taps)
     filters_last = blocks.transpose(1, 3, *range(5, blocks.ndim), 0, 2, 4)
     return {"filters": np.ascontiguousarray(filters_last), "scales": scales, "bias": weights["bias"]}
 
 
-def unpacked(op: Any, weights: Mapping[str, str], count: int) -> str:
+def unpacked(op: Any, weights: Mapping[str, str], number: int, count: int) -> str:
     """Write the nodes that undo ``pack``, up to the bits that two fp16 numbers do not have: [k, c, *taps].
 
-    ``count``: the axes of taps.
+    ``number``: c. ``count``: the axes of taps.
     """
     sums = join(op, weights["filters"], axis=count + 2)  # [k / 64, c / 8, *taps, 1, 64, 8]
     to_last = [*range(2, count + 2), 0, count + 3, count + 2, 1, count + 4]  # [*taps, k / 64, 64, 1, c / 8, 8]
     channels = op.Reshape(op.Transpose(sums, perm=to_last), op.ints(*[0] * (count + 2), -1))
+    if number % EIGHT:
+        channels = op.Slice(channels, op.ints(0), op.ints(number), op.ints(count + 2))
     # Blocks are joined: [*taps, c, k], and more filters than there are.
     first = range(count)
     blocks = op.Transpose(channels, perm=[*first, count + 2, count, count + 1])
@@ -70,7 +75,7 @@ def packed_filters(filters: Dim, taps: tuple[DimLike, ...]) -> tuple[Tensor, Ten
     return (
         Tensor(
             "filters",
-            (ceil_div(filters, BLOCK), c // EIGHT, *taps, 2, BLOCK, EIGHT),
+            (ceil_div(filters, BLOCK), ceil_div(c, EIGHT), *taps, 2, BLOCK, EIGHT),
             "float16",
             "w, divided by its filter's scale, as two fp16 numbers (layer.cuh)",
             weight=True,
@@ -84,7 +89,7 @@ def packing(*taps: Dim) -> tuple[tuple[Tensor, ...], Packing]:
     count = len(taps)
 
     def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-        return {"w": unpacked(op, weights, count), "bias": weights["bias"]}
+        return {"w": unpacked(op, weights, shapes["w"][1], count), "bias": weights["bias"]}
 
     w = Tensor("w", (k, c, *taps), "T", "filters", weight=True)
     return (*packed_filters(k, taps), BIAS), Packing((w, BIAS), pack, unpack)
@@ -101,11 +106,13 @@ _rows = 32 // (_across * _blocks)
 _image_rows = h // stride + 1
 WORK = Work(pixels=n * out_h * out_w, taps=size * size)
 PATCHES = Patches(
-    when=size.equals(3) & (stride <= 2) & pad.equals(1),
+    when=EIGHTS & size.equals(3) & (stride <= 2) & pad.equals(1),
     tiles=ceil_div(n * _image_rows - (_image_rows - out_h), _rows)
     * ceil_div(out_w, 8 * _across)
     * ceil_div(k, BLOCK * _blocks),
     stages=4 - stride,
     stage_bytes=stage_bytes((stride * 8 * _across + 2) * (stride * (_rows - 1) + 3) + stride - 1, size * size, _blocks),
 )
-VARIANTS = variants(WORK, PATCHES, points=(size.equals(1) & pad.equals(0),))
+# Where an output reads one pixel.
+POINTS = size.equals(1) & pad.equals(0)
+VARIANTS = variants(WORK, PATCHES, points=(POINTS,), eights=EIGHTS)

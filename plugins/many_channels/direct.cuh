@@ -12,7 +12,7 @@ constexpr int kDirectThreads = 128;
 template <bool kAdds>
 __device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, const T* __restrict__ added, const __half* __restrict__ filters,
                                                      const T* __restrict__ scales, const T* __restrict__ bias, int n, T* __restrict__ y) {
-  constexpr int kOut = 8, kGroups = kFilters / kOut;
+  constexpr int kOut = 8, kGroups = ceil_div(kFilters, kOut);
   const int index = blockIdx.x / kGroups * kDirectThreads + threadIdx.x, first_filter = blockIdx.x % kGroups * kOut;
   if (index >= n * Layer::kOutPlane) return;
   const Pixel pixel(index);
@@ -20,6 +20,7 @@ __device__ __forceinline__ void many_channels_direct(const T* __restrict__ x, co
   plain_sums(sums, x, filters, scales, pixel, first_filter);
 #pragma unroll
   for (int f = 0; f < kOut; ++f) {
+    if (!kAllEights && first_filter + f >= kFilters) return;
     const size_t place = pixel.place(first_filter + f);
     y[place] = activate<kActivation>(sums[f] + bias[(first_filter + f) / kSquare] + (kAdds ? added[place] : 0.0f));
   }

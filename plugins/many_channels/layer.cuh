@@ -31,13 +31,14 @@ struct Layer {
 #endif
 constexpr int kSquare = Layer::kSide * Layer::kSide;  // filters that make a square of y of a pixel
 constexpr int kChannels = AXIS_C, kFilters = AXIS_K * kSquare, kTaps = Layer::kTapRows * Layer::kSize;
-constexpr int kFilterBlock = 64, kEight = 8;
+constexpr int kFilterBlock = 64, kEight = 8, kChannelEights = ceil_div(kChannels, kEight);
+constexpr bool kAllEights = kChannels % kEight == 0 && kFilters % kEight == 0;  // else points.cuh and direct.cuh alone compute it
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-static_assert(sizeof(T) == 4 && kChannels % kEight == 0 && kFilters % 8 == 0);
+static_assert(sizeof(T) == 4 && kFilters % 2 == 0);
 
 // Where the first filter's hi of 8 channels at a tap is, among the filters; lo follows kFilterBlock * kEight numbers later.
 __device__ __forceinline__ int filter_at(int block, int eight, int tap) {
-  return ((block * (kChannels / kEight) + eight) * kTaps + tap) * (2 * kFilterBlock * kEight);
+  return ((block * kChannelEights + eight) * kTaps + tap) * (2 * kFilterBlock * kEight);
 }
 
 // A pixel of y, of all images: where its window begins in x, and where it is in the first plane of its image of y.
@@ -64,13 +65,13 @@ struct Pixel {
   }
 };
 
-// kCount outputs of neighbouring filters of a block, without bias, from global memory.
+// kCount outputs of neighbouring filters of a block, without bias, from global memory. Beyond the last filter there is any number.
 template <int kCount>
 __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ x, const __half* __restrict__ filters,
                                            const T* __restrict__ scales, const Pixel& pixel, int first_filter) {
   float scale[kCount];
 #pragma unroll
-  for (int f = 0; f < kCount; ++f) scale[f] = scales[first_filter + f];
+  for (int f = 0; f < kCount; ++f) scale[f] = scales[kAllEights ? first_filter + f : smaller(first_filter + f, kFilters - 1)];
   const T* image = x + static_cast<size_t>(pixel.image) * kChannels * Layer::kPlane;
 #pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
@@ -78,11 +79,14 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
     if (static_cast<unsigned>(row) >= Layer::kHeight || static_cast<unsigned>(column) >= Layer::kWidth) continue;
     const T* value = image + row * Layer::kWidth + column;
 #pragma unroll 1
-    for (int eight = 0; eight < kChannels / kEight; ++eight) {
+    for (int eight = 0; eight < kChannelEights; ++eight) {
       const __half* weights = filters + filter_at(first_filter / kFilterBlock, eight, tap) + first_filter % kFilterBlock * kEight;
       float of_x[kEight];
 #pragma unroll
-      for (int i = 0; i < kEight; ++i) of_x[i] = value[(eight * kEight + i) * Layer::kPlane];
+      for (int i = 0; i < kEight; ++i) {
+        const int channel = eight * kEight + i;
+        of_x[i] = kAllEights || channel < kChannels ? value[channel * Layer::kPlane] : 0.0f;
+      }
 #pragma unroll
       for (int f = 0; f < kCount; ++f) {
         const Vector<__half, kEight> hi = load_vector<kEight>(weights + f * kEight);

@@ -11,6 +11,7 @@
 
 #include "many_channels/layer.cuh"
 
+static_assert(kAllEights);
 constexpr int kDepth = 16, kUnitRows = 4, kRun = 4;
 constexpr int kGroupPixels = 64, kWarpFilters = 32;  // whose pieces lie together
 constexpr int kPieceWords = 128;                     // of 32 lanes

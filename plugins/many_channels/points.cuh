@@ -86,7 +86,7 @@ struct PointsLayer {
     const int block = threadIdx.x % Points::kBlocks, eight = threadIdx.x / Points::kBlocks % Points::kEights;
     const int part = threadIdx.x / (Points::kBlocks * Points::kEights);
     // Beyond the channels x is zero, and sums beyond the filters are not stored: any number will do.
-    const int of_block = smaller(first_block + block, Points::kFilterBlocks - 1), of_eight = smaller(first_eight + eight, kChannels / kEight - 1);
+    const int of_block = smaller(first_block + block, Points::kFilterBlocks - 1), of_eight = smaller(first_eight + eight, kChannelEights - 1);
     const __half* const from = filters + filter_at(of_block, of_eight, 0) + part * kFilterBlock * kEight;
     begin_bulk_copy(to + threadIdx.x * Points::kBlockBytes, from, Points::kBlockBytes, barrier);
   }

@@ -43,7 +43,7 @@ class Patches:
 
 def _direct(work: Work) -> Variant:
     """Make the variant of kernel.cu."""
-    grid = (ceil_div(work.pixels, DIRECT_THREADS) * (work.filters // DIRECT_FILTERS), 1, 1)
+    grid = (ceil_div(work.pixels, DIRECT_THREADS) * ceil_div(work.filters, DIRECT_FILTERS), 1, 1)
     return Variant(
         "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
     )
@@ -74,7 +74,7 @@ class Tile:
         """Return how many more blocks would run in the time of these."""
         return ceil_div(self.blocks, SLOTS) * SLOTS - self.blocks
 
-    def variant(self, prefer: Condition | None = None) -> Variant:
+    def variant(self, when: Condition | None, prefer: Condition | None = None) -> Variant:
         """Make the variant."""
         operands, sums = 2 * DEPTH * (self.pixels + self.filters), self.filters * (self.pixels + 4)
         share = f", {self.splits} blocks for each" if self.splits > 1 else ""
@@ -89,6 +89,7 @@ class Tile:
             f"on tensor cores, tiles of {self.pixels} pixels and {self.filters} filters{share}",
             source="tensor_core.cu",
             min_sm=90 if self.splits > 1 else 80,
+            when=when,
             prefer=prefer,
         )
 
@@ -163,11 +164,15 @@ SLOTS = 2 * MULTIPROCESSORS
 
 
 def variants(
-    work: Work, patches: Patches | None = None, points: tuple[Condition | None] | None = None
+    work: Work,
+    patches: Patches | None = None,
+    points: tuple[Condition | None] | None = None,
+    eights: Condition | None = None,
 ) -> tuple[Variant, ...]:
     """Return the variants of a layer, in the order of preference; those by wgmma where there are ``patches``.
 
-    ``points``: that of points.cuh too, and the condition under which it can run.
+    ``points``: those of points.cuh too, and the condition under which they can run. ``eights``: that under which the
+    channels and filters are multiples of 8, where they need not be.
     """
     large, small = Tile(work, 128, 64, 64), Tile(work, 64, 64, 32)
     by2, by4, by8 = (replace(small, splits=splits) for splits in (2, 4, 8))
@@ -177,11 +182,11 @@ def variants(
     few = (large.idle * 5 > large.blocks) & (small.idle > MULTIPROCESSORS)
     return (
         *(() if patches is None else _by_wgmma(work, patches)),
-        large.variant(many),
-        by2.variant(few & (by2.idle <= MULTIPROCESSORS) & (chunks >= 4)),
-        by8.variant(few & (by4.idle > MULTIPROCESSORS) & (chunks >= 32)),
-        by4.variant(few & (chunks >= 4)),
-        small.variant(),
+        large.variant(eights, many),
+        by2.variant(eights, few & (by2.idle <= MULTIPROCESSORS) & (chunks >= 4)),
+        by8.variant(eights, few & (by4.idle > MULTIPROCESSORS) & (chunks >= 32)),
+        by4.variant(eights, few & (chunks >= 4)),
+        small.variant(eights),
         *(() if points is None else (_points(work, *points, 2), _points(work, *points, 1))),
         _direct(work),
     )
