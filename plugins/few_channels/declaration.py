@@ -113,6 +113,25 @@ def large_tiles(prefer: Condition) -> Variant:
     return _tensor("large", "tensor_core.cu", warps, filter_tiles, blocks - 2 * at_least(k, 33), prefer)
 
 
+def by_wgmma() -> Variant:
+    """Make the variant of by_wgmma.cuh. Source: ``Stem`` there."""
+    pairs = ceil_div(size, 2)
+    units = (8 + (pairs - 1) * (3 - stride)) * (15 * stride + size)
+    shared = 4 * (2 * units * 16 + 32) + 2 * (2 * ceil_div(size * pairs, 2)) * 64 * 16
+    wgmma_tiles = n * ceil_div(out_w, 8) * ceil_div(out_h, 16)
+    return Variant(
+        "wgmma",
+        Launch(
+            (minimum(wgmma_tiles, MULTIPROCESSORS), ceil_div(k, 64), 1), (384, 1, 1), extras=(n,), shared_bytes=shared
+        ),
+        "by wgmma, tiles of 128 pixels and 64 filters",
+        source="wgmma.cu",
+        min_sm=90,
+        only_sm=True,
+        types=("fp32",),
+    )
+
+
 def _tensor(
     name: str, source: str, warps: int, filter_tiles: int, blocks: DimLike, prefer: Condition | None
 ) -> Variant:
