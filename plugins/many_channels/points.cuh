@@ -132,7 +132,11 @@ struct PointsLayer {
           } else {
             wgmma_multiply<true>(part, hi[product], b_hi);
           }
-          wgmma_multiply<true>(low_sums, hi[product], b_lo);
+          if (Points::kSteps == 1 && product == 0) {
+            wgmma_multiply<false>(low_sums, hi[product], b_lo);  // zeros before it would stand between products
+          } else {
+            wgmma_multiply<true>(low_sums, hi[product], b_lo);
+          }
           wgmma_multiply<true>(low_sums, lo[product], b_hi);
         }
         wgmma_finish(part);
