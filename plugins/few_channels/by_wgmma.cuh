@@ -69,9 +69,8 @@ __device__ __forceinline__ void split_filters(unsigned char* to, float* scales, 
   for (int f = warp; f < Stem::kFilterBlock; f += kWgmmaThreads / 32) {
     float most = 0.0f;
     for (int i = lane; i < kOfFilter && first_filter + f < kFilters; i += 32) most = fmaxf(most, fabsf(w[(first_filter + f) * kOfFilter + i]));
-    const unsigned exponent = __reduce_max_sync(kAllLanes, __float_as_uint(most)) & 0x7f800000u;
-    // Of zeros and of the smallest numbers, the smallest power that has an inverse.
-    if (lane == 0) scales[f] = __uint_as_float(exponent > 0x00800000u ? exponent : 0x00800000u);
+    const unsigned of_filter = __reduce_max_sync(kAllLanes, __float_as_uint(most));
+    if (lane == 0) scales[f] = power_of_two(of_filter);
   }
   __syncthreads();
 #pragma unroll 1

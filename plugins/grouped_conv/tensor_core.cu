@@ -127,9 +127,8 @@ struct Filters {
         float most = 0.0f;
         const T* const of_filter = layer.w + static_cast<size_t>(layer.first_filter + out) * kChannels * Plan::kTaps;
         for (int i = lane; i < kChannels * Plan::kTaps; i += 32) most = fmaxf(most, fabsf(to_float(of_filter[i])));
-        const unsigned exponent = __reduce_max_sync(kAllLanes, __float_as_uint(most)) & 0x7f800000u;
-        // Of zeros and of the smallest numbers, the smallest power that has an inverse.
-        if (lane == 0) scales[out] = __uint_as_float(exponent > 0x00800000u ? exponent : 0x00800000u);
+        const unsigned most_of_all = __reduce_max_sync(kAllLanes, __float_as_uint(most));
+        if (lane == 0) scales[out] = power_of_two(most_of_all);
       }
       __syncthreads();
     }

@@ -20,6 +20,12 @@ __device__ __forceinline__ void split(float a, float b, unsigned& hi, unsigned& 
   lo = reinterpret_cast<const unsigned&>(rest);
 }
 
+// The power of two that is at most a number's size, given as bits; of zero and of the smallest numbers, the smallest power that has an inverse.
+__device__ __forceinline__ float power_of_two(unsigned size) {
+  const unsigned exponent = size & 0x7f800000u;
+  return __uint_as_float(exponent > 0x00800000u ? exponent : 0x00800000u);
+}
+
 // A packed weight, which its scale then multiplies.
 __device__ __forceinline__ float joined(__half hi, __half lo) { return fmaf(to_float(lo), 1.0f / kLow, to_float(hi)); }
 
