@@ -44,6 +44,7 @@ KERNEL = Kernel(
         {"n": 2, "c": 32, "h": 13, "w": 18, "k": 72, "size": 1, "stride": 1, "pad": 0, "activation": "none"},
         {"n": 5, "c": 48, "h": 14, "w": 14, "k": 136, "size": 1, "stride": 1, "pad": 0, "activation": "relu6"},
         {"n": 3, "c": 29, "h": 9, "w": 7, "k": 58, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
+        {"n": 25, "c": 280, "h": 28, "w": 28, "k": 136, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 33, "c": 58, "h": 28, "w": 28, "k": 116, "size": 1, "stride": 1, "pad": 0, "activation": "relu"},
         {"n": 4, "c": 16, "h": 21, "w": 43, "k": 64, "size": 3, "stride": 2, "pad": 1, "activation": "silu"},
         {"n": 1, "c": 64, "h": 28, "w": 28, "k": 128, "size": 1, "stride": 2, "pad": 0, "activation": "none"},

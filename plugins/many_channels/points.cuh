@@ -32,7 +32,8 @@ struct Points {
   // Bytes: x; a block of filters at 8 channels, hi or lo; all of hi, or of lo.
   static constexpr unsigned kXBytes = kDepth * kPitch * 4, kBlockBytes = kFilterBlock * 16, kPartBytes = kEights * kBlocks * kBlockBytes;
   static constexpr int kStages = kGroups == 2 ? 6 : 8;
-  static constexpr unsigned kStageBytes = kXBytes + 2 * kPartBytes, kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
+  static constexpr unsigned kStageBytes = kXBytes + 2 * kPartBytes, kTurnsAt = kStages * (kStageBytes + 16 /* barriers */);
+  static constexpr unsigned kSharedBytes = kTurnsAt + (kGroups == 1 ? 16 : 0);  // a barrier for each warpgroup's turn
 
   static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * Layer::kOutPlane, kPixels) * kFilterTiles; }
   static __device__ __forceinline__ int first_pixel(int tile) { return tile / kFilterTiles * kPixels; }
@@ -96,21 +97,27 @@ struct PointsLayer {
     constexpr int kSums = Points::kTileFilters / 2, kProducts = Points::kDepth / 16;
     const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int of_tile = warp % (4 * Points::kGroups) * 16 + g;  // and the pixel 8 further
-    int skipped = Points::kGroups == 2 || warp < 4 ? 0 : 1;  // tiles before this warpgroup's first
+    constexpr bool kInTurns = Points::kGroups == 1;
+    const int group = kInTurns ? warp / 4 : 0;
+    const unsigned turns = ring.address + Points::kTurnsAt;
+    int passed = 0;  // tiles
     Turn<Points> turn;
 #pragma unroll 1
     for (int tile = blockIdx.x; tile < Points::tiles(n); tile += gridDim.x) {
-      if constexpr (Points::kGroups == 1) {
-        if (skipped++ % 2 != 0) {
+      if constexpr (kInTurns) {
+        const int mine = passed++;
+        if (mine % 2 != group) {
 #pragma unroll 1
           for (int step = 0; step < Points::kSteps; ++step) turn.advance();
           continue;
         }
+        wait_for_bytes(turns + 8 * group, mine / 2 % 2 ^ (group == 0));  // the other one has seen all stages before: no phase is taken for another
       }
       float sums[kSums] = {}, low_sums[kSums] = {}, most[2] = {};
 #pragma unroll 1
       for (int step = 0; step < Points::kSteps; ++step) {
         wait_for_bytes(ring.full(turn.stage), turn.parity);
+        if (kInTurns && step == Points::kSteps - 1 && lane == 0) arrive(turns + 8 * (1 - group));
         const unsigned stage = turn.stage * Points::kStageBytes;
         const float* const of_x = reinterpret_cast<const float*>(ring.stages + stage) + 2 * t * Points::kPitch + of_tile;
         const unsigned long long of_filters = wgmma_operand<Points::kBlocks * Points::kBlockBytes, 128>(ring.address + stage + Points::kXBytes);
@@ -227,7 +234,10 @@ struct PointsLayer {
 template <typename Points, bool kAdds>
 __device__ __forceinline__ void many_channels_by_points(unsigned char* memory, const PointsLayer<Points, kAdds>& layer) {
   const Stages<Points, kRole, 4 * Points::kGroups> ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) {
+    ring.init();
+    for (unsigned turn = Points::kTurnsAt; turn < Points::kSharedBytes; turn += 8) init_barrier(ring.address + turn, kRole / 32);
+  }
   __syncthreads();
   if (threadIdx.x < kRole) {
     keep_registers<kLoadRegisters>();

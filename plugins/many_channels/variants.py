@@ -139,9 +139,10 @@ def _points(work: Work, when: Condition | None, groups: int) -> Variant:
     filters = BLOCK * minimum(2, ceil_div(work.filters, BLOCK))
     stage = 4 * depth * (pixels + 4 + filters)
     tiles = ceil_div(work.pixels, pixels) * ceil_div(work.filters, filters)
+    shared = stages * (stage + 16) + (16 if groups == 1 else 0)
     return Variant(
         "points_wgmma" if groups == 2 else "turns_wgmma",
-        Launch((minimum(tiles, MULTIPROCESSORS), 1, 1), (384, 1, 1), extras=(n,), shared_bytes=stages * (stage + 16)),
+        Launch((minimum(tiles, MULTIPROCESSORS), 1, 1), (384, 1, 1), extras=(n,), shared_bytes=shared),
         f"by wgmma, tiles of {pixels} pixels and up to {2 * BLOCK} filters",
         source="points.cu",
         min_sm=90,

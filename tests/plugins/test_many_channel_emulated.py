@@ -42,6 +42,8 @@ BY_FOURS: Sizes = ({"n": 3, "c": 64, "h": 9, "w": 12, "k": 40}, {"activation": "
 FOURS: Sizes = ({"n": 3, "c": 40, "h": 6, "w": 10, "k": 136}, POINTS)
 PAIRS: Sizes = ({"n": 2, "c": 16, "h": 9, "w": 10, "k": 40}, {**POINTS, "activation": "none"})
 SINGLE: Sizes = ({"n": 5, "c": 72, "h": 7, "w": 7, "k": 192}, {**POINTS, "activation": "relu"})
+# A tile has more stages than the ring.
+AROUND: Sizes = ({"n": 19, "c": 280, "h": 5, "w": 5, "k": 16}, POINTS)
 CASES = [
     (PLAIN, "tile_64x64", ODD),
     (PLAIN, "tile_64x64", STRIDED),
@@ -71,6 +73,8 @@ CASES = [
     (PLAIN, "turns_wgmma", ({**FOURS[0], "c": 58, "k": 130}, POINTS)),
     (PLAIN, "direct", ({**FOURS[0], "c": 35, "k": 18}, POINTS)),
     (PLAIN, "turns_wgmma", PAIRS),
+    (PLAIN, "turns_wgmma", AROUND),
+    (PLAIN, "points_wgmma", AROUND),
     (PLAIN, "turns_wgmma", SINGLE),
     (PLAIN, "turns_wgmma", FOURS),
     (PLAIN, "direct", ODD),
