@@ -48,11 +48,11 @@ KERNEL = Kernel(
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS) & (k <= MAX_GRID_Y * 32),
     claims=(IN_FLOATS,),
     variants=(
+        by_wgmma(),
         # For more filters than a small tile has, and where no more of the large ones is empty.
         large_tiles(prefer=(direct_pays <= 0) & (k > 32) & many_tiles & (tensor_work(LARGE) <= tensor_work(SMALL))),
         small_tiles(prefer=direct_pays <= 0),
         direct(),
-        by_wgmma(),
     ),
     patterns=convolution_patterns(grouped=False, preference=-1),
     reference=reference,

@@ -114,7 +114,10 @@ def large_tiles(prefer: Condition) -> Variant:
 
 
 def by_wgmma() -> Variant:
-    """Make the variant of by_wgmma.cuh. Source: ``Stem`` there."""
+    """Make the variant of by_wgmma.cuh. Source: ``Stem`` there.
+
+    On an H200 it was faster with 7x7 filters; with 3x3 ones fetching and writing took longer than the products.
+    """
     pairs = ceil_div(size, 2)
     units = (8 + (pairs - 1) * (3 - stride)) * (15 * stride + size)
     shared = 4 * (2 * units * 16 + 32) + 2 * (2 * ceil_div(size * pairs, 2)) * 64 * 16
@@ -129,6 +132,7 @@ def by_wgmma() -> Variant:
         min_sm=90,
         only_sm=True,
         types=("fp32",),
+        prefer=size >= 7,
     )
 
 

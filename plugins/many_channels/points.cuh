@@ -2,9 +2,8 @@
 // layer.cuh. A product of matrices, in floats: pixels of all images that are read, in the order of x, by channels, times channels by filters. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; hi hi is summed alone over a stage's channels.
 //
 // Mapping: a block stays and takes tile after tile, of 64 or 128 filters. Its first warpgroup lets a ring of stages be copied: up to 32
-// channels of the pixels as they are, and of the filters as they are packed. The two others multiply 64 pixels each, of the same tile or
-// in turns of one tile and the next: then one can store while the other multiplies. A lane loads what it multiplies, splits it in
-// registers, and takes the filters from shared memory (as linear/wgmma.cu does with rows).
+// channels of the pixels as they are, and of the filters as they are packed. The others, one or two, multiply 64 pixels each. A lane loads
+// what it multiplies, splits it in registers, and takes the filters from shared memory (as linear/wgmma.cu does with rows).
 // Bytes: x once for each 128 filters, and the filters once for each 64 or 128 pixels, from L2; y once.
 //
 // A pixel whose largest x is too small to be split, and each sum that is not finite, is computed again by plain multiply-adds.
@@ -22,7 +21,7 @@ static_assert(kTaps == 1 && Layer::kPad == 0);
 // A tile of kGroups warpgroups, and its stages in shared memory.
 template <int kGroups_>
 struct Points {
-  static constexpr int kGroups = kGroups_, kPixels = 64 * kGroups;
+  static constexpr int kGroups = kGroups_, kThreads = kRole * (1 + kGroups), kPixels = 64 * kGroups;
   static constexpr int kBlocks = kFilters > kFilterBlock ? 2 : 1, kTileFilters = kBlocks * kFilterBlock;
   static constexpr int kDepth = kChannels > 16 ? 32 : 16, kEights = kDepth / kEight, kSteps = ceil_div(kChannels, kDepth);
   static constexpr int kFilterTiles = ceil_div(kFilters, kTileFilters), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
@@ -32,8 +31,7 @@ struct Points {
   // Bytes: x; a block of filters at 8 channels, hi or lo; all of hi, or of lo.
   static constexpr unsigned kXBytes = kDepth * kPitch * 4, kBlockBytes = kFilterBlock * 16, kPartBytes = kEights * kBlocks * kBlockBytes;
   static constexpr int kStages = kGroups == 2 ? 6 : 8;
-  static constexpr unsigned kStageBytes = kXBytes + 2 * kPartBytes, kTurnsAt = kStages * (kStageBytes + 16 /* barriers */);
-  static constexpr unsigned kSharedBytes = kTurnsAt + (kGroups == 1 ? 16 : 0);  // a barrier for each warpgroup's turn
+  static constexpr unsigned kStageBytes = kXBytes + 2 * kPartBytes, kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
 
   static __device__ __forceinline__ int tiles(int n) { return ceil_div(n * Layer::kOutPlane, kPixels) * kFilterTiles; }
   static __device__ __forceinline__ int first_pixel(int tile) { return tile / kFilterTiles * kPixels; }
@@ -92,32 +90,18 @@ struct PointsLayer {
     begin_bulk_copy(to + threadIdx.x * Points::kBlockBytes, from, Points::kBlockBytes, barrier);
   }
 
-  // A warpgroup that multiplies its half of the pixels of each tile.
+  // A warpgroup that multiplies its 64 pixels of each tile.
   __device__ __forceinline__ void multiply(const Stages<Points, kRole, 4 * Points::kGroups>& ring) const {
     constexpr int kSums = Points::kTileFilters / 2, kProducts = Points::kDepth / 16;
     const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int of_tile = warp % (4 * Points::kGroups) * 16 + g;  // and the pixel 8 further
-    constexpr bool kInTurns = Points::kGroups == 1;
-    const int group = kInTurns ? warp / 4 : 0;
-    const unsigned turns = ring.address + Points::kTurnsAt;
-    int passed = 0;  // tiles
+    const int of_tile = warp * 16 + g;  // and the pixel 8 further
     Turn<Points> turn;
 #pragma unroll 1
     for (int tile = blockIdx.x; tile < Points::tiles(n); tile += gridDim.x) {
-      if constexpr (kInTurns) {
-        const int mine = passed++;
-        if (mine % 2 != group) {
-#pragma unroll 1
-          for (int step = 0; step < Points::kSteps; ++step) turn.advance();
-          continue;
-        }
-        wait_for_bytes(turns + 8 * group, mine / 2 % 2 ^ (group == 0));  // the other one has seen all stages before: no phase is taken for another
-      }
       float sums[kSums] = {}, low_sums[kSums] = {}, most[2] = {};
 #pragma unroll 1
       for (int step = 0; step < Points::kSteps; ++step) {
         wait_for_bytes(ring.full(turn.stage), turn.parity);
-        if (kInTurns && step == Points::kSteps - 1 && lane == 0) arrive(turns + 8 * (1 - group));
         const unsigned stage = turn.stage * Points::kStageBytes;
         const float* const of_x = reinterpret_cast<const float*>(ring.stages + stage) + 2 * t * Points::kPitch + of_tile;
         const unsigned long long of_filters = wgmma_operand<Points::kBlocks * Points::kBlockBytes, 128>(ring.address + stage + Points::kXBytes);
@@ -161,42 +145,48 @@ struct PointsLayer {
         most[i] = fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 1));
         largest[i] = __float_as_int(fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 2)));
       }
-      finish(sums, largest, Points::first_pixel(tile) + of_tile, Points::first_filter(tile) + 2 * t);
+      finish(sums, largest, Points::first_pixel(tile) + of_tile, Points::first_filter(tile), 2 * t);
     }
   }
 
-  // A lane has sums of `pixel` and of the one 8 further, of pairs of filters 8 apart: they become outputs.
+  // A lane has sums of `pixel` and of the one 8 further, of pairs of filters 8 apart, from `of_lane` of the tile's first on: they become outputs.
   template <int kSums>
-  __device__ __forceinline__ void finish(const float (&sums)[kSums], const int (&largest)[2], int pixel, int filter) const {
-    constexpr int kTogether = 4;  // pairs of which the loads are under way at once
-    float zero[2] = {};           // NaN where a sum is not finite
+  __device__ __forceinline__ void finish(const float (&sums)[kSums], const int (&largest)[2], int pixel, int first_filter, int of_lane) const {
+    constexpr int kPairs = Points::kFilterTiles > 1 ? kSums / 4 : ceil_div(kFilters, 8);
+    constexpr int kTogether = 8;  // pairs of which the loads are under way at once: no branch is between them
+    const int filter = first_filter + of_lane;
+    const Pixel of[2] = {Pixel(pixel), Pixel(pixel + 8)};
+    const bool exists[2] = {of[0].image < n, of[1].image < n};
+    float zero[2] = {};  // NaN where a sum is not finite
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Pixel of(pixel + 8 * i);
-      const bool exists = of.image < n;
+    for (int first = 0; first < kPairs; first += kTogether) {
+      if (Points::kFilterTiles > 1 && first_filter + first * 8 >= kFilters) break;
+      constexpr int kLast = kFilters - 2;
+      Vector<T, 2> scale[kTogether], offset[kTogether], outputs[kTogether][2];
 #pragma unroll
-      for (int first = 0; first < kSums / 4; first += kTogether) {
-        Vector<T, 2> outputs[kTogether];
-        if constexpr (kAdds) {
+      for (int j = 0; j < kTogether && first + j < kPairs; ++j) {
+        const int of_pair = smaller(filter + (first + j) * 8, kLast);
+        scale[j] = load_vector<2>(scales + of_pair);
+        offset[j] = offsets(of_pair);
 #pragma unroll
-          for (int j = 0; j < kTogether; ++j) {
-            const int of_pair = filter + (first + j) * 8;
-            outputs[j] = exists && of_pair < kFilters ? load(added, of, of_pair) : Vector<T, 2>{};
-          }
+        for (int i = 0; i < 2; ++i) {
+          if constexpr (kAdds) outputs[j][i] = exists[i] ? load(added, of[i], of_pair) : Vector<T, 2>{};
         }
+      }
 #pragma unroll
-        for (int j = 0; j < kTogether; ++j) {
-          const int of_pair = filter + (first + j) * 8;
-          if (of_pair >= kFilters) continue;
-          const Vector<T, 2> scale = load_vector<2>(scales + of_pair);
+      for (int j = 0; j < kTogether && first + j < kPairs; ++j) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const float sum = sums[4 * (first + j) + 2 * i + e];
             zero[i] = fmaf(sum, 0.0f, zero[i]);
-            const float with_bias = fmaf(sum, scale.value[e], bias[(of_pair + e) / kSquare]);
-            outputs[j].value[e] = activate<kActivation>(kAdds ? with_bias + outputs[j].value[e] : with_bias);
+            const float with_bias = fmaf(sum, scale[j].value[e], offset[j].value[e]);
+            float& output = outputs[j][i].value[e];
+            output = activate<kActivation>(kAdds ? with_bias + output : with_bias);
           }
-          if (exists) store(of, of_pair, outputs[j]);
+          const int of_pair = filter + (first + j) * 8;
+          if (exists[i] && of_pair <= kLast) store(of[i], of_pair, outputs[j][i]);
         }
       }
     }
@@ -213,6 +203,12 @@ struct PointsLayer {
       const size_t place = of.place(of_sum);
       y[place] = activate<kActivation>(kAdds ? sum + added[place] : sum);
     }
+  }
+
+  // The biases of two neighbouring filters.
+  __device__ __forceinline__ Vector<T, 2> offsets(int filter) const {
+    if constexpr (kSquare == 1) return load_vector<2>(bias + filter);
+    return {bias[filter / kSquare], bias[filter / kSquare]};
   }
 
   // Outputs of two neighbouring filters: of two planes, or, transposed, neighbours in a row.
@@ -234,16 +230,14 @@ struct PointsLayer {
 template <typename Points, bool kAdds>
 __device__ __forceinline__ void many_channels_by_points(unsigned char* memory, const PointsLayer<Points, kAdds>& layer) {
   const Stages<Points, kRole, 4 * Points::kGroups> ring(memory);
-  if (threadIdx.x == 0) {
-    ring.init();
-    for (unsigned turn = Points::kTurnsAt; turn < Points::kSharedBytes; turn += 8) init_barrier(ring.address + turn, kRole / 32);
-  }
+  constexpr bool kShare = Points::kGroups > 1;  // registers: a block of two warpgroups has enough
+  if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
+    if constexpr (kShare) keep_registers<kLoadRegisters>();
     layer.fill(ring);
   } else {
-    take_registers<kMultiplyRegisters>();
+    if constexpr (kShare) take_registers<kMultiplyRegisters>();
     layer.multiply(ring);
   }
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Condition, Dim, DimLike, axes, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import Launch, Variant
 
 n, c, k = axes("n c k")
@@ -129,26 +129,42 @@ class Patch:
         )
 
 
-def _points(work: Work, when: Condition | None, groups: int) -> Variant:
-    """Make a variant of points.cuh, which can run ``when`` an output reads one pixel (None: always).
+@dataclass(frozen=True)
+class Points:
+    """Hold a tile of points.cuh: 64 pixels for each of ``groups`` warpgroups that multiply, and up to 128 filters."""
 
-    ``groups``: the warpgroups that share a tile.
-    """
-    pixels, stages = 64 * groups, 6 if groups == 2 else 8
-    depth = DEPTH * minimum(2, ceil_div(c, DEPTH))
-    filters = BLOCK * minimum(2, ceil_div(work.filters, BLOCK))
-    stage = 4 * depth * (pixels + 4 + filters)
-    tiles = ceil_div(work.pixels, pixels) * ceil_div(work.filters, filters)
-    shared = stages * (stage + 16) + (16 if groups == 1 else 0)
-    return Variant(
-        "points_wgmma" if groups == 2 else "turns_wgmma",
-        Launch((minimum(tiles, MULTIPROCESSORS), 1, 1), (384, 1, 1), extras=(n,), shared_bytes=shared),
-        f"by wgmma, tiles of {pixels} pixels and up to {2 * BLOCK} filters",
-        source="points.cu",
-        min_sm=90,
-        only_sm=True,
-        when=when,
-    )
+    work: Work
+    groups: int
+
+    @property
+    def tiles(self) -> Dim:
+        """Return the number of tiles."""
+        return ceil_div(self.work.pixels, 64 * self.groups) * ceil_div(self.work.filters, self._filters)
+
+    @property
+    def _filters(self) -> Dim:
+        return BLOCK * minimum(2, ceil_div(self.work.filters, BLOCK))
+
+    def variant(self, when: Condition | None, prefer: Condition | None = None) -> Variant:
+        """Make the variant, which can run ``when`` an output reads one pixel (None: always)."""
+        pixels, stages = 64 * self.groups, 6 if self.groups == 2 else 8
+        depth = DEPTH * minimum(2, ceil_div(c, DEPTH))
+        stage = 4 * depth * (pixels + 4 + self._filters) + 16
+        return Variant(
+            "points_wgmma" if self.groups == 2 else "few_points_wgmma",
+            Launch(
+                (minimum(self.tiles, MULTIPROCESSORS), 1, 1),
+                (128 * (1 + self.groups), 1, 1),
+                extras=(n,),
+                shared_bytes=stages * stage,
+            ),
+            f"by wgmma, tiles of {pixels} pixels and up to {2 * BLOCK} filters",
+            source="points.cu",
+            min_sm=90,
+            only_sm=True,
+            when=when,
+            prefer=prefer,
+        )
 
 
 def stage_bytes(pixels: Dim, taps: Dim, blocks: DimLike = 1) -> Dim:
@@ -160,6 +176,7 @@ AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 # With few tiles and less to do, the smaller tiles of mma are faster: on an H200 up to about two images of ResNet-18.
 # With many tiles they are not: one image of 160x160 took 21.6 us in 32 channels by them, one of 256x256 18.8 by wgmma.
 LEAST_FLOPS = 6_000_000 * MULTIPROCESSORS
+FEW_CHANNELS = 64
 # Two blocks find room on a multiprocessor, by their registers.
 SLOTS = 2 * MULTIPROCESSORS
 
@@ -181,15 +198,30 @@ def variants(
     chunks = work.taps * ceil_div(c, DEPTH)
     many = large.idle * 5 <= large.blocks
     few = (large.idle * 5 > large.blocks) & (small.idle > MULTIPROCESSORS)
+    # Each tile adds the sums of its eight blocks: with many tiles only long ones are worth it, on an H200 beyond 32.
+    long = (chunks >= 8) & (3 * chunks > 2 * minimum(small.blocks, 47))
     return (
+        *(() if points is None else _by_points(work, *points)),
         *(() if patches is None else _by_wgmma(work, patches)),
         large.variant(eights, many),
         by2.variant(eights, few & (by2.idle <= MULTIPROCESSORS) & (chunks >= 4)),
-        by8.variant(eights, few & (by4.idle > MULTIPROCESSORS) & (chunks >= 32)),
+        by8.variant(eights, few & (by4.idle > MULTIPROCESSORS) & long),
         by4.variant(eights, few & (chunks >= 4)),
         small.variant(eights),
-        *(() if points is None else (_points(work, *points, 2), _points(work, *points, 1))),
         _direct(work),
+    )
+
+
+def _by_points(work: Work, when: Condition | None) -> tuple[Variant, ...]:
+    few, many = Points(work, 1), Points(work, 2)
+    # A tile's sums are of all channels. On an H200 with one tile a block, dividing the sums among blocks, as by4 does,
+    # was faster beyond 64 channels for 13 tiles, 200 for 49, and at no number of channels for 98.
+    most = maximum(FEW_CHANNELS, few.tiles * few.tiles // 12)
+    # Where 8 does not divide the channels or the filters, the others cannot run.
+    odd = minimum(1, remainder(c, EIGHT) + remainder(work.filters, EIGHT))
+    return (
+        few.variant(when, (few.tiles <= MULTIPROCESSORS) & (c * (1 - odd) <= most)),
+        many.variant(when, few.tiles > MULTIPROCESSORS),
     )
 
 

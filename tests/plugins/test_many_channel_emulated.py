@@ -70,13 +70,13 @@ CASES = [
     (PLAIN, "points_wgmma", FOURS),
     (PLAIN, "points_wgmma", ({**SINGLE[0], "h": 9}, {**POINTS, "stride": 2})),
     (PLAIN, "points_wgmma", ({**PAIRS[0], "c": 29, "k": 58}, POINTS)),
-    (PLAIN, "turns_wgmma", ({**FOURS[0], "c": 58, "k": 130}, POINTS)),
+    (PLAIN, "few_points_wgmma", ({**FOURS[0], "c": 58, "k": 130}, POINTS)),
     (PLAIN, "direct", ({**FOURS[0], "c": 35, "k": 18}, POINTS)),
-    (PLAIN, "turns_wgmma", PAIRS),
-    (PLAIN, "turns_wgmma", AROUND),
+    (PLAIN, "few_points_wgmma", PAIRS),
+    (PLAIN, "few_points_wgmma", AROUND),
     (PLAIN, "points_wgmma", AROUND),
-    (PLAIN, "turns_wgmma", SINGLE),
-    (PLAIN, "turns_wgmma", FOURS),
+    (PLAIN, "few_points_wgmma", SINGLE),
+    (PLAIN, "few_points_wgmma", FOURS),
     (PLAIN, "direct", ODD),
     (PLAIN, "direct", STRIDED),
     (ADDS, "tile_64x64", ODD),
@@ -88,7 +88,7 @@ CASES = [
     (ADDS, "by2_wgmma", EVEN_BY_2),
     (ADDS, "by8_wgmma", ({**NARROW_BY_2[0], "c": 136}, TWO)),
     (ADDS, "points_wgmma", FOURS),
-    (ADDS, "turns_wgmma", SINGLE),
+    (ADDS, "few_points_wgmma", SINGLE),
     (ADDS, "direct", ODD),
     (ONE_AXIS, "wgmma", LONG),
     (ONE_AXIS, "wgmma", SHORT),
@@ -105,7 +105,7 @@ CASES = [
     (TRANSPOSED, "by4", BY_TWOS),
     (TRANSPOSED, "by8", BY_ONES),
     *[(TRANSPOSED, "points_wgmma", sizes) for sizes in (BY_ONES, BY_TWOS, BY_FOURS)],
-    (TRANSPOSED, "turns_wgmma", BY_FOURS),
+    (TRANSPOSED, "few_points_wgmma", BY_FOURS),
     (TRANSPOSED, "direct", BY_TWOS),
 ]
 
@@ -134,7 +134,7 @@ def test_the_source_computes_the_reference(
 )  # the same but for the last addition
 @pytest.mark.parametrize(
     ("variant", "sizes"),
-    [("tile_64x64", ODD), ("by4", ODD), ("wgmma", ODD), ("turns_wgmma", SINGLE), ("points_wgmma", FOURS)],
+    [("tile_64x64", ODD), ("by4", ODD), ("wgmma", ODD), ("few_points_wgmma", SINGLE), ("points_wgmma", FOURS)],
     ids=str,
 )
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
