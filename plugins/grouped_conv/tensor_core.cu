@@ -66,10 +66,10 @@ __device__ __forceinline__ void load_tile(const T* __restrict__ x, unsigned char
     const int row = first_row * Layer::kStride - Layer::kPad + pixel / Plan::kBorderColumns, column = pixel % Plan::kBorderColumns - Layer::kPad;
     const bool inside = static_cast<unsigned>(row) < Layer::kHeight && static_cast<unsigned>(column) < Layer::kWidth;
     const T* const from = x + unit * Plan::kEight * Layer::kPlane + (inside ? row * Layer::kWidth + column : 0);
-    Vector<T, Plan::kEight> of;
+    Pack16<T> of;
 #pragma unroll
     for (int e = 0; e < Plan::kEight; ++e) of.value[e] = inside ? from[e * Layer::kPlane] : from_float<T>(0.0f);
-    store_vector(reinterpret_cast<T*>(units + i * 16), of);
+    *reinterpret_cast<uint4*>(units + i * 16) = *reinterpret_cast<const uint4*>(&of);
   }
 }
 

@@ -61,7 +61,6 @@ KERNEL = Kernel(
     claims=tuple(
         MEASURED & sizes
         for sizes in (
-            EIGHTS & (size <= 1),
             POINTS,
             EIGHTS & (stride >= 2),
             EIGHTS & (c >= 128) & (WORK.pixels <= 2048),

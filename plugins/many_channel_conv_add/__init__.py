@@ -14,6 +14,7 @@ from ..many_channels.declaration import (
     MEASURED,
     OUTPUTS,
     PACKING,
+    POINTS,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -23,7 +24,7 @@ from ..many_channels.declaration import (
 )
 from ..many_channels.variants import k
 from ..windows.activation import ACTIVATIONS
-from ..windows.declaration import n, out_h, out_w, size
+from ..windows.declaration import n, out_h, out_w
 from .pattern import PATTERNS
 
 
@@ -65,9 +66,8 @@ KERNEL = Kernel(
         {"n": 9, "c": 40, "h": 55, "w": 56, "k": 136, "size": 3, "stride": 2, "pad": 1, "activation": "relu"},
         {"n": 4, "c": 344, "h": 16, "w": 15, "k": 512, "size": 3, "stride": 2, "pad": 1, "activation": "none"},
     ),
-    # TensorRT 8.6.0 on an H200 chose no Winograd kernel that adds. With 1x1 filters and many pixels, torch.compile is
-    # faster.
-    claims=(MEASURED & EIGHTS & (size >= 2), MEASURED & EIGHTS & (WORK.pixels <= 4096)),
+    # TensorRT 8.6.0 on an H200 chose no Winograd kernel that adds.
+    claims=(MEASURED & EIGHTS, MEASURED & POINTS),
     flops=WORK.flops + n * k * out_h * out_w,
     source_dir=Path(__file__).parent,
 )

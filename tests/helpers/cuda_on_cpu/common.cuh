@@ -116,6 +116,8 @@ inline uint16_t to_bfloat16(float value) {
 }
 inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {to_bfloat16(low), to_bfloat16(high)}; }
 
+thread_local unsigned char shared[232448];
+
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
   static constexpr int kCount = kCount_;
@@ -128,7 +130,9 @@ Vector<T, kCount> load_vector(const T* from) {
 }
 template <typename T, int kCount>
 void store_vector(T* to, const Vector<T, kCount>& vector) {
-  if (reinterpret_cast<size_t>(to) % sizeof(vector) != 0) std::exit(2);
+  const unsigned char* const bytes = reinterpret_cast<unsigned char*>(to);
+  const bool of_shared = bytes >= shared && bytes < shared + sizeof(shared);  // there it stores to global memory
+  if (reinterpret_cast<size_t>(to) % sizeof(vector) != 0 || of_shared) std::exit(2);
   *reinterpret_cast<Vector<T, kCount>*>(to) = vector;
 }
 inline float to_float(float value) { return value; }
@@ -149,7 +153,6 @@ inline float relu_nan(float value) { return value < 0.0f ? 0.0f : value; }
 
 struct Index { unsigned x, y; };
 inline Index threadIdx, blockIdx, gridDim;
-thread_local unsigned char shared[232448];
 constexpr int kWarpLanes = 32, kSlot = 64;
 
 struct Group { int size = 0, arrived = 0; long generation = 0; };
