@@ -81,6 +81,19 @@ def _block_end(channels: int, side: int, *, residual: bool) -> SingleLayer:
     )
 
 
+def _points(channels: int, side: int, filters: int, name: str = "", after: str = "") -> SingleLayer:
+    """Make a convolution of 1x1 filters, and what is computed ``after`` it of its result c."""
+    inputs = {"x": (channels, side, side)}
+    return SingleLayer(
+        f"Conv 1x1{name}, {channels}x{side}x{side} to {filters}",
+        f"{'c' if after else 'y'} = Conv(x, w, b) {after}",
+        {**inputs, "other": (filters, side, side)} if "other" in after else inputs,
+        1,
+        {"w": (filters, channels, 1, 1), "b": (filters,)},
+        precisions=("fp32",),
+    )
+
+
 def _doubling(channels: int, side: int, planes: int) -> SingleLayer:
     """Make a transposed convolution that doubles images, as decoders have it."""
     return SingleLayer(
@@ -224,14 +237,11 @@ LAYERS = (
         {"w": (256, 128, 3, 3), "b": (256,)},
         precisions=("fp32",),
     ),
-    SingleLayer(
-        "Conv 1x1, 256x56x56 to 64",
-        "y = Conv(x, w, b)",
-        {"x": (256, 56, 56)},
-        1,
-        {"w": (64, 256, 1, 1), "b": (64,)},
-        precisions=("fp32",),
-    ),
+    # Of ResNet-50, ShuffleNetV2 and EfficientNet-B0.
+    _points(256, 56, 64),
+    _points(64, 56, 256, " + residual + ReLU", "s = Add(c, other) y = Relu(s)"),
+    _points(58, 28, 58, " + ReLU", "y = Relu(c)"),
+    _points(112, 14, 672, " + SiLU", "s = Sigmoid(c) y = Mul(c, s)"),
     # The first and the last dilation of AudioConvolutions (zoo/sequences.py).
     *(_one_axis(64, 2000, 9, dilation) for dilation in (1, 32)),
     *(_doubling(*sizes) for sizes in ((64, 56, 64), (256, 32, 128))),

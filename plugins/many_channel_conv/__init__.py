@@ -23,7 +23,7 @@ from ..many_channels.declaration import (
 )
 from ..many_channels.variants import k
 from ..windows.convolutions import convolution_patterns
-from ..windows.declaration import c, size, stride
+from ..windows.declaration import c, stride
 
 KERNEL = Kernel(
     name="many_channel_conv",

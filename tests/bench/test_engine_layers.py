@@ -23,6 +23,7 @@ KERNELS = {
     "Conv 3x3 + residual": "many_channel_conv_add",
     "Conv 3x3 stride 2 + ReLU": "many_channel_conv",
     "Conv 3x3 + ReLU": "many_channel_conv",
+    "Conv 1x1 + residual": "many_channel_conv_add",
     "Conv 1x1": "many_channel_conv",
     "Conv 9 taps": "many_channel_conv1d",
     "Linear": "linear",
