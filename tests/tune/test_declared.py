@@ -23,12 +23,17 @@ SENTENCES = {
 
 
 def chosen_and_fastest(record: TuneRecord, tuning: Tuning) -> Iterator[tuple[TimedCall, Times, Times]]:
-    """Yield each call with the times of the variant that is declared for the record's GPU, and of the fastest one."""
+    """Yield each call with the times of the variant that is declared for the record's GPU, and of the fastest one.
+
+    A record knows nothing of a variant that was written after it.
+    """
     kernel, gpu = registry.kernel(tuning.kernel), record.environment
     examples = {attribute.name: attribute.examples[0] for attribute in kernel.attributes}
     for call in tuning.calls:
         bound = kernel.bind_axes(call.axes, kernel.types_named(call.types), examples | dict(call.attributes))
         declared = bound.variant(gpu["sm"], {"multiprocessors": gpu["multiprocessors"]}).name
+        if declared not in call.variants:
+            continue
         yield call, call.variants[declared], min(call.variants.values(), key=lambda times: times.median_us)
 
 
