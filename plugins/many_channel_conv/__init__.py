@@ -13,7 +13,7 @@ from ..many_channels.declaration import (
     OUTPUTS,
     PACKING,
     PATCHES,
-    POINTS,
+    POINTS_PAY,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -61,7 +61,7 @@ KERNEL = Kernel(
     claims=tuple(
         MEASURED & sizes
         for sizes in (
-            POINTS,
+            *POINTS_PAY,
             EIGHTS & (stride >= 2),
             EIGHTS & (c >= 128) & (WORK.pixels <= 2048),
             PATCHES.when & (c >= 32) & (k >= 32),

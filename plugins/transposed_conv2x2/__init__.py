@@ -40,7 +40,7 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-    filters = unpacked(op, weights, shapes["w"][0], 2)  # [4 k, c, 1, 1]
+    filters = unpacked(op, weights, 2)  # [4 k, c, 1, 1]
     by_channel = op.Transpose(filters, perm=[1, 0, 2, 3])
     return {"w": op.Reshape(by_channel, op.ints(0, -1, 2, 2)), "bias": weights["bias"]}
 

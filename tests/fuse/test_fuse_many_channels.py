@@ -73,6 +73,11 @@ def test_the_activation_is_part_of_the_kernel() -> None:
         assert fused_alike(nn.Sequential(nn.Conv2d(CHANNELS, 24, 3, 2, 1), activation), CONV) == [CONV]
 
 
+def test_channels_that_8_divides_are_beside_others_in_one_model() -> None:
+    layers = [nn.Conv2d(CHANNELS, 58, 1), nn.Conv2d(58, 64, 1), nn.Conv2d(64, 29 * 2, 1)]
+    assert fused_alike(nn.Sequential(*layers), CONV) == [CONV] * 3
+
+
 def test_nothing_is_taken_without_the_name() -> None:
     model = exported_module(nn.Conv2d(CHANNELS, 24, 3), torch.zeros(2, CHANNELS, HEIGHT, WIDTH), 17)
     assert [node.op_type for node in fuse(model, "auto").model.graph.node] == ["Conv"]
