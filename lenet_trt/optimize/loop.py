@@ -1,4 +1,7 @@
-"""Run the loop: trace, rank, try the most promising candidate, keep it if it is right and faster, trace again."""
+"""Run the loop: trace, rank, try the most promising candidate, keep it if it is right and faster, trace again.
+
+The first candidate is what ``lenet-trt fuse`` takes.
+"""
 
 from __future__ import annotations
 
@@ -74,6 +77,11 @@ def optimize_at(
             below = tuple((change.candidate, us) for change, us in order.below if change.candidate.pieces)
             return BatchOutcome(batch, current, noise, tuple(trials), below, tuple(observed))
         change, promise = order.worth[0]
+        if not trials:
+            # First what is taken without a measurement: all pieces together may break a region that it leaves whole,
+            # and no step that takes out one kernel brings the region back.
+            claimed = space.claimed(batch)
+            change, promise = next((entry for entry in order.worth if entry[0].candidate == claimed), (change, promise))
         tried.add(change)
         log(f"trying {change}: the ledger promises up to {promise:,.2f} us")
         trial = _try(change, current, promise, noise, bench, batch)
