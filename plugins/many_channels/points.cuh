@@ -1,5 +1,6 @@
 // The convolution of many channels by wgmma (wgmma.cuh) where an output reads one pixel: with 1x1 filters, and the transposed convolution of
-// layer.cuh. A product of matrices, in floats: pixels of all images that are read, in the order of x, by channels, times channels by filters. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; hi hi is summed alone over a stage's channels.
+// layer.cuh. A product of matrices, in floats: pixels of all images that are read, in the order of x, by channels, times channels by
+// filters. Three products of fp16 numbers stand for one of floats, as in tensor_core.cuh; hi hi is summed alone over a stage's channels.
 //
 // Mapping: a block stays and takes tile after tile, of 64 or 128 filters. Its first warpgroup lets a ring of stages be copied: up to 32
 // channels of the pixels as they are, and of the filters as they are packed. The others, one or two, multiply 64 pixels each. A lane loads
@@ -116,7 +117,8 @@ struct PointsLayer {
             split(pair[0], pair[Points::kPitch], hi[product][i], lo[product][i]);
             most[i % 2] = fmaxf(most[i % 2], fmaxf(fabsf(pair[0]), fabsf(pair[Points::kPitch])));
           }
-          const unsigned long long b_hi = of_filters + product * (2 * Points::kBlocks * Points::kBlockBytes / 16), b_lo = b_hi + Points::kPartBytes / 16;
+          const unsigned long long b_hi = of_filters + product * (2 * Points::kBlocks * Points::kBlockBytes / 16);
+          const unsigned long long b_lo = b_hi + Points::kPartBytes / 16;
           wgmma_begin();
           if (product == 0) {
             wgmma_multiply<false>(part, hi[product], b_hi);
