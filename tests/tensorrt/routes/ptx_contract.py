@@ -195,9 +195,9 @@ def main() -> None:
         for types in kernel.types:
             example = next(e for e in kernel.examples if min(kernel.bind_axes(e, types).axes.values()) > 0)
             offered += check(kernel, kernel.bind_axes(example, types))
-            last = {a.name: a.examples[-1] for a in kernel.attributes}
-            if last and kernel.takes(kernel.examples[-1], last):
-                check(kernel, kernel.bind_axes(kernel.examples[-1], types, last))
+        last = {a.name: a.examples[-1] for a in kernel.attributes}
+        if last and kernel.takes(kernel.examples[-1], last):
+            check(kernel, kernel.bind_axes(kernel.examples[-1], kernel.types[0], last))
         tactics[kernel.name] = offered
     pool = declared("average_pool3")
     images = {"n": 3, "c": 6, "h": 5, "w": 9, "pad": 0}
