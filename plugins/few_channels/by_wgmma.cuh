@@ -180,18 +180,13 @@ __device__ __forceinline__ void multiply_tiles(const StemStages& ring, const flo
       }
     }
     if (exact) continue;
-    unsigned long long again = 0;  // a bit for each that has to be computed again
-#pragma unroll
-    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], most)) << i;
-#pragma unroll 1
-    for (; again != 0; again &= again - 1) {
-      const int index = __ffsll(static_cast<long long>(again)) - 1, row = place.row + index / 4, at = column + index % 2;
-      const int filter = first_filter + warp * 16 + g + index / 2 % 2 * 8;
-      if (filter >= kFilters || row >= Layer::kOutHeight || at >= Layer::kOutWidth) continue;
+    each_inexact(sums, [&](int) { return most; }, [&](int index) {
+      const int row = place.row + index / 4, at = column + index % 2, filter = first_filter + warp * 16 + g + index / 2 % 2 * 8;
+      if (filter >= kFilters || row >= Layer::kOutHeight || at >= Layer::kOutWidth) return;
       const T* const image = x + static_cast<size_t>(place.image) * (kChannels * Layer::kPlane);
       const float sum = exact_sum(image, w + filter * (kChannels * kTaps), row, at) + bias[filter];
       y[(static_cast<size_t>(place.image) * kFilters + filter) * Layer::kOutPlane + row * Layer::kOutWidth + at] = activate<kActivation>(sum);
-    }
+    });
   }
 }
 

@@ -36,6 +36,17 @@ constexpr bool kAllEights = kChannels % kEight == 0 && kFilters % kEight == 0;  
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 static_assert(sizeof(T) == 4 && kFilters % 2 == 0);
 
+// What a launch is given; `added` is added before the activation.
+struct Tensors {
+  const T* __restrict__ x;
+  const T* __restrict__ added;
+  const __half* __restrict__ filters;
+  const T* __restrict__ scales;
+  const T* __restrict__ bias;
+  const int n;
+  T* __restrict__ y;
+};
+
 // Where the first filter's hi of 8 channels at a tap is, among the filters; lo follows kFilterBlock * kEight numbers later.
 __device__ __forceinline__ int filter_at(int block, int eight, int tap) {
   return ((block * kChannelEights + eight) * kTaps + tap) * (2 * kFilterBlock * kEight);

@@ -21,17 +21,9 @@ struct Pair {
   }
 };
 
-// A tile's sums become outputs; `added` is added before the activation if kAdds.
+// A tile's sums become outputs.
 template <typename Patch, bool kAdds>
-struct Finish {
-  const T* __restrict__ x;
-  const T* __restrict__ added;
-  const __half* __restrict__ filters;
-  const T* __restrict__ scales;
-  const T* __restrict__ bias;
-  const int n;
-  T* __restrict__ y;
-
+struct Finish : Tensors {
   __device__ __forceinline__ Vector<T, 2> addends(int place, int column, bool exist) const {
     return kAdds && exist ? Pair::load(added + place, column) : Vector<T, 2>{};
   }
@@ -84,15 +76,11 @@ struct Finish {
       }
     }
     if (exact_sum(zero, most)) return;
-    unsigned long long again = 0;  // a bit for each that has to be computed again
-#pragma unroll
-    for (int i = 0; i < 64; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], most)) << i;
-#pragma unroll 1
-    for (; again != 0; again &= again - 1) {
-      const int index = __ffsll(static_cast<long long>(again)) - 1, filter = first_filter + index / 2 % 2 * 8;
+    each_inexact(sums, [&](int) { return most; }, [&](int index) {
+      const int filter = first_filter + index / 2 % 2 * 8;
       const SpotOfY<Patch> spot(first_row + Patch::row(index / 4), column + Patch::column(index / 4) + index % 2);
       if (spot.exists(n) && filter < kFilters) y[spot.place(filter)] = plain(spot, filter);
-    }
+    });
   }
 
   // From the shared memory of all blocks of a cluster: this block finishes some filters, a thread runs of 4 pixels.

@@ -39,17 +39,8 @@ struct Points {
   static __device__ __forceinline__ int first_filter(int tile) { return tile % kFilterTiles * kTileFilters; }
 };
 
-// `added` is added before the activation if kAdds.
 template <typename Points, bool kAdds>
-struct PointsLayer {
-  const T* __restrict__ x;
-  const T* __restrict__ added;
-  const __half* __restrict__ filters;
-  const T* __restrict__ scales;
-  const T* __restrict__ bias;
-  const int n;
-  T* __restrict__ y;
-
+struct PointsLayer : Tensors {
   // The warpgroup that fills the stages.
   __device__ __forceinline__ void fill(const Stages<Points, kRole, 4 * Points::kGroups>& ring) const {
     constexpr int kPieces = Points::kPixels / Points::kAtOnce, kChannelsAtOnce = kRole / kPieces;
@@ -193,18 +184,14 @@ struct PointsLayer {
       }
     }
     if (exact_sum(zero[0], largest[0]) && exact_sum(zero[1], largest[1])) return;
-    unsigned long long again = 0;  // a bit for each that has to be computed again
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], largest[i / 2 % 2])) << i;
-#pragma unroll 1
-    for (; again != 0; again &= again - 1) {
-      const int index = __ffsll(static_cast<long long>(again)) - 1, of_sum = filter + index / 4 * 8 + index % 2;
+    each_inexact(sums, [&](int i) { return largest[i / 2 % 2]; }, [&](int index) {
+      const int of_sum = filter + index / 4 * 8 + index % 2;
       const Pixel of(pixel + index / 2 % 2 * 8);
-      if (of.image >= n || of_sum >= kFilters) continue;
+      if (of.image >= n || of_sum >= kFilters) return;
       const float sum = plain_sum(x, filters, scales, pixel + index / 2 % 2 * 8, of_sum) + bias[of_sum / kSquare];
       const size_t place = of.place(of_sum);
       y[place] = activate<kActivation>(kAdds ? sum + added[place] : sum);
-    }
+    });
   }
 
   // The biases of two neighbouring filters.

@@ -33,3 +33,14 @@ __device__ __forceinline__ float joined(__half hi, __half lo) { return fmaf(to_f
 __device__ __forceinline__ bool exact_sum(float sum, int largest) {
   return fabsf(sum) < __int_as_float(0x7f800000) && (largest == 0 || __int_as_float(largest) >= kLeastX);
 }
+
+// Calls compute_again(i) for each of up to 64 sums that is not exact; largest(i) is the largest x in it.
+template <int kCount, typename Largest, typename Again>
+__device__ __forceinline__ void each_inexact(const float (&sums)[kCount], const Largest& largest, const Again& compute_again) {
+  static_assert(kCount <= 64);
+  unsigned long long again = 0;  // a bit for each
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) again |= static_cast<unsigned long long>(!exact_sum(sums[i], largest(i))) << i;
+#pragma unroll 1
+  for (; again != 0; again &= again - 1) compute_again(__ffsll(static_cast<long long>(again)) - 1);
+}
