@@ -16,10 +16,10 @@ THREADS = 128
 # Channels of y that a thread computes, and pixels of each: 4 of float, 8 of 16 bits.
 OUT = 8
 PIXELS = 16 // size_of("T")
-# The filters of a block are in 48 KiB of shared memory, which every architecture has.
-FILTER_LIMIT = 48 * 1024
-# Channels of a unit of tensor_core.cu, its blocks of a multiprocessor, and their shared memory.
-UNIT, BLOCKS, SHARED_LIMIT = 8, 8, 48 * 1024
+# Shared memory of a block that every architecture has: for the filters of kernel.cu, and for a tile of tensor_core.cu.
+SHARED_LIMIT = 48 * 1024
+# Channels of a unit of tensor_core.cu, and its blocks of a multiprocessor.
+UNIT, BLOCKS = 8, 8
 
 
 def reference(
@@ -97,7 +97,7 @@ KERNEL = Kernel(
     & k.multiple_of(group)
     & (k >= 2 * group)
     & (k <= 32 * group)
-    & (cg * size * size * 4 * ceil_div(minimum(k // group, OUT), 4) * 4 <= FILTER_LIMIT),
+    & (cg * size * size * 4 * ceil_div(minimum(k // group, OUT), 4) * 4 <= SHARED_LIMIT),
     variants=(tensor_core(), direct()),
     patterns=convolution_patterns(),
     reference=reference,

@@ -10,10 +10,11 @@ from ..many_channels.declaration import (
     AXES,
     EIGHTS,
     MEASURED,
+    ODD_POINTS_PAY,
     OUTPUTS,
     PACKING,
     PATCHES,
-    POINTS_PAY,
+    POINTS,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -61,7 +62,8 @@ KERNEL = Kernel(
     claims=tuple(
         MEASURED & sizes
         for sizes in (
-            *POINTS_PAY,
+            POINTS & EIGHTS,
+            ODD_POINTS_PAY,
             EIGHTS & (stride >= 2),
             EIGHTS & (c >= 128) & (WORK.pixels <= 2048),
             PATCHES.when & (c >= 32) & (k >= 32),

@@ -34,7 +34,7 @@ ATTRIBUTES = (ACTIVATION, IntegerAttribute("size", 1, 7, (3,), "rows and columns
 MANY = (c >= LEAST) & (k >= LEAST)
 EIGHTS = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
 CHANNELS = MANY & EIGHTS
-# Other numbers are for 1x1 filters, as where channels are shuffled.
+# Other numbers are there for 1x1 filters, as where channels are shuffled.
 REQUIRES = FITS & MANY & k.multiple_of(2)
 # Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores. On Hopper it was measured;
 # on GeForce, whose tensor cores add floats at half their rate, it is not to be expected.
@@ -114,8 +114,8 @@ PATCHES = Patches(
 )
 # Where an output reads one pixel.
 POINTS = size.equals(1) & pad.equals(0)
-VARIANTS = variants(WORK, PATCHES, points=(POINTS,), eights=EIGHTS)
-# Where TensorRT 8.6.0 on an H200 was slower than points.cuh. Squeeze and excite has layers of one pixel: 672 channels
-# to 28 took 13 us, and TensorRT's own layers of such sizes took 3 to 4. Where 8 does not divide the channels of x, they
-# are a slice, as in ShuffleNetV2: the network took 309 us with plugins there and 264 us without, as slices were copied.
-POINTS_PAY = (POINTS & EIGHTS, POINTS & c.multiple_of(EIGHT) & (out_h * out_w >= 49))
+VARIANTS = variants(WORK, PATCHES, points=POINTS, eights=EIGHTS)
+# Where it paid with any number of filters in TensorRT 8.6.0 on an H200. Squeeze and excite has layers of one pixel: 672
+# channels to 28 took 13 us, and TensorRT's own layers of such sizes 3 to 4. Where 8 does not divide the channels of x,
+# they are a slice, as in ShuffleNetV2: that took 309 us with plugins there and 264 without, as slices were copied.
+ODD_POINTS_PAY = POINTS & c.multiple_of(EIGHT) & (out_h * out_w >= 49)

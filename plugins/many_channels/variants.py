@@ -145,8 +145,8 @@ class Points:
     def _filters(self) -> Dim:
         return BLOCK * minimum(2, ceil_div(self.work.filters, BLOCK))
 
-    def variant(self, when: Condition | None, prefer: Condition | None = None) -> Variant:
-        """Make the variant, which can run ``when`` an output reads one pixel (None: always)."""
+    def variant(self, when: Condition, prefer: Condition) -> Variant:
+        """Make the variant, which can run ``when`` an output reads one pixel."""
         pixels, stages = 64 * self.groups, 6 if self.groups == 2 else 8
         depth = DEPTH * minimum(2, ceil_div(c, DEPTH))
         stage = 4 * depth * (pixels + 4 + self._filters) + 16
@@ -184,13 +184,13 @@ SLOTS = 2 * MULTIPROCESSORS
 def variants(
     work: Work,
     patches: Patches | None = None,
-    points: tuple[Condition | None] | None = None,
+    points: Condition | None = None,
     eights: Condition | None = None,
 ) -> tuple[Variant, ...]:
     """Return the variants of a layer, in the order of preference; those by wgmma where there are ``patches``.
 
-    ``points``: those of points.cuh too, and the condition under which they can run. ``eights``: that under which the
-    channels and filters are multiples of 8, where they need not be.
+    ``points``: the condition under which those of points.cuh can run (None: they are left out). ``eights``: that under
+    which the channels and filters are multiples of 8, where they need not be.
     """
     large, small = Tile(work, 128, 64, 64), Tile(work, 64, 64, 32)
     by2, by4, by8 = (replace(small, splits=splits) for splits in (2, 4, 8))
@@ -201,7 +201,7 @@ def variants(
     # Each tile adds the sums of its eight blocks: with many tiles only long ones are worth it, on an H200 beyond 32.
     long = (chunks >= 8) & (3 * chunks > 2 * minimum(small.blocks, 47))
     return (
-        *(() if points is None else _by_points(work, *points)),
+        *(() if points is None else _by_points(work, points)),
         *(() if patches is None else _by_wgmma(work, patches)),
         large.variant(eights, many),
         by2.variant(eights, few & (by2.idle <= MULTIPROCESSORS) & (chunks >= 4)),
@@ -212,7 +212,7 @@ def variants(
     )
 
 
-def _by_points(work: Work, when: Condition | None) -> tuple[Variant, ...]:
+def _by_points(work: Work, when: Condition) -> tuple[Variant, ...]:
     few, many = Points(work, 1), Points(work, 2)
     # A tile's sums are of all channels. On an H200 with one tile a block, dividing the sums among blocks, as by4 does,
     # was faster beyond 64 channels for 13 tiles, 200 for 49, and at no number of channels for 98.

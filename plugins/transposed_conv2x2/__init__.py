@@ -62,7 +62,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=CHANNELS,
     packing=Packing((Tensor("w", (c, k, 2, 2), "T", "filters", weight=True), BIAS), pack, unpack),
-    variants=variants(WORK, points=(None,)),
+    variants=variants(WORK, points=CHANNELS),
     patterns=tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES),
     reference=reference,
     examples=(

@@ -1,4 +1,4 @@
-"""The convolution in groups on tensor cores: its own source, run on the CPU in floats and in 16 bits."""
+"""The convolution in groups on tensor cores: its own source, run on the CPU in 16 bits."""
 
 from __future__ import annotations
 
