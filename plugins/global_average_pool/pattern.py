@@ -24,4 +24,6 @@ def _mean(axes: list[int], *, operand: bool) -> Callable[..., Any]:
     return mean
 
 
-PATTERNS = (Pattern(pool), *(Pattern(_mean(axes, operand=operand)) for axes in _AXES for operand in (True, False)))
+# The mean in every way in which it is written.
+MEANS = (pool, *(_mean(axes, operand=operand) for axes in _AXES for operand in (True, False)))
+PATTERNS = tuple(Pattern(mean) for mean in MEANS)

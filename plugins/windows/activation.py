@@ -13,7 +13,7 @@ import numpy as np
 
 from lenet_trt.kernel import Attribute
 
-_SIXTH = 0.1666666716337204  # 1/6 as a float32
+SIXTH = 0.1666666716337204  # 1/6 as a float32
 _ROOT_OF_TWO = 1.4142135381698608  # as a float32
 _ROOT_OF_TWO_IN_HALVES = 1.4140625  # as a float16, and as a bfloat16
 
@@ -53,7 +53,7 @@ NODES: tuple[Nodes, ...] = (
     ("relu", lambda op, y: op.Relu(y)),
     ("relu6", lambda op, y: op.Clip(y, 0.0, 6.0)),
     ("hardswish", lambda op, y: op.HardSwish(y)),
-    ("hardswish", lambda op, y: op.Mul(y, op.HardSigmoid(y, alpha=_SIXTH))),
+    ("hardswish", lambda op, y: op.Mul(y, op.HardSigmoid(y, alpha=SIXTH))),
     ("silu", lambda op, y: op.Mul(y, op.Sigmoid(y))),
     ("silu", lambda op, y: op.Mul(op.Sigmoid(y), y)),
     ("gelu", lambda op, y: op.Gelu(y)),
