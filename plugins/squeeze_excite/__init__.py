@@ -29,6 +29,7 @@ weights = maximum(ceil_div(s, GROUPS) * ceil_div(own, LANES), ceil_div(own, GROU
 # Bulk copies move multiples of 16 bytes, of whole images and of the channels of a block.
 IN_BULK = planes_bytes.multiple_of(16) & (c * h * w * size_of("T")).multiple_of(16)
 KEPT = IN_BULK & (weights <= MOST_WEIGHTS) & (maximum(s, own) <= THREADS) & (shared_bytes <= SHARED_LIMIT)
+CLAIMED = IN_FLOATS & KEPT & ARCHITECTURE.equals(90)
 
 
 def reference(
@@ -67,7 +68,8 @@ KERNEL = Kernel(
     types=float_types(),
     attributes=(ACTIVATION, Attribute("gate", tuple(GATES), "the function of a gate")),
     requires=(c <= 4096) & (s <= 1024) & (n <= INT32_MAX // BLOCKS),
-    claims=(IN_FLOATS & KEPT & ARCHITECTURE.equals(90),),
+    # Each image loads all weights: for many images and much between the layers, two products of all images are as fast.
+    claims=(CLAIMED & (s <= 64), CLAIMED & (n <= 64)),
     variants=(
         Variant(
             "by8",
