@@ -152,6 +152,20 @@ def _attention(
     )
 
 
+def _gate(channels: int, side: int, hidden: int, *, hard: bool = False) -> SingleLayer:
+    """Make a squeeze and excite by ``hidden`` channels: with SiLU and sigmoid, or with ReLU and a hard sigmoid."""
+    between = "h = Relu(a)" if hard else "s = Sigmoid(a) h = Mul(a, s)"
+    gate = "HardSigmoid<alpha = 0.1666666716337204>(g)" if hard else "Sigmoid(g)"
+    return SingleLayer(
+        f"{'Hard gates' if hard else 'Gates'} by {hidden}, {channels}x{side}x{side}",
+        f"m = GlobalAveragePool(x) a = Conv(m, w, b) {between} g = Conv(h, v, c) scale = {gate} y = Mul(x, scale)",
+        {"x": (channels, side, side)},
+        1,
+        {"w": (hidden, channels, 1, 1), "b": (hidden,), "v": (channels, hidden, 1, 1), "c": (channels,)},
+        precisions=("fp32",),
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -242,6 +256,9 @@ LAYERS = (
     _points(64, 56, 256, " + residual + ReLU", "s = Add(c, other) y = Relu(s)"),
     _points(58, 28, 58, " + ReLU", "y = Relu(c)"),
     _points(112, 14, 672, " + SiLU", "s = Sigmoid(c) y = Mul(c, s)"),
+    # Of EfficientNet-B0 and MobileNetV3.
+    *(_gate(*sizes) for sizes in ((32, 112, 8), (144, 56, 6), (480, 14, 20), (1152, 7, 48))),
+    _gate(960, 7, 240, hard=True),
     # The first and the last dilation of AudioConvolutions (zoo/sequences.py).
     *(_one_axis(64, 2000, 9, dilation) for dilation in (1, 32)),
     *(_doubling(*sizes) for sizes in ((64, 56, 64), (256, 32, 128))),

@@ -34,6 +34,8 @@ KERNELS = {
     "AveragePool": "average_pool",
     "MaxPool": "max_pool",
     "GlobalAveragePool": "global_average_pool",
+    "Gates": "squeeze_excite",
+    "Hard gates": "squeeze_excite",
 }
 
 
