@@ -23,6 +23,7 @@ from lenet_trt.fuse.last_axis import (
     top_k,
 )
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
+from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
 
@@ -241,6 +242,8 @@ REORDERINGS: tuple[Rule, ...] = (
     einsum_as_matmul,
     dense_layer_of_more_axes,
     products_of_matrices,
+    interleaved_concat,
+    halves_of_channels,
 )
 
 

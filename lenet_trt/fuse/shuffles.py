@@ -1,0 +1,125 @@
+"""Define the rules that write a channel shuffle of two joined tensors in one way.
+
+=========  =================================================================================================
+shuffle    ``Concat(a, b, axis=1, interleaved=1)``: channels of a and b in turns; a and b are of one shape
+halves     of that: ``Split(x, axis=1)`` with two outputs, where all else that reads x is sizes
+=========  =================================================================================================
+
+Source: what torch's exporters write for torchvision's ShuffleNetV2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+
+_RANK = 4
+# How a graph computes sizes; none of these reads what a tensor has.
+_OF_SIZES = ("Shape", "Gather", "Unsqueeze", "Squeeze", "Concat", "Cast", "Slice", "Add", "Sub", "Mul", "Div")
+
+
+def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace ``Concat``, ``Reshape``, ``Transpose`` and ``Reshape`` that put two tensors' channels in turns."""
+    if not node.is_op("Concat") or len(node.inputs) != 2 or node.attributes.get("axis") not in (1, 1 - _RANK):
+        return
+    shapes = [graph.shape(name) for name in node.inputs]
+    if shapes[0] is None or len(shapes[0]) != _RANK or shapes[0] != shapes[1]:
+        return
+    batch, *image = shapes[0]
+    if not all(isinstance(size, int) for size in image):
+        return
+    channels, height, width = (int(size or 0) for size in image)
+    divide = _reader(graph, node.outputs[0], "Reshape")
+    turn = None if divide is None else _reader(graph, divide.outputs[0], "Transpose")
+    join = None if turn is None else _reader(graph, turn.outputs[0], "Reshape")
+    if divide is None or turn is None or join is None or turn.attributes.get("perm") != [0, 2, 1, 3, 4]:
+        return
+    divided, joined = graph.shape(divide.outputs[0]), graph.shape(join.outputs[0])
+    if divided is None or divided[1:] != (2, channels, height, width) or joined is None:
+        return
+    if joined[1:] != (2 * channels, height, width) or not _batch_stays((batch, divided[0], joined[0])):
+        return
+    old = [node, divide, turn, join]
+    if not _only_for_sizes(graph, [name for each in old[:-1] for name in each.outputs], old):
+        return
+    origins = frozenset().union(*(each.origins for each in old))
+    graph.replace(old, [(join.slot, WorkingNode("Concat", node.inputs, join.outputs, _INTERLEAVED, origins))])
+
+
+_INTERLEAVED = {"axis": 1, "interleaved": 1}
+
+
+def halves_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Replace the slices, or the ``Split``, that halve the channels of an interleaved ``Concat``."""
+    if node.attributes != _INTERLEAVED:
+        return
+    name, shape = node.outputs[0], graph.shape(node.inputs[0])
+    if name in graph.outputs or shape is None:
+        return
+    channels = int(shape[1] or 0)
+    readers = [each for each in graph.consumers(name) if not each.is_op("Shape")]
+    if len(readers) == 1 and readers[0].is_op("Split"):
+        outputs = readers[0].outputs if _is_halving(graph, readers[0], channels) else []
+    else:
+        found = {_half(graph, each, channels): each.outputs[0] for each in readers}
+        outputs = [found[half] for half in (0, 1) if half in found] if len(found) == len(readers) else []
+    if len(outputs) != 2 or not _only_for_sizes(graph, [name], readers):
+        return
+    origins = frozenset().union(*(each.origins for each in readers))
+    slot = min(each.slot for each in readers)
+    graph.replace(readers, [(slot, WorkingNode("Split", [name], outputs, {"axis": 1}, origins))])
+
+
+def _reader(graph: WorkingGraph, name: str, op_type: str) -> WorkingNode | None:
+    """Return the one node that reads a value, beside those that read its sizes, if it is of this operator."""
+    readers = [node for node in graph.consumers(name) if not node.is_op("Shape")]
+    return readers[0] if len(readers) == 1 and name not in graph.outputs and readers[0].is_op(op_type) else None
+
+
+def _batch_stays(sizes: tuple[int | str | None, ...]) -> bool:
+    """Return whether no known size of the first axis contradicts another; all other axes are known."""
+    return len({size for size in sizes if isinstance(size, int)}) <= 1
+
+
+def _only_for_sizes(graph: WorkingGraph, names: Collection[str], readers: Collection[WorkingNode]) -> bool:
+    """Return whether values are read by these nodes alone, also by way of nodes that compute sizes."""
+    pending, seen = list(names), set[str]()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in graph.outputs:
+            return False
+        for node in graph.consumers(name):
+            if any(node is reader for reader in readers):
+                continue
+            if not node.is_op(*_OF_SIZES) or (name in names and not node.is_op("Shape")):
+                return False
+            pending += node.outputs
+    return True
+
+
+def _is_halving(graph: WorkingGraph, node: WorkingNode, channels: int) -> bool:
+    """Return whether a ``Split`` makes two parts of this many channels."""
+    sizes = graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 and node.inputs[1] else None
+    written = node.attributes.get("split", [channels, channels] if sizes is None else sizes.tolist())
+    known = sizes is not None or len(node.inputs) < 2 or not node.inputs[1]
+    axis = node.attributes.get("axis", 0)
+    return known and len(node.outputs) == 2 and axis in (1, 1 - _RANK) and list(written) == [channels, channels]
+
+
+def _half(graph: WorkingGraph, node: WorkingNode, channels: int) -> int | None:
+    """Return which half of the channels a ``Slice`` takes: 0 or 1."""
+    if not node.is_op("Slice") or not 4 <= len(node.inputs) <= 5:
+        return None
+    values = [graph.constants.get(name) for name in node.inputs[1:]]
+    if any(value is None or value.size != 1 for value in values):
+        return None
+    start, end, axis, step = [int(value.item()) for value in values if value is not None] + [1] * (5 - len(node.inputs))
+    if axis not in (1, 1 - _RANK) or step != 1:
+        return None
+    if start == 0 and end == channels:
+        return 0
+    return 1 if start == channels and end >= 2 * channels else None
