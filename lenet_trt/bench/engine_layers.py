@@ -166,6 +166,20 @@ def _gate(channels: int, side: int, hidden: int, *, hard: bool = False) -> Singl
     )
 
 
+def _shuffle(channels: int, side: int) -> SingleLayer:
+    """Make a join of two branches whose channels are shuffled, as in ShuffleNetV2."""
+    shape = (channels, side, side)
+    divided, joined = f"0, 2, {channels}, {side}, {side}", f"0, {2 * channels}, {side}, {side}"
+    return SingleLayer(
+        f"Concat + shuffle, 2 of {channels}x{side}x{side}",
+        f"d = Constant<value = int64[5] {{{divided}}}>() j = Constant<value = int64[4] {{{joined}}}>() "
+        "c = Concat<axis = 1>(x, other) g = Reshape(c, d) t = Transpose<perm = [0, 2, 1, 3, 4]>(g) y = Reshape(t, j)",
+        {"x": shape, "other": shape},
+        1,
+        precisions=("fp32",),
+    )
+
+
 _MAPS, _IMAGES = {"x": (64, 56, 56)}, {"x": (3, 224, 224)}
 LAYERS = (
     SingleLayer("Softmax over 50257", "y = Softmax<axis = -1>(x)", {"x": (50257,)}, 2),
@@ -259,6 +273,7 @@ LAYERS = (
     # Of EfficientNet-B0 and MobileNetV3.
     *(_gate(*sizes) for sizes in ((32, 112, 8), (144, 56, 6), (480, 14, 20), (1152, 7, 48))),
     _gate(960, 7, 240, hard=True),
+    _shuffle(58, 28),
     # The first and the last dilation of AudioConvolutions (zoo/sequences.py).
     *(_one_axis(64, 2000, 9, dilation) for dilation in (1, 32)),
     *(_doubling(*sizes) for sizes in ((64, 56, 64), (256, 32, 128))),

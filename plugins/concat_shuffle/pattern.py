@@ -14,14 +14,11 @@ def interleaved(op: Any, a: Any, b: Any) -> Any:
     return op.Concat(a, b, axis=1, interleaved=1)
 
 
-def channels_last(op: Any, a: Any, b: Any) -> Any:
-    """Return the channels in turns, as [n, h, w, 2 c]: with ONNX's own nodes, and without knowing the sizes."""
-    pairs = op.Concat(*(op.Reshape(x, op.ints(0, 0, 0, 0, 1)) for x in (a, b)), axis=4)
-    return op.Reshape(op.Transpose(pairs, perm=[0, 2, 3, 1, 4]), op.ints(0, 0, 0, -1))
-
-
 def in_onnx(op: Any, a: Any, b: Any) -> Any:
-    return op.Transpose(channels_last(op, a, b), perm=[0, 3, 1, 2])
+    """Compute the same with ONNX's own nodes, for images of any size."""
+    image = op.Slice(op.Shape(a), op.ints(2), op.ints(4))
+    groups = op.Reshape(op.Concat(a, b, axis=1), op.Concat(op.ints(0, 2, -1), image, axis=0))
+    return op.Reshape(op.Transpose(groups, perm=[0, 2, 1, 3, 4]), op.Concat(op.ints(0, -1), image, axis=0))
 
 
 PATTERNS = (Pattern(interleaved, body=in_onnx),)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lenet_trt.kernel import INT32_MAX
 from lenet_trt.pattern import Pattern
 
-from ..concat_shuffle.pattern import channels_last, interleaved
+from ..concat_shuffle.pattern import in_onnx as joined
+from ..concat_shuffle.pattern import interleaved
 
 
 def halves(op: Any, a: Any, b: Any) -> Any:
@@ -18,10 +20,9 @@ def halves(op: Any, a: Any, b: Any) -> Any:
 
 
 def in_onnx(op: Any, a: Any, b: Any) -> Any:
-    """Compute the same by Gather, since a Split of unknown sizes is written differently from opset 18 on."""
-    both = op.Reshape(channels_last(op, a, b), op.ints(0, 0, 0, 2, -1))
-    parts = (op.Reshape(op.Gather(both, op.ints(half), axis=3), op.ints(0, 0, 0, -1)) for half in (0, 1))
-    return tuple(op.Transpose(part, perm=[0, 3, 1, 2]) for part in parts)
+    """Compute the same with ONNX's own nodes, for any number of channels."""
+    y, half = joined(op, a, b), op.Slice(op.Shape(a), op.ints(1), op.ints(2))
+    return op.Slice(y, op.ints(0), half, op.ints(1)), op.Slice(y, half, op.ints(INT32_MAX), op.ints(1))
 
 
 PATTERNS = (Pattern(halves, body=in_onnx),)

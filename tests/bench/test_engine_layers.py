@@ -35,6 +35,7 @@ KERNELS = {
     "MaxPool": "max_pool",
     "GlobalAveragePool": "global_average_pool",
     "Gates": "squeeze_excite",
+    "Concat + shuffle": "concat_shuffle",
     "Hard gates": "squeeze_excite",
 }
 
