@@ -68,8 +68,8 @@ KERNEL = Kernel(
     types=float_types(),
     attributes=(ACTIVATION, Attribute("gate", tuple(GATES), "the function of a gate")),
     requires=(c <= 4096) & (s <= 1024) & (n <= INT32_MAX // BLOCKS),
-    # Each image loads all weights: for many images and much between the layers, two products of all images are as fast.
-    claims=(CLAIMED & (s <= 64), CLAIMED & (n <= 64)),
+    # Each image loads all weights: with many, or for many images, TensorRT's products of all images are as fast.
+    claims=(CLAIMED & (s <= 64), CLAIMED & (n <= 64) & (s <= 4 * h * w)),
     variants=(
         Variant(
             "by8",

@@ -127,6 +127,7 @@ def test_any_number_of_channels_between_is_taken(hidden: int, image_first: bool)
         (256, 8, 90, True),
         (64, 80, 90, True),
         (65, 80, 90, False),
+        (1, 300, 90, False),
         (1, 8, 89, False),
     ],
 )
