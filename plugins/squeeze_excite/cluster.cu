@@ -27,7 +27,7 @@ static_assert(kBlocks == kLanes, "each lane of a row sends its sum to one block"
 struct Rest {
   unsigned long long all_sent, pieces[4];
   float sent[kBlocks][kHidden];  // sums of the eight blocks
-  float sums[kOwn + kWarp];      // of parts of planes
+  float sums[kOwn + kWarp];  // of parts of planes
   float means[kOfMeans * kLanes], hidden[kOfHidden * kLanes], gates[kOwn];
 };
 static_assert(kPieces <= 4 && kOwn * kPlaneWarps <= kOwn + kWarp);
@@ -58,7 +58,7 @@ __device__ __forceinline__ float row_times(const float (&weights)[kColumns], con
 
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, kAtOnce)
     squeeze_excite_by8(const T* __restrict__ x, const T* __restrict__ w1, const T* __restrict__ b1, const T* __restrict__ w2,
-                           const T* __restrict__ b2, int, T* __restrict__ y) {
+                       const T* __restrict__ b2, int, T* __restrict__ y) {
   extern __shared__ __align__(16) unsigned char shared[];
   T* const planes = reinterpret_cast<T*>(shared);
   Rest& rest = *reinterpret_cast<Rest*>(shared + kPlanesBytes);
@@ -80,6 +80,7 @@ extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kTh
       begin_bulk_copy(shared_address(planes + from * kPlane), x + begin + from * kPlane, bytes, barrier);
     }
   }
+  __syncwarp();              // the lanes of a warp must arrive together
   cluster_arrive_relaxed();  // this block has barriers, which others may count on
   float of_means[kUnits][kOfMeans];
   load_weights(of_means, w1 + first, kChannels, kHidden, own);
