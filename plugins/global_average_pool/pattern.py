@@ -15,7 +15,7 @@ def pool(op: Any, x: Any) -> Any:
     return op.GlobalAveragePool(x)
 
 
-def _mean(axes: list[int], *, operand: bool) -> Callable[..., Any]:
+def mean_over(axes: list[int], *, operand: bool) -> Callable[..., Any]:
     """Return the graph of a mean; from opset 18 on the axes are an operand."""
 
     def mean(op: Any, x: Any) -> Any:
@@ -24,6 +24,7 @@ def _mean(axes: list[int], *, operand: bool) -> Callable[..., Any]:
     return mean
 
 
-# The mean in every way in which it is written.
-MEANS = (pool, *(_mean(axes, operand=operand) for axes in _AXES for operand in (True, False)))
-PATTERNS = tuple(Pattern(mean) for mean in MEANS)
+PATTERNS = (
+    Pattern(pool),
+    *(Pattern(mean_over(axes, operand=operand)) for axes in _AXES for operand in (True, False)),
+)

@@ -10,11 +10,10 @@ from ..many_channels.declaration import (
     AXES,
     EIGHTS,
     MEASURED,
-    ODD_POINTS_PAY,
     OUTPUTS,
     PACKING,
     PATCHES,
-    POINTS,
+    POINTS_PAY,
     REQUIRES,
     TYPES,
     VARIANTS,
@@ -24,7 +23,7 @@ from ..many_channels.declaration import (
 )
 from ..many_channels.variants import k
 from ..windows.convolutions import convolution_patterns
-from ..windows.declaration import c, stride
+from ..windows.declaration import c, size, stride
 
 KERNEL = Kernel(
     name="many_channel_conv",
@@ -62,10 +61,9 @@ KERNEL = Kernel(
     claims=tuple(
         MEASURED & sizes
         for sizes in (
-            POINTS & EIGHTS,
-            ODD_POINTS_PAY,
+            POINTS_PAY,
             EIGHTS & (stride >= 2),
-            EIGHTS & (c >= 128) & (WORK.pixels <= 2048),
+            EIGHTS & (size >= 2) & (c >= 128) & (WORK.pixels <= 2048),
             PATCHES.when & (c >= 32) & (k >= 32),
         )
     ),

@@ -115,6 +115,6 @@ PATCHES = Patches(
 # Where an output reads one pixel.
 POINTS = size.equals(1) & pad.equals(0)
 VARIANTS = variants(WORK, PATCHES, points=POINTS, eights=EIGHTS)
-# Where it paid with any number of channels and filters in TensorRT 8.6.0. Squeeze and excite has layers of one pixel:
-# 672 channels to 28 took 13 us on an H200, and TensorRT's own layers of such sizes 3 to 4.
-ODD_POINTS_PAY = POINTS & (out_h * out_w >= 49)
+# Where 1x1 filters paid in TensorRT 8.6.0, with any number of channels and filters. Squeeze and excite has layers of
+# one pixel: 672 channels to 28 took 13 us on an H200, and TensorRT's own layers of such sizes 3 to 4.
+POINTS_PAY = POINTS & (out_h * out_w >= 49)

@@ -13,7 +13,7 @@ import numpy as np
 
 from lenet_trt.pattern import Pattern
 
-from ..global_average_pool.pattern import MEANS
+from ..global_average_pool.pattern import mean_over, pool
 from ..windows.activation import NODES, SIXTH
 
 # layer.cuh has them in this order.
@@ -26,7 +26,8 @@ _GATE_NODES: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
     ("hardsigmoid", lambda op, y: op.HardSigmoid(y, alpha=SIXTH)),
 )
 # Those between the two convolutions of a gate.
-_BETWEEN = ("relu", "silu", "hardswish")
+_BETWEEN = ("relu", "silu")
+_MEANS = (pool, *(mean_over(axes, operand=operand) for axes in ([2, 3], [-1, -2]) for operand in (True, False)))
 
 
 def _gated(mean: Any, between: Any, gate: Any, *, image_first: bool) -> Callable[..., Any]:
@@ -40,6 +41,6 @@ def _gated(mean: Any, between: Any, gate: Any, *, image_first: bool) -> Callable
 
 PATTERNS = tuple(
     Pattern(_gated(mean, between, gate, image_first=image_first), {"activation": activation, "gate": name})
-    for (activation, between), (name, gate), mean, image_first in product(NODES, _GATE_NODES, MEANS, (True, False))
+    for (activation, between), (name, gate), mean, image_first in product(NODES, _GATE_NODES, _MEANS, (True, False))
     if activation in _BETWEEN
 )

@@ -14,7 +14,7 @@ SIZES = ((2, 3, 3, 3), (2, 5, 2, 5), (3, 7, 6, 6), (5, 29, 12, 16))
 
 
 @needs_gcc
-@pytest.mark.parametrize("types", ["fp32", "fp16"])
+@pytest.mark.parametrize("types", ["fp32", pytest.param("fp16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("name", ["concat_shuffle", "concat_shuffle_split"])
 def test_the_source_moves_every_element(

@@ -33,7 +33,11 @@ def test_every_variant_is_tried_where_it_can_run() -> None:
 
 
 @needs_gcc
-@pytest.mark.parametrize(("variant", "sizes", "types"), RUNS, ids=str)
+@pytest.mark.parametrize(
+    ("variant", "sizes", "types"),
+    [pytest.param(*run, marks=pytest.mark.slow if run[2] == "bf16" else []) for run in RUNS],
+    ids=str,
+)
 def test_a_variant_computes_the_reference(
     variant: str, sizes: Sizes, types: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
