@@ -32,6 +32,8 @@ __host__ __device__ constexpr bool is_launched(const char* name, const char* ent
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
+// The greatest of 4, 2 and 1 that divides an extent.
+__host__ __device__ constexpr int divisor_of(int extent) { return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1; }
 
 constexpr unsigned kAllLanes = 0xffffffffu;  // of a warp, as the mask of instructions that all of them execute together
 
@@ -93,6 +95,9 @@ __device__ __forceinline__ float exp2_below(float value) {
 
 // The same of exp(value).
 __device__ __forceinline__ float exp_below(float value) { return exp2_below(value * kLog2E); }
+
+// To a few units in the last place; where exp is infinite, __fdividef gives the 0 that is right. Of a NaN it is NaN.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 // ---- wide accesses ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 _RANK = 4
+_INTERLEAVED = {"axis": 1, "interleaved": 1}
 # How a graph computes sizes; none of these reads what a tensor has.
 _OF_SIZES = ("Shape", "Gather", "Unsqueeze", "Squeeze", "Concat", "Cast", "Slice", "Add", "Sub", "Mul", "Div")
 
@@ -26,8 +27,8 @@ def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
     shapes = [graph.shape(name) for name in node.inputs]
     if shapes[0] is None or len(shapes[0]) != _RANK or shapes[0] != shapes[1]:
         return
-    batch, *image = shapes[0]
-    if not all(isinstance(size, int) for size in image):
+    image = shapes[0][1:]
+    if not all(isinstance(size, int) and size > 0 for size in image):
         return
     channels, height, width = (int(size or 0) for size in image)
     divide = _reader(graph, node.outputs[0], "Reshape")
@@ -35,19 +36,17 @@ def interleaved_concat(graph: WorkingGraph, node: WorkingNode) -> None:
     join = None if turn is None else _reader(graph, turn.outputs[0], "Reshape")
     if divide is None or turn is None or join is None or turn.attributes.get("perm") != [0, 2, 1, 3, 4]:
         return
+    # With these sizes, the first axis has to stay as it is.
     divided, joined = graph.shape(divide.outputs[0]), graph.shape(join.outputs[0])
-    if divided is None or divided[1:] != (2, channels, height, width) or joined is None:
+    if divided is None or divided[1:] != (2, channels, height, width):
         return
-    if joined[1:] != (2 * channels, height, width) or not _batch_stays((batch, divided[0], joined[0])):
+    if joined is None or joined[1:] != (2 * channels, height, width):
         return
     old = [node, divide, turn, join]
     if not _only_for_sizes(graph, [name for each in old[:-1] for name in each.outputs], old):
         return
     origins = frozenset().union(*(each.origins for each in old))
     graph.replace(old, [(join.slot, WorkingNode("Concat", node.inputs, join.outputs, _INTERLEAVED, origins))])
-
-
-_INTERLEAVED = {"axis": 1, "interleaved": 1}
 
 
 def halves_of_channels(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -77,13 +76,8 @@ def _reader(graph: WorkingGraph, name: str, op_type: str) -> WorkingNode | None:
     return readers[0] if len(readers) == 1 and name not in graph.outputs and readers[0].is_op(op_type) else None
 
 
-def _batch_stays(sizes: tuple[int | str | None, ...]) -> bool:
-    """Return whether no known size of the first axis contradicts another; all other axes are known."""
-    return len({size for size in sizes if isinstance(size, int)}) <= 1
-
-
 def _only_for_sizes(graph: WorkingGraph, names: Collection[str], readers: Collection[WorkingNode]) -> bool:
-    """Return whether values are read by these nodes alone, also by way of nodes that compute sizes."""
+    """Return whether what reads values beside these nodes, their ``Shape``, ends at these nodes too."""
     pending, seen = list(names), set[str]()
     while pending:
         name = pending.pop()
@@ -93,9 +87,9 @@ def _only_for_sizes(graph: WorkingGraph, names: Collection[str], readers: Collec
         if name in graph.outputs:
             return False
         for node in graph.consumers(name):
-            if any(node is reader for reader in readers):
+            if node in readers:
                 continue
-            if not node.is_op(*_OF_SIZES) or (name in names and not node.is_op("Shape")):
+            if not node.is_op(*_OF_SIZES):
                 return False
             pending += node.outputs
     return True

@@ -5,7 +5,7 @@ from pathlib import Path
 from lenet_trt.kernel import Kernel, Tensor, float_types
 
 from ..windows.declaration import IN_FLOATS
-from .declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, c, copying, h, in_turns, n, w
+from .declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, VARIANTS, c, h, in_turns, n, w
 from .pattern import PATTERNS
 
 KERNEL = Kernel(
@@ -16,7 +16,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, 2 * c, h, w), "T", "channels in turns"),),
     types=float_types(),
     claims=(IN_FLOATS,),
-    variants=(copying("copy"),),
+    variants=VARIANTS,
     patterns=PATTERNS,
     reference=in_turns,
     examples=EXAMPLES,

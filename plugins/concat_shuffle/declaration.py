@@ -25,10 +25,10 @@ EXAMPLES = (
 )
 
 
-def copying(name: str) -> Variant:
-    """Make the variant of planes.cuh; 16-bit planes of 8 k elements take half of these blocks."""
-    vectors = 2 * n * c * (h * w // divisor_of(h * w))
-    return Variant(name, Launch((ceil_div(vectors, THREADS * AT_ONCE), 1, 1), (THREADS, 1, 1), extras=(n,)), "a copy")
+# Of planes.cuh; 16-bit planes of 8 k elements need half of these blocks.
+_vectors = 2 * n * c * (h * w // divisor_of(h * w))
+_LAUNCH = Launch((ceil_div(_vectors, THREADS * AT_ONCE), 1, 1), (THREADS, 1, 1), extras=(n,))
+VARIANTS = (Variant("copy", _LAUNCH, "a copy"),)
 
 
 def in_turns(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -9,8 +9,8 @@
 using T = TYPE_T;
 constexpr int kChannels = AXIS_C, kPlane = AXIS_H * AXIS_W, kThreads = 256, kAtOnce = 4;
 constexpr int kMost = Pack16<T>::kCount;
-constexpr int kVector = kPlane % kMost == 0 ? kMost : kPlane % 4 == 0 ? 4 : kPlane % 2 == 0 ? 2 : 1;  // elements
-constexpr int kVectors = kPlane / kVector;                                                            // of a plane
+constexpr int kVector = kPlane % kMost == 0 ? kMost : divisor_of(kPlane);  // elements
+constexpr int kVectors = kPlane / kVector;                                 // of a plane
 
 // A vector of the result, by its number: the vector of a or b that it is.
 struct Source {

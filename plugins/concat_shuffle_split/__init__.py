@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel, Tensor, float_types
 
-from ..concat_shuffle.declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, c, copying, h, in_turns, n, w
+from ..concat_shuffle.declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, VARIANTS, c, h, in_turns, n, w
 from ..windows.declaration import IN_FLOATS
 from .pattern import PATTERNS
 
@@ -28,7 +28,7 @@ KERNEL = Kernel(
     ),
     types=float_types(),
     claims=(IN_FLOATS,),
-    variants=(copying("copy"),),
+    variants=VARIANTS,
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

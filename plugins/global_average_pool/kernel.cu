@@ -12,7 +12,7 @@ constexpr int kPlane = AXIS_H * AXIS_W, kThreads = 256, kWarp = 32, kWarps = kTh
 ASSERT_LAUNCH(global_average_pool_warp, kThreads, 0);
 ASSERT_LAUNCH(global_average_pool_block, kThreads, 0);
 
-constexpr int kVector = kPlane % 4 == 0 ? 4 : kPlane % 2 == 0 ? 2 : 1;  // elements; planes are whole vectors
+constexpr int kVector = divisor_of(kPlane);  // elements; planes are whole vectors
 constexpr int kVectors = kPlane / kVector, kFlight = 8;
 constexpr int kLoads = ceil_div(kVectors, kWarp);  // of a lane
 constexpr int kGroup = kFlight / (kLoads < kFlight ? kLoads : kFlight);  // planes of a warp

@@ -13,9 +13,6 @@ constexpr Direction kDirection = static_cast<Direction>(ATTR_DIRECTION);
 
 __device__ __forceinline__ bool runs_backwards(int way) { return kDirection == Direction::kReverse || way == 1; }
 
-// To a few units in the last place; where exp is infinite, __fdividef gives the 0 that is right.
-__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
-
 // tanh, or sigmoid where `is_tanh` is not set, without a branch. Near 0 a polynomial keeps the digits that 2 sigmoid(2 x) - 1 loses.
 __device__ __forceinline__ float activated(float x, bool is_tanh) {
   const float s = sigmoid(is_tanh ? 2.0f * x : x), square = x * x;

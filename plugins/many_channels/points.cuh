@@ -27,7 +27,7 @@ struct Points {
   static constexpr int kDepth = kChannels > 16 ? 32 : 16, kEights = kDepth / kEight, kSteps = ceil_div(kChannels, kDepth);
   static constexpr int kFilterTiles = ceil_div(kFilters, kTileFilters), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
   // Neighbours of one plane that are copied at once.
-  static constexpr int kAtOnce = Layer::kStride > 1 ? 1 : Layer::kPlane % 4 == 0 ? 4 : Layer::kPlane % 2 == 0 ? 2 : 1;
+  static constexpr int kAtOnce = Layer::kStride > 1 ? 1 : divisor_of(Layer::kPlane);
   static constexpr int kPitch = kPixels + 4;  // of a channel, in floats: the lanes of a warp read 8 pixels of 4 channels from different banks
   // Bytes: x; a block of filters at 8 channels, hi or lo; all of hi, or of lo.
   static constexpr unsigned kXBytes = kDepth * kPitch * 4, kBlockBytes = kFilterBlock * 16, kPartBytes = kEights * kBlocks * kBlockBytes;

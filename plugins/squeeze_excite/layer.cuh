@@ -14,13 +14,13 @@ constexpr Gate kGate = static_cast<Gate>(ATTR_GATE);
 constexpr int kThreads = 512, kWarps = kThreads / kWarp;
 constexpr int kLanes = 8, kGroups = kThreads / kLanes;  // of a thread block, for a row of weights each
 
-constexpr int kVector = kPlane % 4 == 0 ? 4 : kPlane % 2 == 0 ? 2 : 1;  // elements; planes are whole vectors
+constexpr int kVector = divisor_of(kPlane);  // elements; planes are whole vectors
 constexpr int kVectors = kPlane / kVector;
 
-// Of a NaN it is NaN; where exp is infinite, __fdividef gives the 0 that is right.
+// Of a NaN it is NaN.
 __device__ __forceinline__ float gate_of(float x) {
   if constexpr (kGate == Gate::kSigmoid) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
+    return sigmoid(x);
   } else {
     return x != x ? x : fminf(fmaxf(fmaf(x, 1.0f / 6.0f, 0.5f), 0.0f), 1.0f);
   }

@@ -37,6 +37,7 @@ using std::min;
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int larger(int a, int b) { return a < b ? b : a; }
+constexpr int divisor_of(int extent) { return extent % 4 == 0 ? 4 : extent % 2 == 0 ? 2 : 1; }
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 struct alignas(16) uint4 { unsigned x, y, z, w; };
@@ -72,6 +73,7 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return std::exp(a); }
 inline float exp_below(float a) { return std::exp(a); }
+inline float sigmoid(float a) { return 1.0f / (1.0f + std::exp(-a)); }
 constexpr float kLog2E = 1.4426950408889634f;
 inline float exp2_below(float a) { return std::exp2(a); }
 inline int __dp4a(int a, int b, int sum) {
