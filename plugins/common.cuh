@@ -27,6 +27,18 @@ __host__ __device__ constexpr bool is_launched(const char* name, const char* ent
   return *name == *entry && (*name == 0 || is_launched(name + 1, entry + 1));
 }
 
+// ---- kernels that follow each other --------------------------------------------------------------------------------------
+
+// The first statement of a kernel that may be launched before the one in front of it has ended (programmatic dependent launch, sm_90):
+// waits for that kernel's end and for all that it wrote, and then allows the launch of the next one. Nothing may touch a tensor before
+// it. In a usual launch it does nothing.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 // ---- integers, lanes ---------------------------------------------------------------------------------------------------
 
 __host__ __device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }

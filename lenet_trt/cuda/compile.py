@@ -28,15 +28,24 @@ from lenet_trt.kernel.dims import Constant
 from lenet_trt.kernel.registry import plugins_dir
 from lenet_trt.kernel.variants import Variant
 
+_KEPT_AS = "1"  # the format of a kept module: a byte that says whether it waits, and the image
+_TOUCHES_MEMORY = re.compile(
+    r"^\s*(?:@\S+\s+)?(?:ld|ldu|st|atom|red|cp|prefetch|tex|call)\b(?!\.(?:param|shared)\b)", re.MULTILINE
+)
+
 
 @dataclass(frozen=True)
 class Module:
-    """Hold a compiled variant: machine code for one architecture ("sm_90") or PTX ("compute_75")."""
+    """Hold a compiled variant: machine code for one architecture ("sm_90") or PTX ("compute_75").
+
+    ``waits``: it waits itself for the kernel before it, so that it may be launched before that one has ended.
+    """
 
     image: bytes = field(repr=False)
     target: str
     entry: str
     options: tuple[str, ...]
+    waits: bool = False
 
 
 def compile_for_launch(specialized: Specialized, variant: Variant, sm: int) -> Module:
@@ -179,10 +188,10 @@ def _compile(
         with contextlib.suppress(OSError):  # not compiled yet, or the cache cannot be read
             kept = unsealed(path.read_bytes())
             if kept is not None:  # otherwise the file is damaged
-                return Module(kept, target, entry, options)
-    image = _run_nvrtc(kernel, variant, options, path.suffix)
-    keep(path, sealed(image), "compiled kernels")
-    return Module(image, target, entry, options)
+                return Module(kept[1:], target, entry, options, waits=bool(kept[0]))
+    image, waits = _run_nvrtc(kernel, variant, options, path.suffix)
+    keep(path, sealed(bytes([waits]) + image), "compiled kernels")
+    return Module(image, target, entry, options, waits)
 
 
 def _kept_at(
@@ -192,6 +201,7 @@ def _kept_at(
     kernel = specialized.kernel
     headers = (cuda_include_dir() / "cuda_fp16.h").stat()  # this file stands for its package
     parts = (
+        _KEPT_AS,
         source_sha256(kernel, variant),
         kernel.entry(variant),
         compiled_by.identity,
@@ -232,18 +242,27 @@ def compiler_log(specialized: Specialized, variant: Variant, target: str) -> str
         return _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode(errors="replace")
 
 
-def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> bytes:
+def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffix: str) -> tuple[bytes, bool]:
+    """Return the image, and whether its kernel waits for the one before it."""
     nvrtc = bindings()
     with _compiled(kernel, variant, options) as program:
-        if suffix == ".ptx":
-            image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-        else:
+        ptx = image = _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        if suffix != ".ptx":
             image = _text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     entry = kernel.entry(variant)
-    marker = f".entry {entry}(" if suffix == ".ptx" else f".text.{entry}\0"
-    if marker.encode() not in image:
+    marker = f".entry {entry}(".encode()
+    if marker not in ptx:
         raise LenetTrtError(f'{kernel.source_dir / variant.source} defines no extern "C" __global__ function {entry}')
-    return image
+    return image, waits_before_memory(ptx.partition(marker)[2].partition(b".entry ")[0].decode())
+
+
+def waits_before_memory(ptx: str) -> bool:
+    """Return whether a function waits for the kernel before it, before its first instruction that touches memory.
+
+    Its parameters and the block's own shared memory do not count.
+    """
+    before, wait, _ = ptx.partition("griddepcontrol.wait;")
+    return bool(wait) and not _TOUCHES_MEMORY.search(before)
 
 
 @contextlib.contextmanager

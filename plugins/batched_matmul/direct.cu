@@ -15,6 +15,7 @@ using OwnTile = Tile<1, 4>;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matmul_direct(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  wait_for_previous_kernel();
   const long long item = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x, product = item / OwnTile::kTiles;
   if (product >= batch) return;
   OwnTile tile(static_cast<int>(item % OwnTile::kTiles));

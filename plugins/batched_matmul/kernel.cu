@@ -16,10 +16,12 @@ ASSERT_LAUNCH(batched_matmul_wide, kThreadsWide, 0);
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matmul(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  wait_for_previous_kernel();
   multiply_staged<Tile<kM <= 32 ? 4 : 8, 4>, kThreads, 24 * 1024>(a, b, batch, y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreadsWide)
     batched_matmul_wide(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  wait_for_previous_kernel();
   multiply_staged<Tile<8, 8>, kThreadsWide, 45 * 1024>(a, b, batch, y);
 }

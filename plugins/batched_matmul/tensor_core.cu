@@ -109,6 +109,7 @@ __device__ __forceinline__ void multiply_rows(const T* a, const T* b, T* y, int 
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matmul_tensor(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  wait_for_previous_kernel();
   __shared__ alignas(16) T staged_a[A::size(kGroup)];
   __shared__ alignas(16) T staged_b[B::size(kGroup)];
   __shared__ alignas(16) T staged_y[Y::size(kGroup)];

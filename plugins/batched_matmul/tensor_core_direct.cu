@@ -148,6 +148,7 @@ __device__ __forceinline__ void multiply(const T* a, const T* b, T* y, long long
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matmul_tensor_direct(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
+  wait_for_previous_kernel();
   constexpr int kBlockWarps = kThreads / 32;
   const long long items = (static_cast<long long>(batch) + kProducts - 1) / kProducts * kWarps;
   for (long long item = static_cast<long long>(blockIdx.x) * kBlockWarps + threadIdx.x / 32; item < items;

@@ -7,6 +7,7 @@ ASSERT_LAUNCH(concat_shuffle_split_copy, kThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     concat_shuffle_split_copy(const T* __restrict__ a, const T* __restrict__ b, int n, T* __restrict__ first, T* __restrict__ second) {
+  wait_for_previous_kernel();
   constexpr int kHalf = kChannels * kVectors;  // vectors of an image
   copy_planes(a, b, n, [&](int number, const Vector<T, kVector>& vector) {
     const int image = number / (2 * kHalf), at = number % (2 * kHalf);

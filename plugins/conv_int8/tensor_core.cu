@@ -152,6 +152,7 @@ extern "C" __global__ void __launch_bounds__(conv_int8::kThreads)
     conv_int8_tensor_core(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,
                           const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n,
                           signed char* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace conv_int8;
   constexpr int kFilterWords = (kGroup * kFilterBytes + 3) / 4 + 1;
   constexpr int kShared = kImages * kTileWords > kFilterWords ? kImages * kTileWords : kFilterWords;

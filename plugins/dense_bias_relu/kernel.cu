@@ -62,6 +62,7 @@ __device__ __forceinline__ T finish(float sum, T bias) {
 extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_by4(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                         T* __restrict__ y) {
+  wait_for_previous_kernel();
   constexpr int kSums = kFeatures * kRows;
   const int lane = threadIdx.x % 32, first_feature = (blockIdx.x * kWarps + threadIdx.x / 32) * kFeatures;
   if (first_feature >= kOut) return;
@@ -90,6 +91,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_vector(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int /* n = 1 */,
                            T* __restrict__ y) {
+  wait_for_previous_kernel();
   __shared__ float parts[kWarps][kFeatures];
   const int thread = threadIdx.x, lane = thread % 32, first_feature = blockIdx.x * kFeatures;
   const T* weights[kFeatures];

@@ -93,6 +93,7 @@ __device__ __forceinline__ void dense_by_tiles(unsigned char* shared, const T* x
   extern "C" __global__ void __launch_bounds__(32 * ((rows) / (warp_rows)) * ((out) / (warp_out)))                    \
       entry(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) { \
     if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                    \
+    wait_for_previous_kernel();                                                                                       \
     extern __shared__ __align__(16) unsigned char shared[];                                                           \
     dense_by_tiles<rows, out, warp_rows, warp_out, stages>(shared, x, w, bias, n, y);                                 \
   }

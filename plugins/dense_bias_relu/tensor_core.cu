@@ -47,6 +47,7 @@ ASSERT_LAUNCH(dense_bias_relu_tensor, kThreads, 0);
 extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                            T* __restrict__ y) {
+  wait_for_previous_kernel();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
   const int first_row = blockIdx.x * kBlockRows + g;
   // Rows and features beyond the end are computed from the last one and not written.

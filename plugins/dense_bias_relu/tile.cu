@@ -43,6 +43,7 @@ __device__ __forceinline__ Run load_run(const T* matrix, int row, int rows, int 
 extern "C" __global__ void __launch_bounds__(kThreads)
     dense_bias_relu_tile(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                          T* __restrict__ y) {
+  wait_for_previous_kernel();
   __shared__ alignas(16) float tile_x[kDepth][kTileRows + kPad];
   __shared__ alignas(16) float tile_w[kDepth][kTileOut + kPad];
   const int first_row = blockIdx.x * kTileRows, first_out = blockIdx.y * kTileOut;

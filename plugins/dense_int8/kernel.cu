@@ -38,6 +38,7 @@ extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
     dense_int8_few_rows(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,
                         const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n,
                         signed char* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace dense_int8;
   __shared__ int sums[kWarps][kColumns][kTileOutputs];
   const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
@@ -68,6 +69,7 @@ extern "C" __global__ void __launch_bounds__(dense_int8::kThreads)
     dense_int8_any_size(const signed char* __restrict__ x, const float* __restrict__ x_scale, const signed char* __restrict__ w,
                         const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n,
                         signed char* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace dense_int8;
   const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= static_cast<long long>(n) * kOut) return;

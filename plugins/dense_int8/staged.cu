@@ -56,6 +56,7 @@ __device__ __forceinline__ void by_tiles(unsigned char* shared, const signed cha
             const float* __restrict__ w_scale, const float* __restrict__ bias, const float* __restrict__ y_scale, int n, \
             signed char* __restrict__ y) {                                                                               \
     if constexpr (!is_launched(#entry)) return;  /* the others are compiled with other variants */                       \
+    wait_for_previous_kernel();                                                                                          \
     extern __shared__ __align__(16) unsigned char shared[];                                                              \
     dense_int8::by_tiles<rows, out, warp_rows, warp_out, stages>(shared, x, x_scale, w, w_scale, bias, y_scale, n, y);   \
   }

@@ -14,5 +14,6 @@ ASSERT_LAUNCH(depthwise_conv_direct, kThreads, 0);
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     depthwise_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                           T* __restrict__ y) {
+  wait_for_previous_kernel();
   depthwise_direct<kRows, kThreads>(x, w, bias, n, y);
 }

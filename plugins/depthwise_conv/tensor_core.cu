@@ -12,5 +12,6 @@ ASSERT_LAUNCH(depthwise_conv_tensor, Plan::kThreads, Plan::kSharedBytes);
 extern "C" __global__ void __launch_bounds__(Plan::kThreads)
     depthwise_conv_tensor(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                           T* __restrict__ y) {
+  wait_for_previous_kernel();
   depthwise_bands<Plan>(x, w, bias, n, y);
 }

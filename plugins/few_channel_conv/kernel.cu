@@ -10,5 +10,6 @@ ASSERT_LAUNCH(few_channel_conv_direct, kDirectThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kDirectThreads, 4)
     few_channel_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   few_channels_direct(x, w, bias, y);
 }

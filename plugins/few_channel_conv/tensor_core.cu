@@ -11,5 +11,6 @@ ASSERT_LAUNCH(few_channel_conv_large, Plan::kThreads, Plan::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(Plan::kThreads, 2)
     few_channel_conv_large(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   few_channels_by_mma<Plan>(x, w, bias, n, y);
 }

@@ -10,6 +10,7 @@ ASSERT_LAUNCH(few_channel_conv_wgmma, kWgmmaThreads, Stem::kSharedBytes);
 
 extern "C" __global__ void __launch_bounds__(kWgmmaThreads, 1)
     few_channel_conv_wgmma(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ float scales[Stem::kFilterBlock];
   few_channels_by_wgmma(shared, scales, x, w, bias, n, y);

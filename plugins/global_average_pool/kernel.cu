@@ -46,6 +46,7 @@ __device__ __forceinline__ T mean_from_sum(float sum) { return from_float<T>(sum
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     global_average_pool_warp(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  wait_for_previous_kernel();
   const int lane = threadIdx.x % kWarp;
   const long long first = (blockIdx.x * static_cast<long long>(kWarps) + threadIdx.x / kWarp) * kGroup;
   if (first >= planes) return;
@@ -57,6 +58,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     global_average_pool_block(const T* __restrict__ x, int, T* __restrict__ y) {
+  wait_for_previous_kernel();
   __shared__ float sums[kWarps];
   float sum[1] = {};
   add_vectors<1, kThreads>(x + static_cast<size_t>(blockIdx.x) * kPlane, 1, threadIdx.x, sum);

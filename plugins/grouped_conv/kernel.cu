@@ -26,6 +26,7 @@ using In = Reads<Layer, Layer::kVector>;
 extern "C" __global__ void __launch_bounds__(kThreads)
     grouped_conv_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n,
                         T* __restrict__ y) {
+  wait_for_previous_kernel();
   __shared__ __align__(16) float taps[kChannels * kSize * kSize * kPitch];
   const int group = blockIdx.y / kParts, first_out = blockIdx.y % kParts * kOut;
   for (int i = threadIdx.x; i < kChannels * kSize * kSize * kOut; i += kThreads) {

@@ -102,6 +102,7 @@ __device__ __forceinline__ void multiply_chunk(const Filters& filters, unsigned 
 
 extern "C" __global__ void __launch_bounds__(Plan::kThreads)
     grouped_conv_tensor_core(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = blockIdx.y / Plan::kShares;
   const int first_filter = group * kFilters + blockIdx.y % Plan::kShares * Plan::kOut;

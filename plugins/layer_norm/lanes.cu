@@ -12,5 +12,6 @@ ASSERT_LAUNCH_WHERE(layer_norm_lanes, layer_norm::is_written_for(LAUNCH_THREADS)
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     layer_norm_lanes(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
                      T* __restrict__ y) {
+  wait_for_previous_kernel();
   layer_norm::rows_of_lanes(x, layer_norm::NoResidual{}, scale, bias, rows, y);
 }

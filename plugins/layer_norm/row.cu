@@ -12,5 +12,6 @@ ASSERT_LAUNCH_WHERE(layer_norm_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 2
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     layer_norm_row(const T* __restrict__ x, const T* __restrict__ scale, const T* __restrict__ bias, int rows,
                    T* __restrict__ y) {
+  wait_for_previous_kernel();
   layer_norm::row_in_registers<LAUNCH_THREADS>(x, layer_norm::NoResidual{}, scale, bias, y);
 }

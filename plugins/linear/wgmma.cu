@@ -179,6 +179,7 @@ __device__ __forceinline__ void linear_by_wgmma(unsigned char* memory, const Arg
       entry(const T* __restrict__ x, const __half* __restrict__ weights, const T* __restrict__ scales, const T* __restrict__ bias, int n, \
             T* __restrict__ y) {                                                                                                           \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
+    wait_for_previous_kernel();                                                                                                            \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
     linear_by_wgmma<Plan<splits>>(shared, {x, weights, scales, bias, n, y});                                                               \
   }

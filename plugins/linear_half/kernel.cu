@@ -10,6 +10,7 @@ ASSERT_LAUNCH(linear_half_direct, kDirectThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(kDirectThreads)
     linear_half_direct(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   constexpr int kEights = kOutputs / kEight;
   const int unit = blockIdx.x * kDirectThreads + threadIdx.x, row = unit / kEights, first = unit % kEights * kEight;
   if (row >= n) return;

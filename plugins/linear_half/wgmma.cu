@@ -108,6 +108,7 @@ __device__ __forceinline__ void linear_half_by_wgmma(unsigned char* memory, cons
   extern "C" __global__ void cluster __launch_bounds__(LAUNCH_THREADS, wide ? 1 : 2)                                         \
       entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {  \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                            \
+    wait_for_previous_kernel();                                                                                              \
     extern __shared__ __align__(128) unsigned char shared[];                                                                 \
     linear_half_by_wgmma<Plan<splits, wide ? 256 : 128>>(shared, {{x, weights, bias, n, y}});                                \
   }

@@ -10,6 +10,7 @@
             const T* __restrict__ h0, const T* __restrict__ c0, int steps, int n, T* __restrict__ y, T* __restrict__ y_h,   \
             T* __restrict__ y_c) {                                                                                          \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                           \
+    wait_for_previous_kernel();                                                                                             \
     extern __shared__ __align__(16) unsigned char shared[];                                                                 \
     lstm_by_cluster<blocks, rows>(x, w, r, b, h0, c0, steps, n, y, y_h, y_c, shared);                                       \
   }

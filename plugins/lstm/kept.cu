@@ -13,6 +13,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     lstm_kept(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ r, const T* __restrict__ b,
               const T* __restrict__ h0, const T* __restrict__ c0, int steps, int n, T* __restrict__ y, T* __restrict__ y_h,
               T* __restrict__ y_c) {
+  wait_for_previous_kernel();
   lstm<kThreads, 1, kKept>(x, w, r, b, h0, c0, steps, n, y, y_h, y_c, shared);
 }
 
@@ -20,5 +21,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     lstm_kept4(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ r, const T* __restrict__ b,
                const T* __restrict__ h0, const T* __restrict__ c0, int steps, int n, T* __restrict__ y, T* __restrict__ y_h,
                T* __restrict__ y_c) {
+  wait_for_previous_kernel();
   lstm<kThreads, 4, kKept>(x, w, r, b, h0, c0, steps, n, y, y_h, y_c, shared);
 }

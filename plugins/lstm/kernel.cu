@@ -30,6 +30,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     lstm_direct(const T* __restrict__ x, const T* __restrict__ w, const T* __restrict__ r, const T* __restrict__ b,
                 const T* __restrict__ h0, const T* __restrict__ c0, int steps, int n, T* __restrict__ y, T* __restrict__ y_h,
                 T* __restrict__ y_c) {
+  wait_for_previous_kernel();
   float* states = reinterpret_cast<float*>(shared);  // [H]
   float* features = states + kHidden;                // [I], of this step
   float* gates = features + kInputs;                 // [4H]

@@ -10,5 +10,6 @@ ASSERT_LAUNCH(many_channel_conv1d_direct, kDirectThreads, 0);
 extern "C" __global__ void __launch_bounds__(kDirectThreads)
     many_channel_conv1d_direct(const T* __restrict__ x, const __half* __restrict__ filters, const T* __restrict__ scales,
                                const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
   many_channels_direct<false>(x, nullptr, filters, scales, bias, n, y);
 }

@@ -10,6 +10,7 @@
       entry(const T* __restrict__ x, ADDED_PARAMETER const __half* __restrict__ filters, const T* __restrict__ scales,     \
             const T* __restrict__ bias, int n, T* __restrict__ y) {                                                        \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                          \
+    wait_for_previous_kernel();                                                                                            \
     extern __shared__ __align__(128) unsigned char shared[];                                                               \
     many_channels_by_points<Points<groups>, ADDS>(shared, {x, ADDED, filters, scales, bias, n, y});                        \
   }

@@ -22,10 +22,12 @@ struct Largest {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     max_pool_pair(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  wait_for_previous_kernel();
   pool_planes<Layer, 2, kThreads>(x, planes, Largest(), y);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     max_pool_single(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  wait_for_previous_kernel();
   pool_planes<Layer, 1, kThreads>(x, planes, Largest(), y);
 }

@@ -32,6 +32,7 @@ __device__ __forceinline__ Pair load_pair(const T* address) {
 
 ASSERT_LAUNCH(maxpool2, kThreads, 0);
 extern "C" __global__ void __launch_bounds__(kThreads) maxpool2(const T* __restrict__ x, int planes, T* __restrict__ y) {
+  wait_for_previous_kernel();
   const unsigned rows = static_cast<unsigned>(planes) * kOutHeight;  // a tensor has fewer than 2^31 elements
   const unsigned first = blockIdx.x * (kItems * kThreads) + threadIdx.x;
   Pair upper[kItems], lower[kItems];

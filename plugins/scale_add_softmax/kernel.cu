@@ -14,6 +14,7 @@ ASSERT_LAUNCH(scale_add_softmax_block, softmax::kThreads, 0);
 extern "C" __global__ void __launch_bounds__(softmax::kThreads)
     scale_add_softmax_block(const T* __restrict__ x, const T* __restrict__ mask, int rows, int repeat, int inner,
                             T* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace softmax;
   const T* const own = mask + mask_row(blockIdx.x, repeat, inner) * kLength;
   row_of_block(x, y, [&](const Packs& packs, int i, int j) {

@@ -15,6 +15,7 @@ ASSERT_LAUNCH_WHERE(scale_add_softmax_lanes, LAUNCH_THREADS == 16 * kRows || LAU
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     scale_add_softmax_lanes(const T* __restrict__ x, const T* __restrict__ mask, int rows, int repeat, int inner,
                             T* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace softmax;
   const int lane = threadIdx.x % kLanes, row = blockIdx.x * kRows + threadIdx.x / kLanes, inside = min(row, rows - 1);
   LaneRow<kLanes> values(x + static_cast<size_t>(inside) * kLength, lane);

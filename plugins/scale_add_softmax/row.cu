@@ -13,6 +13,7 @@ ASSERT_LAUNCH_WHERE(scale_add_softmax_row, LAUNCH_THREADS == 128 || LAUNCH_THREA
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS)
     scale_add_softmax_row(const T* __restrict__ x, const T* __restrict__ mask, int rows, int repeat, int inner,
                           T* __restrict__ y) {
+  wait_for_previous_kernel();
   using namespace softmax;
   using Packs = Row<LAUNCH_THREADS>;
   const T* const own = mask + mask_row(blockIdx.x, repeat, inner) * kLength;

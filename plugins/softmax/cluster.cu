@@ -13,5 +13,6 @@ ASSERT_LAUNCH(softmax_cluster, kThreads, 0);
 
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads)
     softmax_cluster(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  wait_for_previous_kernel();
   softmax::row_in_registers<kBlocks, kThreads>(x, y);
 }

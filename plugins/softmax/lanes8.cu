@@ -12,5 +12,6 @@ constexpr int kLanes = 8;
 ASSERT_LAUNCH(softmax_lanes8, kRows * kLanes, 0);
 
 extern "C" __global__ void __launch_bounds__(kRows * kLanes) softmax_lanes8(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  wait_for_previous_kernel();
   softmax::rows_of_lanes<kRows, kLanes>(x, rows, y);
 }

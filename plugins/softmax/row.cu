@@ -10,5 +10,6 @@ using softmax::T;
 ASSERT_LAUNCH_WHERE(softmax_row, LAUNCH_THREADS == 128 || LAUNCH_THREADS == 256 || LAUNCH_THREADS == 1024, 0);
 
 extern "C" __global__ void __launch_bounds__(LAUNCH_THREADS) softmax_row(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  wait_for_previous_kernel();
   softmax::row_in_registers<1, LAUNCH_THREADS>(x, y);
 }

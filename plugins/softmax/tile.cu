@@ -95,5 +95,6 @@ ASSERT_LAUNCH(softmax_tile, softmax::kThreads, softmax::kBytes);
 
 extern "C" __global__ void __launch_bounds__(softmax::kThreads)
     softmax_tile(const T* __restrict__ x, int rows, T* __restrict__ y) {
+  wait_for_previous_kernel();
   softmax::tile_of_rows(x, rows, y);
 }

@@ -18,6 +18,7 @@ __device__ __forceinline__ float sum_of_products(const T* __restrict__ weights, 
 extern "C" __global__ void __launch_bounds__(kThreads)
     squeeze_excite_block(const T* __restrict__ x, const T* __restrict__ w1, const T* __restrict__ b1, const T* __restrict__ w2,
                          const T* __restrict__ b2, int, T* __restrict__ y) {
+  wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
   float* const means = reinterpret_cast<float*>(shared);
   float* const gates = means + kChannels;

@@ -59,6 +59,7 @@ __device__ __forceinline__ float row_times(const float (&weights)[kColumns], con
 extern "C" __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, kAtOnce)
     squeeze_excite_by8(const T* __restrict__ x, const T* __restrict__ w1, const T* __restrict__ b1, const T* __restrict__ w2,
                        const T* __restrict__ b2, int, T* __restrict__ y) {
+  wait_for_previous_kernel();
   extern __shared__ __align__(16) unsigned char shared[];
   T* const planes = reinterpret_cast<T*>(shared);
   Rest& rest = *reinterpret_cast<Rest*>(shared + kPlanesBytes);

@@ -45,5 +45,6 @@ ASSERT_LAUNCH(topk_cluster, topk::kThreads, 0);
 
 extern "C" __global__ void __cluster_dims__(topk::kBlocks, 1, 1) __launch_bounds__(topk::kThreads)
     topk_cluster(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
+  wait_for_previous_kernel();
   topk::of_cluster(x, values, indices);
 }

@@ -14,6 +14,7 @@ ASSERT_LAUNCH(topk_block, topk::kThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(topk::kThreads)
     topk_block(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
+  wait_for_previous_kernel();
   using namespace topk;
   __shared__ Pool pool;
   pick<kThreads, kTop>(pool, x, blockIdx.x, threadIdx.x, [](Key bound) { return bound; });

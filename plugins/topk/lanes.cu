@@ -60,6 +60,7 @@ ASSERT_LAUNCH(topk_lanes, topk::kThreads, 0);
 
 extern "C" __global__ void __launch_bounds__(topk::kThreads)
     topk_lanes(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
+  wait_for_previous_kernel();
   const int row = blockIdx.x * topk::kRows + threadIdx.x / 32;
   if (row >= rows) return;
   const size_t start = static_cast<size_t>(row) * topk::kTop;

@@ -27,6 +27,8 @@ from lenet_trt.kernel.variants import Variant
 GENERATIONS = ("sm_75", "sm_80", "sm_90")
 FEW_TARGETS = ("sm_75", "sm_90")
 TARGETS = (*GENERATIONS, "sm_89", "sm_120", "compute_75")
+# Kernels that are all of an engine: nothing runs before them that they would have to wait for.
+ALONE = ("batched_matvec", "conv5x5_bias", "conv5x5_bias_relu_pool2", "lenet5", "lenet5_int8")
 
 
 def every_variant() -> list[object]:
@@ -83,7 +85,7 @@ def first_of(kernel: Kernel) -> tuple[Specialized, Variant]:
 )
 def test_every_kernel_compiles(kernel: Kernel, variant: Variant) -> None:
     specialized, target = builds(kernel, variant)[0]
-    check_image(compile_variant(specialized, variant, target))
+    check_image(kernel, compile_variant(specialized, variant, target))
 
 
 @pytest.mark.slow
@@ -98,7 +100,7 @@ def test_every_variant_compiles_for_every_generation(kernel: Kernel, variant: Va
         modules = list(pool.map(lambda build: compile_variant(build[0], variant, build[1]), wanted))
     assert modules
     for module in modules:
-        check_image(module)
+        check_image(kernel, module)
 
 
 def test_the_sources_tell_no_other_generations_apart() -> None:
@@ -107,9 +109,52 @@ def test_the_sources_tell_no_other_generations_apart() -> None:
     assert {f"sm_{int(number) // 10}" for number in asked} == set(GENERATIONS[1:])
 
 
-def check_image(module: Module) -> None:
+def check_image(kernel: Kernel, module: Module) -> None:
     assert module.image.startswith(b"//" if module.target.startswith("compute_") else b"\x7fELF")
     assert bytes(registry.plugins_dir()) not in module.image  # it may go into an engine
+    assert module.waits == (compiling.sm_of(module.target) >= 90 and kernel.name not in ALONE)
+
+
+def test_every_kernel_of_networks_waits_before_it_touches_memory() -> None:
+    kernels = [kernel for name, kernel in registry.kernels().items() if name not in ALONE]
+    with ThreadPoolExecutor() as pool:
+        modules = list(pool.map(lambda kernel: compile_variant(*newest(kernel), "sm_90"), kernels))
+    assert [module.entry for module in modules if not module.waits] == []
+
+
+def newest(kernel: Kernel) -> tuple[Specialized, Variant]:
+    """Return the first variant that an H100 runs, with an example that fits."""
+    return next(
+        (bound.specialized, variant)
+        for variant in kernel.variants
+        for bound in bounds(kernel)
+        if variant.supports(90, bound.types) and bound.fits(variant)
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "waits"),
+    [
+        (
+            "ld.param.u64 %rd1, [x];\n\tst.shared.u32 [%r1], %r2;\n\tgriddepcontrol.wait;\n\tld.f32 %f1, [%rd1];",
+            True,
+        ),
+        ("ld.global.nc.f32 %f1, [%rd1];\n\tgriddepcontrol.wait;", False),
+        ("@%p1 st.f32 [%rd1], %f1;\n\tgriddepcontrol.wait;", False),
+        ("cp.async.ca.shared.global [%r1], [%rd1], 16;\n\tgriddepcontrol.wait;", False),
+        ("ld.global.f32 %f1, [%rd1];", False),
+    ],
+)
+def test_a_kernel_waits_where_no_memory_is_touched_before(body: str, waits: bool) -> None:
+    assert compiling.waits_before_memory(f"\n{{\n\t{body}\n\tret;\n}}\n") == waits
+
+
+def test_whether_a_kernel_waits_is_kept(scale: Kernel) -> None:
+    specialized, variant = first_of(scale)
+    for target, waits in (("sm_90", True), ("compute_90", True), ("sm_86", False)):
+        assert compile_variant(specialized, variant, target).waits == waits
+        compiling._compile.cache_clear()
+        assert compile_variant(specialized, variant, target).waits == waits
 
 
 def test_a_compiled_kernel_is_kept_and_found_again(scale: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:

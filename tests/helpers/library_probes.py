@@ -127,8 +127,12 @@ def data_of(
     cuda: int = 13000,
     tuned: Sequence[TunedGpu] = (),
     words: Set[str] = frozenset(),
+    waits: bool = False,
 ) -> bytes:
-    """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known."""
+    """Encode a call's kernel with other bytes in the place of images; static axes and those in ``known`` are known.
+
+    ``waits``: its variants wait for the kernel before them.
+    """
     fixed = {*bound.kernel.static_axes, *known}
     shapes = [
         tuple(
@@ -141,7 +145,7 @@ def data_of(
         EncodedVariant(
             variant,
             tuple(
-                tuple(Module(f"{part.name} {t}".encode().ljust(48, b"\0"), t, "", ()) for t in chosen)
+                tuple(Module(f"{part.name} {t}".encode().ljust(48, b"\0"), t, "", (), waits) for t in chosen)
                 for part in variant.parts
             ),
         )

@@ -9,7 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "driver.h"
+
 namespace {
+
+using lenet_trt::cuda::kOverlap;
+using lenet_trt::cuda::LaunchConfig;
 
 std::atomic<uint64_t> context{1};
 std::atomic<uint64_t> handles{100};
@@ -28,6 +33,20 @@ int told(char const* name, char const* more = "") {
   if (++calls < number("RECORD_FAIL_AT", 1)) return 0;
   unsetenv("RECORD_FAIL");
   return number("RECORD_STATUS", 719);
+}
+
+int told_launch(char const* name, LaunchConfig const& config, void** arguments) {
+  char text[1024];
+  unsigned const *const grid = config.grid, *const block = config.block;
+  int at = std::snprintf(text, sizeof(text), " %u %u %u %u %u %u %u stream %ju with", grid[0], grid[1], grid[2], block[0], block[1],
+                         block[2], config.shared_bytes, reinterpret_cast<uintmax_t>(config.stream));
+  char const* const kinds = std::getenv("RECORD_ARGUMENTS");
+  for (size_t i = 0; kinds != nullptr && kinds[i] != 0; ++i) {
+    intmax_t const value = kinds[i] == 'p' ? static_cast<intmax_t>(*static_cast<uint64_t*>(arguments[i]))
+                                           : *static_cast<int32_t*>(arguments[i]);
+    at += std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " %jd", value);
+  }
+  return told(name, text);
 }
 
 }  // namespace
@@ -74,15 +93,10 @@ int cuFuncLoad(void*) { return 0; }
 int cuThreadExchangeStreamCaptureMode(int*) { return 0; }
 int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                    void* stream, void** arguments, void**) {
-  char text[1024];
-  int at = std::snprintf(text, sizeof(text), " %u %u %u %u %u %u %u stream %ju with", x, y, z, bx, by, bz, shared,
-                         reinterpret_cast<uintmax_t>(stream));
-  char const* const kinds = std::getenv("RECORD_ARGUMENTS");
-  for (size_t i = 0; kinds != nullptr && kinds[i] != 0; ++i) {
-    intmax_t const value = kinds[i] == 'p' ? static_cast<intmax_t>(*static_cast<uint64_t*>(arguments[i]))
-                                           : *static_cast<int32_t*>(arguments[i]);
-    at += std::snprintf(text + at, sizeof(text) - static_cast<size_t>(at), " %jd", value);
-  }
-  return told("cuLaunchKernel", text);
+  return told_launch("cuLaunchKernel", {{x, y, z}, {bx, by, bz}, shared, stream, nullptr, 0}, arguments);
+}
+int cuLaunchKernelEx(LaunchConfig const* config, void*, void** arguments, void**) {
+  if (config->count != 1 || config->attributes->id != kOverlap || config->attributes->value != 1) return 1;
+  return told_launch("cuLaunchKernelEx", *config, arguments);
 }
 }

@@ -18,6 +18,7 @@ from shared_session import made_once
 
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
 LAUNCHED = "cuLaunchKernel "
+OVERLAPPING = "cuLaunchKernelEx "
 FAILED_EXECUTION = 7  # nvinfer1::ErrorCode
 
 
@@ -77,6 +78,37 @@ def test_everything_is_loaded_before_and_a_launch_is_one_call(probe) -> None:
     ]
     assert "cuFuncSetAttribute 8 219536" in lines
     assert lines.count("cuModuleLoadData") == 7
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a kernel that waits itself for the one before it."""
+    path = tmp_path_factory.mktemp("waiting") / "data"
+    path.write_bytes(data_of(bound(registry.kernel("lenet5")), ["sm_90"], waits=True))
+    return path
+
+
+def test_a_kernel_that_waits_itself_is_launched_before_the_one_in_front_has_ended(probe, waiting: Path) -> None:
+    lines, _ = probe("attach", "run", *shapes(3), data=waiting)
+    addresses = " ".join(str(256 * i) for i in range(1, 12))
+    assert f"{OVERLAPPING}24 1 1 512 1 1 0 stream 7 with {addresses} 3 {256 * 12}" in lines
+    assert "run: prepared 0 enqueued 0 allocations 0" in lines
+    assert not any(line.startswith(LAUNCHED) for line in lines)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param({"LENET_TRT_OVERLAP": "0"}, id="switched off"),
+        pytest.param({"RECORD_CUDA": "12020"}, id="driver that cannot capture it"),
+    ],
+)
+def test_where_launches_may_not_overlap_a_launch_is_a_usual_one(probe, tmp_path: Path, environment) -> None:
+    data = tmp_path / "data"
+    data.write_bytes(data_of(bound(registry.kernel("lenet5")), ["sm_90"], cuda=12000, waits=True))
+    lines, _ = probe("attach", "run", *shapes(3), data=data, **environment)
+    assert sum(line.startswith(LAUNCHED) for line in lines) == 1
+    assert not any(line.startswith(OVERLAPPING) for line in lines)
 
 
 @pytest.fixture(scope="module")

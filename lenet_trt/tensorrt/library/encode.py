@@ -21,6 +21,10 @@ The section TUNED is there only where ``lenet-trt tune`` found other choices tha
 each GPU: its name, u16 architecture, u32 multiprocessors, and a list of choices, a condition and u16 variant each. The
 first that holds, and whose variant can run, is taken. A library that does not know the section takes the declared ones.
 
+The section OVERLAPPING is there only where a kernel waits itself for the one before it. It lists the numbers of such
+images, u16 each. They may be launched before the kernel in front of them has ended; a library that does not know the
+section launches them after it.
+
 A later version adds sections; an old library refuses those that it must know and passes over the others. ``VERSION``
 changes only when a section that is here changes. A tensor's layout is a byte; a library refuses one that it does not
 know.
@@ -55,7 +59,8 @@ MAGIC = b"LENETTRT"
 VERSION = 1
 HEADER_BYTES = 64
 MUST_KNOW = 1
-KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES, TUNED = range(1, 9)
+KERNEL, AXES, TENSORS, LIMITS, VARIANTS, IMAGES, LAUNCHES, TUNED, OVERLAPPING = range(1, 10)
+_MAY_BE_PASSED_OVER = (TUNED, OVERLAPPING)
 
 CONSTANT, AXIS, GUARD = 1, 2, 48
 OPERATORS: dict[Operator, int] = {
@@ -142,6 +147,8 @@ def encode(
     if measured:
         sections[TUNED] = _list(measured)
     sections[IMAGES] = images.table()
+    if images.overlapping:
+        sections[OVERLAPPING] = _list(struct.pack("<H", index) for index in images.overlapping)
     return _assembled(sections, images.bytes())
 
 
@@ -204,6 +211,7 @@ class _Images:
         self._entries: dict[tuple[bytes, str, bool], int] = {}
         self._images: dict[bytes, tuple[int, bytes]] = {}
         self._size = 0
+        self.overlapping: list[int] = []  # the numbers of those that wait for the kernel before them
 
     def index(self, module: Module, exact: bool) -> int:
         """The image's number."""
@@ -211,7 +219,10 @@ class _Images:
         if digest not in self._images:
             self._images[digest] = (self._size, module.image)
             self._size = _aligned(self._size + len(module.image))
-        return self._entries.setdefault((digest, module.target, exact), len(self._entries))
+        index = self._entries.setdefault((digest, module.target, exact), len(self._entries))
+        if module.waits and index not in self.overlapping:
+            self.overlapping.append(index)
+        return index
 
     def table(self) -> bytes:
         """The section that lists them."""
@@ -304,7 +315,7 @@ def _assembled(sections: dict[int, bytes], images: bytes) -> bytes:
     at = HEADER_BYTES + 24 * len(sections)
     table, body = b"", b""
     for kind, content in sections.items():
-        flags = MUST_KNOW if kind != TUNED else 0
+        flags = 0 if kind in _MAY_BE_PASSED_OVER else MUST_KNOW
         table += struct.pack("<IIQQ", kind, flags, at + len(body), len(content))
         body += content
     images_at = _aligned(at + len(body))

@@ -34,6 +34,7 @@ Driver opened() {
   find(library, "cuThreadExchangeStreamCaptureMode", found.exchange_capture_mode);
   find(library, "cuCtxGetId", found.context_id, false);    // CUDA 12.0
   find(library, "cuFuncLoad", found.load_function, false);  // CUDA 12.4
+  find(library, "cuLaunchKernelEx", found.launch_with, false);  // CUDA 11.8
   Status const status = found.init(0);
   if (status != kSuccess) {
     char const* name = nullptr;

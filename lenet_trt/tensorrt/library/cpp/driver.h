@@ -19,6 +19,23 @@ constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97
 constexpr int kFunctionSharedBytes = 1, kFunctionMaxDynamicShared = 8;             // CUfunction_attribute
 constexpr int kCaptureRelaxed = 2;                                                 // CUstreamCaptureMode
 
+constexpr int kOverlap = 6;                    // CUlaunchAttributeID: programmatic stream serialization
+constexpr int kFirstToCaptureOverlaps = 12030;  // the driver that takes such launches into CUDA graphs
+
+// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  alignas(8) int value;
+  char room[60];
+};
+
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned count;
+};
+
 struct Driver {
   Status (*init)(unsigned flags);
   Status (*version)(int* version);
@@ -41,6 +58,7 @@ struct Driver {
   // Newer drivers alone; null where they are not.
   Status (*context_id)(Context context, uint64_t* id);
   Status (*load_function)(Function function);
+  Status (*launch_with)(LaunchConfig const* config, Function function, void** arguments, void** extra);
 };
 
 // The driver, initialised. Throws an Error where there is none, or no GPU.

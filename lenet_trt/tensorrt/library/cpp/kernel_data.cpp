@@ -20,7 +20,7 @@ constexpr size_t kMaxChoices = 4096;
 constexpr uint32_t kMaxBlockThreads = 1024;
 constexpr uint32_t kMaxAlignment = 4096;
 
-enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kTuned, kSections };
+enum Section : uint32_t { kKernel = 1, kAxes, kTensors, kLimits, kVariants, kImages, kLaunches, kTuned, kOverlapping, kSections };
 constexpr char kMakeAgain[] = "; copy the file again, or make it again (lenet-trt fuse --embed)";
 constexpr char const* kSectionNames[] = {"",
                                          "the kernel's section",
@@ -30,7 +30,8 @@ constexpr char const* kSectionNames[] = {"",
                                          "the section of variants",
                                          "the section of images",
                                          "the section of launches",
-                                         "the section of tuned choices"};
+                                         "the section of tuned choices",
+                                         "the section of overlapping images"};
 
 std::string hexadecimal(Hash const& hash) {
   std::string text;
@@ -55,6 +56,7 @@ class KernelReader {
     check_axes();
     read_limits(section(kLimits));
     read_images(section(kImages));
+    if (sections_.count(kOverlapping) != 0) read_overlapping(section(kOverlapping));
     read_variants(section(kVariants));
     if (sections_.count(kLaunches) != 0) read_launches(section(kLaunches));
     if (sections_.count(kTuned) != 0) read_tuned(section(kTuned));
@@ -170,7 +172,7 @@ class KernelReader {
     size_t const room = data_.bytes_.size() - images_at_;
     size_t const count = from.count(kMaxImages);
     for (size_t i = 0; i < count; ++i) {
-      Image image;
+      Image image{};
       auto const kind = from.number<uint8_t>();
       if (kind != 1 && kind != 2) fail("an image is of a kind that this library does not know");
       image.is_ptx = kind == 2;
@@ -187,6 +189,16 @@ class KernelReader {
       if (image.is_ptx && image.bytes[size - 1] != 0) fail("the PTX of an image does not end with 0");
       check_hash(image);
       data_.images.push_back(image);
+    }
+    from.finish();
+  }
+
+  void read_overlapping(Reader from) {
+    size_t const count = from.count(kMaxImages);
+    for (size_t i = 0; i < count; ++i) {
+      auto const index = from.number<uint16_t>();
+      if (index >= data_.images.size()) fail("the section of overlapping images names one that is not there");
+      data_.images[index].overlaps = true;
     }
     from.finish();
   }

@@ -42,6 +42,7 @@ struct Tensor {
 struct Image {
   bool is_ptx;
   bool exact;
+  bool overlaps;  // its kernel waits for the one before it, and may be launched before that one has ended
   uint16_t sm;
   uint32_t cuda;  // the CUDA version that made it, as cuDriverGetVersion counts
   uint8_t const* bytes;

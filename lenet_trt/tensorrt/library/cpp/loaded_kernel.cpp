@@ -1,6 +1,8 @@
 #include "loaded_kernel.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -67,6 +69,15 @@ void check_driver(Image const& image) {
          image.cuda >= 13000 ? "CUDA 13 needs 580 or newer), or embed the model again with --nvrtc 12"
                              : "CUDA 12 needs 525 or newer)");
   }
+}
+
+// Whether kernels that wait for the one before them are launched before that one has ended. LENET_TRT_OVERLAP=0 says no: to compare.
+bool launches_overlap() {
+  char const* const chosen = std::getenv("LENET_TRT_OVERLAP");
+  if (chosen != nullptr && std::strcmp(chosen, "0") == 0) return false;
+  int version = 0;
+  check(driver().version(&version), "ask for the driver's version");
+  return driver().launch_with != nullptr && version >= cuda::kFirstToCaptureOverlaps;
 }
 
 }  // namespace
@@ -179,12 +190,14 @@ void LoadedKernel::load_variants() {
 
 void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in) {
   Variant const& variant = data_->variants[index];
+  bool const overlap = launches_overlap();
   for (LaunchCode const& code : variant.launches) {
     if (image_for(*data_, code, sm) == nullptr) return;
   }
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     LaunchCode const& code = variant.launches[i];
-    std::shared_ptr<LoadedModule> module = LoadedModule::of(*image_for(*data_, code, sm));
+    Image const& image = *image_for(*data_, code, sm);
+    std::shared_ptr<LoadedModule> module = LoadedModule::of(image);
     cuda::Function const function = module->function(code.entry);
     int fixed = 0;
     check(driver().function_attribute(&fixed, cuda::kFunctionSharedBytes, function), "read a kernel's shared memory");
@@ -195,7 +208,7 @@ void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in) {
       return;
     }
     module->allow_shared(function, static_cast<int>(limit));
-    functions_[index][i] = function;
+    loaded_[index][i] = {function, overlap && image.overlaps};
     gpu_.shared_limit[index][i] = static_cast<uint32_t>(limit);
     modules_.push_back(std::move(module));
   }
@@ -225,11 +238,19 @@ void LoadedKernel::check_pointers(Call const& call, void const* const* inputs, v
   check_alignment("the workspace", workspace);
 }
 
-cuda::Status LoadedKernel::put(cuda::Function function, LaunchCode const& code, LaunchSizes const& sizes,
+cuda::Status LoadedKernel::put(Loaded const& loaded, LaunchCode const& code, LaunchSizes const& sizes,
                                void** arguments, cuda::Stream stream) const {
+  uint32_t const* const grid = sizes.grid;
+  uint32_t const* const block = code.block;
   auto const launched = [&] {
-    return driver().launch(function, sizes.grid[0], sizes.grid[1], sizes.grid[2], code.block[0], code.block[1],
-                           code.block[2], sizes.shared_bytes, stream, arguments, nullptr);
+    if (!loaded.overlaps) {
+      return driver().launch(loaded.function, grid[0], grid[1], grid[2], block[0], block[1], block[2], sizes.shared_bytes, stream,
+                             arguments, nullptr);
+    }
+    cuda::LaunchAttribute overlap{cuda::kOverlap, 1, {}};
+    cuda::LaunchConfig const config{
+        {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, sizes.shared_bytes, stream, &overlap, 1};
+    return driver().launch_with(&config, loaded.function, arguments, nullptr);
   };
   cuda::Status status = launched();
   if (status == cuda::kInvalidContext && driver().push(context_) == cuda::kSuccess) {
@@ -257,7 +278,7 @@ void LoadedKernel::launch(Call const& call, void const* const* inputs, void* con
     for (size_t i = 0; i < code.extras.size(); ++i) arguments[count++] = const_cast<int32_t*>(sizes.extras + i);
     for (size_t i = 0; i < data_->outputs.size(); ++i) arguments[count++] = const_cast<void**>(outputs + i);
     if (code.takes_workspace) arguments[count++] = &workspace;
-    cuda::Status const status = put(functions_[index][launch], code, sizes, arguments, stream);
+    cuda::Status const status = put(loaded_[index][launch], code, sizes, arguments, stream);
     if (status != cuda::kSuccess) fail("cannot launch variant ", variant.name, ": ", cuda::name_of(status));
   }
 }

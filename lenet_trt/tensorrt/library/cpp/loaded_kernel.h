@@ -25,19 +25,24 @@ class LoadedKernel {
               cuda::Stream stream) const;
 
  private:
+  struct Loaded {
+    cuda::Function function;
+    bool overlaps;  // is launched before the kernel before it has ended
+  };
+
   explicit LoadedKernel(std::shared_ptr<KernelData const> data) : data_(std::move(data)) {}
   void load_variants();
   void load_variant(size_t index, int sm, uint32_t shared_opt_in);
   void check_pointers(Call const& call, void const* const* inputs, void* const* outputs, void* workspace) const;
   void check_alignment(std::string const& name, void const* pointer) const;
-  cuda::Status put(cuda::Function function, LaunchCode const& code, LaunchSizes const& sizes, void** arguments,
+  cuda::Status put(Loaded const& loaded, LaunchCode const& code, LaunchSizes const& sizes, void** arguments,
                    cuda::Stream stream) const;
 
   std::shared_ptr<KernelData const> data_;
   cuda::Context context_ = nullptr;
   uint64_t context_id_ = 0;
   Abilities gpu_;
-  cuda::Function functions_[kMaxVariants][kMaxLaunches] = {};
+  Loaded loaded_[kMaxVariants][kMaxLaunches] = {};
   std::vector<std::shared_ptr<LoadedModule>> modules_;
 };
 
