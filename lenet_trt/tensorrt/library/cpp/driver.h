@@ -19,7 +19,7 @@ constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97
 constexpr int kFunctionSharedBytes = 1, kFunctionMaxDynamicShared = 8;             // CUfunction_attribute
 constexpr int kCaptureRelaxed = 2;                                                 // CUstreamCaptureMode
 
-constexpr int kOverlap = 6;                    // CUlaunchAttributeID: programmatic stream serialization
+constexpr int kOverlap = 6;                     // CUlaunchAttributeID: programmatic stream serialization
 constexpr int kFirstToCaptureOverlaps = 12030;  // the driver that takes such launches into CUDA graphs
 
 // CUlaunchAttribute and CUlaunchConfig.

@@ -178,7 +178,8 @@ void LoadedKernel::load_variants() {
   gpu_.multiprocessors = device_attribute(cuda::kMultiprocessors);
   if (!data_->tuned.empty()) gpu_.tuned = tuned_for(*data_, device_name(), sm, gpu_.multiprocessors);
   auto const shared_opt_in = static_cast<uint32_t>(device_attribute(cuda::kSharedOptIn));
-  for (size_t i = 0; i < data_->variants.size(); ++i) load_variant(i, sm, shared_opt_in);
+  bool const overlap = launches_overlap();
+  for (size_t i = 0; i < data_->variants.size(); ++i) load_variant(i, sm, shared_opt_in, overlap);
   if (gpu_.variants != 0) return;
   std::set<std::string> targets;
   for (Image const& image : data_->images) targets.insert((image.is_ptx ? "compute_" : "sm_") + std::to_string(image.sm));
@@ -188,9 +189,8 @@ void LoadedKernel::load_variants() {
        ": embed the model again with --sm ", sm / 10, ".", sm % 10);
 }
 
-void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in) {
+void LoadedKernel::load_variant(size_t index, int sm, uint32_t shared_opt_in, bool overlap) {
   Variant const& variant = data_->variants[index];
-  bool const overlap = launches_overlap();
   for (LaunchCode const& code : variant.launches) {
     if (image_for(*data_, code, sm) == nullptr) return;
   }

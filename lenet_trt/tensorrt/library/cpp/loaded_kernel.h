@@ -32,7 +32,7 @@ class LoadedKernel {
 
   explicit LoadedKernel(std::shared_ptr<KernelData const> data) : data_(std::move(data)) {}
   void load_variants();
-  void load_variant(size_t index, int sm, uint32_t shared_opt_in);
+  void load_variant(size_t index, int sm, uint32_t shared_opt_in, bool overlap);
   void check_pointers(Call const& call, void const* const* inputs, void* const* outputs, void* workspace) const;
   void check_alignment(std::string const& name, void const* pointer) const;
   cuda::Status put(Loaded const& loaded, LaunchCode const& code, LaunchSizes const& sizes, void** arguments,
