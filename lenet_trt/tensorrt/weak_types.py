@@ -2,7 +2,8 @@
 
 TensorRT before 10 computes in float32 unless it is allowed to use less, and then takes what is fastest. Here every
 layer is told the type that its ONNX node has, and TensorRT has to obey. Models with Q/DQ nodes are left to TensorRT,
-whose rules for them place the precisions.
+whose rules for them place the precisions. A plugin's constants do not count: a kernel of floats may have weights in
+fp16, which TensorRT gets as words (library/encode.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import Any
 
 import onnx
 from onnx import ModelProto, TensorProto
+
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 
 # Their types are given: by weights, by the type that is cast to, by what a plugin supports, or by being sizes.
 _GIVEN = (
@@ -78,12 +81,21 @@ def _allow_integers(trt: Any, network: Any, config: Any) -> None:
 
 
 def value_types(model: ModelProto) -> dict[str, int]:
-    """Return the element type of every tensor of the model that has a name and a type that can be inferred."""
+    """Return the element type of every tensor of the model whose type can be inferred, but of constants of plugins."""
     graph = onnx.shape_inference.infer_shapes(model).graph
-    kinds = {constant.name: constant.data_type for constant in graph.initializer}
+    of_plugins = _read_by_plugins_alone(model)
+    kinds = {constant.name: constant.data_type for constant in graph.initializer if constant.name not in of_plugins}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kinds[value.name] = value.type.tensor_type.elem_type
     return kinds
+
+
+def _read_by_plugins_alone(model: ModelProto) -> set[str]:
+    plugins = plugin_nodes(model)
+    read: dict[bool, set[str]] = {True: set(), False: set()}
+    for node in model.graph.node:
+        read[(node.name or node.output[0]) in plugins].update(node.input)
+    return read[True] - read[False]
 
 
 def _constrain_layer(layer: Any, outputs: list[Any], known: dict[str, Any], floats: frozenset[Any]) -> None:

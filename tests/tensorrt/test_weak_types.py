@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.precision import convert
 from lenet_trt.tensorrt.flavors import Flavor, select
 from lenet_trt.tensorrt.weak_types import constrain
@@ -153,3 +154,21 @@ def test_quantization_is_left_to_the_nodes_that_say_it(rtx) -> None:
     layers, flags = told(rtx, model, half_allowed=True)
     assert flags == ["INT8", "FP16"]
     assert all(layer.precision is None for layer in layers)
+
+
+def test_a_float32_plugin_with_weights_in_two_halves_leaves_the_rest_in_float32(rtx, lenet5: Path) -> None:
+    model = onnx.load(lenet5)
+    network, flags = Network(rtx, model), Flags()
+    fused = onnx.ModelProto()
+    fused.CopyFrom(model)
+    fused.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    fused.graph.initializer.append(numpy_helper.from_array(np.ones((2, 4), np.float16), "halves"))
+    first = fused.graph.node[0]
+    first.CopyFrom(helper.make_node("some_kernel", ["x", "halves"], first.output, name="first", domain=DOMAIN))
+    constrain(Names(rtx.trt), network, flags, fused)
+    assert flags.set == []
+    assert all(layer.precision is None and not layer.output_types for layer in network.layers)
+    # An ordinary node that reads them computes in fp16.
+    fused.graph.node.append(helper.make_node("Cast", ["halves"], ["wide"], to=TensorProto.FLOAT))
+    constrain(Names(rtx.trt), network, flags, fused)
+    assert flags.set == ["FP16", "OBEY_PRECISION_CONSTRAINTS"]
