@@ -6,11 +6,12 @@
 // The 16-byte pieces of a row are exchanged among themselves by its number, so that eight rows of a piece lie in 32 different banks.
 //
 // Floats: x = hi + lo with tf32 hi and lo; x w = lo hi + hi lo + hi hi in three products. The tensor cores cut the bits of a sum instead
-// of rounding, so the products of each stage are summed alone, and these sums are added by ordinary additions.
+// of rounding, so the products of each stage are summed alone, and these sums are added by ordinary additions (split_floats/cut_sums.cuh).
 #pragma once
 
 #include "copies.cuh"
 #include "dense/instructions.cuh"
+#include "split_floats/cut_sums.cuh"
 
 namespace dense {
 
@@ -166,6 +167,14 @@ __device__ __forceinline__ void multiply_tile(Sums<Tile>& sums, unsigned shared,
       }
     } else {
       multiply_stage<Tile>(sums, stage, row, out, last);
+    }
+  }
+  if constexpr (sizeof(typename Tile::T) == 4) {
+    constexpr int kProducts = 3 * ceil_div(smaller(kStageBytes, Tile::kRowBytes), kStepBytes);
+#pragma unroll
+    for (int i = 0; i < Tile::kRowTiles * Tile::kOutTiles * 4; ++i) {
+      float& sum = sums[i / (Tile::kOutTiles * 4)][i / 4 % Tile::kOutTiles][i % 4];
+      sum = with_cut<kProducts>(sum);
     }
   }
 }

@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_tiles(const StemStages& ring, const flo
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
           float& sum = sums[4 * j + 2 * i + e];
-          sum = fmaf(low_sums[4 * j + 2 * i + e], 1.0f / kLow, sum);
+          sum = joined_sum<Stem::kSteps>(sum, low_sums[4 * j + 2 * i + e]);
           exact = exact && exact_sum(sum, most);
           outputs[e] = sum * scale[i];
         }

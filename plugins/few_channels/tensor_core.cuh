@@ -13,6 +13,7 @@
 
 #include "layer.cuh"
 #include "mma.cuh"
+#include "split_floats/cut_sums.cuh"
 
 constexpr bool kIsFloat = sizeof(T) == 4;
 constexpr int kRun = 4;
@@ -46,7 +47,8 @@ struct TensorPlan {
   static constexpr bool kAhead = kCopies <= (kIsFloat ? 16 : 12);
   // The tensor cores cut sums off, which adds up over many steps: with few filters, a second set of sums is added to now and then.
   static constexpr bool kAddsUp = kIsFloat && kTiles == 1;
-  static constexpr int kStepsOfSum = 4;
+  static constexpr int kStepsOfSum = 4, kAllSteps = kSteps * ceil_div(kChannels, kChunk);
+  static constexpr int kProducts = 3 * (kAddsUp ? smaller(kStepsOfSum, kSteps) : kAllSteps);  // of a sum of floats
 
   static constexpr int kFragmentWords = kIsFloat ? 4 : 2;  // of a lane, step and tile of 8 filters
   static constexpr int kFragmentBytes = kSteps * kTiles * 32 * kFragmentWords * 4, kTableBytes = kSteps * 32;
@@ -255,9 +257,12 @@ __device__ __forceinline__ void few_channels_by_mma(const T* __restrict__ x, con
       for (int second = 0; second < 2; ++second) {
         const int filter = first_filter + f * 8 + 2 * t + second;
         const float(&of)[2][4] = Plan::kAddsUp ? totals[f] : sums[f];
-        const float run[kRun] = {of[0][second], of[0][second + 2], of[1][second], of[1][second + 2]};
+        float run[kRun] = {of[0][second], of[0][second + 2], of[1][second], of[1][second + 2]};
 #pragma unroll
-        for (int i = 0; i < kRun; ++i) probe = fmaf(run[i], 0.0f, probe);
+        for (int i = 0; i < kRun; ++i) {
+          if constexpr (kIsFloat) run[i] = with_cut<Plan::kProducts>(run[i]);
+          probe = fmaf(run[i], 0.0f, probe);
+        }
         if (filter >= kFilters) continue;
         T* plane = y + (static_cast<size_t>(image) * kFilters + filter) * Layer::kOutPlane;
         store_outputs(plane, out_row, out_column, run, to_float(bias[filter]));

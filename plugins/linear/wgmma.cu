@@ -148,7 +148,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const A
       largest[i] = __float_as_int(fmaxf(most[i], __shfl_xor_sync(kAllLanes, most[i], 2)));
     }
 #pragma unroll
-    for (int i = 0; i < Plan::kColumns / 2; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
+    for (int i = 0; i < Plan::kColumns / 2; ++i) sums[i] = joined_sum<kProducts>(sums[i], low_sums[i]);
     if constexpr (Plan::kSplits == 1) {
       finish_lane<Plan>(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {

@@ -55,7 +55,7 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Fi
       turn.advance();
     }
 #pragma unroll
-    for (int i = 0; i < 64; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
+    for (int i = 0; i < 64; ++i) sums[i] = joined_sum<kTaps>(sums[i], low_sums[i]);
 
     const Place<Patch> place(tile);
     if constexpr (Patch::kSplits == 1) {

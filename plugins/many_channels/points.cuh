@@ -131,7 +131,7 @@ struct PointsLayer : Tensors {
         turn.advance();
       }
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) sums[i] = fmaf(low_sums[i], 1.0f / kLow, sums[i]);
+      for (int i = 0; i < kSums; ++i) sums[i] = joined_sum<kProducts>(sums[i], low_sums[i]);
       int largest[2];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {

@@ -114,7 +114,7 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, cons
     for (int i = 0; i < 16; ++i) {  // 8 filters of two pixels
       const int product = i / 4, e = i % 4, filter = warp_filter + product / 2 * 16 + 4 * t + e % 2 * 2 + product % 2;
       const int at = Tile::place(filter, Tile::pixel(warp_pixel / 16 + p, g, e / 2));
-      shared[at] = fmaf(low_sums[p][product][e], 1.0f / kLow, sums[p][product][e]);
+      shared[at] = joined_sum<1>(sums[p][product][e], low_sums[p][product][e]);
     }
   }
 #pragma unroll

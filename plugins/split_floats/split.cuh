@@ -5,7 +5,7 @@
 // kLeastX, and none beyond fp16. Kernels compute what is outside by plain multiply-adds.
 #pragma once
 
-#include "common.cuh"
+#include "split_floats/cut_sums.cuh"
 
 constexpr float kLow = 2048.0f;             // 2^11, the bits of hi
 constexpr float kMostX = 65504.0f;          // the largest fp16 number
@@ -24,6 +24,12 @@ __device__ __forceinline__ void split(float a, float b, unsigned& hi, unsigned& 
 __device__ __forceinline__ float power_of_two(unsigned size) {
   const unsigned exponent = size & 0x7f800000u;
   return __uint_as_float(exponent > 0x00800000u ? exponent : 0x00800000u);
+}
+
+// A sum of hi hi, of which the tensor cores added kProducts products at a time, and the sum of the two others.
+template <int kProducts>
+__device__ __forceinline__ float joined_sum(float high, float low) {
+  return fmaf(fmaf(high, kCut<kProducts> * kLow, low), 1.0f / kLow, high);
 }
 
 // A packed weight, which its scale then multiplies.
