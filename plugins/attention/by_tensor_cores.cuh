@@ -49,7 +49,7 @@ __device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const 
 #pragma unroll
       for (int i = 0; i < Block::kSums * 4; ++i) {
         float& score = scores[of + i / 4][i % 4];
-        score = fmaf(sums.of(i), Block::kFactor, score);
+        score = fmaf(sums.template of<smaller(Block::kStepsAtOnce, kSteps)>(i), Block::kFactor, score);
       }
     }
   }
@@ -96,7 +96,7 @@ __device__ __forceinline__ void add_values(WarpRows& rows, const typename Block:
 #pragma unroll
     for (int i = 0; i < kBlocks * 4; ++i) {
       float& sum = rows.sums[first + i / 4][i % 4];
-      sum = fmaf(sum, rows.kept[i / 2 % 2], sums.of(i));
+      sum = fmaf(sum, rows.kept[i / 2 % 2], sums.template of<kKeys / 16>(i));
     }
   }
 }

@@ -48,7 +48,10 @@ struct Operands {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) dense::multiply<T>(sums[i], a.words, b[i]);
     }
-    __device__ __forceinline__ float of(int i) const { return sums[i / 4][i % 4]; }
+    template <int kProducts>
+    __device__ __forceinline__ float of(int i) const {
+      return sums[i / 4][i % 4];  // what tensor cores cut off is far below the last bit of fp16
+    }
   };
 
   // Towards zero: the least bfloat16 stays finite.

@@ -39,7 +39,10 @@ struct Operands<float, kThreads> {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) dense::multiply<__half>(low[i], a.lo, b_hi[i]);
     }
-    __device__ __forceinline__ float of(int i) const { return fmaf(low[i / 4][i % 4], 1.0f / kLow, high[i / 4][i % 4]); }
+    template <int kProducts>
+    __device__ __forceinline__ float of(int i) const {
+      return joined_sum<kProducts>(high[i / 4][i % 4], low[i / 4][i % 4]);
+    }
   };
 
   static __device__ __forceinline__ float in_score(float added) { return added; }

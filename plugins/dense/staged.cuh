@@ -170,7 +170,7 @@ __device__ __forceinline__ void multiply_tile(Sums<Tile>& sums, unsigned shared,
     }
   }
   if constexpr (sizeof(typename Tile::T) == 4) {
-    constexpr int kProducts = 3 * ceil_div(smaller(kStageBytes, Tile::kRowBytes), kStepBytes);
+    constexpr int kProducts = 3 * ceil_div(smaller(kStageBytes, Tile::kRowBytes), kStepBytes) - 2;  // the first two sums are small
 #pragma unroll
     for (int i = 0; i < Tile::kRowTiles * Tile::kOutTiles * 4; ++i) {
       float& sum = sums[i / (Tile::kOutTiles * 4)][i / 4 % Tile::kOutTiles][i % 4];

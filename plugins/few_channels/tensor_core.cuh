@@ -48,7 +48,7 @@ struct TensorPlan {
   // The tensor cores cut sums off, which adds up over many steps: with few filters, a second set of sums is added to now and then.
   static constexpr bool kAddsUp = kIsFloat && kTiles == 1;
   static constexpr int kStepsOfSum = 4, kAllSteps = kSteps * ceil_div(kChannels, kChunk);
-  static constexpr int kProducts = 3 * (kAddsUp ? smaller(kStepsOfSum, kSteps) : kAllSteps);  // of a sum of floats
+  static constexpr int kProducts = 3 * (kAddsUp ? smaller(kStepsOfSum, kSteps) : kAllSteps) - 2;  // of floats; the first two sums are small
 
   static constexpr int kFragmentWords = kIsFloat ? 4 : 2;  // of a lane, step and tile of 8 filters
   static constexpr int kFragmentBytes = kSteps * kTiles * 32 * kFragmentWords * 4, kTableBytes = kSteps * 32;

@@ -1,0 +1,53 @@
+"""Sums of split floats on tensor cores are not smaller than they should be: what is cut off there is given back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lenet_trt.check.gpu_checks import Rig
+from lenet_trt.cuda.driver import current_context
+from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import SEED, cases, expected_outputs, plain_inputs
+
+# Without what is given back it is 1.7e-8 to 1.7e-7 on sm_90, by the number of products that follow each other.
+MOST = 3e-8
+KERNELS = (
+    "attention",
+    "dense_bias_relu",
+    "few_channel_conv",
+    "linear",
+    "many_channel_conv",
+    "many_channel_conv1d",
+    "many_channel_conv_add",
+    "masked_attention",
+    "transposed_conv2x2",
+)
+_LEAST_OUTPUTS = 4000
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_errors_have_no_direction(name: str) -> None:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for case in cases(registry.kernel(name), current_context().sm):
+        if case.bound.types.name != "fp32" or case.variant.min_sm < 80:
+            continue
+        plain = plain_inputs(case.bound, np.random.default_rng(SEED))
+        (wanted,) = expected_outputs(case.bound, plain)
+        if wanted.size < _LEAST_OUTPUTS:
+            continue
+        rig = Rig(case, plain)
+        rig.launch()
+        (got,) = rig.outputs()
+        found.setdefault(case.variant.name, []).append(direction(got.astype(np.float64), wanted))
+    assert found
+    for variant, each in found.items():
+        parts, weights = np.array([part for part, _ in each]), np.array([1 / noise**2 for _, noise in each])
+        assert abs((parts * weights).sum() / weights.sum()) < MOST, variant
+
+
+def direction(got: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:
+    """Return by which part of themselves outputs are too large on average, and what could be chance in that."""
+    error, squares = got - wanted, float((wanted * wanted).sum())
+    noise = float(np.sqrt((error * error * wanted * wanted).sum())) / squares
+    return float((error * wanted).sum()) / squares, max(noise, 1e-12)
