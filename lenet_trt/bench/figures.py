@@ -147,7 +147,7 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
 def networks_figure(sources: Sources, *words: str) -> str:
     """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
 
-    The words are ``networks zoo/h200 zoo/h200_later lstm unet``: records, of which the last one with a case counts, and
+    The words are ``networks zoo/h200 h100/zoo lstm unet``: records, of which the last one with a case counts, and
     networks; without a name, all. ``"backend=graph runtime"`` shows the times of another backend.
     """
     names = [word for word in words if "/" in word]
