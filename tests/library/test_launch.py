@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from declared_kernels import declared
+from kernel_data import section, with_number
 from lenet_trt.cuda.compile import cuda_include_dir
 from lenet_trt.kernel import Kernel, registry
 from lenet_trt.kernel.choice import TunedChoice
+from lenet_trt.tensorrt.library import encode
 from lenet_trt.tensorrt.library.encode import TunedGpu
-from library_probes import CORE, compiled, data_of, headers_of, missing_compiler
+from library_probes import CORE, Core, compiled, data_of, headers_of, missing_compiler
 from shared_session import made_once
 
 WEIGHTS = ["6,1,5,5", "6", "16,6,5,5", "16", "120,256", "120", "84,120", "84", "10,84", "10"]
@@ -109,6 +111,17 @@ def test_where_launches_may_not_overlap_a_launch_is_a_usual_one(probe, tmp_path:
     lines, _ = probe("attach", "run", *shapes(3), data=data, **environment)
     assert sum(line.startswith(LAUNCHED) for line in lines) == 1
     assert not any(line.startswith(OVERLAPPING) for line in lines)
+
+
+def test_a_library_that_does_not_know_the_section_launches_one_after_the_other(waiting: Path) -> None:
+    assert not section(waiting.read_bytes(), encode.OVERLAPPING).flags & encode.MUST_KNOW
+
+
+def test_an_overlapping_image_that_is_not_there_is_refused(core: Core, waiting: Path, tmp_path: Path) -> None:
+    data = waiting.read_bytes()
+    _, begin, size = section(data, encode.OVERLAPPING)
+    (tmp_path / "data").write_bytes(with_number(data, begin + size - 2, 999))
+    assert "the section of overlapping images names one that is not there" in core.ask("load", tmp_path / "data")
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 import zlib
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from declared_kernels import declared
+from kernel_data import section, with_number
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.choice import TunedChoice
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import bounds
-from lenet_trt.tensorrt.library.encode import HEADER_BYTES, MUST_KNOW, TUNED, TunedGpu
+from lenet_trt.tensorrt.library.encode import MUST_KNOW, TUNED, TunedGpu
 from lenet_trt.tensorrt.library.tuned_data import tuned_names
 from library_probes import Core, data_of, text_of
 
@@ -108,16 +107,6 @@ def lenet5_with(variant: str, least: int = 1, most: int = 8) -> bytes:
     return data_of(bound, ["sm_90", "sm_86"], tuned=[TunedGpu(H200, 90, 132, (choice,))])
 
 
-def section(data: bytes, kind: int) -> tuple[int, int, int]:
-    """Where a section's entry is, its flags and where it begins."""
-    (count,) = struct.unpack_from("<I", data, 12)
-    for at in range(HEADER_BYTES, HEADER_BYTES + 24 * count, 24):
-        found, flags, begin, _ = struct.unpack_from("<IIQQ", data, at)
-        if found == kind:
-            return at, flags, begin
-    raise AssertionError(f"there is no section {kind}")
-
-
 def test_the_data_says_for_which_gpus_it_has_choices() -> None:
     assert tuned_names(lenet5_with("portable")) == [H200]
     kernel = registry.kernel("lenet5")
@@ -129,8 +118,7 @@ def test_the_data_says_for_which_gpus_it_has_choices() -> None:
 
 
 def test_a_library_that_does_not_know_the_section_passes_over_it() -> None:
-    _, flags, _ = section(lenet5_with("portable"), TUNED)
-    assert not flags & MUST_KNOW
+    assert not section(lenet5_with("portable"), TUNED).flags & MUST_KNOW
 
 
 def test_what_cannot_count_is_left_out() -> None:
@@ -145,11 +133,7 @@ def test_what_cannot_count_is_left_out() -> None:
 
 
 def test_a_choice_of_a_variant_that_is_not_there_is_refused(core: Core, tmp_path: Path) -> None:
-    data = bytearray(lenet5_with("portable"))
-    at, _, begin = section(bytes(data), TUNED)
-    (size,) = struct.unpack_from("<Q", data, at + 16)
-    struct.pack_into("<H", data, begin + size - 2, 63)
-    (images_at,) = struct.unpack_from("<Q", data, 24)
-    data[32:64] = sha256(bytes(data[:32]) + bytes(data[64:images_at])).digest()
-    (tmp_path / "data").write_bytes(bytes(data))
+    data = lenet5_with("portable")
+    _, begin, size = section(data, TUNED)
+    (tmp_path / "data").write_bytes(with_number(data, begin + size - 2, 63))
     assert "a tuned choice names a variant that is not there" in core.ask("load", tmp_path / "data")
