@@ -16,6 +16,7 @@ from lenet_trt.kernel.bind import Shape
 
 _OPSET, _IR_VERSION = 17, 8
 _SEED = 1
+_HARD_SIGMOID = "HardSigmoid<alpha = 0.1666666716337204>"  # as torch's exporters write 1/6
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _attention(
 def _gate(channels: int, side: int, hidden: int, *, hard: bool = False) -> SingleLayer:
     """Make a squeeze and excite by ``hidden`` channels: with SiLU and sigmoid, or with ReLU and a hard sigmoid."""
     between = "h = Relu(a)" if hard else "s = Sigmoid(a) h = Mul(a, s)"
-    gate = "HardSigmoid<alpha = 0.1666666716337204>(g)" if hard else "Sigmoid(g)"
+    gate = f"{_HARD_SIGMOID if hard else 'Sigmoid'}(g)"
     return SingleLayer(
         f"{'Hard gates' if hard else 'Gates'} by {hidden}, {channels}x{side}x{side}",
         f"m = GlobalAveragePool(x) a = Conv(m, w, b) {between} g = Conv(h, v, c) scale = {gate} y = Mul(x, scale)",
@@ -241,8 +242,7 @@ LAYERS = (
     ),
     SingleLayer(
         "Conv 3x3 stride 2 + HardSwish, 3x224x224 to 16",
-        "c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) h = HardSigmoid<alpha = 0.1666666716337204>(c) "
-        "y = Mul(c, h)",
+        f"c = Conv<strides = [2, 2], pads = [1, 1, 1, 1]>(x, w, b) h = {_HARD_SIGMOID}(c) y = Mul(c, h)",
         _IMAGES,
         1,
         {"w": (16, 3, 3, 3), "b": (16,)},
