@@ -28,10 +28,14 @@ from lenet_trt.kernel.dims import Constant
 from lenet_trt.kernel.registry import plugins_dir
 from lenet_trt.kernel.variants import Variant
 
-_KEPT_AS = "1"  # the format of a kept module: a byte that says whether it waits, and the image
+_KEPT_AS = "2"  # the format of a kept module: a byte that says whether it waits, and the image
 _TOUCHES_MEMORY = re.compile(
-    r"^\s*(?:@\S+\s+)?(?:ld|ldu|st|atom|red|cp|prefetch|tex|call)\b(?!\.(?:param|shared)\b)", re.MULTILINE
+    r"(?:^|[;{])\s*(?:ldu?|st|atom|red|multimem|cp|prefetchu?|discard|applypriority|tex|tld4|su(?:ld|st|red)|call)\b"
+    r"(?!\.(?:param|shared)\b)",
+    re.MULTILINE,
 )
+# A predicate, a branch or a label: what follows does not always run.
+_BRANCHES = re.compile(r"(?:^|[;{])\s*(?:@|bra\b|brx\b|[$\w]+:)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -257,12 +261,12 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
 
 
 def waits_before_memory(ptx: str) -> bool:
-    """Return whether a function waits for the kernel before it, before its first instruction that touches memory.
+    """Return whether a function always waits for the kernel before it, before its first instruction that touches memory.
 
-    Its parameters and the block's own shared memory do not count.
+    Its parameters and the block's own shared memory do not count. After a branch the order of the text says nothing.
     """
     before, wait, _ = ptx.partition("griddepcontrol.wait;")
-    return bool(wait) and not _TOUCHES_MEMORY.search(before)
+    return bool(wait) and not _BRANCHES.search(before) and not _TOUCHES_MEMORY.search(before)
 
 
 @contextlib.contextmanager

@@ -83,19 +83,24 @@ def _allow_integers(trt: Any, network: Any, config: Any) -> None:
 def value_types(model: ModelProto) -> dict[str, int]:
     """Return the element type of every tensor of the model whose type can be inferred, but of constants of plugins."""
     graph = onnx.shape_inference.infer_shapes(model).graph
-    of_plugins = _read_by_plugins_alone(model)
-    kinds = {constant.name: constant.data_type for constant in graph.initializer if constant.name not in of_plugins}
+    kinds = {constant.name: constant.data_type for constant in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         kinds[value.name] = value.type.tensor_type.elem_type
+    for name in _constants_of_plugins(model):
+        kinds.pop(name, None)
     return kinds
 
 
-def _read_by_plugins_alone(model: ModelProto) -> set[str]:
+def _constants_of_plugins(model: ModelProto) -> set[str]:
+    """Return the constants that plugins alone read, however the model holds them."""
     plugins = plugin_nodes(model)
+    constants = {constant.name for constant in model.graph.initializer}
     read: dict[bool, set[str]] = {True: set(), False: set()}
     for node in model.graph.node:
         read[(node.name or node.output[0]) in plugins].update(node.input)
-    return read[True] - read[False]
+        if node.op_type == "Constant":
+            constants.update(node.output)
+    return constants & read[True] - read[False]
 
 
 def _constrain_layer(layer: Any, outputs: list[Any], known: dict[str, Any], floats: frozenset[Any]) -> None:

@@ -142,6 +142,12 @@ def newest(kernel: Kernel) -> tuple[Specialized, Variant]:
         ("ld.global.nc.f32 %f1, [%rd1];\n\tgriddepcontrol.wait;", False),
         ("@%p1 st.f32 [%rd1], %f1;\n\tgriddepcontrol.wait;", False),
         ("cp.async.ca.shared.global [%r1], [%rd1], 16;\n\tgriddepcontrol.wait;", False),
+        ("{ .reg .f32 f; ld.global.f32 f, [%rd1]; }\n\tgriddepcontrol.wait;", False),
+        ("discard.global.L2 [%rd1], 128;\n\tgriddepcontrol.wait;", False),
+        ("prefetchu.L1 [%rd1];\n\tgriddepcontrol.wait;", False),
+        ("@%p1 griddepcontrol.wait;\n\tld.f32 %f1, [%rd1];", False),
+        ("@%p1 bra $L__BB0_2;\n\tgriddepcontrol.wait;\n$L__BB0_2:\n\tld.f32 %f1, [%rd1];", False),
+        ("$L__BB0_1:\n\tgriddepcontrol.wait;", False),
         ("ld.global.f32 %f1, [%rd1];", False),
     ],
 )

@@ -35,6 +35,7 @@ LAYERS = {
 # Compiling takes seconds: some cases always, the others with the slow tests.
 ALWAYS = (
     ("fp16", "7x7/2", "small"),
+    ("fp32", "3x3/2", "small"),
     ("fp16", "5x5", "large"),
 )
 CASES = [
@@ -51,7 +52,8 @@ CASES = [
 def translated(declared: Kernel, source: str) -> str:
     """Return a source with what it includes, as C++ for the CPU."""
     header = "direct.cuh" if source == "kernel.cu" else "tensor_core.cuh"
-    shared = ("windows/activation.cuh", "windows/windows.cuh", "few_channels/layer.cuh", f"few_channels/{header}")
+    layer = ("windows/activation.cuh", "windows/windows.cuh", "few_channels/layer.cuh")
+    shared = ("split_floats/cut_sums.cuh", *layer, f"few_channels/{header}")
     text = "".join((plugins_dir() / name).read_text() for name in (*shared, f"{declared.name}/{source}"))
     text = re.sub(r"^#(include|pragma once).*$", "", text, flags=re.MULTILINE)
     text = re.sub(r"extern __shared__ .* shared\[\];", "unsigned char* shared = dynamic_shared;", text)

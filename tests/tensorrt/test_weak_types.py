@@ -156,15 +156,22 @@ def test_quantization_is_left_to_the_nodes_that_say_it(rtx) -> None:
     assert all(layer.precision is None for layer in layers)
 
 
-def test_a_float32_plugin_with_weights_in_two_halves_leaves_the_rest_in_float32(rtx, lenet5: Path) -> None:
+@pytest.mark.parametrize("held", ["initializer", "input", "value_info", "node"])
+def test_a_float32_plugin_with_weights_in_two_halves_leaves_the_rest_in_float32(rtx, lenet5: Path, held: str) -> None:
     model = onnx.load(lenet5)
     network, flags = Network(rtx, model), Flags()
     fused = onnx.ModelProto()
     fused.CopyFrom(model)
     fused.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    fused.graph.initializer.append(numpy_helper.from_array(np.ones((2, 4), np.float16), "halves"))
+    halves = numpy_helper.from_array(np.ones((2, 4), np.float16), "halves")
     first = fused.graph.node[0]
     first.CopyFrom(helper.make_node("some_kernel", ["x", "halves"], first.output, name="first", domain=DOMAIN))
+    if held == "node":
+        fused.graph.node.insert(0, helper.make_node("Constant", [], ["halves"], value=halves))
+    else:
+        fused.graph.initializer.append(halves)
+    if held in ("input", "value_info"):
+        getattr(fused.graph, held).append(helper.make_tensor_value_info("halves", TensorProto.FLOAT16, [2, 4]))
     constrain(Names(rtx.trt), network, flags, fused)
     assert flags.set == []
     assert all(layer.precision is None and not layer.output_types for layer in network.layers)

@@ -208,7 +208,7 @@ class _Images:
 
     def __init__(self, cuda: int) -> None:
         self._cuda = cuda
-        self._entries: dict[tuple[bytes, str, bool], int] = {}
+        self._entries: dict[tuple[bytes, str, bool, bool], int] = {}
         self._images: dict[bytes, tuple[int, bytes]] = {}
         self._size = 0
         self.overlapping: list[int] = []  # the numbers of those that wait for the kernel before them
@@ -219,7 +219,7 @@ class _Images:
         if digest not in self._images:
             self._images[digest] = (self._size, module.image)
             self._size = _aligned(self._size + len(module.image))
-        index = self._entries.setdefault((digest, module.target, exact), len(self._entries))
+        index = self._entries.setdefault((digest, module.target, exact, module.waits), len(self._entries))
         if module.waits and index not in self.overlapping:
             self.overlapping.append(index)
         return index
@@ -227,7 +227,7 @@ class _Images:
     def table(self) -> bytes:
         """The section that lists them."""
         entries = []
-        for digest, target, exact in self._entries:
+        for digest, target, exact, _ in self._entries:
             kind, _, number = target.partition("_")
             offset, image = self._images[digest]
             code = PTX if kind == "compute" else CUBIN
