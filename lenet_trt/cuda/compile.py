@@ -261,7 +261,7 @@ def _run_nvrtc(kernel: Kernel, variant: Variant, options: tuple[str, ...], suffi
 
 
 def waits_before_memory(ptx: str) -> bool:
-    """Return whether a function always waits for the kernel before it, before its first instruction that touches memory.
+    """Return whether a function always waits for the kernel before it, and touches no memory before that.
 
     Its parameters and the block's own shared memory do not count. After a branch the order of the text says nothing.
     """

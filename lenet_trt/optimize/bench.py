@@ -122,7 +122,7 @@ class Bench:
                 found = replace(found, correct=score.correct, plain_correct=before.correct, labelled=before.labelled)
         return replace(found, problem=gate.problem(found, self._settings.max_drop))
 
-    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, *, chosen: bool = False) -> tuple[Stats, ...]:
         """Time plans in turns, in one run."""
         arrays = self._arrays(batch)
         with ExitStack() as stack:

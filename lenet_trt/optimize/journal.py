@@ -98,11 +98,13 @@ class Remembered:
         name = f"check {batch} {plan.key}"
         return self._journal.step(name, lambda: self._bench.check(plan, batch).as_dict(), Accuracy)
 
-    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, *, chosen: bool = False) -> tuple[Stats, ...]:
         """Return the remembered result, or ask the workbench."""
-        name = f"compare {batch} {' '.join(plan.key for plan in plans)}"
+        name = f"compare {'chosen ' * chosen}{batch} {' '.join(plan.key for plan in plans)}"
         return self._journal.step(
-            name, lambda: [stats.as_json() for stats in self._bench.compare(plans, batch)], tuple[Stats, ...]
+            name,
+            lambda: [stats.as_json() for stats in self._bench.compare(plans, batch, chosen=chosen)],
+            tuple[Stats, ...],
         )
 
     def floor_us(self, nodes: tuple[str, ...], batch: int | None) -> float:

@@ -29,8 +29,10 @@ class Workbench(Protocol):
             LenetTrtError: the plan does not run.
         """
 
-    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, *, chosen: bool = False) -> tuple[Stats, ...]:
         """Time plans in turns, in one run.
+
+        ``chosen``: the plans are those of the result, and get a run that had no part in choosing them.
 
         Raises:
             LenetTrtError: a plan does not run.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lenet_trt.cuda.statistics import Stats
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.optimize.decide import best, crossings
 from lenet_trt.optimize.loop import Workbench, optimize_at
 from lenet_trt.optimize.records import BatchOutcome, Crossing
@@ -17,7 +18,7 @@ PLAIN = PluginPlan()
 
 @dataclass(frozen=True)
 class Optimized:
-    """Hold the result of a run; ``times`` has every chosen plan and the plain model, at every batch size."""
+    """Hold the result of a run; ``times``: at each batch size the plain model and the plans that are right."""
 
     outcomes: tuple[BatchOutcome, ...]
     chosen: Mapping[int | None, PluginPlan]
@@ -69,12 +70,24 @@ def optimize(
         log("" if batch is None else f"batch {batch}")
         outcomes.append(optimize_at(batch, space, bench, log))
     plans = tuple(dict.fromkeys([PLAIN, *(outcome.plan for outcome in outcomes)]))
-    times = {batch: _together(plans, batch, bench) for batch in sizes}
+    times = {outcome.batch: _together(_right(plans, outcome, bench), outcome.batch, bench) for outcome in outcomes}
     chosen = {outcome.batch: best(times[outcome.batch], outcome.plan) for outcome in outcomes}
     numbered = {batch: plan for batch, plan in chosen.items() if batch is not None}
     measured = {batch: found for batch, found in times.items() if batch is not None}
     return Optimized(tuple(outcomes), chosen, times, tuple(crossings(numbered, measured)))
 
 
+def _right(plans: tuple[PluginPlan, ...], outcome: BatchOutcome, bench: Workbench) -> tuple[PluginPlan, ...]:
+    """Return the plans that may be chosen at a batch size: its own, and those of other sizes that are right there."""
+    return tuple(plan for plan in plans if plan in (PLAIN, outcome.plan) or _is_right(plan, outcome.batch, bench))
+
+
+def _is_right(plan: PluginPlan, batch: int | None, bench: Workbench) -> bool:
+    try:
+        return bench.check(plan, batch).problem is None
+    except LenetTrtError:  # it does not run with this batch
+        return False
+
+
 def _together(plans: tuple[PluginPlan, ...], batch: int | None, bench: Workbench) -> dict[PluginPlan, Stats]:
-    return dict(zip(plans, bench.compare(plans, batch), strict=True))
+    return dict(zip(plans, bench.compare(plans, batch, chosen=True), strict=True))

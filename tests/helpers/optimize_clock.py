@@ -57,8 +57,8 @@ class Clock:
         bad = {piece.kernel for piece in plan.pieces} & self.wrong
         return Accuracy("float64", 1.0 if bad else 1e-7, 1e-7, 1e-5, problem="not accurate enough" if bad else None)
 
-    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
-        self.done.append(f"compare {', '.join(map(str, plans))}")
+    def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, *, chosen: bool = False) -> tuple[Stats, ...]:
+        self.done.append(f"compare {'chosen ' * chosen}{', '.join(map(str, plans))}")
         for plan in plans:
             if {piece.kernel for piece in plan.pieces} & self.broken:
                 raise LenetTrtError("this kernel does not run here")

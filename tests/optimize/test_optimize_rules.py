@@ -11,6 +11,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from lenet_trt.cuda.statistics import Stats, summarize
+from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.work import network_of
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.fixed_axes import with_sizes
@@ -19,7 +20,7 @@ from lenet_trt.optimize.bench import observation
 from lenet_trt.optimize.decide import LEAST_GAIN, best, crossings, elsewhere_us, noise_us, promise_us, ranked, verdict
 from lenet_trt.optimize.journal import Journal, Remembered
 from lenet_trt.optimize.loop import optimize_at
-from lenet_trt.optimize.records import Observation, ObservedRow
+from lenet_trt.optimize.records import Accuracy, Observation, ObservedRow
 from lenet_trt.optimize.result import Optimized, optimize
 from lenet_trt.optimize.space import PlanChange, PluginPiece, PluginPlan, Space, plan_of
 from lenet_trt.optimize.words import trial_text
@@ -308,8 +309,8 @@ def test_what_a_second_run_does_not_confirm_is_not_kept() -> None:
     class Lucky(Clock):
         """The first timing of a candidate comes out as half of what it is."""
 
-        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
-            found = super().compare(plans, batch)
+        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, **options: bool) -> tuple[Stats, ...]:
+            found = super().compare(plans, batch, **options)
             first = len(plans) == 2 and not plans[0].pieces
             return (found[0], stats(found[1].median_us / 2)) if first else found
 
@@ -343,6 +344,31 @@ def test_another_plan_at_another_batch_size_and_where_they_cross() -> None:
     assert set(result.times[1]) == set(result.times[100]) == {PLAIN, result.chosen[100]}
 
 
+@pytest.mark.parametrize("problem", ["not accurate enough", LenetTrtError("it does not run with this batch")])
+def test_the_plan_of_one_batch_size_is_not_taken_where_it_is_wrong_or_does_not_run(problem) -> None:
+    """At batch 1 the kernel is refused, although it would be faster there."""
+
+    class AtOne(Clock):
+        def check(self, plan: PluginPlan, batch: int | None) -> Accuracy:
+            if batch != 1 or "lenet5" not in kernels_of(plan):
+                return super().check(plan, batch)
+            if isinstance(problem, LenetTrtError):
+                raise problem
+            return Accuracy("float64", 1.0, 1e-7, 1e-5, problem=problem)
+
+    result = optimize((1, 100), lenet5_space(), AtOne(lenet5_space(), {**SLOW, "lenet5": 10}))
+    assert result.chosen[1] == PLAIN
+    assert kernels_of(result.chosen[100]) == ["lenet5"]
+    assert set(result.times[1]) == {PLAIN}
+
+
+def test_what_is_told_at_the_end_had_no_part_in_the_choice(tmp_path: Path) -> None:
+    clock = Clock(lenet5_space(), {**SLOW, "lenet5": 10})
+    journal = Journal(tmp_path / "state.json", {"run": 1})
+    result = optimize((100,), lenet5_space(), Remembered(clock, journal))
+    assert clock.done[-1] == f"compare chosen {PLAIN}, {result.chosen[100]}"
+
+
 def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -> None:
     space = lenet5_space()
     costs = {**SLOW, "conv5x5_bias_relu_pool2": 2, "dense_bias_relu": 1}
@@ -350,10 +376,10 @@ def test_an_interrupted_run_goes_on_and_measures_nothing_twice(tmp_path: Path) -
     wanted = optimize((1, 8), space, Remembered(whole, Journal(tmp_path / "whole.json", {"run": 1})))
 
     class Interrupted(Clock):
-        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None) -> tuple[Stats, ...]:
+        def compare(self, plans: tuple[PluginPlan, ...], batch: int | None, **options: bool) -> tuple[Stats, ...]:
             if len(self.done) > 9:
                 raise KeyboardInterrupt
-            return super().compare(plans, batch)
+            return super().compare(plans, batch, **options)
 
     first, second = Interrupted(space, costs), Clock(space, costs)
     with pytest.raises(KeyboardInterrupt):
