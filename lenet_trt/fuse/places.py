@@ -274,9 +274,13 @@ def _check_packing(graph: WorkingGraph, match: Match, inputs: Sequence[Input], s
 
     Raises:
         LenetTrtError: the weights do not come back; the kernel's declaration is wrong.
+        _UnusableError: a weight is not finite, so that nothing can be compared.
     """
     kernel, opset = match.kernel, graph.opsets.get("", 1)
     plain = {t.name: graph.constants[match.values[t.name]] for t in kernel.plain_inputs if t.weight}
+    for name, array in plain.items():
+        if not np.isfinite(array.astype(np.float64)).all():
+            raise _UnusableError(f"the weight {name} has NaN or infinity")
     nodes, names = unpacked(kernel, {name: array.shape for name, array in plain.items()}, opset)
     make = helper.make_tensor_value_info
     given: dict[str, Array] = {}

@@ -25,7 +25,7 @@ TOLERANCES = {"fp32": 1e-5, "fp16": 4e-3, "bf16": 3e-2}
 # Where the model as it is misses the tolerance, as with a TopK whose elements are nearly equal, this times its error.
 _AS_FAR = 2
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-# With more bytes of inputs and weights in float64, the plain model is the reference.
+# With more bytes of inputs in float64, the next reference is taken.
 _LARGEST_REFERENCE = 8 << 30
 
 

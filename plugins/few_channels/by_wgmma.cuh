@@ -184,7 +184,7 @@ __device__ __forceinline__ void multiply_tiles(const StemStages& ring, const flo
       const int row = place.row + index / 4, at = column + index % 2, filter = first_filter + warp * 16 + g + index / 2 % 2 * 8;
       if (filter >= kFilters || row >= Layer::kOutHeight || at >= Layer::kOutWidth) return;
       const T* const image = x + static_cast<size_t>(place.image) * (kChannels * Layer::kPlane);
-      const float sum = exact_sum(image, w + filter * (kChannels * kTaps), row, at) + bias[filter];
+      const float sum = plain_sum(image, w + filter * (kChannels * kTaps), row, at) + bias[filter];
       y[(static_cast<size_t>(place.image) * kFilters + filter) * Layer::kOutPlane + row * Layer::kOutWidth + at] = activate<kActivation>(sum);
     });
   }

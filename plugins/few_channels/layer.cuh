@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_outputs(T* __restrict__ plane, int row, in
 }
 
 // One output from global memory, its bias not added. `image` is an image of x, `filter` a filter of w.
-__device__ __noinline__ float exact_sum(const T* __restrict__ image, const T* __restrict__ filter, int row, int column) {
+__device__ __noinline__ float plain_sum(const T* __restrict__ image, const T* __restrict__ filter, int row, int column) {
   float sum = 0.0f;
 #pragma unroll 1
   for (int tap = 0; tap < kChannels * kTaps; ++tap) {

@@ -274,7 +274,7 @@ __device__ __forceinline__ void few_channels_by_mma(const T* __restrict__ x, con
         const int filter = first_filter + i / (2 * kRun) * 8 + 2 * t + i / kRun % 2, at = out_column + i % kRun;
         if (filter >= kFilters || at >= Layer::kOutWidth) continue;
         const T* image_of_x = x + static_cast<size_t>(image) * kChannels * Layer::kPlane;
-        const float sum = exact_sum(image_of_x, w + filter * kChannels * kTaps, out_row, at) + to_float(bias[filter]);
+        const float sum = plain_sum(image_of_x, w + filter * kChannels * kTaps, out_row, at) + to_float(bias[filter]);
         y[(static_cast<size_t>(image) * kFilters + filter) * Layer::kOutPlane + out_row * Layer::kOutWidth + at] =
             from_float<T>(activate<kActivation>(sum));
       }

@@ -1,6 +1,6 @@
 // many_channel_conv by plain multiply-adds, for GPUs before sm_80: y = act(conv(x, w) + bias) from many channels to many.
 //
-// x [n, C, H, W], filters [R, R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OH, OW]; stride and padding are the same on all
+// x [n, C, H, W], filters and scales (w, packed: many_channels/layer.cuh), bias [K], y [n, K, OH, OW]; stride and padding are the same on all
 // sides.
 //
 // Mapping: many_channels/direct.cuh. Bytes: x once for each tap and 8 filters, from L1 or L2; y once.

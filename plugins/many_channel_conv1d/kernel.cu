@@ -1,6 +1,6 @@
 // many_channel_conv1d by plain multiply-adds, for GPUs before sm_80: y = act(conv(x, w) + bias) along one axis, from many channels to many.
 //
-// x [n, C, W], filters [R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OW]; neighbouring taps are a dilation apart.
+// x [n, C, W], filters and scales (w, packed: many_channels/layer.cuh), bias [K], y [n, K, OW]; neighbouring taps are a dilation apart.
 //
 // Mapping: many_channels/direct.cuh. Bytes: x once for each tap and 8 filters, from L1 or L2; y once.
 #include "many_channels/direct.cuh"

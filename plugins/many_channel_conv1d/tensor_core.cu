@@ -1,6 +1,6 @@
 // many_channel_conv1d on tensor cores: y = act(conv(x, w) + bias) along one axis, from many channels to many, in floats.
 //
-// x [n, C, W], filters [R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OW]; neighbouring taps are a dilation apart.
+// x [n, C, W], filters and scales (w, packed: many_channels/layer.cuh), bias [K], y [n, K, OW]; neighbouring taps are a dilation apart.
 //
 // Mapping: many_channels/tensor_core.cuh. Bytes: x once for each tap and each block's filters, from L2 or L1; the filters once for each
 // block's pixels, from L2; y once.

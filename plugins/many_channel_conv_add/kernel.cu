@@ -1,6 +1,6 @@
 // many_channel_conv_add by plain multiply-adds, for GPUs before sm_80: y = act(conv(x, w) + bias + other) from many channels to many.
 //
-// x [n, C, H, W], other [n, K, OH, OW], filters [R, R, C, K] and scales [K] (w, packed), bias [K], y [n, K, OH, OW];
+// x [n, C, H, W], other [n, K, OH, OW], filters and scales (w, packed: many_channels/layer.cuh), bias [K], y [n, K, OH, OW];
 // stride and padding are the same on all sides.
 //
 // Mapping: many_channels/direct.cuh. Bytes: x once for each tap and 8 filters, from L1 or L2; other and y once.

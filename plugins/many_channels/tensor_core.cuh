@@ -51,11 +51,6 @@ __device__ __forceinline__ void multiply_rows(TileSums<Tile>& sums, TileSums<Til
   }
 }
 
-// Whether a finite sum is exact, by the largest x of its window.
-__device__ __forceinline__ bool exact(float sum, float most) {
-  return fabsf(sum) < __int_as_float(0x7f800000) && (most == 0.0f || (most >= kLeastX && most <= kMostX));
-}
-
 __device__ __forceinline__ Vector<float, kRun> as_run(const float4& four) { return {four.x, four.y, four.z, four.w}; }
 
 // `added` is added before the activation if kAdds.
@@ -161,7 +156,8 @@ __device__ __forceinline__ void many_channels_by_mma(unsigned char* memory, cons
     for (int side = 0; side < kSide; ++side) scale[side] = scales[filter + side];
     auto output = [&](int k, int side, float of_added) {
       const float total = totals[side].value[k];
-      const float sum = exact(total, largest.value[k]) ? total * scale[side] : plain_sum(x, filters, scales, pixel + k, filter + side);
+      const bool exact = exact_sum(total, __float_as_int(largest.value[k]));
+      const float sum = exact ? total * scale[side] : plain_sum(x, filters, scales, pixel + k, filter + side);
       return activate<kActivation>(sum + offset + of_added);
     };
     if constexpr (Layer::kOutWidth % kRun == 0 || (kSide == 1 && Layer::kOutPlane % kRun == 0)) {

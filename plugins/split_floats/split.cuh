@@ -8,7 +8,6 @@
 #include "split_floats/cut_sums.cuh"
 
 constexpr float kLow = 2048.0f;             // 2^11, the bits of hi
-constexpr float kMostX = 65504.0f;          // the largest fp16 number
 constexpr float kLeastX = 1.0f / 16384.0f;  // 2^-14: lo is exact to 2^-36
 
 // Two floats as words of two fp16 numbers.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,8 +12,14 @@ from lenet_trt.cuda.driver import current_context
 from lenet_trt.kernel import registry
 from lenet_trt.kernel.examples import SEED, cases, expected_outputs, plain_inputs
 
-# Without what is given back it is 1.7e-8 to 1.7e-7 on sm_90, by the number of products that follow each other.
-MOST = 3e-8
+# The largest part, by variant: about half of what it is otherwise (docs/results/printed/cut_sums.txt).
+MOST = (
+    (r"tile_\d+x\d+|by\d", 5e-9),
+    (r"(few_)?points_wgmma", 7e-9),
+    (r"(by\d_)?wgmma", 1.3e-8),
+    (r"large|small|staged_.*", 3e-8),
+    (r"tensor\d+", 8e-8),
+)
 KERNELS = (
     "attention",
     "dense_bias_relu",
@@ -23,14 +31,16 @@ KERNELS = (
     "masked_attention",
     "transposed_conv2x2",
 )
-_LEAST_OUTPUTS = 4000
+_LEAST_OUTPUTS = 500
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_errors_have_no_direction(name: str) -> None:
+    if current_context().sm != 90:
+        pytest.skip("what is given back was measured on sm_90")
     found: dict[str, list[tuple[float, float]]] = {}
     for case in cases(registry.kernel(name), current_context().sm):
-        if case.bound.types.name != "fp32" or case.variant.min_sm < 80:
+        if case.bound.types.name != "fp32" or not limit_of(case.variant.name):
             continue
         plain = plain_inputs(case.bound, np.random.default_rng(SEED))
         (wanted,) = expected_outputs(case.bound, plain)
@@ -43,7 +53,12 @@ def test_errors_have_no_direction(name: str) -> None:
     assert found
     for variant, each in found.items():
         parts, weights = np.array([part for part, _ in each]), np.array([1 / noise**2 for _, noise in each])
-        assert abs((parts * weights).sum() / weights.sum()) < MOST, variant
+        assert abs((parts * weights).sum() / weights.sum()) < limit_of(variant), variant
+
+
+def limit_of(variant: str) -> float:
+    """Return how large the part may be; 0 for variants without tensor cores."""
+    return next((limit for pattern, limit in MOST if re.fullmatch(pattern, variant)), 0.0)
 
 
 def direction(got: np.ndarray, wanted: np.ndarray) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 from lenet_trt.cli import main
 from lenet_trt.errors import LenetTrtError, UsageError
@@ -244,6 +244,52 @@ def test_weights_of_8_bits_are_words_of_int32(names: list[str], weights: list[in
         assert tensor[0] == 4
         assert struct.pack("<q", words.size) in tensor[:64]
     assert not any(array.dtype == np.int8 and array.ndim for name, array in after.items() if "weight_Q" in name)
+
+
+def convolution(held_as: str) -> onnx.ModelProto:
+    """A fused convolution whose packed filters are an initializer, a Constant node or computed."""
+    text = "<ir_version: 8, opset_import: ['' : 17]> layer (float[2, 16, 8, 8] x) => (float[2, 16, 8, 8] y) "
+    model = parser.parse_model(text.replace("'", '"') + "{ y = Conv <pads = [1, 1, 1, 1]> (x, w, b) }")
+    random = np.random.default_rng(3)
+    for name, shape in (("w", (16, 16, 3, 3)), ("b", (16,))):
+        weight = numpy_helper.from_array(random.standard_normal(shape, np.float32), name)
+        model.graph.initializer.append(weight)
+    fused = fuse(model, ["many_channel_conv"]).model
+    (filters,) = (each for each in fused.graph.initializer if each.data_type == TensorProto.FLOAT16)
+    if held_as != "initializer":
+        fused.graph.initializer.remove(filters)
+        name = filters.name if held_as == "node" else "constant"
+        fused.graph.node.insert(0, helper.make_node("Constant", [], [name], value=filters))
+    if held_as == "computed":
+        fused.graph.node.insert(1, helper.make_node("Neg", [name], [filters.name]))
+    return fused
+
+
+def test_packed_weights_of_a_constant_node_are_words_too() -> None:
+    told = [
+        [numpy_helper.to_array(each) for each in embedded(convolution(held_as), ["sm_90"]).graph.initializer]
+        for held_as in ("initializer", "node")
+    ]
+    assert sorted(array.tobytes() for array in told[0]) == sorted(array.tobytes() for array in told[1])
+    assert any(array.dtype == np.int32 for array in told[1])
+
+
+def test_packed_weights_that_are_computed_are_refused() -> None:
+    with pytest.raises(LenetTrtError, match="filters is computed in the network; make it a constant"):
+        embedded(convolution("computed"), ["sm_90"])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_not_packed(value: float) -> None:
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> layer (float[2, 16, 8, 8] x) => (float[2, 16, 8, 8] y) '
+        "{ y = Conv <pads = [1, 1, 1, 1]> (x, w) }"
+    )
+    weight = np.ones((16, 16, 3, 3), np.float32)
+    weight[3, 4, 1, 1] = value
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    with pytest.raises(LenetTrtError, match="the weight w has NaN or infinity"):
+        fuse(model, ["many_channel_conv"])
 
 
 def told_name(node: onnx.NodeProto, index: int) -> bytes:

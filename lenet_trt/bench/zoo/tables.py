@@ -52,11 +52,10 @@ def columns(record: Record) -> list[Column]:
 
 def summaries(record: Record) -> Iterator[Summary]:
     """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
-    wrong = {_engine(row) for row in record.rows if row.backend == TENSORRT and row.extra.get("right") is False}
-    # The time of an engine that computes something else says nothing of the network.
     accounts = [row for row in record.rows if "kinds" in row.extra]
+    wrong = _wrong(record)
     traced = [row for row in accounts if row.backend == TENSORRT and _engine(row) not in wrong]
-    if fused := [row for row in accounts if row.backend == PLUGINS]:
+    if fused := [row for row in accounts if row.backend == PLUGINS and _engine(row) not in wrong]:
         yield _gains(record, fused)
     if traced:
         yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
@@ -69,17 +68,26 @@ def summaries(record: Record) -> Iterator[Summary]:
             yield _floors(built, gpu)
 
 
-def _engine(row: Row) -> tuple[int | str, int | str]:
-    return row.case["network"], row.case["precision"]
+def _wrong(record: Record) -> set[tuple[str, int | str, int | str]]:
+    """Return the engines whose results are wrong: the time of another computation says nothing of the network.
+
+    Results are compared at the smallest batch, and count for all.
+    """
+    return {_engine(row) for row in record.rows if row.extra.get("right") is False}
+
+
+def _engine(row: Row) -> tuple[str, int | str, int | str]:
+    return row.backend, row.case["network"], row.case["precision"]
 
 
 def _gains(record: Record, fused: Sequence[Row]) -> Summary:
     """Compare the engines with our plugins with those of TensorRT's own layers, the largest gain first."""
     pairs = [(record.find(TENSORRT, **row.case), row) for row in fused]
+    wrong = _wrong(record)
     timed = [
         (plain_us / ours_us, plain, ours, plain_us, ours_us)
         for plain, ours in pairs
-        if plain and (plain_us := _time_us(plain)) and (ours_us := _time_us(ours))
+        if plain and _engine(plain) not in wrong and (plain_us := _time_us(plain)) and (ours_us := _time_us(ours))
     ]
     lines = [
         [
@@ -127,9 +135,11 @@ def by_network(
 
 
 def _failed(row: Row, record: Record) -> bool:
-    """Say whether the engine with our plugins, of the same case, could not be timed."""
-    after = _after(row, record)
-    return after is not None and _time_us(after) is None
+    """Say whether the engine with our plugins, of the same case, could not be timed, or one of the two is wrong."""
+    after, wrong = _after(row, record), _wrong(record)
+    if after is None:
+        return _engine(row) in wrong
+    return _time_us(after) is None or not wrong.isdisjoint({_engine(row), _engine(after)})
 
 
 def _after(before: Row, record: Record) -> Row | None:

@@ -141,15 +141,25 @@ def _narrow_weights(kernel: Kernel, inputs: Sequence[TensorType]) -> list[tuple[
 
 
 def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None:
-    """Give the nodes of the copy their narrow weights as words of int32, with zeros at the end."""
-    known = {tensor.name: tensor for tensor in result.graph.initializer}
+    """Give the nodes of the copy their narrow weights as words of int32, with zeros at the end.
+
+    Raises:
+        LenetTrtError: such a weight is no constant.
+    """
+    initializers = {tensor.name: tensor for tensor in result.graph.initializer}
+    known = dict(initializers)
+    for node in result.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            known[node.output[0]] = node.attribute[0].t
     replaced: set[str] = set()
     for node, fused in zip(result.graph.node, model.graph.node, strict=True):
         if fused.domain != DOMAIN:
             continue
         types = [_tensor_type(known[name]) if name in known else TensorType((), "") for name in fused.input]
-        for _, index in _narrow_weights(kernel_named(fused.op_type), types):
+        for weight, index in _narrow_weights(kernel_named(fused.op_type), types):
             name = f"{fused.input[index]}.words"
+            if fused.input[index] not in known:
+                raise LenetTrtError(f"{_name(fused)}: {weight} is computed in the network; make it a constant")
             if name not in known:
                 array = (
                     np.ascontiguousarray(numpy_helper.to_array(known[fused.input[index]])).view(np.uint8).reshape(-1)
@@ -159,8 +169,9 @@ def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None
                 result.graph.initializer.append(known[name])
             replaced.add(fused.input[index])
             node.input[index] = name
-    for name in sorted(replaced - {name for node in result.graph.node for name in node.input}):
-        result.graph.initializer.remove(known[name])
+    unread = replaced - {name for node in result.graph.node for name in node.input}
+    for name in sorted(unread & set(initializers)):
+        result.graph.initializer.remove(initializers[name])
 
 
 def _elem_type(value: TensorType) -> int:
