@@ -101,7 +101,7 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
         for times, plain, ours, plain_us, ours_us in sorted(timed, key=lambda one: -one[0])
     ]
     headings = ("engine", TENSORRT, "our plugins", "times", "faster", "plugins")
-    return Summary("With every plugin that fits", headings, lines, headings[1:4])
+    return Summary("With the plugins of --plugins auto", headings, lines, headings[1:4])
 
 
 def by_network(
