@@ -39,7 +39,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set, Sized
 from dataclasses import dataclass, replace
 
 import lenet_trt
@@ -76,10 +76,11 @@ RELATIONS: dict[Relation, int] = {"<=": 32, "<": 33, "==": 34, "multiple of": 35
 ELEMENT_TYPE_CODES = {"float32": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int8": 5}
 CUBIN, PTX = 1, 2
 
-# What the C++ library has room for (cpp/kernel_data.h).
+# What the C++ library has room for (cpp/kernel_data.h, kernel_data.cpp, expression.h).
 MAX_TENSORS, MAX_RANK, MAX_AXES, MAX_EXTRAS, MAX_VARIANTS, MAX_LAUNCHES, MAX_DEPTH = 64, 8, 32, 32, 64, 4, 64
-MAX_CHOICES = 4096
+MAX_CHOICES, MAX_TUNED_GPUS, MAX_IMAGES = 4096, 64, 1024
 _IMAGE_ALIGNMENT = 16
+_MOST = 65535  # of anything whose number has 16 bits
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -145,7 +146,7 @@ def encode(
     names = [encoded.variant.name for encoded in variants]
     measured = [entry for gpu in tuned if (entry := _tuned(write, specialized, gpu, names))]
     if measured:
-        sections[TUNED] = _list(measured)
+        sections[TUNED] = _list(measured, "tuned GPUs", MAX_TUNED_GPUS)
     sections[IMAGES] = images.table()
     if images.overlapping:
         sections[OVERLAPPING] = _list(struct.pack("<H", index) for index in images.overlapping)
@@ -233,7 +234,7 @@ class _Images:
             code = PTX if kind == "compute" else CUBIN
             numbers = struct.pack("<BBHIQQ", code, exact, int(number), self._cuda, offset, len(image))
             entries.append(numbers + digest)
-        return _list(entries)
+        return _list(entries, "images", MAX_IMAGES)
 
     def bytes(self) -> bytes:
         """All of them, as they stand at the end."""
@@ -345,17 +346,36 @@ def _operation(code: int) -> Callable[[bytes, bytes], bytes]:
 
 
 def _code(code: bytes) -> bytes:
-    return struct.pack("<H", len(code)) + code
+    if (depth := depth_of(code)) > MAX_DEPTH:
+        raise LenetTrtError(f"an expression is nested {depth} deep; the plugin library has room for {MAX_DEPTH}")
+    return _length(code, "bytes of an expression") + code
+
+
+def depth_of(code: bytes) -> int:
+    """The most values that an expression, as written, has at a time while it is computed."""
+    at = depth = most = 0
+    while at < len(code):
+        pushes = code[at] in (CONSTANT, AXIS)
+        depth += 1 if pushes else -1
+        most = max(most, depth)
+        at += {CONSTANT: 9, AXIS: 3}.get(code[at], 1)
+    return most
 
 
 def _string(text: str) -> bytes:
     encoded = text.encode()
-    return struct.pack("<H", len(encoded)) + encoded
+    return _length(encoded, "bytes of a text") + encoded
 
 
-def _list(entries: Iterable[bytes]) -> bytes:
+def _list(entries: Iterable[bytes], what: str = "entries of a list", most: int = _MOST) -> bytes:
     listed = list(entries)
-    return struct.pack("<H", len(listed)) + b"".join(listed)
+    return _length(listed, what, most) + b"".join(listed)
+
+
+def _length(content: Sized, what: str, most: int = _MOST) -> bytes:
+    if len(content) > most:
+        raise LenetTrtError(f"{len(content)} {what}; the plugin library has room for {most}")
+    return struct.pack("<H", len(content))
 
 
 def _aligned(size: int) -> int:
