@@ -25,11 +25,12 @@ from lenet_trt.tensorrt.engine import builder_kept
 
 
 class SurveyJob(NamedTuple):
-    """Name a network in a batch, and the precisions to build it in."""
+    """Name a network in a batch, and the precisions to build it in; ``done``: engines of which all is known already."""
 
     network: str
     batch: int
     precisions: tuple[str, ...]
+    done: tuple[tuple[str, str], ...] = ()  # precision, backend
 
 
 # What could not be built: network, batch, precision, backend -> why.
@@ -82,13 +83,15 @@ def build_ahead(jobs: Sequence[SurveyJob], models: Path, builder: Builder, at_on
 
 def _built_elsewhere(job: SurveyJob, path: Path, builder: Builder) -> list[_Told]:
     """Build a job in a new process, and what is left in another one where that dies; return what they tell."""
-    told = _told_by_process(job, path, builder)
-    left = job.precisions[job.precisions.index(told[-1].precision) + 1 :]
-    return told + (_built_elsewhere(job._replace(precisions=left), path, builder) if left else [])
+    told, died = _told_by_process(job, path, builder)
+    if not died:
+        return told
+    done = (*job.done, *((each.precision, each.backend) for each in told))
+    return told + _built_elsewhere(job._replace(done=done), path, builder)
 
 
-def _told_by_process(job: SurveyJob, path: Path, builder: Builder) -> list[_Told]:
-    """Build a job in a new process; return what it tells of each engine, and last the engine at which it died."""
+def _told_by_process(job: SurveyJob, path: Path, builder: Builder) -> tuple[list[_Told], bool]:
+    """Build a job in a new process; return what it tells of each engine, and whether it died at the last of them."""
     context = multiprocessing.get_context("spawn")  # CUDA does not live on in a forked process
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_build, args=(job, path, builder, sender), daemon=True)
@@ -104,10 +107,10 @@ def _told_by_process(job: SurveyJob, path: Path, builder: Builder) -> list[_Told
                 begun = None
         except (EOFError, OSError):  # it has ended; OSError: in the middle of a message
             process.join()
-    if begun or not told:
+    if begun or not (told or job.done):
         precision, backend = begun or (job.precisions[0], TENSORRT)
         told.append(_Told(precision, backend, 0.0, f"the process that built it ended with status {process.exitcode}"))
-    return told
+    return told, begun is not None
 
 
 def _build(job: SurveyJob, path: Path, builder: Builder, sender: Connection) -> None:
@@ -118,6 +121,8 @@ def _build(job: SurveyJob, path: Path, builder: Builder, sender: Connection) -> 
         for precision in job.precisions:
             case = ZooCase(ExportedNetwork(network, path, None), job.batch, precision)
             for backend in case.backends:
+                if (precision, backend) in job.done:
+                    continue
                 sender.send((precision, backend))
                 try:
                     sender.send((case.built(backend, engines, builder.folder).build_seconds, ""))
