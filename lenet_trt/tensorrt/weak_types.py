@@ -14,6 +14,7 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
+from lenet_trt.onnx_model.precision import constants
 
 # Their types are given: by weights, by the type that is cast to, by what a plugin supports, or by being sizes.
 _GIVEN = (
@@ -94,13 +95,10 @@ def value_types(model: ModelProto) -> dict[str, int]:
 def _constants_of_plugins(model: ModelProto) -> set[str]:
     """Return the constants that plugins alone read, however the model holds them."""
     plugins = plugin_nodes(model)
-    constants = {constant.name for constant in model.graph.initializer}
     read: dict[bool, set[str]] = {True: set(), False: set()}
     for node in model.graph.node:
         read[(node.name or node.output[0]) in plugins].update(node.input)
-        if node.op_type == "Constant":
-            constants.update(node.output)
-    return constants & read[True] - read[False]
+    return {name for name, _ in constants(model.graph)} & read[True] - read[False]
 
 
 def _constrain_layer(layer: Any, outputs: list[Any], known: dict[str, Any], floats: frozenset[Any]) -> None:

@@ -246,15 +246,20 @@ def test_weights_of_8_bits_are_words_of_int32(names: list[str], weights: list[in
     assert not any(array.dtype == np.int8 and array.ndim for name, array in after.items() if "weight_Q" in name)
 
 
-def convolution(held_as: str) -> onnx.ModelProto:
+def convolution(w: np.ndarray) -> onnx.ModelProto:
+    """A convolution of 16 channels with these filters."""
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> layer (float[2, 16, 8, 8] x) => (float[2, 16, 8, 8] y) '
+        "{ y = Conv <pads = [1, 1, 1, 1]> (x, w) }"
+    )
+    model.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    return model
+
+
+def fused_convolution(held_as: str) -> onnx.ModelProto:
     """A fused convolution whose packed filters are an initializer, a Constant node or computed."""
-    text = "<ir_version: 8, opset_import: ['' : 17]> layer (float[2, 16, 8, 8] x) => (float[2, 16, 8, 8] y) "
-    model = parser.parse_model(text.replace("'", '"') + "{ y = Conv <pads = [1, 1, 1, 1]> (x, w, b) }")
-    random = np.random.default_rng(3)
-    for name, shape in (("w", (16, 16, 3, 3)), ("b", (16,))):
-        weight = numpy_helper.from_array(random.standard_normal(shape, np.float32), name)
-        model.graph.initializer.append(weight)
-    fused = fuse(model, ["many_channel_conv"]).model
+    w = np.random.default_rng(3).standard_normal((16, 16, 3, 3), np.float32)
+    fused = fuse(convolution(w), ["many_channel_conv"]).model
     (filters,) = (each for each in fused.graph.initializer if each.data_type == TensorProto.FLOAT16)
     if held_as != "initializer":
         fused.graph.initializer.remove(filters)
@@ -267,7 +272,7 @@ def convolution(held_as: str) -> onnx.ModelProto:
 
 def test_packed_weights_of_a_constant_node_are_words_too() -> None:
     told = [
-        [numpy_helper.to_array(each) for each in embedded(convolution(held_as), ["sm_90"]).graph.initializer]
+        [numpy_helper.to_array(each) for each in embedded(fused_convolution(held_as), ["sm_90"]).graph.initializer]
         for held_as in ("initializer", "node")
     ]
     assert sorted(array.tobytes() for array in told[0]) == sorted(array.tobytes() for array in told[1])
@@ -276,20 +281,15 @@ def test_packed_weights_of_a_constant_node_are_words_too() -> None:
 
 def test_packed_weights_that_are_computed_are_refused() -> None:
     with pytest.raises(LenetTrtError, match="filters is computed in the network; make it a constant"):
-        embedded(convolution("computed"), ["sm_90"])
+        embedded(fused_convolution("computed"), ["sm_90"])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weights_that_are_not_finite_are_not_packed(value: float) -> None:
-    model = parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> layer (float[2, 16, 8, 8] x) => (float[2, 16, 8, 8] y) '
-        "{ y = Conv <pads = [1, 1, 1, 1]> (x, w) }"
-    )
-    weight = np.ones((16, 16, 3, 3), np.float32)
-    weight[3, 4, 1, 1] = value
-    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    w = np.ones((16, 16, 3, 3), np.float32)
+    w[3, 4, 1, 1] = value
     with pytest.raises(LenetTrtError, match="the weight w has NaN or infinity"):
-        fuse(model, ["many_channel_conv"])
+        fuse(convolution(w), ["many_channel_conv"])
 
 
 def told_name(node: onnx.NodeProto, index: int) -> bytes:

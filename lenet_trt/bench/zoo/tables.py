@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lenet_trt.bench.record import Record, Row
@@ -52,10 +53,10 @@ def columns(record: Record) -> list[Column]:
 
 def summaries(record: Record) -> Iterator[Summary]:
     """Yield what was lost over all networks, the largest losses, and what was built or calculated without a GPU."""
+    record = _of_right_engines(record)
     accounts = [row for row in record.rows if "kinds" in row.extra]
-    wrong = _wrong(record)
-    traced = [row for row in accounts if row.backend == TENSORRT and _engine(row) not in wrong]
-    if fused := [row for row in accounts if row.backend == PLUGINS and _engine(row) not in wrong]:
+    traced = [row for row in accounts if row.backend == TENSORRT]
+    if fused := [row for row in accounts if row.backend == PLUGINS]:
         yield _gains(record, fused)
     if traced:
         yield _sums(traced, "kinds", "Kinds of layers over all networks, by recoverable time", "kind")
@@ -68,12 +69,14 @@ def summaries(record: Record) -> Iterator[Summary]:
             yield _floors(built, gpu)
 
 
-def _wrong(record: Record) -> set[tuple[str, int | str, int | str]]:
-    """Return the engines whose results are wrong: the time of another computation says nothing of the network.
+def _of_right_engines(record: Record) -> Record:
+    """Return the record without the times of wrong engines: that of another computation says nothing of the network.
 
     Results are compared at the smallest batch, and count for all.
     """
-    return {_engine(row) for row in record.rows if row.extra.get("right") is False}
+    wrong = {_engine(row) for row in record.rows if row.extra.get("right") is False}
+    untimed: dict[str, Any] = {"stats": None, "extra": {}, "why": "its results are wrong"}
+    return replace(record, rows=tuple(replace(row, **untimed) if _engine(row) in wrong else row for row in record.rows))
 
 
 def _engine(row: Row) -> tuple[str, int | str, int | str]:
@@ -83,11 +86,10 @@ def _engine(row: Row) -> tuple[str, int | str, int | str]:
 def _gains(record: Record, fused: Sequence[Row]) -> Summary:
     """Compare the engines with our plugins with those of TensorRT's own layers, the largest gain first."""
     pairs = [(record.find(TENSORRT, **row.case), row) for row in fused]
-    wrong = _wrong(record)
     timed = [
         (plain_us / ours_us, plain, ours, plain_us, ours_us)
         for plain, ours in pairs
-        if plain and _engine(plain) not in wrong and (plain_us := _time_us(plain)) and (ours_us := _time_us(ours))
+        if plain and (plain_us := _time_us(plain)) and (ours_us := _time_us(ours))
     ]
     lines = [
         [
@@ -117,7 +119,7 @@ def by_network(
     """
     timed = {
         tuple(row.case.values()): (row, record)
-        for record in records
+        for record in map(_of_right_engines, records)
         for row in record.rows
         if row.backend == backend and _time_us(row) and not _failed(row, record)
     }
@@ -135,11 +137,9 @@ def by_network(
 
 
 def _failed(row: Row, record: Record) -> bool:
-    """Say whether the engine with our plugins, of the same case, could not be timed, or one of the two is wrong."""
-    after, wrong = _after(row, record), _wrong(record)
-    if after is None:
-        return _engine(row) in wrong
-    return _time_us(after) is None or not wrong.isdisjoint({_engine(row), _engine(after)})
+    """Say whether the engine with our plugins, of the same case, has no time that counts."""
+    after = _after(row, record)
+    return after is not None and _time_us(after) is None
 
 
 def _after(before: Row, record: Record) -> Row | None:

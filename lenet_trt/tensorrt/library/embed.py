@@ -23,6 +23,7 @@ from lenet_trt.kernel.saturate import is_quantized
 from lenet_trt.kernel.types import numpy_dtype
 from lenet_trt.onnx_model.inferred import Types, declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import LIBRARY_DOMAIN, OPERATOR, holds_kernel
+from lenet_trt.onnx_model.precision import constants
 from lenet_trt.onnx_model.quantization import write_zero_points
 from lenet_trt.onnx_model.shapes import chosen_attributes
 from lenet_trt.tensorrt.library.encode import EncodedVariant, TunedGpu, encode
@@ -146,11 +147,7 @@ def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None
     Raises:
         LenetTrtError: such a weight is no constant.
     """
-    initializers = {tensor.name: tensor for tensor in result.graph.initializer}
-    known = dict(initializers)
-    for node in result.graph.node:
-        if node.op_type == "Constant" and node.attribute[0].name == "value":
-            known[node.output[0]] = node.attribute[0].t
+    known = dict(constants(result.graph))
     replaced: set[str] = set()
     for node, fused in zip(result.graph.node, model.graph.node, strict=True):
         if fused.domain != DOMAIN:
@@ -170,8 +167,8 @@ def _words_of_constants(result: onnx.ModelProto, model: onnx.ModelProto) -> None
             replaced.add(fused.input[index])
             node.input[index] = name
     unread = replaced - {name for node in result.graph.node for name in node.input}
-    for name in sorted(unread & set(initializers)):
-        result.graph.initializer.remove(initializers[name])
+    for tensor in [each for each in result.graph.initializer if each.name in unread]:
+        result.graph.initializer.remove(tensor)
 
 
 def _elem_type(value: TensorType) -> int:
