@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # What a list has in every place where ONNX says no default because its length differs from node to node.
 _UNWRITTEN = {"pads": 0, "strides": 1, "dilations": 1}
 # The default of what the normal form has and ONNX's own operator has not.
-_OWN_DEFAULTS = {("MatMul", "alpha"): 1.0}
+_OWN_DEFAULTS = {("MatMul", "alpha"): 1.0, ("SelfAttention", "shift"): 0}
 
 
 @dataclass(frozen=True)

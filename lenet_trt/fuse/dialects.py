@@ -39,13 +39,13 @@ def zero_points(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Remove ``Identity``, and ``Dropout`` outside training."""
+    """Remove ``Identity``, ``Dropout`` outside training, a ``Slice`` that keeps all and a ``Pad`` that adds nothing."""
     if node.is_op("Dropout"):
         training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
         dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
         if dropped or _any_read(graph, node.outputs[1:]):
             return
-    elif not node.is_op("Identity"):
+    elif not (node.is_op("Identity") or _keeps_all(graph, node)):
         return
     readers = graph.consumers(node.outputs[0])
     if node.outputs[0] in graph.outputs or any(node.outputs[0] in reader.captured for reader in readers):
@@ -322,6 +322,18 @@ def _put(
     origins = frozenset().union(*(node.origins for node in old))
     node = WorkingNode(op_type, list(inputs), list(outputs), attributes, origins)
     graph.replace(old, [(slot, node)])
+
+
+def _keeps_all(graph: WorkingGraph, node: WorkingNode) -> bool:
+    """Return whether a ``Slice`` or a ``Pad`` gives what it has."""
+    shape = graph.shape(node.inputs[0]) if node.is_op("Slice", "Pad") else None
+    if shape is None or None in shape or shape != graph.shape(node.outputs[0]):
+        return False
+    given = graph.constants.get(node.inputs[1]) if node.is_op("Pad") and len(node.inputs) > 1 else None
+    if node.is_op("Pad"):
+        return given is not None and not given.any()
+    steps = graph.constants.get(node.inputs[4]) if len(node.inputs) > 4 else None
+    return len(node.inputs) in (3, 4) or (steps is not None and bool((steps > 0).all()))
 
 
 def _only(graph: WorkingGraph, node: WorkingNode) -> bool:

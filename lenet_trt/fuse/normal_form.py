@@ -7,7 +7,7 @@ normal form looks like:
 ==================  ================================================================================================
 constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
 sizes               constants as far as they are known: ``Shape``, ``Gather`` and arithmetic of them are gone
-no-ops              ``Identity``, and ``Dropout`` at inference, are gone
+no-ops              ``Identity``, ``Dropout`` at inference, a ``Slice`` of all and a ``Pad`` of nothing are gone
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
 dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more
@@ -24,6 +24,7 @@ order               an activation (``Relu``, ``Tanh``) comes before the ``MaxPoo
 missing bias        zeros
 channel shuffle     one ``Concat`` of two tensors, whose halves are a ``Split``; see ``shuffles.py``
 attention           one ``Add`` of a mask after the scaled scores; see ``attention.py``, also for masks of windows
+self-attention      of one tensor: ``SelfAttention(x, mask, scale=..., shift=...)``; see ``self_attention.py``
 quantized weights   constants of 8 bits before ``DequantizeLinear(w, scale, axis=...)``; zero points of 0 are gone there
 ==================  ================================================================================================
 """
@@ -36,31 +37,42 @@ import onnx
 
 from lenet_trt.fuse.attention import ATTENTION
 from lenet_trt.fuse.dialects import CLEANINGS, LAYERS, REORDERINGS
+from lenet_trt.fuse.self_attention import self_attention
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
 def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
     """Return the working copy in normal form, and where rules change what lies between layers, also without these.
 
-    First comes the form in which attention is written in one way, and last the one in which layers keep their order.
+    First comes the form in which an attention of one tensor is one node, then that in which attention is written in one
+    way, and last the one in which layers keep their order.
     """
-    forms = []
-    for _ in range(2):
-        graph = WorkingGraph(model)
-        seen = -1
-        while seen != len(graph.constants):  # known sizes let more types be inferred, and these give more sizes
-            seen = len(graph.constants)
-            _rewrite(graph, CLEANINGS)
-            graph.infer_types()
-        _rewrite(graph, LAYERS)
-        forms.append(graph)
-    plain, reordered = forms
-    before = reordered.nodes
-    _rewrite(reordered, REORDERINGS)
-    attention = reordered.copy()
-    _rewrite(attention, ATTENTION)
-    forms = [plain] if reordered.nodes == before else [reordered, plain]
-    return forms if attention.nodes == reordered.nodes else [attention, *forms]
+    forms = [_plain(model)]
+    for rules in (REORDERINGS, ATTENTION, (self_attention,)):
+        graph = forms[0].copy()
+        before = graph.nodes
+        _rewrite(graph, rules)
+        if graph.nodes != before:
+            forms.insert(0, graph)
+    return forms
+
+
+def attention_form(model: onnx.ModelProto) -> WorkingGraph:
+    """Return the form in which attention is written in one way (see ``attention.py``)."""
+    graph = _plain(model)
+    _rewrite(graph, (*REORDERINGS, *ATTENTION))
+    return graph
+
+
+def _plain(model: onnx.ModelProto) -> WorkingGraph:
+    graph = WorkingGraph(model)
+    seen = -1
+    while seen != len(graph.constants):  # known sizes let more types be inferred, and these give more sizes
+        seen = len(graph.constants)
+        _rewrite(graph, CLEANINGS)
+        graph.infer_types()
+    _rewrite(graph, LAYERS)
+    return graph
 
 
 def _rewrite(graph: WorkingGraph, rules: Iterable[Callable[[WorkingGraph, WorkingNode], None]]) -> None:

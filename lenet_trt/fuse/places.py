@@ -171,6 +171,7 @@ def _place(
             )
         raise _UnusableError(f"{weight} is computed in the network; {kernel.name} wants constant weights")
     inputs, shapes, dtypes, output_views = _kernel_inputs(graph, match, values)
+    match = replace(match, outputs=tuple(graph.viewed_as(name) for name in match.outputs))
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
     if claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model)):
@@ -220,18 +221,23 @@ def _kernel_inputs(
             dtypes.append(str(array.dtype))
             continue
         name = values[tensor.name]
-        shape, dtype = graph.shape(name), graph.dtype(name)
+        shape, dtype = graph.shape(name), graph.dtype(graph.view_of(name))
         if shape is None or dtype is None:
             raise _UnusableError(f"the shape or type of {name} is not known, so it cannot be checked")
-        new = name in graph.constants and name not in graph.file_constants
-        inputs.append(Input(name, graph.constants[name] if new else None))
         shapes[tensor.name] = _sizes(shape)
         dtypes.append(dtype)
+        if (source := graph.view_of(name)) != name:
+            inputs.append(Input(source, view=shapes[tensor.name]))
+            continue
+        new = name in graph.constants and name not in graph.file_constants
+        inputs.append(Input(name, graph.constants[name] if new else None))
     results = {tensor.name: graph.shape(name) for tensor, name in zip(kernel.outputs, match.outputs, strict=True)}
     known = {name: _sizes(shape) for name, shape in results.items() if shape is not None}
     views = _views(match, {**known, **shapes})
     if views is None:
-        return tuple(inputs), list(shapes.values()), dtypes, (None,) * len(kernel.outputs)
+        given = [(name, graph.viewed_as(name)) for name in match.outputs]
+        whole = [None if view == name else OutputView(_sizes(graph.shape(view) or ()), None) for name, view in given]
+        return tuple(inputs), list(shapes.values()), dtypes, tuple(whole)
     inputs = [
         entry if views.inputs.get(name, shape) == shape else replace(entry, view=views.inputs[name])
         for entry, (name, shape) in zip(inputs, shapes.items(), strict=True)

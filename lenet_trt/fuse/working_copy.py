@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -81,11 +81,15 @@ class WorkingGraph:
             self._place(_node(proto, index), index)
 
     def copy(self) -> WorkingGraph:
-        """Return a copy with the same nodes; rules for it replace nodes, and do not change them."""
+        """Return a copy, of nodes too; values of constants are shared."""
         other = copy.copy(self)
         other.constants, other._types, other._learned = dict(self.constants), dict(self._types), set(self._learned)
-        other._slots, other._producers = list(self._slots), dict(self._producers)
-        other._consumers = {name: list(nodes) for name, nodes in self._consumers.items()}
+        other._slots, other._producers, other._consumers = [None] * len(self._slots), {}, {}
+        for node in self.nodes:
+            other._place(
+                replace(node, inputs=list(node.inputs), outputs=list(node.outputs), attributes=dict(node.attributes)),
+                node.slot,
+            )
         return other
 
     @property
@@ -109,6 +113,16 @@ class WorkingGraph:
         """Return the node that reads a value, if nothing else needs the value and it is no output of the graph."""
         consumers = self.consumers(name)
         return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
+
+    def view_of(self, name: str) -> str:
+        """Return the value of the file that a value is a view of: a ``Reshape`` without origins, which a rule added."""
+        node = self.producer(name)
+        return name if node is None or node.origins else node.inputs[0]
+
+    def viewed_as(self, name: str) -> str:
+        """Return the value of the file that is a view of this one."""
+        node = self.only_consumer(name)
+        return name if node is None or node.origins else node.outputs[0]
 
     def shape(self, name: str) -> PartialShape | None:
         """Return a value's shape as far as it is known: numbers, names of symbolic sizes, None."""

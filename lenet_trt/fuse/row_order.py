@@ -1,0 +1,226 @@
+"""Compute the dense layers around an attention before the movement of rows in front of them, and after it behind them.
+
+A dense layer treats each row alone, so it may change places with what moves whole rows:
+
+    Add(MatMul(moved(x), w), b)    is    moved(Add(MatMul(x, w), b))
+
+In a Swin this brings windows, their shift and their return next to the attention; in torch.nn.MultiheadAttention the
+transpositions that bring tokens first. A kernel that takes rows in these orders then does all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from lenet_trt.fuse.cut import Insertion, Uses, replaced
+from lenet_trt.fuse.movement import part_of_slice, sizes_of, source_of, written
+from lenet_trt.fuse.rolls import roll_after, roll_of
+from lenet_trt.fuse.self_attention import Products, products_around
+from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
+
+_UNARY = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")
+Sizes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """Hold a dense layer in normal form, and the nodes that move its rows from ``source``, or to ``target``."""
+
+    node: WorkingNode
+    movement: list[WorkingNode]
+    source: str
+    target: str
+
+    @property
+    def origins(self) -> frozenset[int]:
+        return self.node.origins.union(*(node.origins for node in self.movement))
+
+
+def in_order(model: onnx.ModelProto, attention: Callable[[onnx.ModelProto], WorkingGraph]) -> tuple[onnx.ModelProto, int]:
+    """Return the model with layers and movement exchanged, and at how many attentions.
+
+    ``attention`` brings a model into the normal form in which attention is written in one way.
+    """
+    graph = attention(model)
+    if not any(True for _ in _around_attentions(graph)):
+        return model, 0
+    model = with_known_sizes(model, graph)  # what computes sizes reads values that go away
+    graph = attention(model)
+    change = _Change(model, graph)
+    count = sum(change.exchange(before, after) for before, after in _around_attentions(graph))
+    return change.result(), count
+
+
+def with_known_sizes(model: onnx.ModelProto, graph: WorkingGraph) -> onnx.ModelProto:
+    """Return the model with constants in the place of what computes values that are known, such as sizes."""
+    uses = Uses(model.graph)
+    nodes = model.graph.node
+    known = {
+        index
+        for index, node in enumerate(nodes)
+        if node.op_type != "Constant" and not node.domain and all(name in graph.constants for name in node.output)
+    }
+    insertions = []
+    for index in sorted(known):
+        read = [name for name in nodes[index].output if uses.readers.get(name, set()) - known]
+        if read:
+            values = [numpy_helper.from_array(np.asarray(graph.constants[name], order="C")) for name in read]
+            constants = [
+                helper.make_node("Constant", [], [name], name=f"{name}.known", value=value)
+                for name, value in zip(read, values, strict=True)
+            ]
+            insertions.append(Insertion(tuple(constants), frozenset({index})))
+    return replaced(model, insertions, [], []) if insertions else model
+
+
+def _around_attentions(graph: WorkingGraph) -> Iterable[tuple[_Layer, _Layer]]:
+    """Yield the layers before and after each attention, where rows are moved on both sides."""
+    for node in graph.nodes:
+        products = products_around(graph, node)
+        before = None if products is None else _layer_before(graph, products)
+        after = None if products is None else _layer_after(graph, products)
+        if before is not None and after is not None:
+            yield before, after
+
+
+def _layer_before(graph: WorkingGraph, products: Products) -> _Layer | None:
+    """Return the layer that gives queries, keys and values."""
+    names = {source_of(graph, name)[0] for name in products.operands}
+    layer = graph.producer(names.pop()) if len(names) == 1 else None
+    if layer is None or not _is_layer(graph, layer):
+        return None
+    movement: list[WorkingNode] = []
+    name = layer.inputs[0]
+    while (node := graph.producer(name)) is not None:
+        roll = roll_of(graph, name)
+        nodes = roll.nodes if roll is not None else (node,)
+        if not all(_moves_rows(graph, each) for each in nodes):
+            break
+        movement = [*nodes, *movement]
+        name = nodes[0].inputs[0]
+    return _Layer(layer, movement, name, layer.outputs[0]) if _changes_order(movement) else None
+
+
+def _layer_after(graph: WorkingGraph, products: Products) -> _Layer | None:
+    """Return the layer that has the results."""
+    layer = graph.only_consumer(products.output)
+    while layer is not None and layer.is_op(*_UNARY):
+        layer = graph.only_consumer(layer.outputs[0])
+    if layer is None or not _is_layer(graph, layer):
+        return None
+    movement: list[WorkingNode] = []
+    name = layer.outputs[0]
+    while True:
+        roll, node = roll_after(graph, name), graph.only_consumer(name)
+        nodes = roll.nodes if roll is not None else (node,)
+        if any(each is None or not _moves_rows(graph, each) for each in nodes):
+            break
+        movement += [each for each in nodes if each is not None]
+        name = movement[-1].outputs[0]
+    return _Layer(layer, movement, layer.inputs[0], name) if _changes_order(movement) else None
+
+
+def _is_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
+    return (
+        node.is_op("Gemm")
+        and node.attributes == {"transB": 1}
+        and all(name in graph.constants for name in node.inputs[1:])
+        and sizes_of(graph, node.inputs[0]) is not None
+        and sizes_of(graph, node.outputs[0]) is not None
+    )
+
+
+def _moves_rows(graph: WorkingGraph, node: WorkingNode) -> bool:
+    """Return whether a node moves rows, and leaves the last axis as it is."""
+    before, after = sizes_of(graph, node.inputs[0]), sizes_of(graph, node.outputs[0])
+    if before is None or after is None or not before or not after or before[-1] != after[-1]:
+        return False
+    last = len(before) - 1
+    if node.is_op("Transpose"):
+        return list(node.attributes.get("perm", [0]))[-1] == last
+    if node.is_op("Slice"):
+        return all(axis != last for axis, _, _ in part_of_slice(graph, node) or [(last, 0, 0)])
+    return node.is_op("Concat", *_UNARY) and (not node.is_op("Concat") or node.attributes.get("axis", 0) % len(before) != last)
+
+
+def _changes_order(movement: Iterable[WorkingNode]) -> bool:
+    return any(node.is_op("Transpose", "Concat") for node in movement)
+
+
+class _Change:
+    """Collect what changes places in a model."""
+
+    def __init__(self, model: onnx.ModelProto, graph: WorkingGraph) -> None:
+        self._model = model
+        self._graph = graph
+        self._uses = Uses(model.graph)
+        self._insertions: list[Insertion] = []
+        self._tensors: dict[str, onnx.TensorProto] = {}
+        self._nodes: list[onnx.NodeProto] = []
+
+    def exchange(self, before: _Layer, after: _Layer) -> bool:
+        """Exchange the layers around an attention with their movement, unless other nodes need what lies between."""
+        taken = [each.origins for each in self._insertions]
+        if any(origins & layer.origins for origins in taken for layer in (before, after)):
+            return False
+        if any(self._uses.obstacle(each.origins, [each.source], [each.target]) for each in (before, after)):
+            return False
+        features = f"{before.target}.in_order"
+        self._layer(before.node, before.source, features)
+        self._move(before.movement, before.source, features, before.target, self._features(before.node)[0])
+        self._insert(before)
+        results = f"{after.target}.in_order"
+        self._move(after.movement, after.node.outputs[0], after.source, results, self._features(after.node)[1])
+        self._layer(after.node, results, after.target)
+        self._insert(after)
+        return True
+
+    def result(self) -> onnx.ModelProto:
+        """Return the changed model."""
+        return replaced(self._model, self._insertions, [], list(self._tensors.values()))
+
+    def _insert(self, layer: _Layer) -> None:
+        self._insertions.append(Insertion(tuple(self._nodes), layer.origins))
+        self._nodes = []
+
+    def _features(self, node: WorkingNode) -> tuple[int, int]:
+        """Return the numbers of outputs and inputs of a layer."""
+        outputs, inputs = self._graph.constants[node.inputs[1]].shape
+        return outputs, inputs
+
+    def _layer(self, node: WorkingNode, x: str, y: str) -> None:
+        """Add a dense layer over the last axis."""
+        weight, bias = (self._graph.constants[name] for name in node.inputs[1:])
+        names = [self._tensor(f"{node.inputs[1]}.in_order", weight.T), self._tensor(f"{node.inputs[2]}.in_order", bias)]
+        self._add("MatMul", [x, names[0]], f"{y}.product")
+        self._add("Add", [f"{y}.product", names[1]], y)
+
+    def _move(self, movement: Sequence[WorkingNode], first: str, x: str, y: str, width: int) -> None:
+        """Add the nodes of a movement of rows from x to y, of this width; in the file they move ``first``."""
+        names = {first: x, movement[-1].outputs[0]: y}
+        for node in movement:
+            output = names.setdefault(node.outputs[0], f"{node.outputs[0]}.in_order")
+            inputs = [names[name] for name in node.inputs if name in names]
+            if node.is_op("Transpose", "Concat"):
+                self._add(node.op_type, inputs, output, **node.attributes)
+            elif node.is_op("Slice"):
+                ((axis, start, size),) = part_of_slice(self._graph, node) or [(0, 0, 0)]
+                numbers = {"start": start, "end": start + size, "axis": axis}
+                part = [self._tensor(f"{output}.{key}", np.array([n], np.int64)) for key, n in numbers.items()]
+                self._add("Slice", [*inputs, *part], output)
+            else:
+                shape = [*(sizes_of(self._graph, node.outputs[0]) or ())[:-1], width]
+                target = self._tensor(f"{output}.shape", np.array(written(shape), np.int64))
+                self._add("Reshape", [*inputs, target], output)
+
+    def _add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: object) -> None:
+        self._nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
+
+    def _tensor(self, name: str, value: Array) -> str:
+        self._tensors.setdefault(name, numpy_helper.from_array(np.ascontiguousarray(value), name))
+        return name
