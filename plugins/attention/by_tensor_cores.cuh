@@ -22,41 +22,41 @@ struct WarpRows {
 };
 
 // What is added to the scores of each row of a warp; minus infinity where there is no key.
-template <typename Block, typename MaskRow>
+template <typename Operands, typename MaskRow>
 __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], const MaskRow (&mask)[2], int first_key, int keys) {
 #pragma unroll
   for (int i = 0; i < kKeys / 2; ++i) {
     const int key = i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
     float& score = scores[i / 4][i % 4];
     score = key < keys ? 0.0f : softmax::nothing();
-    if (MaskRow::kAdds && key < keys) score = Block::in_score(mask[i / 2 % 2].added(first_key + key));
+    if (MaskRow::kAdds && key < keys) score = Operands::in_score(mask[i / 2 % 2].added(first_key + key));
   }
 }
 
 // Adds the products of queries and keys.
-template <typename Block>
-__device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const Block& block, unsigned of_keys, int keys) {
+template <typename Operands>
+__device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const Operands& operands, unsigned of_keys, int keys) {
 #pragma unroll
-  for (int of = 0; of < kKeys / 8; of += Block::kSums) {
+  for (int of = 0; of < kKeys / 8; of += Operands::kSums) {
     if (of * 8 >= keys) continue;
 #pragma unroll
-    for (int first = 0; first < kSteps; first += Block::kStepsAtOnce) {
-      typename Block::template Sums<Block::kSums> sums;
+    for (int first = 0; first < kSteps; first += Operands::kStepsAtOnce) {
+      typename Operands::template Sums<Operands::kSums> sums;
 #pragma unroll
-      for (int step = first; step < smaller(first + Block::kStepsAtOnce, kSteps); ++step) {
-        sums.template add<false, 16 * kPitch * 2>(block.query(step), of_keys + (of * 8 * kPitch + step * 16) * 2);
+      for (int step = first; step < smaller(first + Operands::kStepsAtOnce, kSteps); ++step) {
+        sums.template add<false, 16 * kPitch * 2>(operands.query(step), of_keys + (of * 8 * kPitch + step * 16) * 2);
       }
 #pragma unroll
-      for (int i = 0; i < Block::kSums * 4; ++i) {
+      for (int i = 0; i < Operands::kSums * 4; ++i) {
         float& score = scores[of + i / 4][i % 4];
-        score = fmaf(sums.template of<smaller(Block::kStepsAtOnce, kSteps)>(i), Block::kFactor, score);
+        score = fmaf(sums.template of<smaller(Operands::kStepsAtOnce, kSteps)>(i), Operands::kFactor, score);
       }
     }
   }
 }
 
 // Scores become exponentials; what was added up for rows whose largest score grew is to become smaller.
-template <typename Block>
+template <typename Operands>
 __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], WarpRows& rows) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -66,14 +66,14 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
     const float base = softmax::reference_of(most);
-    rows.kept[r] = Block::exponential(rows.most[r] - base);
+    rows.kept[r] = Operands::exponential(rows.most[r] - base);
     rows.most[r] = most;
     float total = 0.0f;
 #pragma unroll
     for (int i = 0; i < kKeys / 8; ++i) {
 #pragma unroll
       for (int e = 2 * r; e < 2 * r + 2; ++e) {
-        scores[i][e] = Block::exponential(scores[i][e] - base);
+        scores[i][e] = Operands::exponential(scores[i][e] - base);
         total += scores[i][e];
       }
     }
@@ -82,12 +82,12 @@ __device__ __forceinline__ void exponentials_of(float (&scores)[kKeys / 8][4], W
 }
 
 // Adds the values, each times its exponential.
-template <typename Block>
-__device__ __forceinline__ void add_values(WarpRows& rows, const typename Block::Left (&shares)[kKeys / 16], unsigned of_values, int keys) {
-  constexpr int kBlocks = kDepth / 8 % Block::kSums == 0 ? Block::kSums : 2;  // of 8 columns
+template <typename Operands>
+__device__ __forceinline__ void add_values(WarpRows& rows, const typename Operands::Left (&shares)[kKeys / 16], unsigned of_values, int keys) {
+  constexpr int kBlocks = kDepth / 8 % Operands::kSums == 0 ? Operands::kSums : 2;  // of 8 columns
 #pragma unroll
   for (int first = 0; first < kDepth / 8; first += kBlocks) {
-    typename Block::template Sums<kBlocks> sums;
+    typename Operands::template Sums<kBlocks> sums;
 #pragma unroll
     for (int step = 0; step < kKeys / 16; ++step) {
       if (step * 16 >= keys) continue;
@@ -101,38 +101,55 @@ __device__ __forceinline__ void add_values(WarpRows& rows, const typename Block:
   }
 }
 
-template <int kThreads, typename AnyMask>
-__device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared, const Arguments<AnyMask>& layer) {
-  using Block = Operands<T, kThreads>;
-  constexpr int kRows = Tile<kThreads>::kRows;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int tiles = ceil_div(layer.m, kRows), first_row = static_cast<int>(blockIdx.x) % tiles * kRows;
-  const int image = static_cast<int>(blockIdx.x) / tiles / layer.heads, head = static_cast<int>(blockIdx.x) / tiles % layer.heads;
-  const int row = first_row + warp * 16 + g;  // the lane has it and the one 8 further
-  const typename AnyMask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),
-                                      layer.mask.row(image, head, smaller(row + 8, layer.m - 1))};
-  Block block(shared, layer.head(image, head), first_row);
-
+// A warp's 16 rows after all keys of its team: those from `first_key` on, kKeys at a time, `stride` keys further each time.
+template <typename Operands, typename MaskRow>
+__device__ __forceinline__ WarpRows rows_after(Operands& operands, const MaskRow (&mask)[2], int first_key, int stride) {
+  const int lane = threadIdx.x % 32, keys = operands.head.t;
   // Where this lane's row of a matrix lies that ldmatrix loads: of keys, two products of 8 keys; of values, of 8 columns.
-  const unsigned of_keys = block.keys + ((lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8) * 2;
-  const unsigned of_values = block.values + (lane % 16 * kPitch + lane / 16 * 8) * 2;
+  const unsigned of_keys = operands.keys + ((lane / 16 * 8 + lane % 8) * kPitch + lane / 8 % 2 * 8) * 2;
+  const unsigned of_values = operands.values + (lane % 16 * kPitch + lane / 16 * 8) * 2;
   WarpRows rows;
 #pragma unroll 1
-  for (int first_key = 0; first_key < layer.t; first_key += kKeys) {
-    const int left = layer.t - first_key;  // perhaps more than kKeys
+  for (int step = 0; first_key < keys; ++step, first_key += stride) {
+    const int left = keys - first_key;  // perhaps more than kKeys
     float scores[kKeys / 8][4];
-    begin_scores<Block>(scores, mask, first_key, left);
-    const unsigned place = block.bring(first_key);
-    add_scores(scores, block, of_keys + place, left);
-    exponentials_of<Block>(scores, rows);
-    typename Block::Left shares[kKeys / 16];
+    begin_scores<Operands>(scores, mask, first_key, left);
+    const unsigned place = operands.bring(step, first_key, first_key + stride);
+    add_scores(scores, operands, of_keys + place, left);
+    exponentials_of<Operands>(scores, rows);
+    typename Operands::Left shares[kKeys / 16];
 #pragma unroll
     for (int i = 0; i < kKeys / 4; ++i) {
       const float* pair = &scores[i / 4 * 2 + i / 2 % 2][i % 2 * 2];
       shares[i / 4].set(i % 4, pair[0], pair[1]);
     }
-    add_values<Block>(rows, shares, of_values + place, left);
+    add_values<Operands>(rows, shares, of_values + place, left);
   }
+  return rows;
+}
+
+// Rows of a head from `first_row` on that are to be computed again, a bit for each.
+template <typename Layer>
+__device__ __forceinline__ void again_plainly(const Layer& layer, int image, int head, int first_row, unsigned again) {
+  again = __reduce_or_sync(kAllLanes, again);
+  __syncwarp();  // before others write rows that a lane has written
+#pragma unroll 1
+  for (; again != 0; again &= again - 1) plain_row(layer, image, head, first_row + __ffs(static_cast<int>(again)) - 1);
+}
+
+template <int kThreads, typename Layer>
+__device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared, const Layer& layer) {
+  using Team = BlockTeam<kThreads>;
+  using Operands = ::Operands<T, Team, typename Layer::Rows>;
+  constexpr int kRows = Tile<Team>::kRows;
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int tiles = ceil_div(layer.m, kRows), first_row = static_cast<int>(blockIdx.x) % tiles * kRows;
+  const int image = static_cast<int>(blockIdx.x) / tiles / layer.heads, head = static_cast<int>(blockIdx.x) / tiles % layer.heads;
+  const int row = first_row + warp * 16 + g;  // the lane has it and the one 8 further
+  const typename Layer::Mask::Row mask[2] = {layer.mask.row(image, head, smaller(row, layer.m - 1)),
+                                             layer.mask.row(image, head, smaller(row + 8, layer.m - 1))};
+  Operands operands(shared, layer.head(image, head), first_row, 0);
+  const WarpRows rows = rows_after(operands, mask, 0, kKeys);
 
   unsigned again = 0;  // a bit for each row of the warp
 #pragma unroll
@@ -144,20 +161,15 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
 #pragma unroll
     for (int i = 0; i < kDepth / 8; ++i) {
       const float pair[2] = {rows.sums[i][2 * r] * share, rows.sums[i][2 * r + 1] * share};
-      if constexpr (Block::kRange) most = max_nan(most, max_nan(fabsf(pair[0]), fabsf(pair[1])));
+      if constexpr (Operands::kRange) most = max_nan(most, max_nan(fabsf(pair[0]), fabsf(pair[1])));
       const Vector<T, 2> rounded{{from_float<T>(pair[0]), from_float<T>(pair[1])}};
-      if (row + 8 * r < layer.m) store_vector(layer.y + layer.place(image, head, row + 8 * r, layer.m) + 2 * t + 8 * i, rounded);
+      if (row + 8 * r < layer.m) store_vector(layer.result(image, head, row + 8 * r) + 2 * t + 8 * i, rounded);
     }
-    if constexpr (Block::kRange) {
+    if constexpr (Operands::kRange) {
       most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 1));
       most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 2));
       again |= static_cast<unsigned>(!(most >= kLeastX) && row + 8 * r < layer.m) << (g + 8 * r);
     }
   }
-  if constexpr (Block::kRange) {
-    again = __reduce_or_sync(kAllLanes, again);
-    __syncwarp();  // before others write rows that a lane has written
-#pragma unroll 1
-    for (; again != 0; again &= again - 1) plain_row(layer, image, head, first_row + warp * 16 + __ffs(static_cast<int>(again)) - 1);
-  }
+  if constexpr (Operands::kRange) again_plainly(layer, image, head, first_row + warp * 16, again);
 }

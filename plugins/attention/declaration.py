@@ -26,11 +26,14 @@ AXES = (
 TYPES = float_types(fp32=3e-6)
 SCALE = FloatAttribute("scale", (0.125,), "multiplies the scores")
 REQUIRES = (d <= MOST_DEPTH) & (t >= 1)
-# Here 128 queries a block were faster than 64, on an H200: keys and values are split half as often.
-LONG = (m > 64) & (maximum(m - 384, d - 65) >= 0)
 # Products on tensor cores pay where these have many times the rate of the CUDA cores: on Hopper.
 CLAIMED = ARCHITECTURE.equals(90) & d.multiple_of(16)
 ENOUGH = 100_000_000  # operations
+
+
+def many(queries: Dim) -> Condition:
+    """Return the sizes at which 128 queries a block were faster than 64, on an H200: keys are split half as often."""
+    return (queries > 64) & (maximum(queries - 384, d - 65) >= 0)
 
 
 def tensors(*images: Dim) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -61,7 +64,7 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
 def variants(kernel: str, images: Dim, extras: tuple[Dim, ...]) -> tuple[Variant, ...]:
     """Make the variants of a kernel; ``extras`` are the integers of its launches that come after m, t and h."""
     return (
-        _on_tensor_cores(kernel, 8, images, extras, prefer=LONG),
+        _on_tensor_cores(kernel, 8, images, extras, prefer=many(m)),
         _on_tensor_cores(kernel, 4, images, extras),
         Variant(
             "rows",

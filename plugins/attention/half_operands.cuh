@@ -20,8 +20,9 @@ __device__ __forceinline__ unsigned rounded<__nv_bfloat16>(float a, float b) {
   return reinterpret_cast<const unsigned&>(pair);
 }
 
-template <typename T, int kThreads>
+template <typename T, typename Team, typename Rows>
 struct Operands {
+  static constexpr int kThreads = Team::kThreads;
   static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 5 : kDepth <= 64 ? 4 : 3;
   static constexpr int kSums = kDepth <= 32 ? 2 : 4;  // that take turns: of 8 keys or 8 columns of the values each
   static constexpr int kStepsAtOnce = kSteps;
@@ -58,55 +59,55 @@ struct Operands {
   static __device__ __forceinline__ float in_score(float added) { return __fmul_rz(added, kLog2E); }
   static __device__ __forceinline__ float exponential(float value) { return exp2_below(value); }
 
-  const Head<T> head;
+  const Head<T, Rows> head;
   const unsigned keys, values, queries;  // where they lie
   Left held[kHeld ? kSteps : 1];
 
-  __device__ __forceinline__ Operands(unsigned char* shared, const Head<T>& head, int first_row)
-      : head(head), keys(shared_address(shared)), values(keys + Tile<kThreads>::kKeysBytes), queries(values + Tile<kThreads>::kKeysBytes) {
-    copy_rows<Tile<kThreads>::kRows>(queries, head.q + first_row * head.pitch, head.m - first_row);
-    begin_step(0);
+  __device__ __forceinline__ Operands(unsigned char* shared, const Head<T, Rows>& head, int first_row, int first_key)
+      : head(head), keys(shared_address(shared)), values(keys + Tile<Team>::kKeysBytes), queries(values + Tile<Team>::kKeysBytes) {
+    copy_rows<Tile<Team>::kRows>(queries, head.rows.from(head.q, first_row), head.m - first_row);
+    begin_step(0, first_key);
   }
 
-  // Returns how far from the first ones the keys and values of this step lie, in bytes.
-  __device__ __forceinline__ unsigned bring(int first_key) {
+  // Returns how far from the first ones the keys and values of this step lie, in bytes; the keys after them begin at `next`.
+  __device__ __forceinline__ unsigned bring(int step, int /* first_key */, int next) {
     copy_async_wait<0>();
-    __syncthreads();  // all copies have arrived, and all have left the keys before
-    if (first_key + kKeys < head.t) begin_step(first_key + kKeys);
-    if (kHeld && first_key == 0) {
+    Team::wait();  // all copies have arrived, and all have left the keys before
+    if (next < head.t) begin_step(step + 1, next);
+    if (kHeld && step == 0) {
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step) load_matrices(held[step].words, queries + row_of_warp(step));
+      for (int i = 0; i < kSteps; ++i) load_matrices(held[i].words, queries + row_of_warp<Team>(i));
     }
-    return place(first_key);
+    return place(step);
   }
 
   __device__ __forceinline__ Left query(int step) const {
     if constexpr (kHeld) return held[step];
     Left q;
-    load_matrices(q.words, queries + row_of_warp(step));
+    load_matrices(q.words, queries + row_of_warp<Team>(step));
     return q;
   }
 
  private:
-  static __device__ __forceinline__ unsigned place(int first_key) { return first_key / kKeys % 2 * kPart * 2; }
+  static __device__ __forceinline__ unsigned place(int step) { return step % 2 * kPart * 2; }
 
-  __device__ __forceinline__ void begin_step(int first_key) const {
-    copy_rows<kKeys>(keys + place(first_key), head.k + first_key * head.pitch, head.t - first_key);
-    copy_rows<kKeys>(values + place(first_key), head.v + first_key * head.pitch, head.t - first_key);
+  __device__ __forceinline__ void begin_step(int step, int first_key) const {
+    copy_rows<kKeys>(keys + place(step), head.rows.from(head.k, first_key), head.t - first_key);
+    copy_rows<kKeys>(values + place(step), head.rows.from(head.v, first_key), head.t - first_key);
     copy_async_commit();
   }
 
   // Rows, and zeros beyond the last one.
-  template <int kRows>
-  __device__ __forceinline__ void copy_rows(unsigned to, const T* from, int rows) const {
-    const int first = static_cast<int>(threadIdx.x) / kLanes, column = static_cast<int>(threadIdx.x) % kLanes * Pack16<T>::kCount;
+  template <int kRows, typename From>
+  __device__ __forceinline__ void copy_rows(unsigned to, const From& rows_from, int rows) const {
+    const int first = Team::thread() / kLanes, column = Team::thread() % kLanes * Pack16<T>::kCount;
     to += (first * kPitch + column) * 2;
-    from += first * head.pitch + column;
+    const auto from = rows_from.from(first);
     if (column >= kDepth) return;
 #pragma unroll
     for (int i = 0; i < kRows; i += kThreads / kLanes) {
       if (kRows % (kThreads / kLanes) != 0 && first + i >= kRows) return;
-      copy_async<16>(to + i * kPitch * 2, from + i * head.pitch, first + i < rows ? 16 : 0);
+      copy_async<16>(to + i * kPitch * 2, from.row(i) + column, first + i < rows ? 16 : 0);
     }
   }
 };

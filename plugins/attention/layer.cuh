@@ -34,18 +34,38 @@ struct Mask {
   }
 };
 
-// What a head has: rows of q, k and v, each kDepth numbers, `pitch` numbers further each.
-template <typename Number>
+// The rows of a head, each kDepth numbers, a constant number of numbers apart.
+struct EvenRows {
+  const size_t pitch;
+
+  template <typename Number>
+  struct From {
+    const Number* __restrict__ first;
+    const size_t pitch;
+    __device__ __forceinline__ const Number* row(int i) const { return first + i * pitch; }
+    __device__ __forceinline__ From from(int row) const { return {first + row * pitch, pitch}; }
+  };
+  template <typename Number>
+  __device__ __forceinline__ From<Number> from(const Number* rows, int row) const {
+    return {rows + row * pitch, pitch};
+  }
+};
+
+// What a head has: rows of q, k and v.
+template <typename Number, typename Rows>
 struct Head {
   const Number* __restrict__ q;
   const Number* __restrict__ k;
   const Number* __restrict__ v;
   const int m, t;  // rows of q, and of k and v
-  const size_t pitch;
+  const Rows rows;
 };
 
+// Queries, keys and values are three tensors.
 template <typename AnyMask>
 struct Arguments {
+  using Mask = AnyMask;
+  using Rows = EvenRows;
   const T* __restrict__ q;
   const T* __restrict__ k;
   const T* __restrict__ v;
@@ -57,29 +77,32 @@ struct Arguments {
   __device__ __forceinline__ size_t place(int image, int head, int row, int length) const {
     return ((static_cast<size_t>(image) * length + row) * heads + head) * kDepth;
   }
-  __device__ __forceinline__ Head<T> head(int image, int head) const {
+  __device__ __forceinline__ Head<T, EvenRows> head(int image, int head) const {
     const size_t other = place(image, head, 0, t);
-    return {q + place(image, head, 0, m), k + other, v + other, m, t, static_cast<size_t>(heads) * kDepth};
+    return {q + place(image, head, 0, m), k + other, v + other, m, t, {static_cast<size_t>(heads) * kDepth}};
   }
+  __device__ __forceinline__ T* result(int image, int head, int row) const { return y + place(image, head, row, m); }
 };
 
 // A row by plain multiply-adds, by the lanes of a warp together. A lane has each 32nd column.
-template <typename AnyMask>
-__device__ __noinline__ void plain_row(const Arguments<AnyMask>& layer, int image, int head, int query) {
+template <typename Layer>
+__device__ __noinline__ void plain_row(const Layer& layer, int image, int head, int query) {
   constexpr int kEach = ceil_div(kDepth, 32);
   const int lane = threadIdx.x % 32;
   const auto mask = layer.mask.row(image, head, query);
-  const size_t row = layer.place(image, head, query, layer.m);
+  const auto of_head = layer.head(image, head);
+  const T* const q = of_head.rows.from(of_head.q, query).row(0);
+  const auto k = of_head.rows.from(of_head.k, 0), v = of_head.rows.from(of_head.v, 0);
   float of_q[kEach], sums[kEach] = {}, total = 0.0f, most = softmax::nothing();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? to_float(layer.q[row + lane + 32 * i]) : 0.0f;
+  for (int i = 0; i < kEach; ++i) of_q[i] = lane + 32 * i < kDepth ? to_float(q[lane + 32 * i]) : 0.0f;
 #pragma unroll 1
   for (int key = 0; key < layer.t; ++key) {
-    const size_t other = layer.place(image, head, key, layer.t);
+    const T *const of_k = k.row(key), *const of_v = v.row(key);
     float score = 0.0f;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], to_float(layer.k[other + lane + 32 * i]), score);
+      if (lane + 32 * i < kDepth) score = fmaf(of_q[i], to_float(of_k[lane + 32 * i]), score);
     }
 #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
@@ -90,18 +113,19 @@ __device__ __noinline__ void plain_row(const Arguments<AnyMask>& layer, int imag
     total = fmaf(total, kept, share);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (lane + 32 * i < kDepth) sums[i] = fmaf(share, to_float(layer.v[other + lane + 32 * i]), sums[i] * kept);
+      if (lane + 32 * i < kDepth) sums[i] = fmaf(share, to_float(of_v[lane + 32 * i]), sums[i] * kept);
     }
   }
+  T* const y = layer.result(image, head, query);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    if (lane + 32 * i < kDepth) layer.y[row + lane + 32 * i] = from_float<T>(sums[i] / total);
+    if (lane + 32 * i < kDepth) y[lane + 32 * i] = from_float<T>(sums[i] / total);
   }
 }
 
 // All rows by plain multiply-adds, a warp a row.
-template <typename AnyMask>
-__device__ __forceinline__ void attention_by_rows(const Arguments<AnyMask>& layer, int images, int threads) {
+template <typename Layer>
+__device__ __forceinline__ void attention_by_rows(const Layer& layer, int images, int threads) {
   const int row = static_cast<int>(blockIdx.x) * (threads / 32) + static_cast<int>(threadIdx.x) / 32;
   const int head = row / layer.m;
   if (head < images * layer.heads) plain_row(layer, head / layer.heads, head % layer.heads, row % layer.m);

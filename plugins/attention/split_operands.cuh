@@ -7,8 +7,9 @@
 #include "attention/tile.cuh"
 #include "split_floats/split.cuh"
 
-template <int kThreads>
-struct Operands<float, kThreads> {
+template <typename Team, typename Rows>
+struct Operands<float, Team, Rows> {
+  static constexpr int kThreads = Team::kThreads;
   // How many have the registers of a multiprocessor. With four small ones of 64 elements a head, the compiler spills.
   static constexpr int kBlocks = kThreads == 256 ? (kDepth <= 64 ? 2 : 1) : kDepth <= 32 ? 4 : kDepth <= 64 ? 3 : 2;
   static constexpr int kSums = 4;          // that take turns: of 8 keys or 8 columns of the values each
@@ -48,11 +49,11 @@ struct Operands<float, kThreads> {
   static __device__ __forceinline__ float in_score(float added) { return added; }
   static __device__ __forceinline__ float exponential(float value) { return exp_below(value); }
 
-  const Head<float> head;
+  const Head<float, Rows> head;
   __half *const of_keys, *const of_values, *const of_queries;
   const unsigned keys, values, queries;  // where they lie
 
-  __device__ __forceinline__ Operands(unsigned char* shared, const Head<float>& head, int first_row)
+  __device__ __forceinline__ Operands(unsigned char* shared, const Head<float, Rows>& head, int first_row, int /* first_key */)
       : head(head),
         of_keys(reinterpret_cast<__half*>(shared)),
         of_values(of_keys + 2 * kPart),
@@ -60,36 +61,36 @@ struct Operands<float, kThreads> {
         keys(shared_address(of_keys)),
         values(shared_address(of_values)),
         queries(shared_address(of_queries)) {
-    split_rows<Tile<kThreads>::kRows>(of_queries, head.q + first_row * head.pitch, head.m - first_row, kScale);
+    split_rows<Tile<Team>::kRows>(of_queries, head.rows.from(head.q, first_row), head.m - first_row, kScale);
   }
 
   // Returns how far from the first ones the keys and values of this step lie, in bytes.
-  __device__ __forceinline__ unsigned bring(int first_key) const {
-    if (first_key != 0) __syncthreads();  // all have left the keys before
-    split_rows<kKeys>(of_keys, head.k + first_key * head.pitch, head.t - first_key, 1.0f);
-    split_rows<kKeys>(of_values, head.v + first_key * head.pitch, head.t - first_key, 1.0f);
-    __syncthreads();
+  __device__ __forceinline__ unsigned bring(int step, int first_key, int /* next */) const {
+    if (step != 0) Team::wait();  // all have left the keys before
+    split_rows<kKeys>(of_keys, head.rows.from(head.k, first_key), head.t - first_key, 1.0f);
+    split_rows<kKeys>(of_values, head.rows.from(head.v, first_key), head.t - first_key, 1.0f);
+    Team::wait();
     return 0;
   }
 
   __device__ __forceinline__ Left query(int step) const {
     Left q;
-    load_matrices(q.hi, queries + row_of_warp(step));
-    load_matrices(q.lo, queries + row_of_warp(step) + Tile<kThreads>::kQueries * 2);
+    load_matrices(q.hi, queries + row_of_warp<Team>(step));
+    load_matrices(q.lo, queries + row_of_warp<Team>(step) + Tile<Team>::kQueries * 2);
     return q;
   }
 
  private:
   // Rows times `factor`; zeros beyond the last one.
-  template <int kRows>
-  __device__ __forceinline__ void split_rows(__half* to, const float* from, int rows, float factor) const {
+  template <int kRows, typename From>
+  __device__ __forceinline__ void split_rows(__half* to, const From& from, int rows, float factor) const {
     constexpr int kPieces = kDepth / 4;
 #pragma unroll
     for (int first = 0; first < kRows * kPieces; first += kThreads) {
-      const int unit = first + static_cast<int>(threadIdx.x), row = unit / kPieces, column = unit % kPieces * 4;
+      const int unit = first + Team::thread(), row = unit / kPieces, column = unit % kPieces * 4;
       if (kRows * kPieces % kThreads != 0 && row >= kRows) continue;
       Vector<float, 4> x{};
-      if (row < rows) x = load_vector<4>(from + row * head.pitch + column);
+      if (row < rows) x = load_vector<4>(from.row(row) + column);
       uint2 hi, lo;
       split(x.value[0] * factor, x.value[1] * factor, hi.x, lo.x);
       split(x.value[2] * factor, x.value[3] * factor, hi.y, lo.y);

@@ -16,6 +16,14 @@ Change = Callable[[list[np.ndarray]], None]
 PLAIN = {"n": 2, "m": 70, "t": 131, "h": 2, "d": 32}
 DEEP = {"n": 1, "m": 5, "t": 70, "h": 1, "d": 80}
 MASKED = {"outer": 2, "repeat": 2, "inner": 1, "m": 49, "t": 49, "h": 2, "d": 32, "mask_heads": 2, "mask_rows": 49}
+SEQUENCE = {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 2, "d": 32}
+TOKENS_FIRST = {"n": 1, "a": 1, "r": 101, "b": 2, "c": 1, "h": 1, "d": 64}
+WINDOWS = {"n": 2, "a": 2, "r": 7, "b": 3, "c": 7, "h": 2, "d": 32, "shift": 3}
+# More keys than warps have at a time, and warps that have none; heads that are no multiple of 16 numbers.
+MANY_KEYS = {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 1, "d": 16}
+UNEVEN = {"n": 1, "a": 2, "r": 3, "b": 2, "c": 5, "h": 2, "d": 20, "shift": 2}
+ALL_MASKS = {"mask_windows": 6, "mask_heads": 2, "mask_rows": 49}
+OF_KEYS = {"mask_windows": 1, "mask_heads": 1, "mask_rows": 1}
 PADDED = {"outer": 2, "repeat": 1, "inner": 2, "m": 17, "t": 90, "h": 3, "d": 16, "mask_heads": 1, "mask_rows": 1}
 
 
@@ -32,7 +40,10 @@ def check(
     types: str = "fp32",
 ) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs."""
-    assert disagreement_on_cpu(registry.kernel(name), variant, axes, {"scale": 0.3}, change, factory, types) is None
+    axes = dict(axes)
+    shift = {"shift": axes.pop("shift", 0)} if "self" in name else {}
+    attributes = {"scale": 0.3, **shift}
+    assert disagreement_on_cpu(registry.kernel(name), variant, axes, attributes, change, factory, types) is None
 
 
 @needs_gcc
@@ -47,6 +58,17 @@ def check(
         ("masked_attention", "tensor64", MASKED),
         pytest.param("masked_attention", "tensor64", PADDED, marks=pytest.mark.slow),
         ("masked_attention", "rows", PADDED),
+        ("self_attention", "tensor64", SEQUENCE),
+        ("self_attention", "divided", TOKENS_FIRST),
+        ("self_attention", "divided", MANY_KEYS),
+        pytest.param("self_attention", "tensor64", WINDOWS, marks=pytest.mark.slow),
+        pytest.param("self_attention", "tensor128", TOKENS_FIRST, marks=pytest.mark.slow),
+        ("self_attention", "rows", UNEVEN),
+        ("masked_self_attention", "tensor64", WINDOWS | ALL_MASKS),
+        ("masked_self_attention", "divided", WINDOWS | ALL_MASKS),
+        pytest.param("masked_self_attention", "tensor64", SEQUENCE | OF_KEYS, marks=pytest.mark.slow),
+        pytest.param("masked_self_attention", "divided", SEQUENCE | OF_KEYS, marks=pytest.mark.slow),
+        pytest.param("masked_self_attention", "rows", WINDOWS | ALL_MASKS, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -107,3 +129,40 @@ def test_masks_in_half_precision_hide_keys(types: str, least: bool, tmp_path_fac
         mask[0, ..., 5, :] = hidden
 
     check("masked_attention", "tensor64", MASKED, tmp_path_factory, change, types)
+
+
+@needs_gcc
+@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("value", [np.inf, np.nan, 65510.0, 1e30])
+def test_warps_that_divide_keys_compute_such_numbers_again(
+    part: int, value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[0][0, 0, 40, 1, 0, part, 0, 7] = value
+
+    check("self_attention", "divided", TOKENS_FIRST, tmp_path_factory, change)
+
+
+@needs_gcc
+@pytest.mark.parametrize("exponents", [(-40, 0, 0), (-20, 20, 0), (0, 0, -40), (0, 0, 40), (14, -14, 10), (0, 0, -100)])
+def test_warps_that_divide_keys_are_as_exact_far_from_one(
+    exponents: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[0] *= np.float32(2.0) ** np.array(exponents, np.float32)[:, None, None]
+
+    check("self_attention", "divided", TOKENS_FIRST, tmp_path_factory, change)
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", ["fp32", "fp16"])
+@pytest.mark.parametrize("hidden", [range(32, 64), range(101)])
+def test_warps_whose_keys_are_hidden(
+    hidden: range, types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A warp without a key that counts adds nothing; a row of hidden keys is NaN, as in ONNX."""
+
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[1][..., list(hidden)] = -np.inf
+
+    check("masked_self_attention", "divided", TOKENS_FIRST | OF_KEYS, tmp_path_factory, change, types)

@@ -1,0 +1,36 @@
+"""Declare ``self_attention``: attention of queries, keys and values that are parts of one tensor, also in windows."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.kernel import Kernel
+
+from ..attention.declaration import SCALE, TYPES
+from .declaration import AXES, CLAIMS, EXAMPLES, FLOPS, REQUIRES, SHIFT, X, Y, attended_in_windows, variants
+from .pattern import PATTERNS
+
+
+def reference(x: np.ndarray, *, scale: float, shift: int) -> np.ndarray:
+    """Compute the attention."""
+    return attended_in_windows(x, scale, shift)
+
+
+KERNEL = Kernel(
+    name="self_attention",
+    doc="y = Softmax(scale q k^T) v for each head, q, k and v parts of x, in sequences or windows of images",
+    axes=AXES,
+    inputs=(X,),
+    outputs=(Y,),
+    types=TYPES,
+    attributes=(SCALE, SHIFT),
+    requires=REQUIRES,
+    variants=variants("self_attention", ()),
+    patterns=PATTERNS,
+    reference=reference,
+    max_elements=2**40,
+    examples=EXAMPLES,
+    claims=CLAIMS,
+    flops=FLOPS,
+    source_dir=Path(__file__).parent,
+)

@@ -1,0 +1,105 @@
+"""Declare what ``self_attention`` and ``masked_self_attention`` share; ``one_tensor.cuh`` says where rows lie."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
+from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
+
+from ..attention.declaration import CLAIMED, MOST_DEPTH, ROWS_OF_WARP, THREADS, attended, d, h, keys, many
+
+n, a, r, b, c = axes("n a r b c")
+(shift,) = axes("shift")
+windows = n * a * b
+tokens = r * c
+FLOPS = 4 * windows * h * tokens * tokens * d
+
+AXES = (
+    Axis("n", "images or sequences"),
+    Axis("a", "rows of windows in an image"),
+    Axis("r", "rows of tokens in a window, or tokens"),
+    Axis("b", "windows in a row; images, where tokens come first"),
+    Axis("c", "tokens in a row of a window", static=True),
+    Axis("h", "heads"),
+    Axis("d", "elements of a query, a key and a value in a head", static=True),
+)
+X = Tensor("x", (n, a, r, b, c, 3, h, d), "T", "queries, keys and values of each token")
+Y = Tensor("y", (n, a, r, b, c, h, d), "T", "sums of the values, each times its share")
+SHIFT = IntegerAttribute("shift", 0, 63, (0, 3), "rows and columns by which the windows of an image begin later")
+# One rolls less than a window.
+REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (shift <= r - 1) & (shift <= c - 1)
+# What divided_keys.cuh says: a warp has 32 keys at a time, in a part of shared memory of its own.
+WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
+# Where blocks of 64 queries leave multiprocessors without any, and there are keys for several warps.
+FEW = (ceil_div(tokens, 64) * windows * h <= MULTIPROCESSORS) & (tokens > 2 * KEYS_OF_WARP)
+ENOUGH = 10_000_000  # operations
+CLAIMS = (CLAIMED & (FLOPS >= ENOUGH),)
+EXAMPLES = (
+    {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
+    {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 3, "d": 32},
+    {"n": 1, "a": 1, "r": 131, "b": 3, "c": 1, "h": 2, "d": 48, "scale": 0.25},
+    {"n": 2, "a": 2, "r": 3, "b": 3, "c": 5, "h": 2, "d": 20, "shift": 2},
+    {"n": 2, "a": 3, "r": 7, "b": 2, "c": 7, "h": 3, "d": 32, "shift": 3},
+    {"n": 1, "a": 2, "r": 12, "b": 1, "c": 12, "h": 2, "d": 32, "shift": 0},
+    {"n": 2, "a": 1, "r": 197, "b": 1, "c": 1, "h": 3, "d": 64},
+    {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 2, "d": 128},
+)
+
+
+def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarray | float = 0.0) -> np.ndarray:
+    """Compute the attention of x [n, a, r, b, c, 3, h, d] in each window; mask [windows, heads, queries, keys]."""
+    n, a, r, b, c, _, h, d = x.shape
+    rolled = np.roll(x.reshape(n, a * r, b * c, 3, h, d), (-shift, -shift), (1, 2)).reshape(x.shape)
+    parted = np.moveaxis(rolled, 3, 2).reshape(n, a * b, r * c, 3, h, d)
+    y = attended(parted[..., 0, :, :], parted[..., 1, :, :], parted[..., 2, :, :], scale, mask)
+    together = np.moveaxis(y.reshape(n, a, b, r, c, h, d), 2, 3).reshape(n, a * r, b * c, h, d)
+    return np.roll(together, (shift, shift), (1, 2)).reshape(n, a, r, b, c, h, d)
+
+
+def variants(kernel: str, extras: tuple[Dim, ...]) -> tuple[Variant, ...]:
+    """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h."""
+    sizes = (a, r, b, h, *extras)
+    of_warp = (8 * KEYS_OF_WARP + QUERIES * size_of("T")) * (d + 8)
+    on_tensor_cores = d.multiple_of(16)
+    return (
+        Variant(
+            "divided",
+            Launch(
+                (ceil_div(tokens, QUERIES) * windows * h, 1, 1),
+                (32 * WARPS, 1, 1),
+                sizes,
+                shared_bytes=WARPS * of_warp,
+            ),
+            f"tensor cores, {WARPS} warps divide the keys of {QUERIES} queries",
+            source="divided.cu",
+            entry=f"{kernel}_divided",
+            min_sm=80,
+            when=on_tensor_cores & (d <= 64),
+            prefer=FEW,
+        ),
+        *(
+            Variant(
+                f"tensor{rows}",
+                Launch(
+                    (ceil_div(tokens, rows) * windows * h, 1, 1),
+                    (32 * rows // ROWS_OF_WARP, 1, 1),
+                    sizes,
+                    shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
+                ),
+                f"tensor cores, {rows} queries a block",
+                source="tensor.cu",
+                entry=f"{kernel}_tensor",
+                min_sm=80,
+                when=on_tensor_cores,
+                prefer=prefer,
+            )
+            for rows, prefer in ((128, many(tokens)), (64, None))
+        ),
+        Variant(
+            "rows",
+            Launch((ceil_div(windows * h * tokens, THREADS // 32), 1, 1), (THREADS, 1, 1), (windows, *sizes)),
+            "plain multiply-adds, a warp a row",
+            entry=f"{kernel}_rows",
+        ),
+    )
