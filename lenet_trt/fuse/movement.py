@@ -1,8 +1,7 @@
-"""Follow the elements of a tensor through nodes that move them: ``Reshape``, ``Transpose``, ``Gather``, ``Slice``, ``Split``.
+"""Follow the elements of a tensor through nodes that move them, such as ``Reshape``, ``Transpose`` and ``Gather``.
 
 A layout says for each axis of a tensor where its elements lie in another tensor, the source: each axis has factors
-(size, stride in the source), outer ones first. An axis that a ``Reshape`` joined of two others has two factors. So every
-such node has a layout, where strides of one number an axis have none.
+(size, stride in the source), outer ones first. An axis that a ``Reshape`` joined of two others has two factors.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MOVEMENTS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Gather", "Slice", 
 
 
 @dataclass(frozen=True)
-class Layout:
+class StridedLayout:
     """Say where the elements of a tensor lie in its source."""
 
     axes: tuple[Axis, ...]
@@ -37,17 +36,17 @@ class Layout:
     @property
     def factors(self) -> Axis:
         """Return the factors of all axes, in the order in which the tensor has its elements."""
-        return joined(factor for axis in self.axes for factor in axis)
+        return joined_factors(factor for axis in self.axes for factor in axis)
 
-    def transposed(self, perm: Sequence[int]) -> Layout:
+    def transposed(self, perm: Sequence[int]) -> StridedLayout:
         """Return the layout after a ``Transpose``."""
         return replace(self, axes=tuple(self.axes[axis] for axis in perm))
 
-    def last_two_swapped(self) -> Layout:
+    def last_two_swapped(self) -> StridedLayout:
         """Return the layout after a ``Transpose`` of the last two axes."""
         return replace(self, axes=(*self.axes[:-2], *self.axes[:-3:-1]))
 
-    def reshaped(self, shape: Sequence[int]) -> Layout | None:
+    def reshaped(self, shape: Sequence[int]) -> StridedLayout | None:
         """Return the layout after a ``Reshape``; None where an axis would have a part of a factor."""
         if prod(shape) != prod(self.shape) or 0 in shape:
             return None
@@ -64,27 +63,27 @@ class Layout:
                     left.insert(0, (count // taken, stride))
                 axis.append((taken, count // taken * stride))
                 size //= taken
-            axes.append(joined(axis))
+            axes.append(joined_factors(axis))
         return replace(self, axes=tuple(axes))
 
-    def part(self, axis: int, start: int, size: int) -> Layout | None:
+    def part(self, axis: int, start: int, size: int) -> StridedLayout | None:
         """Return the layout of elements ``start`` and following of an axis; None where the axis has several factors."""
         if start == 0 and (size,) == self.shape[axis : axis + 1]:
             return self
         if len(self.axes[axis]) > 1:
             return None
         ((_, stride),) = self.axes[axis] or ((1, 0),)
-        axes = (*self.axes[:axis], joined([(size, stride)]), *self.axes[axis + 1 :])
-        return Layout(axes, self.offset + start * stride)
+        axes = (*self.axes[:axis], joined_factors([(size, stride)]), *self.axes[axis + 1 :])
+        return StridedLayout(axes, self.offset + start * stride)
 
 
-def whole(shape: Sequence[int]) -> Layout:
+def as_it_lies(shape: Sequence[int]) -> StridedLayout:
     """Return the layout of a tensor in itself."""
     strides = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    return Layout(tuple(joined([factor]) for factor in zip(shape, strides, strict=True)))
+    return StridedLayout(tuple(joined_factors([factor]) for factor in zip(shape, strides, strict=True)))
 
 
-def joined(factors: Iterable[Factor]) -> Axis:
+def joined_factors(factors: Iterable[Factor]) -> Axis:
     """Return the factors without those of size 1, two as one where one stride serves both."""
     result: list[Factor] = []
     for size, stride in factors:
@@ -97,7 +96,7 @@ def joined(factors: Iterable[Factor]) -> Axis:
     return tuple(result)
 
 
-def sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
+def known_sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
     """Return the shape of a value, with ``OPEN`` for the one size that is open; None where others are not known."""
     shape = graph.shape(name)
     if shape is None or None in shape or len({size for size in shape if isinstance(size, str)}) > 1:
@@ -113,16 +112,18 @@ def written(sizes: Sequence[int]) -> list[int]:
 def source_of(graph: WorkingGraph, name: str) -> tuple[str, list[tuple[WorkingNode, str]]]:
     """Return the value from which a value is moved, and the nodes that do it, each with its output, the first first."""
     steps: list[tuple[WorkingNode, str]] = []
-    while (node := graph.producer(name)) is not None and node.is_op(*MOVEMENTS) and node.inputs[0] not in graph.constants:
+    while (
+        (node := graph.producer(name)) is not None and node.is_op(*MOVEMENTS) and node.inputs[0] not in graph.constants
+    ):
         steps.insert(0, (node, name))
         name = node.inputs[0]
     return name, steps
 
 
-def moved(graph: WorkingGraph, node: WorkingNode, layout: Layout, output: str) -> Layout | None:
+def moved(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout, output: str) -> StridedLayout | None:
     """Return the layout of a node's output, of the layout of its input; None where it has none."""
-    shape = sizes_of(graph, output)
-    if shape is None or sizes_of(graph, node.inputs[0]) != layout.shape:
+    shape = known_sizes_of(graph, output)
+    if shape is None or known_sizes_of(graph, node.inputs[0]) != layout.shape:
         return None
     if node.is_op("Transpose"):
         rank = len(layout.axes)
@@ -133,7 +134,7 @@ def moved(graph: WorkingGraph, node: WorkingNode, layout: Layout, output: str) -
         return _gathered(graph, node, layout)
     if node.is_op("Split"):
         axis = node.attributes.get("axis", 0) % len(shape)
-        sizes = [sizes_of(graph, name) for name in node.outputs]
+        sizes = [known_sizes_of(graph, name) for name in node.outputs]
         before = [size[axis] if size else None for size in sizes[: node.outputs.index(output)]]
         return None if None in before else layout.part(axis, sum(filter(None, before)), shape[axis])
     return _sliced(graph, node, layout, shape) if node.is_op("Slice") else None
@@ -141,7 +142,7 @@ def moved(graph: WorkingGraph, node: WorkingNode, layout: Layout, output: str) -
 
 def part_of_slice(graph: WorkingGraph, node: WorkingNode) -> list[tuple[int, int, int]] | None:
     """Return (axis, start, size) for each axis of a ``Slice`` without steps; None where they are not known."""
-    shape, result = sizes_of(graph, node.inputs[0]), sizes_of(graph, node.outputs[0])
+    shape, result = known_sizes_of(graph, node.inputs[0]), known_sizes_of(graph, node.outputs[0])
     values = [graph.constants.get(name) for name in node.inputs[1:] if name]
     if shape is None or result is None or len(values) < 2 or any(value is None for value in values):
         return None
@@ -157,7 +158,7 @@ def part_of_slice(graph: WorkingGraph, node: WorkingNode) -> list[tuple[int, int
     return parts
 
 
-def _gathered(graph: WorkingGraph, node: WorkingNode, layout: Layout) -> Layout | None:
+def _gathered(graph: WorkingGraph, node: WorkingNode, layout: StridedLayout) -> StridedLayout | None:
     index = graph.constants.get(node.inputs[1])
     if index is None or index.size != 1 or index.ndim > 1:
         return None
@@ -169,8 +170,10 @@ def _gathered(graph: WorkingGraph, node: WorkingNode, layout: Layout) -> Layout 
     return one if index.ndim else replace(one, axes=(*one.axes[:axis], *one.axes[axis + 1 :]))
 
 
-def _sliced(graph: WorkingGraph, node: WorkingNode, layout: Layout, shape: Sequence[int]) -> Layout | None:
-    result: Layout | None = layout
+def _sliced(
+    graph: WorkingGraph, node: WorkingNode, layout: StridedLayout, shape: Sequence[int]
+) -> StridedLayout | None:
+    result: StridedLayout | None = layout
     for axis, start, size in part_of_slice(graph, node) or []:
         result = None if result is None else result.part(axis, start, size)
     return result if result is not None and result.shape == tuple(shape) else None

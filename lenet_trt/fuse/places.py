@@ -235,9 +235,7 @@ def _kernel_inputs(
     known = {name: _sizes(shape) for name, shape in results.items() if shape is not None}
     views = _views(match, {**known, **shapes})
     if views is None:
-        given = [(name, graph.viewed_as(name)) for name in match.outputs]
-        whole = [None if view == name else OutputView(_sizes(graph.shape(view) or ()), None) for name, view in given]
-        return tuple(inputs), list(shapes.values()), dtypes, tuple(whole)
+        return tuple(inputs), list(shapes.values()), dtypes, tuple(_seen_as(graph, name) for name in match.outputs)
     inputs = [
         entry if views.inputs.get(name, shape) == shape else replace(entry, view=views.inputs[name])
         for entry, (name, shape) in zip(inputs, shapes.items(), strict=True)
@@ -255,6 +253,12 @@ def _kernel_inputs(
     if unclear:
         raise _UnusableError(several_open(unclear[0]))
     return tuple(inputs), seen, dtypes, tuple(outputs)
+
+
+def _seen_as(graph: WorkingGraph, name: str) -> OutputView | None:
+    """Return the shape in which the file has a value, where it has a view of it."""
+    view = graph.viewed_as(name)
+    return None if view == name else OutputView(_sizes(graph.shape(view) or ()), None)
 
 
 def _several_open(view: Shape) -> bool:

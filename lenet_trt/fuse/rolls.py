@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lenet_trt.fuse.movement import part_of_slice, sizes_of
+from lenet_trt.fuse.movement import known_sizes_of, part_of_slice
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
@@ -28,7 +28,7 @@ def roll_of(graph: WorkingGraph, name: str) -> Roll | None:
     first, second = slices
     if first is None or second is None or not (first.is_op("Slice") and second.is_op("Slice")):
         return None
-    source, shape = first.inputs[0], sizes_of(graph, first.inputs[0])
+    source, shape = first.inputs[0], known_sizes_of(graph, first.inputs[0])
     parts = [part_of_slice(graph, each) for each in (first, second)]
     if shape is None or second.inputs[0] != source or parts[0] is None or parts[1] is None:
         return None

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
-from lenet_trt.fuse.movement import part_of_slice, sizes_of, source_of, written
+from lenet_trt.fuse.movement import known_sizes_of, part_of_slice, source_of, written
 from lenet_trt.fuse.rolls import roll_after, roll_of
 from lenet_trt.fuse.self_attention import Products, products_around
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
@@ -41,7 +42,9 @@ class _Layer:
         return self.node.origins.union(*(node.origins for node in self.movement))
 
 
-def in_order(model: onnx.ModelProto, attention: Callable[[onnx.ModelProto], WorkingGraph]) -> tuple[onnx.ModelProto, int]:
+def with_rows_in_order(
+    model: onnx.ModelProto, attention: Callable[[onnx.ModelProto], WorkingGraph]
+) -> tuple[onnx.ModelProto, int]:
     """Return the model with layers and movement exchanged, and at how many attentions.
 
     ``attention`` brings a model into the normal form in which attention is written in one way.
@@ -130,14 +133,14 @@ def _is_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
         node.is_op("Gemm")
         and node.attributes == {"transB": 1}
         and all(name in graph.constants for name in node.inputs[1:])
-        and sizes_of(graph, node.inputs[0]) is not None
-        and sizes_of(graph, node.outputs[0]) is not None
+        and known_sizes_of(graph, node.inputs[0]) is not None
+        and known_sizes_of(graph, node.outputs[0]) is not None
     )
 
 
 def _moves_rows(graph: WorkingGraph, node: WorkingNode) -> bool:
     """Return whether a node moves rows, and leaves the last axis as it is."""
-    before, after = sizes_of(graph, node.inputs[0]), sizes_of(graph, node.outputs[0])
+    before, after = known_sizes_of(graph, node.inputs[0]), known_sizes_of(graph, node.outputs[0])
     if before is None or after is None or not before or not after or before[-1] != after[-1]:
         return False
     last = len(before) - 1
@@ -145,7 +148,9 @@ def _moves_rows(graph: WorkingGraph, node: WorkingNode) -> bool:
         return list(node.attributes.get("perm", [0]))[-1] == last
     if node.is_op("Slice"):
         return all(axis != last for axis, _, _ in part_of_slice(graph, node) or [(last, 0, 0)])
-    return node.is_op("Concat", *_UNARY) and (not node.is_op("Concat") or node.attributes.get("axis", 0) % len(before) != last)
+    return node.is_op("Concat", *_UNARY) and (
+        not node.is_op("Concat") or node.attributes.get("axis", 0) % len(before) != last
+    )
 
 
 def _changes_order(movement: Iterable[WorkingNode]) -> bool:
@@ -214,11 +219,11 @@ class _Change:
                 part = [self._tensor(f"{output}.{key}", np.array([n], np.int64)) for key, n in numbers.items()]
                 self._add("Slice", [*inputs, *part], output)
             else:
-                shape = [*(sizes_of(self._graph, node.outputs[0]) or ())[:-1], width]
+                shape = [*(known_sizes_of(self._graph, node.outputs[0]) or ())[:-1], width]
                 target = self._tensor(f"{output}.shape", np.array(written(shape), np.int64))
                 self._add("Reshape", [*inputs, target], output)
 
-    def _add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: object) -> None:
+    def _add(self, op_type: str, inputs: Sequence[str], output: str, **attributes: Any) -> None:
         self._nodes.append(helper.make_node(op_type, inputs, [output], name=output, **attributes))
 
     def _tensor(self, name: str, value: Array) -> str:

@@ -20,7 +20,16 @@ from math import prod
 
 import numpy as np
 
-from lenet_trt.fuse.movement import Axis, Layout, joined, moved, sizes_of, source_of, whole, written
+from lenet_trt.fuse.movement import (
+    Axis,
+    StridedLayout,
+    as_it_lies,
+    joined_factors,
+    known_sizes_of,
+    moved,
+    source_of,
+    written,
+)
 from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
@@ -63,7 +72,7 @@ class _Rows:
         depth = self.depth
         of_window = self.rows * self.columns
         image = self.heads * of_window * depth
-        return joined(
+        return joined_factors(
             (
                 (self.images, self.window_rows * self.windows * image),
                 (self.window_rows, self.windows * image),
@@ -110,10 +119,10 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         return
     paths = [source_of(graph, name) for name in products.operands]
     source = paths[0][0]
-    shape = sizes_of(graph, source)
+    shape = known_sizes_of(graph, source)
     if shape is None or any(name != source for name, _ in paths):
         return
-    layouts = [_layout(graph, whole(shape), steps) for _, steps in paths]
+    layouts = [_layout(graph, as_it_lies(shape), steps) for _, steps in paths]
     queries, keys, values = (
         layout.last_two_swapped() if layout is not None and turned else layout
         for layout, turned in zip(layouts, products.turned, strict=True)
@@ -131,10 +140,21 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     result, after = found
     moving = [*(node for roll in rolls for node in roll.nodes), *(node for _, steps in paths for node, _ in steps)]
     old = list(dict.fromkeys([*moving, *products.nodes, *after]))
-    _put(graph, old, rolls[-1].source if rolls else source, mask, result, products.scale, rolls[0].shift if rolls else 0, rows)
+    _put(
+        graph,
+        old,
+        rolls[-1].source if rolls else source,
+        mask,
+        result,
+        products.scale,
+        rolls[0].shift if rolls else 0,
+        rows,
+    )
 
 
-def _layout(graph: WorkingGraph, layout: Layout | None, steps: Sequence[tuple[WorkingNode, str]]) -> Layout | None:
+def _layout(
+    graph: WorkingGraph, layout: StridedLayout | None, steps: Sequence[tuple[WorkingNode, str]]
+) -> StridedLayout | None:
     """Return the layout of what these nodes give one after the other."""
     for node, output in steps:
         layout = None if layout is None else moved(graph, node, layout, output)
@@ -154,18 +174,23 @@ def _rows(
     graph: WorkingGraph,
     products: Products,
     offsets: tuple[int, int, int],
-    queries: Layout,
+    queries: StridedLayout,
     shape: tuple[int, ...],
     *,
     rolled: bool,
 ) -> _Rows | None:
     """Return the rows of a tensor that has this shape, in which all operands have the layout of the queries."""
-    *_, tokens, depth = queries.shape
+    depth = queries.shape[-1]
     width = offsets[1]  # of all heads
-    if queries.axes[-1] != joined([(depth, 1)]) or offsets != (0, width, 2 * width) or width <= 0 or width % depth:
+    if (
+        queries.axes[-1] != joined_factors([(depth, 1)])
+        or offsets != (0, width, 2 * width)
+        or width <= 0
+        or width % depth
+    ):
         return None
     heads = width // depth
-    images = joined(factor for axis in queries.axes[:-2] for factor in axis)
+    images = joined_factors(factor for axis in queries.axes[:-2] for factor in axis)
     if heads > 1:
         if images[-1:] != ((heads, depth),):
             return None
@@ -213,8 +238,8 @@ def _in_order(images: Axis, tokens: Axis, row: int, end: int) -> tuple[int, int,
 
 def _shape_of_mask(graph: WorkingGraph, products: Products) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return the shapes of the scores and of the mask, with as many axes."""
-    scores = sizes_of(graph, products.nodes[0].outputs[0])
-    mask = None if products.mask is None else sizes_of(graph, products.mask)
+    scores = known_sizes_of(graph, products.nodes[0].outputs[0])
+    mask = None if products.mask is None else known_sizes_of(graph, products.mask)
     if scores is None or mask is None or products.mask is None or len(mask) > len(scores):
         return None
     if not _open_sizes(graph, products.mask) <= _open_sizes(graph, products.nodes[0].outputs[0]):
@@ -234,7 +259,7 @@ def _windows_of_mask(graph: WorkingGraph, products: Products) -> int:
 def _mask(graph: WorkingGraph, products: Products, rows: _Rows) -> tuple[str, tuple[int, ...]] | None:
     """Return the mask and its shape [windows or 1, heads or 1, queries or 1, keys]."""
     shapes = _shape_of_mask(graph, products)
-    if shapes is None or products.mask is None or len(shapes[0]) < 3:  # noqa: PLR2004
+    if shapes is None or products.mask is None or len(shapes[0]) < 3:
         return None
     scores, mask = shapes
     *windows, heads, queries, keys = mask
@@ -255,12 +280,10 @@ def _open_sizes(graph: WorkingGraph, name: str) -> set[str]:
     return {size for size in graph.shape(name) or () if isinstance(size, str)}
 
 
-def _result(
-    graph: WorkingGraph, name: str, rows: _Rows, rolls: Sequence[Roll]
-) -> tuple[str, list[WorkingNode]] | None:
+def _result(graph: WorkingGraph, name: str, rows: _Rows, rolls: Sequence[Roll]) -> tuple[str, list[WorkingNode]] | None:
     """Return the value in which the results are in the order of the rows, and the nodes that bring them there."""
-    shape = sizes_of(graph, name)
-    layout = None if shape is None else whole(shape)
+    shape = known_sizes_of(graph, name)
+    layout = None if shape is None else as_it_lies(shape)
     nodes: list[WorkingNode] = []
     while layout is not None:
         if layout.factors == rows.results:
@@ -278,7 +301,7 @@ def _result(
 
 def _rolled_back(graph: WorkingGraph, name: str, rolls: Sequence[Roll]) -> tuple[str, list[WorkingNode]] | None:
     """Return the value that is rolled back, and the nodes that do it."""
-    shape = sizes_of(graph, name)
+    shape = known_sizes_of(graph, name)
     left = {roll.axis: roll.shift for roll in rolls}
     nodes: list[WorkingNode] = []
     while left:
@@ -318,7 +341,7 @@ def _put(
     attributes = {"scale": scale, **({"shift": shift} if shift else {})}
     origins = frozenset().union(*(node.origins for node in old))
     new.append((here, WorkingNode("SelfAttention", inputs, [y], attributes, origins)))
-    target = graph.add_constant(f"{result}.shape", np.array(written(sizes_of(graph, result) or ()), np.int64))
+    target = graph.add_constant(f"{result}.shape", np.array(written(known_sizes_of(graph, result) or ()), np.int64))
     graph.replace(old, [*new, (after, WorkingNode("Reshape", [y, target], [result], {}, frozenset()))])
 
 

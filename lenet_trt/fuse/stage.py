@@ -82,13 +82,13 @@ def fuse(
 def _places_in_order(
     model: onnx.ModelProto, kernels: Sequence[Kernel], claims_on: Sequence[int] | None
 ) -> tuple[onnx.ModelProto, list[Place], list[tuple[Match, tuple[str, ...], str]]]:
-    """Return the places of a model, and the model: the given one, or with rows in the order that a kernel reads them."""
+    """Return the places of a model, and the model: the given one, or with rows in the order that kernels take."""
     from lenet_trt.fuse.normal_form import attention_form
     from lenet_trt.fuse.places import find_places
-    from lenet_trt.fuse.row_order import in_order
+    from lenet_trt.fuse.row_order import with_rows_in_order
 
     if any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns):
-        reordered, count = in_order(model, attention_form)
+        reordered, count = with_rows_in_order(model, attention_form)
         if count:
             places, refused = find_places(reordered, kernels, claims_on)
             taken = sum(place.match.pattern.any_row_order for place in places)

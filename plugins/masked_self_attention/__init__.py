@@ -1,6 +1,8 @@
 """Declare ``masked_self_attention``: ``self_attention`` with a mask, or a bias, that is added to the scores."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +35,7 @@ def reference(x: np.ndarray, mask: np.ndarray, *, scale: float, shift: int) -> n
     return attended_in_windows(x, scale, shift, mask)
 
 
-def masked(example: dict[str, float], axes: str) -> dict[str, float]:
+def masked(example: Mapping[str, Any], axes: str) -> Mapping[str, Any]:
     """Add the sizes of a mask; ``axes`` names those over which it is not the same: windows, heads, queries."""
     sizes = {
         "mask_windows": example["a"] * example["b"] if "w" in axes else 1,

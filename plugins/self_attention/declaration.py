@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
@@ -35,7 +38,7 @@ WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
 FEW = (ceil_div(tokens, 64) * windows * h <= MULTIPROCESSORS) & (tokens > 2 * KEYS_OF_WARP)
 ENOUGH = 10_000_000  # operations
 CLAIMS = (CLAIMED & (FLOPS >= ENOUGH),)
-EXAMPLES = (
+EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
     {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 3, "d": 32},
     {"n": 1, "a": 1, "r": 131, "b": 3, "c": 1, "h": 2, "d": 48, "scale": 0.25},

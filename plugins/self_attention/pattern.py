@@ -1,4 +1,4 @@
-"""Define the node that ``self_attention`` replaces: an attention whose queries, keys and values are parts of one tensor.
+"""Define the node that ``self_attention`` replaces: attention whose queries, keys and values are parts of one tensor.
 
 ``fuse/self_attention.py`` finds it among reshapes, transpositions and slices, and writes it as one node.
 """

@@ -10,10 +10,11 @@ import onnx
 import pytest
 
 from lenet_trt.fuse.normal_form import attention_form, normal_forms
-from lenet_trt.fuse.row_order import in_order
+from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.fixed_axes import with_sizes
+from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from plain_runtime import run
 from torch_export import exported_module
 
@@ -89,7 +90,9 @@ def fused_alike(model: onnx.ModelProto, plugins: list[str]) -> list[onnx.NodePro
     np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
     floats = {value.name for value in onnx.shape_inference.infer_shapes(fused).graph.value_info if is_float(value)}
     floats |= {value.name for value in fused.graph.output}
-    return [node for node in fused.graph.node if node.op_type not in ("Reshape", "Constant") and node.output[0] in floats]
+    return [
+        node for node in fused.graph.node if node.op_type not in ("Reshape", "Constant") and node.output[0] in floats
+    ]
 
 
 def is_float(value: onnx.ValueInfoProto) -> bool:
@@ -228,12 +231,11 @@ def test_windows_that_are_not_rolled_back() -> None:
 
 def test_layers_stay_where_no_kernel_takes_the_attention() -> None:
     model = exported(Windows(1), 17, (SIDE, SIDE, WIDTH))
-    assert in_order(model, attention_form)[1] == 1
+    assert with_rows_in_order(model, attention_form)[1] == 1
     fused = fuse(model, ["masked_attention"]).model
     kept = {node.name for node in model.graph.node if node.op_type in ("MatMul", "Slice", "Concat")}
     assert len(kept & {node.name for node in fused.graph.node}) >= 8
-    claimed = fuse(model, "auto", [90]).model  # too few operations
-    assert claimed == model
+    assert not any("self" in name for name in plugin_nodes(fuse(model, "auto", [90]).model).values())  # it is small
 
 
 def test_what_else_is_read_stays() -> None:
@@ -249,7 +251,7 @@ def test_what_else_is_read_stays() -> None:
             return self.attention(first).transpose(0, 1) + first.sum()
 
     model = exported(Network(), 17, (4, WIDTH), batch=TOKENS)
-    assert in_order(model, attention_form)[1] == 0
+    assert with_rows_in_order(model, attention_form)[1] == 0
     assert operators(model).count("self_attention") == 1
 
 

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 import pytest
 
-from lenet_trt.fuse.movement import Layout, joined, whole
+from lenet_trt.fuse.movement import StridedLayout, as_it_lies, joined_factors
 
 
-def places(layout: Layout) -> np.ndarray:
+def places(layout: StridedLayout) -> np.ndarray:
     """Return for each element the place in the source that the layout says."""
     sums = [
         sum(index * stride for index, (_, stride) in zip(indexes, layout.factors, strict=True))
@@ -25,7 +25,7 @@ def test_a_layout_follows_random_movements() -> None:
     refused = 0
     for _ in range(300):
         shape = tuple(random.integers(1, 5, random.integers(1, 5)))
-        array, layout = np.arange(prod(shape)).reshape(shape), whole(tuple(map(int, shape)))
+        array, layout = np.arange(prod(shape)).reshape(shape), as_it_lies(tuple(map(int, shape)))
         for _ in range(random.integers(1, 6)):
             kind = random.integers(3)
             if kind == 0:
@@ -50,7 +50,7 @@ def test_a_layout_follows_random_movements() -> None:
 
 def test_axes_that_were_joined_are_parted_again() -> None:
     """As torch.nn.MultiheadAttention does with images and heads: neither stride serves both."""
-    tokens_first = whole((7, 2, 3, 4)).part(2, 1, 2)  # [tokens, images, two of three, ...]
+    tokens_first = as_it_lies((7, 2, 3, 4)).part(2, 1, 2)  # [tokens, images, two of three, ...]
     joint = tokens_first.reshaped([7, 4, 4])
     assert joint is not None
     assert joint.axes[1] == ((2, 12), (2, 4))
@@ -71,4 +71,4 @@ def test_axes_that_were_joined_are_parted_again() -> None:
 def test_factors_are_joined_where_one_stride_serves_both(
     factors: list[tuple[int, int]], wanted: tuple[tuple[int, int], ...]
 ) -> None:
-    assert joined(factors) == wanted
+    assert joined_factors(factors) == wanted

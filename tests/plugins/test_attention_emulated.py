@@ -157,9 +157,7 @@ def test_warps_that_divide_keys_are_as_exact_far_from_one(
 @needs_gcc
 @pytest.mark.parametrize("types", ["fp32", "fp16"])
 @pytest.mark.parametrize("hidden", [range(32, 64), range(101)])
-def test_warps_whose_keys_are_hidden(
-    hidden: range, types: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_warps_whose_keys_are_hidden(hidden: range, types: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A warp without a key that counts adds nothing; a row of hidden keys is NaN, as in ONNX."""
 
     def change(inputs: list[np.ndarray]) -> None:
