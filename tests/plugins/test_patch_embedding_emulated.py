@@ -1,4 +1,4 @@
-"""The patches of images times filters: its own sources, run on the CPU, with tiles that end within images and rows of patches."""
+"""Patches of images times filters: its own sources, run on the CPU, with tiles that end within an image."""
 
 from __future__ import annotations
 
