@@ -135,6 +135,21 @@ def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> Sing
     )
 
 
+def _patches(side: int, size: int, outputs: int, *, tokens: bool) -> SingleLayer:
+    """Make a convolution of filters as large as their stride, channels last; ``tokens``: with patches along one axis."""
+    across = side // size
+    folded = f"t = Constant<value = int64[3] {{0, {outputs}, {across * across}}}>() r = Reshape(c, t)"
+    last = f"{folded} y = Transpose<perm = [0, 2, 1]>(r)" if tokens else "y = Transpose<perm = [0, 2, 3, 1]>(c)"
+    return SingleLayer(
+        f"Patches {size}x{size}, 3x{side}x{side} to {outputs}",
+        f"c = Conv<strides = [{size}, {size}]>(x, w, b) {last}",
+        {"x": (3, side, side)},
+        1,
+        {"w": (outputs, 3, size, size), "b": (outputs,)},
+        precisions=("fp32",),
+    )
+
+
 def _attention(
     title: str, queries: int, heads: int, depth: int, *, masked: bool, batches: Sequence[int]
 ) -> SingleLayer:
@@ -281,6 +296,9 @@ LAYERS = (
     _linear(197, 3072, 768),
     _linear(784, 192, 768),
     _linear(196, 384, 1536, gelu=True),
+    # Of ViT-Ti and Swin-T.
+    _patches(224, 16, 192, tokens=True),
+    _patches(224, 4, 96, tokens=False),
     _attention("of 197 tokens, 3 heads of 64", 197, 3, 64, masked=False, batches=(1, 32)),
     _attention("of 197 tokens, 12 heads of 64", 197, 12, 64, masked=False, batches=(1, 32)),
     _attention("of 128 words, 4 heads of 64", 128, 4, 64, masked=False, batches=(1, 32)),

@@ -24,6 +24,7 @@ from lenet_trt.fuse.last_axis import (
 )
 from lenet_trt.fuse.products import einsum_as_matmul, products_of_matrices
 from lenet_trt.fuse.shuffles import halves_of_channels, interleaved_concat
+from lenet_trt.fuse.tokens import patches_as_tokens
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode, count
 from lenet_trt.kernel.types import numpy_dtype
 
@@ -244,6 +245,7 @@ REORDERINGS: tuple[Rule, ...] = (
     products_of_matrices,
     interleaved_concat,
     halves_of_channels,
+    patches_as_tokens,
 )
 
 

@@ -14,29 +14,23 @@ from ..windows.activation import ACTIVATION, ACTIVATIONS
 from .declaration import (
     AXES,
     BIAS,
-    CHUNK,
-    EIGHT,
     EXAMPLES,
-    FLOPS,
+    LAYER,
     MUCH,
-    REQUIRES,
     WIDE_ENOUGH,
     W,
     X,
     Y,
-    chunks,
-    direct,
-    narrow,
 )
-from .packing import to_blocks, to_rows
+from .packing import inputs_of_x, to_blocks, to_rows
 from .pattern import PATTERNS
 
 WEIGHTS = (
     Tensor(
         "weights",
-        (chunks, 2, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
+        LAYER.packed(2),
         "float16",
-        "w, divided by its output's scale, as two fp16 numbers (sizes.cuh)",
+        "w, divided by its output's scale, as two fp16 numbers (packed.cuh)",
         weight=True,
     ),
     Tensor("scales", (outputs,), "T", "a power of two for each output", weight=True),
@@ -58,7 +52,7 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
     scales = weights["scales"]
-    rows = to_rows(op, join(op, weights["weights"], axis=1), like=scales)
+    rows = to_rows(op, join(op, weights["weights"], axis=1), scales, inputs_of_x(op))
     return {"w": op.Mul(rows, op.Reshape(scales, op.ints(-1, 1))), "bias": weights["bias"]}
 
 
@@ -68,7 +62,7 @@ PACKING = Packing((W, BIAS), pack, unpack)
 # Three products of fp16 pay where tensor cores have many times the rate of the CUDA cores. In engines of TensorRT 8.6.0
 # on an H200, layers of 33 to 67 million operations lost where they had 49 or 128 rows, or 64 inputs; those of 58
 # million and 197 rows won.
-ENOUGH = (FLOPS >= 100_000_000, (FLOPS >= 55_000_000) & (n >= 192))
+ENOUGH = (LAYER.flops >= 100_000_000, (LAYER.flops >= 55_000_000) & (n >= 192))
 
 KERNEL = Kernel(
     name="linear",
@@ -78,13 +72,13 @@ KERNEL = Kernel(
     outputs=(Y,),
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=(ACTIVATION,),
-    requires=REQUIRES,
+    requires=LAYER.requires,
     packing=PACKING,
-    variants=(*narrow(element_bytes=4, loaders=128, blocks=1), direct("linear_direct")),
+    variants=(*LAYER.narrow(element_bytes=4, loaders=128, blocks=1), LAYER.direct("linear_direct")),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,
     claims=(*(WIDE_ENOUGH & enough for enough in ENOUGH), MUCH),
-    flops=FLOPS,
+    flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )

@@ -15,7 +15,7 @@ constexpr int kMultipliers = 2 * kRole;
 
 // Thread `thread` of those that fill the stages.
 template <typename Plan, int kLoaders, typename Layer>
-__device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, const Layer& layer, int thread) {
+__device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1

@@ -1,11 +1,12 @@
-"""Declare what ``linear`` and ``linear_half`` share: a dense layer over the last axis, by ``wgmma``."""
+"""Declare what ``linear`` and ``linear_half`` share, and products of rows and weights by ``wgmma``."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Dim, ceil_div, maximum, minimum, remainder
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, maximum, minimum, remainder
 from lenet_trt.kernel import Axis, Launch, Tensor, Variant
 
 from ..dense.declaration import inputs, n, outputs
@@ -14,8 +15,101 @@ EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, MULTIPLIERS = 128, 256
-chunks = ceil_div(inputs, CHUNK)
+AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
+# Where it was measured: on Hopper.
+HOPPER = ARCHITECTURE.equals(90)
 
+
+@dataclass(frozen=True)
+class Product:
+    """Hold the sizes of a product of rows and weights, and make its variants; ``extras``: integers of its kernels."""
+
+    rows: Dim
+    inputs: Dim
+    outputs: Dim
+    extras: tuple[Dim, ...]
+
+    @property
+    def chunks(self) -> Dim:
+        """Return the number of chunks of inputs whose weights lie together."""
+        return ceil_div(self.inputs, CHUNK)
+
+    @property
+    def flops(self) -> Dim:
+        """Return the number of operations."""
+        return 2 * self.rows * self.inputs * self.outputs
+
+    @property
+    def requires(self) -> Condition:
+        """Return the condition on inputs and outputs."""
+        of_inputs = self.inputs.multiple_of(EIGHT) & (self.inputs >= CHUNK)
+        return of_inputs & self.outputs.multiple_of(EIGHT) & (self.outputs >= CHUNK)
+
+    def packed(self, parts: int) -> tuple[Dim | int, ...]:
+        """Return the shape of the packed weights (packed.cuh), each of which is so many numbers."""
+        return (self.chunks, parts, self.outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT)
+
+    def tiles(self, most_columns: int = 128) -> Dim:
+        """Return the number of tiles of up to ``most_columns`` outputs."""
+        return ceil_div(self.rows, ROWS) * ceil_div(self.outputs, most_columns)
+
+    def by_wgmma(
+        self,
+        name: str,
+        element_bytes: int,
+        *,
+        loaders: int,
+        blocks: int,
+        splits: int = 1,
+        most_columns: int = 128,
+        **more: Any,
+    ) -> Variant:
+        """Make a variant for elements of x of some bytes.
+
+        A block has ``loaders`` threads that load, and ``blocks`` blocks share a multiprocessor; ``splits`` blocks
+        divide the inputs of a tile of up to ``most_columns`` outputs.
+        """
+        # A block that has all inputs of a tile stays for other tiles.
+        some = self.tiles(most_columns)
+        grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS * blocks)
+        columns = maximum(64, ceil_div(ceil_div(self.outputs, ceil_div(self.outputs, most_columns)), 16) * 16)
+        together = 1 if splits > 1 else 2 - remainder(self.chunks, 2)  # chunks of a stage
+        depth = together * CHUNK
+        pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
+        stage = (ROWS * pitch + depth * columns) * element_bytes
+        stages = (6 if most_columns == 128 else 8) // together
+        shared_bytes = stages * (stage + 16)
+        share = f", {splits} blocks for each" if splits > 1 else ""
+        return Variant(
+            name,
+            Launch((grid, 1, 1), (MULTIPLIERS + loaders, 1, 1), extras=self.extras, shared_bytes=shared_bytes),
+            f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
+            source="wgmma.cu",
+            min_sm=90,
+            only_sm=True,
+            when=self.chunks >= splits,
+            **more,
+        )
+
+    def narrow(self, element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
+        """Make the variants with tiles of up to 128 outputs."""
+        make = partial(self.by_wgmma, element_bytes=element_bytes, loaders=loaders, blocks=blocks)
+        tiles, chunks = self.tiles(), self.chunks
+        return (
+            make("by8_wgmma", splits=8, prefer=(8 * tiles <= AT_ONCE) & (chunks >= 8)),
+            make("by4_wgmma", splits=4, prefer=(4 * tiles <= AT_ONCE) & (chunks >= 4)),
+            make("by2_wgmma", splits=2, prefer=(2 * tiles <= MULTIPROCESSORS) & (chunks >= 12)),
+            make("wgmma"),
+        )
+
+    def direct(self, entry: str) -> Variant:
+        """Make the variant for other GPUs."""
+        grid = ceil_div(self.rows * (self.outputs // EIGHT), DIRECT_THREADS)
+        launch = Launch((grid, 1, 1), (DIRECT_THREADS, 1, 1), extras=self.extras)
+        return Variant("direct", launch, "plain multiply-adds, 8 outputs a thread", entry=entry)
+
+
+LAYER = Product(n, inputs, outputs, extras=(n,))
 AXES = (
     Axis("n", "rows"),
     Axis("in", "input features", static=True),
@@ -25,13 +119,9 @@ X = Tensor("x", (n, inputs), "T", "rows")
 W = Tensor("w", (outputs, inputs), "T", "weights", weight=True)
 BIAS = Tensor("bias", (outputs,), "T", "bias of each output", weight=True)
 Y = Tensor("y", (n, outputs), "T", "results")
-REQUIRES = inputs.multiple_of(EIGHT) & (inputs >= 32) & outputs.multiple_of(EIGHT) & (outputs >= 32)
-FLOPS = 2 * n * inputs * outputs
-# Where it was measured: on Hopper.
-_HOPPER = ARCHITECTURE.equals(90)
-WIDE_ENOUGH = _HOPPER & (inputs >= 64) & (outputs >= 64)
+WIDE_ENOUGH = HOPPER & (inputs >= 64) & (outputs >= 64)
 # Narrower layers of very many rows, as a ConvNeXt begins with.
-MUCH = _HOPPER & (FLOPS >= 1_000_000_000)
+MUCH = HOPPER & (LAYER.flops >= 1_000_000_000)
 EXAMPLES = (
     {"n": 1, "in": 32, "out": 40, "activation": "gelu"},
     {"n": 133, "in": 96, "out": 96, "activation": "none"},
@@ -42,57 +132,3 @@ EXAMPLES = (
     {"n": 4100, "in": 512, "out": 256, "activation": "none"},
     {"n": 6304, "in": 192, "out": 768, "activation": "gelu"},
 )
-AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
-
-
-def tiles(most_columns: int = 128) -> Dim:
-    """Return the number of tiles of up to ``most_columns`` outputs."""
-    return ceil_div(n, ROWS) * ceil_div(outputs, most_columns)
-
-
-def by_wgmma(
-    name: str, element_bytes: int, *, loaders: int, blocks: int, splits: int = 1, most_columns: int = 128, **more: Any
-) -> Variant:
-    """Make a variant for elements of x of some bytes.
-
-    A block has ``loaders`` threads that load, and ``blocks`` blocks share a multiprocessor; ``splits`` blocks divide
-    the inputs of a tile of up to ``most_columns`` outputs.
-    """
-    # A block that has all inputs of a tile stays for other tiles.
-    some = tiles(most_columns)
-    grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS * blocks)
-    columns = maximum(64, ceil_div(ceil_div(outputs, ceil_div(outputs, most_columns)), 16) * 16)
-    together = 1 if splits > 1 else 2 - remainder(chunks, 2)  # chunks of a stage
-    depth = together * CHUNK
-    pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
-    stage = (ROWS * pitch + depth * columns) * element_bytes
-    stages = (6 if most_columns == 128 else 8) // together
-    share = f", {splits} blocks for each" if splits > 1 else ""
-    return Variant(
-        name,
-        Launch((grid, 1, 1), (MULTIPLIERS + loaders, 1, 1), extras=(n,), shared_bytes=stages * (stage + 16)),
-        f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
-        source="wgmma.cu",
-        min_sm=90,
-        only_sm=True,
-        when=chunks >= splits,
-        **more,
-    )
-
-
-def narrow(element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
-    """Make the variants with tiles of up to 128 outputs."""
-    make = partial(by_wgmma, element_bytes=element_bytes, loaders=loaders, blocks=blocks)
-    return (
-        make("by8_wgmma", splits=8, prefer=(8 * tiles() <= AT_ONCE) & (chunks >= 8)),
-        make("by4_wgmma", splits=4, prefer=(4 * tiles() <= AT_ONCE) & (chunks >= 4)),
-        make("by2_wgmma", splits=2, prefer=(2 * tiles() <= MULTIPROCESSORS) & (chunks >= 12)),
-        make("wgmma"),
-    )
-
-
-def direct(entry: str) -> Variant:
-    """Make the variant for other GPUs."""
-    grid = ceil_div(n * (outputs // EIGHT), DIRECT_THREADS)
-    launch = Launch((grid, 1, 1), (DIRECT_THREADS, 1, 1), extras=(n,))
-    return Variant("direct", launch, "plain multiply-adds, 8 outputs a thread", entry=entry)

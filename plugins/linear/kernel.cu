@@ -3,6 +3,8 @@
 // x [n, I], weights and scales (w, packed: layer.cuh), bias [O], y [n, O].
 //
 // Mapping: a thread computes 8 neighbouring outputs of a row. Bytes: x and the weights from L1 or L2, once for each thread; y once.
+#include "linear/sizes.cuh"
+
 #include "linear/layer.cuh"
 
 constexpr int kDirectThreads = 128;

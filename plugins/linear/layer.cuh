@@ -1,16 +1,18 @@
-// The layer that linear is compiled for, and outputs of it by plain multiply-adds.
+// Outputs of a dense layer of floats by plain multiply-adds.
 //
-// x [n, I], scales [O], bias [O], y [n, O] in floats; weights (sizes.cuh) in fp16: w, divided by its output's scale, is hi + lo / kLow (split.cuh).
+// x [n, I], scales [O], bias [O], y [n, O] in floats; weights (packed.cuh) in fp16: w, divided by its output's scale, is hi + lo / kLow (split.cuh).
+// A row of x is a pointer, or whatever has the input i as row[i].
 #pragma once
 
-#include "linear/sizes.cuh"
+#include "linear/packed.cuh"
 #include "split_floats/split.cuh"
+#include "windows/activation.cuh"
 
 static_assert(sizeof(T) == 4);
 
 // kCount neighbouring outputs of a row, without bias.
-template <int kCount>
-__device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __restrict__ row, const __half* __restrict__ weights,
+template <int kCount, typename Row>
+__device__ __forceinline__ void plain_sums(float (&sums)[kCount], const Row row, const __half* __restrict__ weights,
                                            const T* __restrict__ scales, int first) {
   const __half* of_outputs = weights + (first / kEight * kOfEight + first % kEight * kEight);
   float scale[kCount];
@@ -32,7 +34,8 @@ __device__ __forceinline__ void plain_sums(float (&sums)[kCount], const T* __res
 }
 
 // One output by plain multiply-adds.
-__device__ __noinline__ T plain_output(const T* __restrict__ row, const __half* __restrict__ weights, const T* __restrict__ scales,
+template <typename Row>
+__device__ __noinline__ T plain_output(const Row row, const __half* __restrict__ weights, const T* __restrict__ scales,
                                        const T* __restrict__ bias, int feature) {
   float sums[1] = {};
   plain_sums(sums, row, weights, scales, feature);

@@ -1,4 +1,4 @@
-"""Lay the weights of ``linear`` and ``linear_half`` out for ``wgmma`` (see sizes.cuh)."""
+"""Lay the weights of ``linear`` and ``linear_half`` out for ``wgmma`` (see packed.cuh)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,16 @@ def to_blocks(parts: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(blocks.transpose(3, 0, 1, 4, 2, 5))
 
 
-def to_rows(op: Any, blocks: str, like: str) -> str:
-    """Write the nodes that make [out, in] of the blocks of one part; ``like`` has a number for each output."""
+def to_rows(op: Any, blocks: str, like: str, inputs: str) -> str:
+    """Write the nodes that make [out, in] of the blocks of one part; ``like`` has a number for each output.
+
+    ``inputs``: the value that holds the number of inputs, [1].
+    """
     ordered = op.Transpose(blocks, perm=[2, 4, 0, 1, 3, 5])
     rows = op.Reshape(ordered, op.Concat(op.Shape(like), op.ints(-1), axis=0))
-    inputs = op.Slice(op.Shape("x"), op.ints(1), op.ints(2))
     return str(op.Slice(rows, op.ints(0), inputs, op.ints(1)))
+
+
+def inputs_of_x(op: Any) -> str:
+    """Write the nodes that give the number of inputs of x [n, in]."""
+    return str(op.Slice(op.Shape("x"), op.ints(1), op.ints(2)))

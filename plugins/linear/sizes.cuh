@@ -1,18 +1,10 @@
-// The dense layer that linear and linear_half are compiled for: y = act(x w^T + bias), x [n, I], bias [O], y [n, O].
-//
-// Weights are packed: [I / 32, kParts, O / 8, 4, 8, 8]. Of a chunk of 32 inputs hi of all outputs comes first, then lo, where they are split;
-// 8 outputs and 8 inputs lie together, as wgmma reads them. The last chunk is filled up with zeros.
+// The dense layer that linear and linear_half are compiled for: y = act(x w^T + bias), x [n, I], bias [O], y [n, O]; w is packed (packed.cuh).
 #pragma once
 
 #include "windows/activation.cuh"
 
 using T = TYPE_T;
-constexpr int kInputs = AXIS_IN, kOutputs = AXIS_OUT, kEight = 8;
-constexpr int kChunk = 32;             // inputs whose weights lie together
-constexpr int kAllChunks = ceil_div(kInputs, kChunk);
-constexpr int kParts = sizeof(T) / 2;  // 16-bit numbers of a weight
+constexpr int kInputs = AXIS_IN, kOutputs = AXIS_OUT;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
-static_assert(kInputs % kEight == 0 && kOutputs % kEight == 0);
 
-// Numbers of a chunk, hi or lo: of 8 outputs, and of all.
-constexpr int kOfEight = kChunk * kEight, kOfAll = kOutputs / kEight * kOfEight;
+#include "linear/packed.cuh"

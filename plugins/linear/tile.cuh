@@ -4,7 +4,7 @@
 // inputs each (stages.cuh): x as it is, and the weights as they are packed.
 #pragma once
 
-#include "linear/sizes.cuh"
+#include "linear/packed.cuh"
 #include "split_floats/stages.cuh"
 
 constexpr int kTileRows = 128;

@@ -9,36 +9,28 @@ import numpy as np
 from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
-from ..dense.declaration import inputs, outputs
+from ..dense.declaration import inputs
 from ..linear import reference
 from ..linear.declaration import (
     AXES,
     BIAS,
-    CHUNK,
-    EIGHT,
     EXAMPLES,
-    FLOPS,
+    LAYER,
     MUCH,
-    REQUIRES,
     WIDE_ENOUGH,
     W,
     X,
     Y,
-    by_wgmma,
-    chunks,
-    direct,
-    narrow,
-    tiles,
 )
-from ..linear.packing import to_blocks, to_rows
+from ..linear.packing import inputs_of_x, to_blocks, to_rows
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_IN_HALVES
 
 WEIGHTS = Tensor(
     "weights",
-    (chunks, 1, outputs // EIGHT, CHUNK // EIGHT, EIGHT, EIGHT),
+    LAYER.packed(1),
     "T",
-    "w, laid out for wgmma (linear/sizes.cuh)",
+    "w, laid out for wgmma (linear/packed.cuh)",
     weight=True,
 )
 
@@ -50,17 +42,17 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
     """Write the nodes that undo it."""
-    return {"w": to_rows(op, weights["weights"], like=weights["bias"]), "bias": weights["bias"]}
+    return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op)), "bias": weights["bias"]}
 
 
 # With few inputs a tile ends soon, and two narrow blocks have more to do beside each other.
-WIDE = by_wgmma(
+WIDE = LAYER.by_wgmma(
     "wide_wgmma",
     element_bytes=2,
     loaders=128,
     blocks=1,
     most_columns=256,
-    prefer=(inputs >= 256) & (2 * tiles(256) >= MULTIPROCESSORS),
+    prefer=(inputs >= 256) & (2 * LAYER.tiles(256) >= MULTIPROCESSORS),
 )
 # Operations: layers of one image or sentence are left to TensorRT; so are inputs of three axes, which its transformers
 # have. docs/zoo.md has the networks where it pays.
@@ -74,13 +66,13 @@ KERNEL = Kernel(
     outputs=(Y,),
     types=float_types()[1:],
     attributes=(ACTIVATION,),
-    requires=REQUIRES,
+    requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=(WIDE, *narrow(element_bytes=2, loaders=64, blocks=2), direct("linear_half_direct")),
+    variants=(WIDE, *LAYER.narrow(element_bytes=2, loaders=64, blocks=2), LAYER.direct("linear_half_direct")),
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
-    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (FLOPS >= ENOUGH), MUCH)),
-    flops=FLOPS,
+    claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
+    flops=LAYER.flops,
     source_dir=Path(__file__).parent,
 )

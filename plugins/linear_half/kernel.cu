@@ -1,6 +1,6 @@
 // linear_half by plain multiply-adds, for GPUs other than Hopper: y = act(x w^T + bias), in fp16 or bfloat16.
 //
-// x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
+// x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
 // Mapping: a thread computes 8 neighbouring outputs of a row. Bytes: x and the weights from L1 or L2, once for each thread; y once.
 #include "linear_half/layer.cuh"

@@ -1,12 +1,13 @@
 // linear_half by wgmma, Hopper's own instruction for its tensor cores: y = act(x w^T + bias), in fp16 or bfloat16.
 //
-// x [n, I], weights (w, packed: linear/sizes.cuh), bias [O], y [n, O].
+// x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
 // Mapping: linear/by_wgmma.cuh. Products have both operands in shared memory. Wide tiles, of up to 256 outputs, read x less often. Of narrow ones,
 // of up to 128, two blocks share a multiprocessor: one multiplies while the other finishes a tile.
 // What is known of it: docs/kernels/linear.md.
-#include "linear/by_wgmma.cuh"
 #include "linear_half/layer.cuh"
+
+#include "linear/by_wgmma.cuh"
 
 constexpr int kLoaders = LAUNCH_THREADS - kMultipliers;  // threads
 // Bytes, in a stage, from a block of 8 rows and 8 inputs to the next 8 inputs, and to the next 8 rows.

@@ -27,6 +27,7 @@ KERNELS = {
     "Conv 1x1": "many_channel_conv",
     "Conv 9 taps": "many_channel_conv1d",
     "Linear": "linear",
+    "Patches": "patch_embedding",
     "Attention": "attention",
     "Masked attention": "masked_attention",
     "ConvTranspose": "transposed_conv2x2",

@@ -29,6 +29,7 @@ KERNELS = (
     "many_channel_conv1d",
     "many_channel_conv_add",
     "masked_attention",
+    "patch_embedding",
     "transposed_conv2x2",
 )
 _LEAST_OUTPUTS = 500
