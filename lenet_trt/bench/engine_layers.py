@@ -136,7 +136,7 @@ def _linear(rows: int, inputs: int, outputs: int, *, gelu: bool = False) -> Sing
 
 
 def _patches(side: int, size: int, outputs: int, *, tokens: bool) -> SingleLayer:
-    """Make a convolution of filters as large as their stride, channels last; ``tokens``: with patches along one axis."""
+    """Make a convolution of filters as large as their stride, channels last; ``tokens``: patches along one axis."""
     across = side // size
     folded = f"t = Constant<value = int64[3] {{0, {outputs}, {across * across}}}>() r = Reshape(c, t)"
     last = f"{folded} y = Transpose<perm = [0, 2, 1]>(r)" if tokens else "y = Transpose<perm = [0, 2, 3, 1]>(c)"
