@@ -81,21 +81,29 @@ struct Operands<float, Team, Rows> {
   }
 
  private:
-  // Rows times `factor`; zeros beyond the last one.
+  // Rows times `factor`; zeros beyond the last one. All loads of a thread begin before it stores: memory answers late.
   template <int kRows, typename From>
   __device__ __forceinline__ void split_rows(__half* to, const From& from, int rows, float factor) const {
-    constexpr int kPieces = kDepth / 4;
+    constexpr int kPieces = kDepth / 4, kUnits = kRows * kPieces, kAtOnce = 8;
 #pragma unroll
-    for (int first = 0; first < kRows * kPieces; first += kThreads) {
-      const int unit = first + Team::thread(), row = unit / kPieces, column = unit % kPieces * 4;
-      if (kRows * kPieces % kThreads != 0 && row >= kRows) continue;
-      Vector<float, 4> x{};
-      if (row < rows) x = load_vector<4>(from.row(row) + column);
-      uint2 hi, lo;
-      split(x.value[0] * factor, x.value[1] * factor, hi.x, lo.x);
-      split(x.value[2] * factor, x.value[3] * factor, hi.y, lo.y);
-      *reinterpret_cast<uint2*>(to + row * kPitch + column) = hi;
-      *reinterpret_cast<uint2*>(to + kRows * kPitch + row * kPitch + column) = lo;
+    for (int first = 0; first < kUnits; first += kAtOnce * kThreads) {
+      Vector<float, 4> x[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int unit = first + i * kThreads + Team::thread(), row = unit / kPieces, column = unit % kPieces * 4;
+        if (first + i * kThreads < kUnits) x[i] = load_vector<4>(from.row(row < rows ? row : 0) + column);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int unit = first + i * kThreads + Team::thread(), row = unit / kPieces, column = unit % kPieces * 4;
+        if (first + i * kThreads >= kUnits || (kUnits % kThreads != 0 && row >= kRows)) continue;
+        const float of_row = row < rows ? factor : 0.0f;
+        uint2 hi, lo;
+        split(x[i].value[0] * of_row, x[i].value[1] * of_row, hi.x, lo.x);
+        split(x[i].value[2] * of_row, x[i].value[3] * of_row, hi.y, lo.y);
+        *reinterpret_cast<uint2*>(to + row * kPitch + column) = hi;
+        *reinterpret_cast<uint2*>(to + kRows * kPitch + row * kPitch + column) = lo;
+      }
     }
   }
 };

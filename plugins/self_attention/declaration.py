@@ -30,8 +30,9 @@ AXES = (
 X = Tensor("x", (n, a, r, b, c, 3, h, d), "T", "queries, keys and values of each token")
 Y = Tensor("y", (n, a, r, b, c, h, d), "T", "sums of the values, each times its share")
 SHIFT = IntegerAttribute("shift", 0, 63, (0, 3), "rows and columns by which the windows of an image begin later")
-# One rolls less than a window.
-REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (shift <= r - 1) & (shift <= c - 1)
+# A shift is less than a window, and the numbers of an image have indexes of 32 bits.
+REQUIRES = (d <= MOST_DEPTH) & (windows * h * tokens <= INT32_MAX) & (3 * a * b * tokens * h * d <= INT32_MAX)
+REQUIRES &= (shift <= r - 1) & (shift <= c - 1)
 # What divided_keys.cuh says: a warp has 32 keys at a time, in a part of shared memory of its own.
 WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
 # Where blocks of 64 queries leave multiprocessors without any, and there are keys for several warps.

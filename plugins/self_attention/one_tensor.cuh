@@ -9,31 +9,34 @@
 constexpr int kColumns = AXIS_C, kShift = ATTR_SHIFT;
 constexpr bool kEven = kColumns == 1 && kShift == 0;  // all tokens of a window are as far apart
 
-// Rows of a window, each kDepth numbers; `pitch` numbers lie between tokens that follow each other.
-struct WindowRows {
-  const size_t pitch;
+// Where the tokens of a window lie in an image, which has less than 2^31 numbers; `pitch` numbers lie from token to token.
+struct Window {
+  const int pitch;
   const int row, column;    // where the window begins
   const int rows, columns;  // of the image
 
-  __device__ __forceinline__ size_t place(int token) const {
-    if constexpr (kEven) return (static_cast<size_t>(row + token) * columns + column) * pitch;
+  __device__ __forceinline__ int place(int token) const {
+    if constexpr (kEven) return ((row + token) * columns + column) * pitch;
     int at = row + token / kColumns, across = column + token % kColumns;
-    if (kShift != 0 && at >= rows) at -= rows;
-    if (kShift != 0 && across >= columns) across -= columns;
-    return (static_cast<size_t>(at) * columns + across) * pitch;
+    if (kShift != 0) at -= at >= rows ? rows : 0, across -= across >= columns ? columns : 0;
+    return (at * columns + across) * pitch;
   }
+};
+
+struct WindowRows {
+  const Window window;
 
   template <typename Number>
   struct From {
     const Number* __restrict__ image;
-    const WindowRows& window;
+    const Window window;
     const int first;
     __device__ __forceinline__ const Number* row(int i) const { return image + window.place(first + i); }
     __device__ __forceinline__ From from(int row) const { return {image, window, first + row}; }
   };
   template <typename Number>
   __device__ __forceinline__ From<Number> from(const Number* image, int row) const {
-    return {image, *this, row};
+    return {image, window, row};
   }
 };
 
@@ -59,20 +62,21 @@ struct OneTensor {
   T* __restrict__ y;
   const int m = r * kColumns, t = m;
 
-  // Where the windows of an image begin, and the rows of one, of tokens that have `each` numbers.
-  __device__ __forceinline__ size_t image_of(int window, size_t each) const {
-    return static_cast<size_t>(window / (a * b)) * (a * r) * (b * kColumns) * each;
+  // The tokens of a window's image, and the window in it; tokens have `each` numbers.
+  template <typename Number>
+  __device__ __forceinline__ Number* tokens_of(Number* tokens, int window, int each) const {
+    return tokens + static_cast<size_t>(window / (a * b)) * (a * r * b * kColumns * each);
   }
-  __device__ __forceinline__ WindowRows rows_of(int window, size_t each) const {
+  __device__ __forceinline__ Window of_image(int window, int each) const {
     return {each, window / b % a * r + kShift, window % b * kColumns + kShift, a * r, b * kColumns};
   }
   __device__ __forceinline__ Head<T, WindowRows> head(int window, int head) const {
-    const size_t all = static_cast<size_t>(heads) * kDepth;
-    const T* const q = x + image_of(window, 3 * all) + head * kDepth;
-    return {q, q + all, q + 2 * all, m, t, rows_of(window, 3 * all)};
+    const int all = heads * kDepth;
+    const T* const q = tokens_of(x, window, 3 * all) + head * kDepth;
+    return {q, q + all, q + 2 * all, m, t, {of_image(window, 3 * all)}};
   }
   __device__ __forceinline__ T* result(int window, int head, int row) const {
-    const size_t all = static_cast<size_t>(heads) * kDepth;
-    return y + image_of(window, all) + rows_of(window, all).place(row) + head * kDepth;
+    const int all = heads * kDepth;
+    return tokens_of(y, window, all) + of_image(window, all).place(row) + head * kDepth;
   }
 };
