@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -46,9 +46,24 @@ class OutputView:
     like: tuple[str, Shape] | None
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """Hold the indexes of the file's nodes that give the inputs of a place, and of those that read its first output."""
+
+    givers: frozenset[int]
+    readers: frozenset[int]
+
+    def are_within(self, taken: set[int]) -> bool:
+        """Return whether one of ``taken`` gives an input, and no other node reads the output."""
+        return bool(self.readers) and self.readers <= taken and not self.givers.isdisjoint(taken)
+
+
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Hold a match that passed every check, and the inputs of its plugin node."""
+    """Hold a match that passed every check, and the inputs of its plugin node.
+
+    ``between``: where the kernel does not claim the sizes, and is taken between plugins alone.
+    """
 
     match: Match
     rank: int
@@ -59,6 +74,7 @@ class Place:
     plain_shapes: Mapping[str, Shape]
     known: Mapping[str, PartialShape]  # the file's tensors that are read or replaced
     titles: tuple[str, ...]
+    between: Neighbours | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -99,12 +115,16 @@ def chosen(places: Iterable[Place]) -> list[Place]:
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
+    result: list[Place] = []
     taken: set[int] = set()
-    result = []
-    for place in order:
-        if not place.match.origins & taken:
-            taken |= place.match.origins
-            result.append(place)
+    for between in (False, True):
+        plugins = set(taken)
+        for place in order:
+            if (place.between is not None) is not between or place.match.origins & taken:
+                continue
+            if place.between is None or place.between.are_within(plugins):
+                taken |= place.match.origins
+                result.append(place)
     return result
 
 
@@ -174,7 +194,8 @@ def _place(
     match = replace(match, outputs=tuple(graph.viewed_as(name) for name in match.outputs))
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
-    if claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model)):
+    unclaimed = claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model))
+    if unclaimed and not kernel.between_plugins:
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
@@ -196,7 +217,8 @@ def _place(
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
     known = {name: shape for name in (*read, *match.outputs) if (shape := graph.shape(name)) is not None}
-    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles)
+    between = _neighbours(uses, match, read) if unclaimed else None
+    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles, between)
 
 
 def _kernel_inputs(
@@ -253,6 +275,28 @@ def _kernel_inputs(
     if unclear:
         raise _UnusableError(several_open(unclear[0]))
     return tuple(inputs), seen, dtypes, tuple(outputs)
+
+
+def _neighbours(uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
+    """Return the neighbours of a place, behind what only gives a tensor another shape."""
+    nodes = uses.graph.node
+
+    def giver(name: str) -> int | None:
+        index = uses.producer.get(name)
+        while index is not None and nodes[index].op_type == "Reshape":
+            index = uses.producer.get(nodes[index].input[0])
+        return index
+
+    def readers(name: str) -> Iterator[int]:
+        for index in uses.readers.get(name, set()) - match.origins:
+            if nodes[index].op_type == "Reshape":
+                yield from readers(nodes[index].output[0])
+            elif nodes[index].op_type != "Shape":
+                yield index
+
+    givers = frozenset(index for index in map(giver, read) if index is not None)
+    given = match.outputs[0]
+    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)))
 
 
 def _seen_as(graph: WorkingGraph, name: str) -> OutputView | None:

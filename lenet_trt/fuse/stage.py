@@ -16,7 +16,6 @@ from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, plugin_nodes
 if TYPE_CHECKING:
     import onnx
 
-    from lenet_trt.fuse.match import Match
     from lenet_trt.fuse.places import Place
     from lenet_trt.kernel.declaration import Kernel
 
@@ -62,6 +61,7 @@ def fuse(
     if not kernels:
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
+    from lenet_trt.fuse.ordered_places import places_in_order
     from lenet_trt.fuse.places import chosen
     from lenet_trt.onnx_model.attention import written_out
 
@@ -69,34 +69,21 @@ def fuse(
     claims_on = None
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
-    model, places, refused = _places_in_order(model, kernels, claims_on)
+    model, places, refused = places_in_order(model, kernels, claims_on)
     taken = chosen(places)
-    refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
+    refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
+    refusals += [
+        Refusal(
+            place.kernel.name, place.titles, f"it is not between plugins: --plugins {place.kernel.name} takes it there"
+        )
+        for place in places
+        if place.between is not None and place not in taken
+    ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))
     if plugins not in ("auto", "all"):
         _demand(fused, kernels, places, taken)
     return fused
-
-
-def _places_in_order(
-    model: onnx.ModelProto, kernels: Sequence[Kernel], claims_on: Sequence[int] | None
-) -> tuple[onnx.ModelProto, list[Place], list[tuple[Match, tuple[str, ...], str]]]:
-    """Return the places of a model, and the model: the given one, or with rows in the order that kernels take."""
-    from lenet_trt.fuse.normal_form import attention_form
-    from lenet_trt.fuse.places import find_places
-    from lenet_trt.fuse.row_order import with_rows_in_order
-
-    if any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns):
-        reordered, count = with_rows_in_order(model, attention_form)
-        if count:
-            places, refused = find_places(reordered, kernels, claims_on)
-            taken = sum(place.match.pattern.any_row_order for place in places)
-            left = sum(match.pattern.any_row_order for match, _, _ in refused)
-            # An attention that no kernel takes is slower there: wider rows are moved.
-            if taken >= count and not left:
-                return reordered, places, refused
-    return model, *find_places(model, kernels, claims_on)
 
 
 def architectures_here() -> Sequence[int]:

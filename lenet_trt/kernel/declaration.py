@@ -37,7 +37,8 @@ class Kernel:
     engine with it was measured. ``claims``: sizes at which it was measured to be as fast as libraries are, or
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
     conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE`` and
-    ``MODEL_AXES``.
+    ``MODEL_AXES``. ``between_plugins``: it also replaces nodes, at any size, where a plugin gives one of its inputs and
+    plugins alone read its first output: TensorRT's compiler has nothing there with which to join it.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -64,6 +65,7 @@ class Kernel:
     max_elements: int = INT32_MAX
     version: str = "1"
     by_name: bool = False
+    between_plugins: bool = False
 
     def __post_init__(self) -> None:
         problems = list(declaration_problems(self))

@@ -12,6 +12,7 @@ import onnx
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.files import sha256_bytes
 from lenet_trt.fuse.assemble import assembled
+from lenet_trt.fuse.ordered_places import places_in_order
 from lenet_trt.fuse.places import Place, chosen, find_places
 from lenet_trt.fuse.stage import architectures_here, chosen_kernels
 from lenet_trt.onnx_model.fixed_axes import with_sizes
@@ -93,9 +94,9 @@ class Space:
     """Hold all pieces that fit into one model; ``refusals`` say where a pattern is found and cannot be used."""
 
     def __init__(self, model: onnx.ModelProto, plugins: str = "all") -> None:
-        self.model = model
         self._kernels = chosen_kernels(plugins)
-        places, refused = find_places(model, self._kernels) if self._kernels else ([], [])
+        self.given = model
+        self.model, places, refused = places_in_order(model, self._kernels) if self._kernels else (model, [], [])
         self._places: dict[PluginPiece, Place] = {}
         for place in places:
             self._places.setdefault(self._piece(place), place)
@@ -121,7 +122,8 @@ class Space:
             first = {axes[0] for axes in inputs_of(self.model).values() if axes}
             named = {axis: batch for axis in first if isinstance(axis, str) and axis != "?" and batch is not None}
             model = with_sizes(self.model, named)
-            kernels = [kernel for kernel in self._kernels if not kernel.by_name]
+            present = {piece.kernel for piece in self._places}
+            kernels = [kernel for kernel in self._kernels if not kernel.by_name and kernel.name in present]
             places, _ = find_places(model, kernels, architectures_here()) if kernels else ([], [])
             pieces = [self._piece(place) for place in chosen(places)]
             self._claimed[batch] = plan_of(piece for piece in pieces if piece in self._places)
@@ -142,7 +144,7 @@ class Space:
             LenetTrtError: the pieces cannot all be in one file.
         """
         if not plan.pieces:
-            return Fitted(self.model, (), {})
+            return Fitted(self.given, (), {})
         taken = [self._places[piece] for piece in plan.pieces]
         model, records, left = assembled(self.model, taken, list(self._places.values()))
         if left:

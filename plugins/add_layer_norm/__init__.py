@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
 
-from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, WEIGHTS, k, normalized, rows, variants
+from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
 
@@ -27,7 +27,8 @@ KERNEL = Kernel(
     attributes=(EPSILON,),
     variants=variants("add_layer_norm", tensors=2),
     patterns=PATTERNS,
-    by_name=True,
+    claims=(LONG_ROWS,),
+    between_plugins=True,
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

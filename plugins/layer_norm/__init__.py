@@ -4,12 +4,8 @@ from pathlib import Path
 
 from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
 
-from .declaration import AXES, EPSILON, EXAMPLES, WEIGHTS, k, normalized, rows, variants
+from .declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
-
-# In a transformer or a ConvNeXt TensorRT's compiler joins a layer norm with the layers around it, and a plugin breaks
-# that: engines took 1.1 to 1.4 times as long (docs/zoo.md). Rows of this length were faster than by torch.compile.
-LONG_ROWS = k >= 2048
 
 KERNEL = Kernel(
     name="layer_norm",
@@ -25,6 +21,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
+    between_plugins=True,
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

@@ -17,6 +17,10 @@ LANES_GROUPS = 8
 MOST_VALUES = 32  # of a row, that a thread holds in registers
 BLOCK_THREADS = 512
 FEW_ROWS = 8 * MULTIPROCESSORS
+# TensorRT's compiler joins a layer norm with the layers around it, and a plugin breaks that: engines took 1.1 to 1.4
+# times as long (docs/zoo.md). Rows of this length were faster than by torch.compile. Between plugins there is nothing
+# to join: engines of transformers were faster with it.
+LONG_ROWS = k >= 2048
 
 AXES = (Axis("rows", "rows"), Axis("k", "length of a row", static=True))
 WEIGHTS = (
