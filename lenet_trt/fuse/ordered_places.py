@@ -22,12 +22,12 @@ def places_in_order(
     takes every attention so.
     """
     if any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns):
-        reordered, count = with_rows_in_order(model, attention_form)
-        if count:
+        reordered, moved = with_rows_in_order(model, attention_form)
+        if moved:
             places, refused = find_places(reordered, kernels, claims_on)
-            taken = sum(place.match.pattern.any_row_order for place in places)
-            left = sum(match.pattern.any_row_order for match, _, _ in refused)
+            inside = [place.match.origins for place in places if place.match.pattern.any_row_order]
+            taken = {name for index in frozenset().union(*inside) for name in reordered.graph.node[index].output}
             # An attention that no kernel takes is slower there: wider rows are moved.
-            if taken >= count and not left:
+            if moved <= taken:
                 return reordered, places, refused
     return model, *find_places(model, kernels, claims_on)

@@ -44,19 +44,19 @@ class _Layer:
 
 def with_rows_in_order(
     model: onnx.ModelProto, attention: Callable[[onnx.ModelProto], WorkingGraph]
-) -> tuple[onnx.ModelProto, int]:
-    """Return the model with layers and movement exchanged, and at how many attentions.
+) -> tuple[onnx.ModelProto, frozenset[str]]:
+    """Return the model with layers and movement exchanged, and for each attention the value that the movement gives.
 
     ``attention`` brings a model into the normal form in which attention is written in one way.
     """
     graph = attention(model)
     if not any(True for _ in _around_attentions(graph)):
-        return model, 0
+        return model, frozenset()
     model = with_known_sizes(model, graph)  # what computes sizes reads values that go away
     graph = attention(model)
     change = _Change(model, graph)
-    count = sum(change.exchange(before, after) for before, after in _around_attentions(graph))
-    return change.result(), count
+    moved = [before.target for before, after in _around_attentions(graph) if change.exchange(before, after)]
+    return change.result(), frozenset(moved)
 
 
 def with_known_sizes(model: onnx.ModelProto, graph: WorkingGraph) -> onnx.ModelProto:

@@ -231,7 +231,7 @@ def test_windows_that_are_not_rolled_back() -> None:
 
 def test_layers_stay_where_no_kernel_takes_the_attention() -> None:
     model = exported(Windows(1), 17, (SIDE, SIDE, WIDTH))
-    assert with_rows_in_order(model, attention_form)[1] == 1
+    assert len(with_rows_in_order(model, attention_form)[1]) == 1
     fused = fuse(model, ["masked_attention"]).model
     kept = {node.name for node in model.graph.node if node.op_type in ("MatMul", "Slice", "Concat")}
     assert len(kept & {node.name for node in fused.graph.node}) >= 8
@@ -251,7 +251,7 @@ def test_what_else_is_read_stays() -> None:
             return self.attention(first).transpose(0, 1) + first.sum()
 
     model = exported(Network(), 17, (4, WIDTH), batch=TOKENS)
-    assert with_rows_in_order(model, attention_form)[1] == 0
+    assert not with_rows_in_order(model, attention_form)[1]
     assert operators(model).count("self_attention") == 1
 
 
