@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +11,14 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from lenet_trt.errors import LenetTrtError
+from lenet_trt.fuse.beside import Neighbours, neighbours, places_beside
 from lenet_trt.fuse.cut import Uses, title
 from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
-from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed
+from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed, one_holds
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
@@ -46,23 +47,11 @@ class OutputView:
     like: tuple[str, Shape] | None
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """Hold the indexes of the file's nodes that give the inputs of a place, and of those that read its first output."""
-
-    givers: frozenset[int]
-    readers: frozenset[int]
-
-    def are_within(self, taken: set[int]) -> bool:
-        """Return whether one of ``taken`` gives an input, and no other node reads the output."""
-        return bool(self.readers) and self.readers <= taken and not self.givers.isdisjoint(taken)
-
-
 @dataclass(frozen=True, eq=False)
 class Place:
     """Hold a match that passed every check, and the inputs of its plugin node.
 
-    ``between``: where the kernel does not claim the sizes, and is taken between plugins alone.
+    ``beside``: where the kernel does not claim the sizes, and is taken beside other plugins alone.
     """
 
     match: Match
@@ -74,7 +63,7 @@ class Place:
     plain_shapes: Mapping[str, Shape]
     known: Mapping[str, PartialShape]  # the file's tensors that are read or replaced
     titles: tuple[str, ...]
-    between: Neighbours | None = None
+    beside: Neighbours | None = None
 
     @property
     def kernel(self) -> Kernel:
@@ -115,16 +104,19 @@ def chosen(places: Iterable[Place]) -> list[Place]:
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
-    result: list[Place] = []
-    taken: set[int] = set()
-    for between in (False, True):
-        plugins = set(taken)
-        for place in order:
-            if (place.between is not None) is not between or place.match.origins & taken:
-                continue
-            if place.between is None or place.between.are_within(plugins):
-                taken |= place.match.origins
-                result.append(place)
+    result = _apart(place for place in order if place.beside is None)
+    others = _apart((place for place in order if place.beside is not None), result)
+    return [*result, *places_beside(others, result)]
+
+
+def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
+    """Return the places that overlap with none before them."""
+    taken = set[int]().union(*(place.match.origins for place in before))
+    result = []
+    for place in places:
+        if not place.match.origins & taken:
+            taken |= place.match.origins
+            result.append(place)
     return result
 
 
@@ -195,7 +187,7 @@ def _place(
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
     unclaimed = claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model))
-    if unclaimed and not kernel.between_plugins:
+    if unclaimed and not _may_be_beside(specialized, shapes, claims_on or ()):
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
@@ -217,8 +209,8 @@ def _place(
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
     known = {name: shape for name in (*read, *match.outputs) if (shape := graph.shape(name)) is not None}
-    between = _neighbours(uses, match, read) if unclaimed else None
-    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles, between)
+    beside = neighbours(graph, uses, match, read) if unclaimed else None
+    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles, beside)
 
 
 def _kernel_inputs(
@@ -277,26 +269,11 @@ def _kernel_inputs(
     return tuple(inputs), seen, dtypes, tuple(outputs)
 
 
-def _neighbours(uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
-    """Return the neighbours of a place, behind what only gives a tensor another shape."""
-    nodes = uses.graph.node
-
-    def giver(name: str) -> int | None:
-        index = uses.producer.get(name)
-        while index is not None and nodes[index].op_type == "Reshape":
-            index = uses.producer.get(nodes[index].input[0])
-        return index
-
-    def readers(name: str) -> Iterator[int]:
-        for index in uses.readers.get(name, set()) - match.origins:
-            if nodes[index].op_type == "Reshape":
-                yield from readers(nodes[index].output[0])
-            elif nodes[index].op_type != "Shape":
-                yield index
-
-    givers = frozenset(index for index in map(giver, read) if index is not None)
-    given = match.outputs[0]
-    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)))
+def _may_be_beside(specialized: Specialized, shapes: Sequence[Shape], architectures: Sequence[int]) -> bool:
+    beside = specialized.kernel.beside_plugins
+    if beside is None or beside.sizes is None:
+        return beside is not None
+    return one_holds((beside.sizes,), specialized, shapes, architectures)
 
 
 def _seen_as(graph: WorkingGraph, name: str) -> OutputView | None:

@@ -73,11 +73,9 @@ def fuse(
     taken = chosen(places)
     refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
     refusals += [
-        Refusal(
-            place.kernel.name, place.titles, f"it is not between plugins: --plugins {place.kernel.name} takes it there"
-        )
+        Refusal(place.kernel.name, place.titles, f"not beside plugins: --plugins {place.kernel.name} takes it there")
         for place in places
-        if place.between is not None and place not in taken
+        if place.beside is not None and place not in taken
     ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))

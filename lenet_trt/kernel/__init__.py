@@ -1,7 +1,7 @@
 """Declare a kernel: its axes, tensors, types, variants and launches; every route is derived from the declaration."""
 
 from lenet_trt.kernel.attributes import Attribute, AttributeValue, FloatAttribute, IntegerAttribute
-from lenet_trt.kernel.declaration import INT32_MAX, Kernel
+from lenet_trt.kernel.declaration import INT32_MAX, BesidePlugins, Kernel
 from lenet_trt.kernel.tensors import Axis, Packing, Tensor, Types, float_types
 from lenet_trt.kernel.variants import MAX_GRID_Y, Launch, Variant
 
@@ -11,6 +11,7 @@ __all__ = [
     "Attribute",
     "AttributeValue",
     "Axis",
+    "BesidePlugins",
     "FloatAttribute",
     "IntegerAttribute",
     "Kernel",

@@ -259,6 +259,18 @@ def claimed(
     ``architectures``: those of the GPUs that the kernel is for, each of which has to be among them; none: unknown.
     ``model_axes``: how many axes the first input has in the model; None: as many as the kernel gets.
     """
+    claims = specialized.kernel.claims
+    return not claims or one_holds(claims, specialized, input_shapes, architectures, model_axes)
+
+
+def one_holds(
+    conditions: Sequence[Condition],
+    specialized: Specialized,
+    input_shapes: Sequence[Shape],
+    architectures: Sequence[int],
+    model_axes: int | None = None,
+) -> bool:
+    """Return whether one of the conditions holds on each architecture (see ``claimed``)."""
     kernel = specialized.kernel
     named = attribute_sizes(kernel, dict(specialized.attributes))
     sizes = {
@@ -267,12 +279,12 @@ def claimed(
     }
 
     def holds(known: Mapping[str, int]) -> bool:
-        return any(condition.evaluate(known) for condition in kernel.claims if condition.axes <= known.keys())
+        return any(condition.evaluate(known) for condition in conditions if condition.axes <= known.keys())
 
     sizes |= dict.fromkeys(MODEL_AXES.axes, len(input_shapes[0]) if model_axes is None else model_axes)
     (name,) = ARCHITECTURE.axes
     places = [{**sizes, name: architecture} for architecture in architectures] or [sizes]
-    return not kernel.claims or all(holds(place) for place in places)
+    return all(holds(place) for place in places)
 
 
 def bind(

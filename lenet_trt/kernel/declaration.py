@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 INT32_MAX = 2**31 - 1
 
 
+@dataclass(frozen=True)
+class BesidePlugins:
+    """Say where a kernel replaces nodes at sizes that it does not claim: where they are next to other plugins.
+
+    A plugin gives one of its inputs, or plugins alone read its first output; ``both``: both hold. ``sizes`` hold too.
+    """
+
+    both: bool = False
+    sizes: Condition | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """Declare a CUDA kernel with everything that is known of it.
@@ -37,8 +48,8 @@ class Kernel:
     engine with it was measured. ``claims``: sizes at which it was measured to be as fast as libraries are, or
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
     conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE`` and
-    ``MODEL_AXES``. ``between_plugins``: it also replaces nodes, at any size, where a plugin gives one of its inputs and
-    plugins alone read its first output: TensorRT's compiler has nothing there with which to join it.
+    ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
+    there.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -65,7 +76,7 @@ class Kernel:
     max_elements: int = INT32_MAX
     version: str = "1"
     by_name: bool = False
-    between_plugins: bool = False
+    beside_plugins: BesidePlugins | None = None
 
     def __post_init__(self) -> None:
         problems = list(declaration_problems(self))

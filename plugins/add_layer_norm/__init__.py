@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
+from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
@@ -28,7 +28,7 @@ KERNEL = Kernel(
     variants=variants("add_layer_norm", tensors=2),
     patterns=PATTERNS,
     claims=(LONG_ROWS,),
-    between_plugins=True,
+    beside_plugins=BesidePlugins(both=True),
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

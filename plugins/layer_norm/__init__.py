@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lenet_trt.kernel import INT32_MAX, Kernel, Tensor, float_types
+from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from .declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
@@ -21,7 +21,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
-    between_plugins=True,
+    beside_plugins=BesidePlugins(both=True),
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

@@ -61,7 +61,7 @@ def test_an_encoder_of_torch(tmp_path: Path, dynamo: bool, capsys: pytest.Captur
     said = capsys.readouterr()
     assert "not known" not in said.err
     fused = load_model(output)
-    assert set(kernels_in(fused)) == {"add_layer_norm", "attention", "scale_add_softmax", "dense_bias_relu"}
+    assert set(kernels_in(fused)) == {"add_layer_norm", "self_attention", "scale_add_softmax"}
     x = {"x": np.random.default_rng(0).standard_normal((3, 7, 16), dtype=np.float32)}
     np.testing.assert_allclose(run(fused, **x)[0], run(load_model(path), **x)[0], rtol=0, atol=1e-6)
 

@@ -1,0 +1,81 @@
+"""Choose places beside other plugins, where TensorRT's compiler has less to join layers with (``BesidePlugins``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import onnx
+
+from lenet_trt.fuse.cut import Uses
+from lenet_trt.fuse.match import Match
+from lenet_trt.fuse.working_copy import WorkingGraph
+
+if TYPE_CHECKING:
+    from lenet_trt.fuse.places import Place
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Hold the indexes of the file's nodes that give the inputs of a place, and of those that read its first output."""
+
+    givers: frozenset[int]
+    readers: frozenset[int]
+    both: bool  # whether plugins have to be on both sides
+
+    def are_plugins(self, taken: Set[int], both: bool) -> bool:
+        """Return whether one of the nodes ``taken`` gives an input, or they alone read the output; or both."""
+        sides = (not self.givers.isdisjoint(taken), bool(self.readers) and self.readers <= taken)
+        return all(sides) if both else any(sides)
+
+
+def places_beside(places: Sequence[Place], taken: Sequence[Place]) -> list[Place]:
+    """Return the places that are beside taken ones, or beside others that are, with plugins where they want them."""
+    inside = frozenset().union(*(place.match.origins for place in taken))
+    result: list[Place] = []
+    reached = set(inside)
+    while more := [p for p in places if p not in result and p.beside and p.beside.are_plugins(reached, both=False)]:
+        result += more
+        reached.update(*(place.match.origins for place in more))
+    while True:
+        nodes = inside.union(*(place.match.origins for place in result))
+        kept = [place for place in result if place.beside and place.beside.are_plugins(nodes, place.beside.both)]
+        if len(kept) == len(result):
+            return result
+        result = kept
+
+
+def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
+    """Return the neighbours of a place, behind what only gives a tensor another shape."""
+    nodes = uses.graph.node
+
+    def giver(name: str) -> int | None:
+        index = uses.producer.get(name)
+        while index is not None and _only_reshapes(graph, nodes[index]):
+            index = uses.producer.get(nodes[index].input[0])
+        return index
+
+    def readers(name: str) -> Iterator[int]:
+        for index in uses.readers.get(name, set()) - match.origins:
+            if _only_reshapes(graph, nodes[index]):
+                yield from readers(nodes[index].output[0])
+            elif nodes[index].op_type != "Shape":
+                yield index
+
+    givers = frozenset(index for index in map(giver, read) if index is not None)
+    given = match.outputs[0]
+    both = match.kernel.beside_plugins is not None and match.kernel.beside_plugins.both
+    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)), both)
+
+
+def _only_reshapes(graph: WorkingGraph, node: onnx.NodeProto) -> bool:
+    """Return whether a node leaves all elements where they are."""
+    if node.op_type != "Transpose":
+        return node.op_type in ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
+    shape = graph.shape(node.input[0])
+    perm = [axis for entry in node.attribute if entry.name == "perm" for axis in entry.ints]
+    if shape is None or len(perm) != len(shape):
+        return False
+    longer = [axis for axis in perm if shape[axis] != 1]
+    return longer == sorted(longer)
