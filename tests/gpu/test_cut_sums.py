@@ -18,7 +18,7 @@ MOST = (
     (r"(few_)?points_wgmma", 7e-9),
     (r"(by\d_)?wgmma", 1.3e-8),
     (r"large|small|staged_.*", 3e-8),
-    (r"tensor\d+", 8e-8),
+    (r"tensor\d+|divided", 8e-8),
 )
 KERNELS = (
     "attention",
@@ -29,7 +29,9 @@ KERNELS = (
     "many_channel_conv1d",
     "many_channel_conv_add",
     "masked_attention",
+    "masked_self_attention",
     "patch_embedding",
+    "self_attention",
     "transposed_conv2x2",
 )
 _LEAST_OUTPUTS = 500
