@@ -44,7 +44,7 @@ __device__ __forceinline__ void attention_by_divided_keys(unsigned char* shared,
                                              layer.mask.row(image, head, smaller(query + 8, layer.m - 1))};
   Operands operands(shared + warp * kOfWarp, layer.head(image, head), first_row, warp * kKeys);
   const WarpRows rows = rows_after(operands, mask, warp * kKeys, kWarps * kKeys);
-  __syncwarp();  // the warp has left its keys and values
+  operands.leave();
   leave_part(reinterpret_cast<float*>(shared + warp * kOfWarp), rows);
   __syncthreads();
 

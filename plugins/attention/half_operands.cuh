@@ -81,6 +81,12 @@ struct Operands {
     return place(step);
   }
 
+  // After the last step: a team without keys has begun to copy zeros.
+  __device__ __forceinline__ void leave() const {
+    copy_async_wait<0>();
+    Team::wait();
+  }
+
   __device__ __forceinline__ Left query(int step) const {
     if constexpr (kHeld) return held[step];
     Left q;

@@ -73,6 +73,9 @@ struct Operands<float, Team, Rows> {
     return 0;
   }
 
+  // After the last step.
+  __device__ __forceinline__ void leave() const { Team::wait(); }
+
   __device__ __forceinline__ Left query(int step) const {
     Left q;
     load_matrices(q.hi, queries + row_of_warp<Team>(step));
