@@ -18,10 +18,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
 from lenet_trt.fuse.movement import known_sizes_of, part_of_slice, source_of, written
 from lenet_trt.fuse.rolls import roll_after, roll_of
-from lenet_trt.fuse.self_attention import Products, products_around
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 
 _UNARY = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")

@@ -7,6 +7,7 @@ import numpy as np
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
+from ..windows.declaration import IN_FLOATS
 from .pattern import PATTERNS
 
 
@@ -28,7 +29,7 @@ KERNEL = Kernel(
     variants=variants("add_layer_norm", tensors=2),
     patterns=PATTERNS,
     claims=(LONG_ROWS,),
-    beside_plugins=BesidePlugins(both=True),
+    beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
+from ..windows.declaration import IN_FLOATS
 from .declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
@@ -21,7 +22,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
-    beside_plugins=BesidePlugins(both=True),
+    beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,
