@@ -21,11 +21,10 @@ from onnx import helper, numpy_helper
 from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
 from lenet_trt.fuse.movement import known_sizes_of, part_of_slice, source_of, written
-from lenet_trt.fuse.rolls import roll_after, roll_of
+from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
 
 _UNARY = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")
-Sizes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,8 @@ def _layer_before(graph: WorkingGraph, products: Products) -> _Layer | None:
     movement: list[WorkingNode] = []
     name = layer.inputs[0]
     while (node := graph.producer(name)) is not None:
-        roll = roll_of(graph, name)
-        nodes = roll.nodes if roll is not None else (node,)
-        if not all(_moves_rows(graph, each) for each in nodes):
+        nodes = _movement(graph, roll_of(graph, name), node)
+        if not nodes:
             break
         movement = [*nodes, *movement]
         name = nodes[0].inputs[0]
@@ -119,11 +117,10 @@ def _layer_after(graph: WorkingGraph, products: Products) -> _Layer | None:
     movement: list[WorkingNode] = []
     name = layer.outputs[0]
     while True:
-        roll, node = roll_after(graph, name), graph.only_consumer(name)
-        nodes = roll.nodes if roll is not None else (node,)
-        if any(each is None or not _moves_rows(graph, each) for each in nodes):
+        nodes = _movement(graph, roll_after(graph, name), graph.only_consumer(name))
+        if not nodes:
             break
-        movement += [each for each in nodes if each is not None]
+        movement += nodes
         name = movement[-1].outputs[0]
     return _Layer(layer, movement, layer.inputs[0], name) if _changes_order(movement) else None
 
@@ -136,6 +133,13 @@ def _is_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
         and known_sizes_of(graph, node.inputs[0]) is not None
         and known_sizes_of(graph, node.outputs[0]) is not None
     )
+
+
+def _movement(graph: WorkingGraph, roll: Roll | None, node: WorkingNode | None) -> tuple[WorkingNode, ...]:
+    """Return the nodes of a roll, or the one node, where they move rows; no nodes else."""
+    one = (node,) if node is not None and node.is_op(*_UNARY) else ()
+    nodes = one if roll is None else roll.nodes
+    return nodes if all(_moves_rows(graph, each) for each in nodes) else ()
 
 
 def _moves_rows(graph: WorkingGraph, node: WorkingNode) -> bool:

@@ -255,6 +255,26 @@ def test_what_else_is_read_stays() -> None:
     assert operators(model).count("self_attention") == 1
 
 
+def test_rows_that_others_are_joined_to_stay() -> None:
+    """A class token comes before the rows of an image: the layer cannot come before both."""
+
+    class Network(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.attention = TokensFirst(batch_first=True)
+            self.register_buffer("token", torch.randn(1, 2, WIDTH))
+
+        def forward(self, x: Any) -> Any:
+            y = self.attention.qkv(torch.cat((self.token, x.transpose(0, 1)), 0))
+            parts = y.view(y.shape[0], 2, 3, HEADS, DEPTH).permute(2, 1, 3, 0, 4)
+            weights = (parts[0] @ parts[1].transpose(-2, -1)).softmax(-1)
+            return self.attention.out((weights @ parts[2]).permute(2, 0, 1, 3).flatten(2)).transpose(0, 1)
+
+    model = exported(Network())
+    assert not with_rows_in_order(model, attention_form)[1]
+    assert operators(model).count("self_attention") == 1
+
+
 def test_an_open_batch() -> None:
     model = exported(Attention(in_slices), 17, batch=None)
     assert operators(model).count("self_attention") == 1
