@@ -24,6 +24,10 @@ TOKENS, HEADS, DEPTH = 6, 3, 8
 WIDTH = HEADS * DEPTH
 PLAIN, MASKED = ["self_attention"], ["masked_self_attention"]
 OPSETS = pytest.mark.parametrize("opset", [11, 17, 20])
+# Of what differs little the other opsets are left to the slow tests.
+FEW_OPSETS = pytest.mark.parametrize(
+    "opset", [pytest.param(11, marks=pytest.mark.slow), 17, pytest.param(20, marks=pytest.mark.slow)]
+)
 
 
 class Attention(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -103,7 +107,7 @@ def operators(model: onnx.ModelProto, plugins: list[str] = PLAIN) -> list[str]:
     return [node.op_type for node in fused_alike(model, plugins)]
 
 
-@OPSETS
+@FEW_OPSETS
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("parts", [as_in_timm, in_chunks, in_slices, parts_within_heads])
 def test_queries_keys_and_values_of_one_layer(parts: Callable[[Any], Any], opset: int, batch: int) -> None:
@@ -124,7 +128,7 @@ def test_other_orders_of_the_results_are_no_such_attention() -> None:
     assert not any(node.op_type == "SelfAttention" for node in normal_forms(model)[0].nodes)
 
 
-@OPSETS
+@FEW_OPSETS
 @pytest.mark.parametrize("shape", [(TOKENS,), (TOKENS, TOKENS), (1, HEADS, TOKENS, TOKENS), (HEADS, 1, TOKENS)])
 def test_masks(shape: tuple[int, ...], opset: int) -> None:
     left = operators(exported(Attention(as_in_timm, torch.randn(shape)), opset), MASKED)
@@ -210,7 +214,7 @@ class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
         return x + (torch.roll(y, (self.back, self.back), (1, 2)) if self.back else y)
 
 
-@OPSETS
+@FEW_OPSETS
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_windows_of_an_image_and_their_shift(shift: int, batch: int, opset: int) -> None:

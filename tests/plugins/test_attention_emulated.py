@@ -58,12 +58,12 @@ def check(
         ("masked_attention", "tensor64", MASKED),
         pytest.param("masked_attention", "tensor64", PADDED, marks=pytest.mark.slow),
         ("masked_attention", "rows", PADDED),
-        ("self_attention", "tensor64", SEQUENCE),
+        pytest.param("self_attention", "tensor64", SEQUENCE, marks=pytest.mark.slow),
         ("self_attention", "divided", TOKENS_FIRST),
-        ("self_attention", "divided", MANY_KEYS),
+        pytest.param("self_attention", "divided", MANY_KEYS, marks=pytest.mark.slow),
         pytest.param("self_attention", "tensor64", WINDOWS, marks=pytest.mark.slow),
         pytest.param("self_attention", "tensor128", TOKENS_FIRST, marks=pytest.mark.slow),
-        ("self_attention", "rows", UNEVEN),
+        pytest.param("self_attention", "rows", UNEVEN, marks=pytest.mark.slow),
         ("masked_self_attention", "tensor64", WINDOWS | ALL_MASKS),
         ("masked_self_attention", "divided", WINDOWS | ALL_MASKS),
         pytest.param("masked_self_attention", "tensor64", SEQUENCE | OF_KEYS, marks=pytest.mark.slow),
@@ -133,7 +133,9 @@ def test_masks_in_half_precision_hide_keys(types: str, least: bool, tmp_path_fac
 
 @needs_gcc
 @pytest.mark.parametrize("part", range(3))
-@pytest.mark.parametrize("value", [np.inf, np.nan, 65510.0, 1e30])
+@pytest.mark.parametrize(
+    "value", [np.nan, 65510.0, *(pytest.param(value, marks=pytest.mark.slow) for value in (np.inf, 1e30))]
+)
 def test_warps_that_divide_keys_compute_such_numbers_again(
     part: int, value: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -144,7 +146,17 @@ def test_warps_that_divide_keys_compute_such_numbers_again(
 
 
 @needs_gcc
-@pytest.mark.parametrize("exponents", [(-40, 0, 0), (-20, 20, 0), (0, 0, -40), (0, 0, 40), (14, -14, 10), (0, 0, -100)])
+@pytest.mark.parametrize(
+    "exponents",
+    [
+        (-20, 20, 0),
+        (0, 0, -40),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ((-40, 0, 0), (0, 0, 40), (14, -14, 10), (0, 0, -100))
+        ),
+    ],
+)
 def test_warps_that_divide_keys_are_as_exact_far_from_one(
     exponents: tuple[int, int, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
