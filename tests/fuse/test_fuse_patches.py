@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: pip install
 nn = torch.nn
 NAME = "patch_embedding"
 CHANNELS, HEIGHT, WIDTH, OUTPUTS = 3, 24, 40, 32
-OPSETS = [11, 17, 18, 23]
+OPSETS = [11, 17, pytest.param(18, marks=pytest.mark.slow), 23]
 
 
 class ChannelsLast(nn.Module):  # type: ignore[misc,name-defined]

@@ -86,7 +86,7 @@ def assert_left(model: onnx.ModelProto) -> None:
 sizes = st.integers(1, 9)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     lead=st.lists(st.sampled_from([1, 2, 3, "n"]), min_size=1, max_size=3).filter(lambda lead: lead.count("n") < 2),
     size=st.tuples(sizes, sizes, sizes),
@@ -222,7 +222,7 @@ def test_einsum(equation: str, fits: bool) -> None:
     (assert_found if fits else assert_left)(model)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.permutations("bijk"), st.permutations("bijk"), st.permutations("bijk"))
 def test_any_einsum_computes_the_same(first: list[str], second: list[str], third: list[str]) -> None:
     """Whatever three letters each term has, the fused file computes what the plain one does."""
@@ -259,7 +259,7 @@ def scaled(op_type: str, value: float, shape: tuple[int, ...], *names: str) -> l
     return [constant, helper.make_node(op_type, [names[0], f"{names[1]}_factor"], [names[1]])]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     factors=st.lists(
         st.tuples(

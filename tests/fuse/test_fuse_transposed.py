@@ -41,7 +41,7 @@ def alike(model: onnx.ModelProto) -> list[str]:
     return fused_alike(model, NAME, x)
 
 
-@pytest.mark.parametrize("opset", [11, 17, 18, 23])
+@pytest.mark.parametrize("opset", [11, 17, pytest.param(18, marks=pytest.mark.slow), 23])
 def test_a_layer_that_doubles_images_is_a_kernel(opset: int) -> None:
     assert alike(model_of(nn.ConvTranspose2d(CHANNELS, 24, 2, 2), opset=opset)) == [NAME]
 

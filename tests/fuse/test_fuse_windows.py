@@ -20,7 +20,7 @@ from plain_runtime import run
 from torch_export import exported_module
 
 WINDOWS = ("depthwise_conv", "grouped_conv", "average_pool", "max_pool", "maxpool2", "global_average_pool")
-SOME = settings(max_examples=60)
+SOME = settings(max_examples=40)
 SIDE = 11
 
 
@@ -159,7 +159,7 @@ def exported(network: Any, opset: int) -> onnx.ModelProto:
 ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU())
 
 
-@pytest.mark.parametrize("opset", [11, 17, 18, 23])
+@pytest.mark.parametrize("opset", [11, 17, pytest.param(18, marks=pytest.mark.slow), 23])
 def test_a_convolution_and_its_activation_are_one_kernel_in_exports(opset: int) -> None:
     for activation in ACTIVATIONS:
         # The exporters fold the normalisation into the convolution.
@@ -177,7 +177,7 @@ def test_gelu_is_part_of_the_kernel_where_it_is_one_node(opset: int) -> None:
     assert len(fuse(model, "auto").model.graph.node) == 1
 
 
-@pytest.mark.parametrize("opset", [11, 17, 18, 23])
+@pytest.mark.parametrize("opset", [11, 17, pytest.param(18, marks=pytest.mark.slow), 23])
 def test_pools_are_found_in_exports(opset: int) -> None:
     pools = nn.Sequential(nn.AvgPool2d(3, 1, 1), nn.MaxPool2d(3, 2, 1), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1))
     found = fused_alike(exported(pools.eval(), opset), 4)

@@ -19,7 +19,7 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
 from plain_runtime import run
 
-SOME = settings(max_examples=60)
+SOME = settings(max_examples=40)
 OPSETS = range(11, 24)
 KERNELS = ["softmax", "layer_norm", "add_layer_norm", "scale_add_softmax"]
 BATCH = 3
