@@ -22,7 +22,6 @@ class Neighbours:
 
     givers: frozenset[int]
     readers: frozenset[int]
-    both: bool  # whether plugins have to be on both sides
 
     def are_plugins(self, taken: Set[int], both: bool) -> bool:
         """Return whether one of the nodes ``taken`` gives an input, or they alone read the output; or both."""
@@ -40,10 +39,16 @@ def places_beside(places: Sequence[Place], taken: Sequence[Place]) -> list[Place
         reached.update(*(place.match.origins for place in more))
     while True:
         nodes = inside.union(*(place.match.origins for place in result))
-        kept = [place for place in result if place.beside and place.beside.are_plugins(nodes, place.beside.both)]
+        kept = [place for place in result if _wanted(place, nodes)]
         if len(kept) == len(result):
             return result
         result = kept
+
+
+def _wanted(place: Place, taken: Set[int]) -> bool:
+    """Return whether a place has plugins on the sides where its kernel wants them."""
+    declared = place.kernel.beside_plugins
+    return declared is not None and place.beside is not None and place.beside.are_plugins(taken, declared.both)
 
 
 def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
@@ -65,8 +70,7 @@ def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str
 
     givers = frozenset(index for index in map(giver, read) if index is not None)
     given = match.outputs[0]
-    both = match.kernel.beside_plugins is not None and match.kernel.beside_plugins.both
-    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)), both)
+    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)))
 
 
 def _only_reshapes(graph: WorkingGraph, node: onnx.NodeProto) -> bool:

@@ -18,7 +18,8 @@ Axis: TypeAlias = "tuple[Factor, ...]"
 
 # Stands for the size of an open axis: a prime, so that it is seen in the product with other sizes.
 OPEN = 1_000_003
-MOVEMENTS = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Gather", "Slice", "Split")
+OF_ALL = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")  # elements
+MOVEMENTS = (*OF_ALL, "Gather", "Slice", "Split")
 
 
 @dataclass(frozen=True)

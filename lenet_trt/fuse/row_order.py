@@ -20,11 +20,9 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.cut import Insertion, Uses, replaced
-from lenet_trt.fuse.movement import known_sizes_of, part_of_slice, source_of, written
+from lenet_trt.fuse.movement import OF_ALL, known_sizes_of, part_of_slice, source_of, written
 from lenet_trt.fuse.rolls import Roll, roll_after, roll_of
 from lenet_trt.fuse.working_copy import Array, WorkingGraph, WorkingNode
-
-_UNARY = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,8 @@ def with_rows_in_order(
 
     ``attention`` brings a model into the normal form in which attention is written in one way.
     """
+    if all(node.op_type != "Softmax" for node in model.graph.node):
+        return model, frozenset()
     graph = attention(model)
     if not any(True for _ in _around_attentions(graph)):
         return model, frozenset()
@@ -110,7 +110,7 @@ def _layer_before(graph: WorkingGraph, products: Products) -> _Layer | None:
 def _layer_after(graph: WorkingGraph, products: Products) -> _Layer | None:
     """Return the layer that has the results."""
     layer = graph.only_consumer(products.output)
-    while layer is not None and layer.is_op(*_UNARY):
+    while layer is not None and layer.is_op(*OF_ALL):
         layer = graph.only_consumer(layer.outputs[0])
     if layer is None or not _is_layer(graph, layer):
         return None
@@ -137,7 +137,7 @@ def _is_layer(graph: WorkingGraph, node: WorkingNode) -> bool:
 
 def _movement(graph: WorkingGraph, roll: Roll | None, node: WorkingNode | None) -> tuple[WorkingNode, ...]:
     """Return the nodes of a roll, or the one node, where they move rows; no nodes else."""
-    one = (node,) if node is not None and node.is_op(*_UNARY) else ()
+    one = (node,) if node is not None and node.is_op(*OF_ALL) else ()
     nodes = one if roll is None else roll.nodes
     return nodes if all(_moves_rows(graph, each) for each in nodes) else ()
 
@@ -152,7 +152,7 @@ def _moves_rows(graph: WorkingGraph, node: WorkingNode) -> bool:
         return list(node.attributes.get("perm", [0]))[-1] == last
     if node.is_op("Slice"):
         return all(axis != last for axis, _, _ in part_of_slice(graph, node) or [(last, 0, 0)])
-    return node.is_op("Concat", *_UNARY) and (
+    return node.is_op("Concat", *OF_ALL) and (
         not node.is_op("Concat") or node.attributes.get("axis", 0) % len(before) != last
     )
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from lenet_trt.fuse.attention_products import Products, products_around
 from lenet_trt.fuse.movement import (
+    OF_ALL,
     Axis,
     StridedLayout,
     as_it_lies,
@@ -249,7 +250,7 @@ def _result(graph: WorkingGraph, name: str, rows: _Rows, rolls: Sequence[Roll]) 
             if back is not None:
                 return back[0], [*nodes, *back[1]]
         node = graph.only_consumer(name)
-        if node is None or not node.is_op("Reshape", "Transpose", "Squeeze", "Unsqueeze"):
+        if node is None or not node.is_op(*OF_ALL):
             return None
         nodes.append(node)
         name = node.outputs[0]

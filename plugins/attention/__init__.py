@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.dims import axes
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel
 
-from .declaration import AXES, REQUIRES, SCALE, TYPES, attended, claims, flops, h, m, tensors, variants
+from .declaration import AXES, REQUIRES, SCALE, TYPES, attended, claims, flops, h, m, t, tensors, variants
 from .pattern import PATTERNS
 
 (n,) = axes("n")
@@ -29,7 +29,7 @@ KERNEL = Kernel(
     types=TYPES,
     attributes=(SCALE,),
     requires=REQUIRES & (n * h * m <= INT32_MAX),
-    variants=variants("attention", n, ()),
+    variants=variants("attention", n, m, (m, t, h)),
     patterns=PATTERNS,
     reference=reference,
     max_elements=2**40,

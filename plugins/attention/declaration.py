@@ -61,36 +61,31 @@ def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np
     return np.moveaxis(softmax_of(scale * (q @ k.swapaxes(-1, -2)) + mask) @ v, -3, -2)
 
 
-def variants(kernel: str, images: Dim, extras: tuple[Dim, ...]) -> tuple[Variant, ...]:
-    """Make the variants of a kernel; ``extras`` are the integers of its launches that come after m, t and h."""
+def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:
+    """Make the variants of a kernel for so many queries of each head of an image; ``integers``: of its launches."""
     return (
-        _on_tensor_cores(kernel, 8, images, extras, prefer=many(m)),
-        _on_tensor_cores(kernel, 4, images, extras),
+        *(
+            Variant(
+                f"tensor{rows}",
+                Launch(
+                    (ceil_div(queries, rows) * images * h, 1, 1),
+                    (32 * rows // ROWS_OF_WARP, 1, 1),
+                    integers,
+                    shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
+                ),
+                f"tensor cores, {rows} queries a block",
+                source="tensor.cu",
+                entry=f"{kernel}_tensor",
+                min_sm=80,
+                when=d.multiple_of(16),
+                prefer=prefer,
+            )
+            for rows, prefer in ((128, many(queries)), (64, None))
+        ),
         Variant(
             "rows",
-            Launch((ceil_div(images * h * m, THREADS // 32), 1, 1), (THREADS, 1, 1), (images, m, t, h, *extras)),
+            Launch((ceil_div(images * h * queries, THREADS // 32), 1, 1), (THREADS, 1, 1), (images, *integers)),
             "plain multiply-adds, a warp a row",
             entry=f"{kernel}_rows",
         ),
-    )
-
-
-def _on_tensor_cores(
-    kernel: str, warps: int, images: Dim, extras: tuple[Dim, ...], prefer: Condition | None = None
-) -> Variant:
-    rows = warps * ROWS_OF_WARP
-    return Variant(
-        f"tensor{rows}",
-        Launch(
-            (ceil_div(m, rows) * images * h, 1, 1),
-            (32 * warps, 1, 1),
-            (m, t, h, *extras),
-            shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
-        ),
-        f"tensor cores, {rows} queries a block",
-        source="tensor.cu",
-        entry=f"{kernel}_tensor",
-        min_sm=80,
-        when=d.multiple_of(16),
-        prefer=prefer,
     )

@@ -10,7 +10,8 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, Variant
 
-from ..attention.declaration import CLAIMED, MOST_DEPTH, ROWS_OF_WARP, THREADS, attended, claims, d, h, keys, many
+from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, claims, d, h
+from ..attention.declaration import variants as of_separate_tensors
 from ..windows.declaration import IN_FLOATS
 
 n, a, r, b, c = axes("n a r b c")
@@ -67,47 +68,20 @@ def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarra
 
 def variants(kernel: str, extras: tuple[Dim, ...]) -> tuple[Variant, ...]:
     """Make the variants of a kernel; ``extras`` are the integers of its launches that come after a, r, b and h."""
-    sizes = (a, r, b, h, *extras)
-    of_warp = (8 * KEYS_OF_WARP + QUERIES * size_of("T")) * (d + 8)
-    on_tensor_cores = d.multiple_of(16)
-    return (
-        Variant(
-            "divided",
-            Launch(
-                (ceil_div(tokens, QUERIES) * windows * h, 1, 1),
-                (32 * WARPS, 1, 1),
-                sizes,
-                shared_bytes=WARPS * of_warp,
-            ),
-            f"tensor cores, {WARPS} warps divide the keys of {QUERIES} queries",
-            source="divided.cu",
-            entry=f"{kernel}_divided",
-            min_sm=80,
-            when=on_tensor_cores & (d <= 64),
-            prefer=FEW,
+    integers = (a, r, b, h, *extras)
+    divided = Variant(
+        "divided",
+        Launch(
+            (ceil_div(tokens, QUERIES) * windows * h, 1, 1),
+            (32 * WARPS, 1, 1),
+            integers,
+            shared_bytes=WARPS * (8 * KEYS_OF_WARP + QUERIES * size_of("T")) * (d + 8),
         ),
-        *(
-            Variant(
-                f"tensor{rows}",
-                Launch(
-                    (ceil_div(tokens, rows) * windows * h, 1, 1),
-                    (32 * rows // ROWS_OF_WARP, 1, 1),
-                    sizes,
-                    shared_bytes=(8 * keys + rows * size_of("T")) * (d + 8),
-                ),
-                f"tensor cores, {rows} queries a block",
-                source="tensor.cu",
-                entry=f"{kernel}_tensor",
-                min_sm=80,
-                when=on_tensor_cores,
-                prefer=prefer,
-            )
-            for rows, prefer in ((128, many(tokens)), (64, None))
-        ),
-        Variant(
-            "rows",
-            Launch((ceil_div(windows * h * tokens, THREADS // 32), 1, 1), (THREADS, 1, 1), (windows, *sizes)),
-            "plain multiply-adds, a warp a row",
-            entry=f"{kernel}_rows",
-        ),
+        f"tensor cores, {WARPS} warps divide the keys of {QUERIES} queries",
+        source="divided.cu",
+        entry=f"{kernel}_divided",
+        min_sm=80,
+        when=d.multiple_of(16) & (d <= 64),
+        prefer=FEW,
     )
+    return (divided, *of_separate_tensors(kernel, windows, tokens, integers))
