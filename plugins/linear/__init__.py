@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.kernel import BesidePlugins, Kernel, Packing, Tensor, Types
+from lenet_trt.kernel import BesidePlugins, Kernel, Packing, Types
 
-from ..dense.declaration import n, outputs
-from ..split_floats.packing import join, split
+from ..dense.declaration import n
 from ..windows.activation import ACTIVATION, ACTIVATIONS
 from .declaration import (
     AXES,
@@ -22,20 +21,9 @@ from .declaration import (
     X,
     Y,
 )
-from .packing import inputs_of_x, to_blocks, to_rows
+from .packing import inputs_of_x
 from .pattern import PATTERNS
-
-WEIGHTS = (
-    Tensor(
-        "weights",
-        LAYER.packed(2),
-        "float16",
-        "w, divided by its output's scale, as two fp16 numbers (packed.cuh)",
-        weight=True,
-    ),
-    Tensor("scales", (outputs,), "T", "a power of two for each output", weight=True),
-    BIAS,
-)
+from .split_weights import pack_split, split_rows, split_weights
 
 
 def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
@@ -44,16 +32,13 @@ def reference(x: np.ndarray, w: np.ndarray, bias: np.ndarray, *, activation: str
 
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Split each output's weights, divided by a power of two, and lay them out for wgmma."""
-    both, scales = split(weights["w"])
-    return {"weights": to_blocks(both), "scales": scales, "bias": weights["bias"]}
+    """Pack the weights."""
+    return pack_split(weights["w"], weights["bias"])
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-    scales = weights["scales"]
-    rows = to_rows(op, join(op, weights["weights"], axis=1), scales, inputs_of_x(op))
-    return {"w": op.Mul(rows, op.Reshape(scales, op.ints(-1, 1))), "bias": weights["bias"]}
+    """Write the nodes that undo it."""
+    return {"w": split_rows(op, weights, inputs_of_x(op)), "bias": weights["bias"]}
 
 
 PACKING = Packing((W, BIAS), pack, unpack)
@@ -72,7 +57,7 @@ KERNEL = Kernel(
     name="linear",
     doc="y = act(Gemm(x, w, bias)) over the last axis, w [out, in], in fp32",
     axes=AXES,
-    inputs=(X, *WEIGHTS),
+    inputs=(X, *split_weights(LAYER, BIAS)),
     outputs=(Y,),
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=(ACTIVATION,),

@@ -13,8 +13,7 @@ from lenet_trt.dims import axes
 from lenet_trt.kernel import Axis, IntegerAttribute, Kernel, Packing, Tensor, Types
 
 from ..linear.declaration import HOPPER, Product
-from ..linear.packing import to_blocks, to_rows
-from ..split_floats.packing import join, split
+from ..linear.split_weights import pack_split, split_rows, split_weights
 from ..windows.declaration import IMAGE, c, h, n, size, w
 from .pattern import PATTERNS
 
@@ -26,17 +25,6 @@ LAYER = Product(PATCHES, c * size * size, k, extras=(PATCHES,))
 ENOUGH = 10_000_000
 
 BIAS = Tensor("bias", (k,), "T", "bias of each output", weight=True)
-WEIGHTS = (
-    Tensor(
-        "weights",
-        LAYER.packed(2),
-        "float16",
-        "w as rows, divided by its output's scale, as two fp16 numbers (linear/packed.cuh)",
-        weight=True,
-    ),
-    Tensor("scales", (k,), "T", "a power of two for each output", weight=True),
-    BIAS,
-)
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, size: int) -> np.ndarray:
@@ -47,24 +35,22 @@ def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, size: int
 
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Split each filter, divided by a power of two, and lay it out as a row of weights of a dense layer."""
-    both, scales = split(weights["w"].reshape(len(weights["w"]), -1))
-    return {"weights": to_blocks(both), "scales": scales, "bias": weights["bias"]}
+    """Pack the filters as the weights of a dense layer."""
+    return pack_split(weights["w"].reshape(len(weights["w"]), -1), weights["bias"])
 
 
 def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo it, up to the bits that two fp16 numbers do not have."""
-    scales, side = weights["scales"], shapes["w"][-1]
+    """Write the nodes that undo it."""
+    side = shapes["w"][-1]
     inputs = op.Mul(op.Slice(op.Shape("x"), op.ints(1), op.ints(2)), op.ints(side * side))
-    rows = op.Mul(to_rows(op, join(op, weights["weights"], axis=1), scales, inputs), op.Reshape(scales, op.ints(-1, 1)))
-    return {"w": op.Reshape(rows, op.ints(0, -1, side, side)), "bias": weights["bias"]}
+    return {"w": op.Reshape(split_rows(op, weights, inputs), op.ints(0, -1, side, side)), "bias": weights["bias"]}
 
 
 KERNEL = Kernel(
     name="patch_embedding",
     doc="y = Transpose(Conv(x, w, bias)), channels last, filters as large as their stride, no padding, in fp32",
     axes=(Axis("n", "images"), Axis("c", "channels", static=True), *IMAGE, Axis("k", "outputs", static=True)),
-    inputs=(Tensor("x", (n, c, h, w), "T", "images"), *WEIGHTS),
+    inputs=(Tensor("x", (n, c, h, w), "T", "images"), *split_weights(LAYER, BIAS)),
     outputs=(Tensor("y", (n, h // size, w // size, k), "T", "outputs of each patch"),),
     types=(Types("fp32", {"T": "float32"}, tolerance=3e-6),),
     attributes=(IntegerAttribute("size", RUN, 32, (16, 4, 8), "rows and columns of a patch"),),
