@@ -140,7 +140,7 @@ struct Fetched {
       const int channel = line / Plan::kRowsOfX, row = top + line % Plan::kRowsOfX;
       const int column = left + (kIsFloat ? j : j * kStride);
       const bool in_rows = i < kTotal && piece.first_channel + channel < kChannels && static_cast<unsigned>(row) < Layer::kHeight;
-            const T* from = image + (channel * Layer::kHeight + row) * Layer::kWidth + column;
+      const T* from = image + (channel * Layer::kHeight + row) * Layer::kWidth + column;
       value[e] = in_rows && static_cast<unsigned>(column) < Layer::kWidth ? from[0] : from_float<T>(0.0f);
       if constexpr (!kIsFloat) {
         second[e] = in_rows && static_cast<unsigned>(column + 1) < Layer::kWidth ? from[1] : from_float<T>(0.0f);

@@ -63,7 +63,7 @@ def computed_on_cpu(
     launch = bound.specialized.launch(variant)
     sizes = dict(bound.axes)
     sizes |= dict.fromkeys(frozenset().union(*(dim.axes for dim in launch.dims)) - sizes.keys(), MULTIPROCESSORS)
-    grid_x, grid_y, _, _, *extras = (dim.evaluate(sizes) for dim in launch.dims)
+    grid_x, grid_y, _, shared_bytes, *extras = (dim.evaluate(sizes) for dim in launch.dims)
     folder = factory.mktemp("on_cpu")
     for tensor, array in zip(kernel.inputs, inputs, strict=True):
         array.tofile(folder / tensor.name)
@@ -71,6 +71,7 @@ def computed_on_cpu(
         grid_x,
         grid_y,
         launch.block[0],
+        shared_bytes,
         _cluster_blocks(variant),
         *extras,
         *(int(np.prod(shape)) for shape in bound.output_shapes),
@@ -110,7 +111,8 @@ def _cluster_blocks(variant: Variant) -> int:
 def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
     """Compile the program that runs a variant."""
     kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
-    lines = ["const int grid_x = number(), grid_y = number(), threads = number(), cluster_size = number();"]
+    lines = ["const int grid_x = number(), grid_y = number(), threads = number();"]
+    lines += ["const int shared_bytes = number(), cluster_size = number();"]
     lines += [f"const int extra{index} = number();" for index in range(count)]
     for tensor, dtype in zip(kernel.inputs, bound.input_dtypes, strict=True):
         lines.append(f'const auto {tensor.name} = read<{ELEMENT_TYPES[dtype].cuda_name}>("{tensor.name}");')
@@ -122,13 +124,14 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     arguments += [f"extra{index}" for index in range(count)]
     arguments += [f"{tensor.name}.data()" for tensor in kernel.outputs]
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
-    lines.append(f"launch(grid_x, grid_y, threads, cluster_size, [&] {{ {call}; }});")
+    lines.append(f"launch(grid_x, grid_y, threads, shared_bytes, cluster_size, [&] {{ {call}; }});")
     lines += [f'write("{tensor.name}", {tensor.name});' for tensor in kernel.outputs]
     source = str(kernel.source_dir / variant.source)
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
-    command = ["g++", "-std=c++17", "-Og", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
+    # Its shared memory is a variable of a thread, which no constructor makes.
+    command = ["g++", "-std=c++17", "-Og", "-w", "-fno-extern-tls-init", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
     macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
     command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"

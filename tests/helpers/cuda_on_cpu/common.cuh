@@ -44,6 +44,7 @@ inline void wait_for_previous_kernel() {}
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(8) int2 { int x, y; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
@@ -119,7 +120,8 @@ inline uint16_t to_bfloat16(float value) {
 }
 inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {to_bfloat16(low), to_bfloat16(high)}; }
 
-thread_local unsigned char shared[232448];
+alignas(128) thread_local unsigned char shared[232448];
+constexpr unsigned char kUnwritten = 0x3f;  // floats below 1: kernels compute a sum that is not finite in another way
 
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
@@ -295,9 +297,9 @@ inline bool run(Block& of, unsigned& random) {
   return ran;
 }
 
-// Calls `kernel` for each thread of each block; `in_cluster` blocks are a cluster.
+// Calls `kernel` for each thread of each block, which has `shared_bytes` of shared memory; `in_cluster` blocks are a cluster.
 template <typename Kernel>
-void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kernel& kernel) {
+void launch(int blocks_x, int blocks_y, int threads, int shared_bytes, int in_cluster, const Kernel& kernel) {
   unsigned random = 1;
   Cluster state;
   cluster = &state;
@@ -309,8 +311,7 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
       made.kernel = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
       made.captured = &kernel;
       made.index = {static_cast<unsigned>((b + rank) % blocks_x), static_cast<unsigned>((b + rank) / blocks_x)};
-      // Floats below 1: kernels compute a sum that is not finite in another way.
-      made.shared.assign(sizeof(shared), 0x3f);
+      made.shared.assign(sizeof(shared), kUnwritten);
       made.left = threads;
       made.fibers.resize(threads);
       made.warps.assign(threads / kWarpLanes, {kWarpLanes});
@@ -348,6 +349,13 @@ void launch(int blocks_x, int blocks_y, int threads, int in_cluster, const Kerne
         for (Block& of : state.blocks) {
           std::fprintf(stderr, "block %u: %d threads wait for others that never come\n", of.index.x, of.left);
         }
+        std::exit(1);
+      }
+    }
+    for (const Block& of : state.blocks) {
+      for (size_t i = shared_bytes; i < of.shared.size(); ++i) {
+        if (of.shared[i] == kUnwritten) continue;
+        std::fprintf(stderr, "block %u wrote byte %zu of its shared memory, of which it has %d\n", of.index.x, i, shared_bytes);
         std::exit(1);
       }
     }
