@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from shared_session import session_folder
+from shared_session import note_passed, passed_before, session_folder
 
 # Each worker of pytest-xdist has a core; threads of libraries would wait for each other there, and by spinning.
 _IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -30,6 +30,26 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rest", action="store_true", help="leave out what passed with the same $LENET_TRT_TESTS_KEPT before"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With ``--rest``, keep the tests that have not passed yet."""
+    if config.getoption("rest"):
+        passed = passed_before()
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note what passed, once: in the process that hears of all tests."""
+    if report.when == "call" and report.passed and not _IS_WORKER:
+        note_passed(report.nodeid)
 
 
 @pytest.fixture(scope="session", autouse=True)

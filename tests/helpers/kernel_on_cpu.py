@@ -130,8 +130,8 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
-    # Its shared memory is a variable of a thread, which no constructor makes.
-    command = ["g++", "-std=c++17", "-Og", "-w", "-fno-extern-tls-init", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
+    command = ["g++", "-std=c++17", "-Og", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
+    command.append("-fno-extern-tls-init")  # shared memory is a variable of a thread, and no constructor makes it
     macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
     command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"

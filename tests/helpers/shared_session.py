@@ -11,6 +11,7 @@ import pytest
 from lenet_trt.files import exclusive
 
 KEPT = "LENET_TRT_TESTS_KEPT"
+_CHECKOUT = f"{Path(__file__).parents[2]}/"  # tests run others in a copy of it
 
 
 def session_folder(factory: pytest.TempPathFactory) -> Path:
@@ -22,6 +23,25 @@ def session_folder(factory: pytest.TempPathFactory) -> Path:
         return Path(os.environ[KEPT])
     own = factory.getbasetemp()
     return own.parent if own.name.startswith("popen-") else own
+
+
+def passed_before() -> set[str]:
+    """Return the tests of this checkout that passed in sessions with the same ``$LENET_TRT_TESTS_KEPT``."""
+    if KEPT not in os.environ or not _passed().exists():
+        return set()
+    lines = _passed().read_text(encoding="utf-8").splitlines()
+    return {line.removeprefix(_CHECKOUT) for line in lines if line.startswith(_CHECKOUT)}
+
+
+def note_passed(test: str) -> None:
+    """Let later sessions with the same ``$LENET_TRT_TESTS_KEPT`` know that a test passed."""
+    if KEPT in os.environ:
+        with _passed().open("a", encoding="utf-8") as file:
+            file.write(f"{_CHECKOUT}{test}\n")
+
+
+def _passed() -> Path:
+    return Path(os.environ[KEPT]) / "passed"
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:

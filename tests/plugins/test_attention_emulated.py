@@ -47,7 +47,7 @@ def check(
 
 
 @needs_gcc
-@pytest.mark.parametrize("types", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("types", ["fp32", "fp16", pytest.param("bf16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "variant", "axes"),
     [

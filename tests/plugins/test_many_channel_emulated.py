@@ -119,7 +119,7 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
 @pytest.mark.parametrize(
     ("name", "variant", "sizes"),
     # Each is compiled: most of them are slow.
-    [pytest.param(*case, marks=[] if i % 3 == 0 else pytest.mark.slow) for i, case in enumerate(CASES)],
+    [pytest.param(*case, marks=[] if i % 5 == 0 else pytest.mark.slow) for i, case in enumerate(CASES)],
     ids=str,
 )
 def test_the_source_computes_the_reference(

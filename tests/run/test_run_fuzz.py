@@ -1,20 +1,14 @@
-"""Files of images as nobody writes them: headers of every kind, cut anywhere, wrong shapes and types, a huge folder."""
+"""Files of images as nobody writes them: headers of every kind, cut anywhere, wrong shapes and types."""
 
 from __future__ import annotations
 
 import gzip
 import io
-import itertools
-import os
-import shutil
 import struct
-import time
 import tracemalloc
 import warnings
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +20,6 @@ from PIL import Image
 
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.export.idx import idx_bytes
-from lenet_trt.images.batches import batches
 from lenet_trt.images.files import read_labels, read_pixels
 from lenet_trt.images.form import Form
 
@@ -276,47 +269,3 @@ def test_a_text_chunk_that_unpacks_to_a_gigabyte_costs_no_memory() -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 8 << 20
-
-
-# A folder of a million entries.
-
-MILLION = 1_000_000
-FALLBACK = 200_000
-BUILD_SECONDS = 20.0
-TRIED = 20_000
-LINKS = 50_000  # of one file; ext4 allows 65,000
-
-
-@pytest.fixture
-def crowded(tmp_path: Path) -> Iterator[tuple[Path, int]]:
-    """A folder of a million pictures, hard links to a few; 200,000 where this disk would take longer than 20 s."""
-    folder = tmp_path / "crowded"
-    folder.mkdir()
-    picture = png(np.arange(20, dtype=np.uint8).reshape(SIZE))
-    count = MILLION
-    begin = time.perf_counter()
-    source = tmp_path / "none"
-    for index in range(MILLION):
-        if index == TRIED and (time.perf_counter() - begin) * MILLION / TRIED > BUILD_SECONDS:
-            count = FALLBACK
-        if index == count:
-            break
-        if index % LINKS == 0:
-            source = tmp_path / f"source{index}.png"
-            source.write_bytes(picture)
-        os.link(source, f"{folder}/{index * 7919 % MILLION:07}.png")
-    yield folder, count
-    shutil.rmtree(folder)
-
-
-@pytest.mark.slow
-def test_a_folder_of_a_million_entries(crowded: tuple[Path, int]) -> None:
-    folder, count = crowded
-    tracemalloc.start()
-    found = batches([str(folder)], Form(1, *SIZE), 100)
-    seen = list(itertools.islice(found, 3))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    names = sorted(f"{index * 7919 % MILLION:07}.png" for index in range(count))
-    assert [Path(name).name for batch in seen for name in batch.names] == names[:300]
-    assert peak < 200 * count  # bytes: the names, and nothing for each picture
