@@ -22,6 +22,8 @@ from shared_session import made_once
 
 HEADERS = Path(__file__).parent / "cuda_on_cpu"
 MULTIPROCESSORS = 2
+# Shared memory is a variable of a thread, and no constructor makes it.
+COMPILER = ("g++", "-std=c++17", "-Og", "-w", "-fno-extern-tls-init")
 needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernel for the CPU")
 
 # Its arguments are the launch, the kernel's integers and the lengths of its outputs: calls of all sizes share it.
@@ -108,6 +110,10 @@ def _cluster_blocks(variant: Variant) -> int:
     return int(found[1]) if found else 1
 
 
+def _precompile(path: Path) -> None:
+    subprocess.run([*COMPILER, "-x", "c++-header", str(HEADERS / "common.cuh"), "-o", str(path)], check=True)
+
+
 def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
     """Compile the program that runs a variant."""
     kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
@@ -130,8 +136,9 @@ def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, ch
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
-    command = ["g++", "-std=c++17", "-Og", "-w", f"-I{HEADERS}", f"-I{kernel.source_dir.parent}", "-x", "c++", "-"]
-    command.append("-fno-extern-tls-init")  # shared memory is a variable of a thread, and no constructor makes it
+    precompiled = made_once(factory, "common.cuh.gch", _precompile).with_suffix("")
+    folders = (f"-I{HEADERS}", f"-I{kernel.source_dir.parent}")
+    command = [*COMPILER, *folders, "-include", str(precompiled), "-x", "c++", "-"]
     macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
     command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"
