@@ -60,3 +60,10 @@ __device__ __forceinline__ void mma_16x8x8_tf32(float (&d)[4], const unsigned (&
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 #endif
+
+// Transposes an 8x8 matrix of 16-bit elements, of which lane (g = lane / 4, t = lane % 4) has [g][2t, 2t+1].
+__device__ __forceinline__ unsigned transpose_8x8(unsigned elements) {
+  unsigned result;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(elements));
+  return result;
+}

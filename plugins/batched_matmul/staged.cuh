@@ -14,7 +14,7 @@ __device__ __forceinline__ void multiply_staged(const T* a, const T* b, int batc
   constexpr int kFit = most_products(larger(A::kStride + B::kStride, kWideStores ? 0 : Y::kStride));
   constexpr int kGroup = larger(smaller(smaller(kBlockBytes / kBytes, kThreads / OwnTile::kTiles), kFit), 1);
   constexpr int kSizeA = A::size(kGroup), kSizeB = B::size(kGroup);
-  __shared__ alignas(16) T memory[larger(kSizeA + kSizeB, kWideStores ? 0 : Y::size(kGroup))];
+  __shared__ __align__(16) T memory[larger(kSizeA + kSizeB, kWideStores ? 0 : Y::size(kGroup))];
   T *staged_a = memory, *staged_b = memory + kSizeA;
   const int mine = threadIdx.x / OwnTile::kTiles;  // the product of this thread
   const long long stride = static_cast<long long>(gridDim.x) * kGroup;

@@ -110,9 +110,9 @@ __device__ __forceinline__ void multiply_rows(const T* a, const T* b, T* y, int 
 extern "C" __global__ void __launch_bounds__(kThreads)
     batched_matmul_tensor(const T* __restrict__ a, const T* __restrict__ b, int batch, T* __restrict__ y) {
   wait_for_previous_kernel();
-  __shared__ alignas(16) T staged_a[A::size(kGroup)];
-  __shared__ alignas(16) T staged_b[B::size(kGroup)];
-  __shared__ alignas(16) T staged_y[Y::size(kGroup)];
+  __shared__ __align__(16) T staged_a[A::size(kGroup)];
+  __shared__ __align__(16) T staged_b[B::size(kGroup)];
+  __shared__ __align__(16) T staged_y[Y::size(kGroup)];
   const long long stride = static_cast<long long>(gridDim.x) * kGroup;
   for (long long first = static_cast<long long>(blockIdx.x) * kGroup; first < batch; first += stride) {
     const int count = static_cast<int>(batch - first < kGroup ? batch - first : kGroup);

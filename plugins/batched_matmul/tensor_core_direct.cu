@@ -35,13 +35,6 @@ __device__ __forceinline__ Run<kElements> load_run(const T* from) {
   return *reinterpret_cast<const Run<kElements>*>(from);
 }
 
-// Transposes an 8x8 matrix, of which lane (g = lane / 4, t = lane % 4) has [g][2t, 2t+1].
-__device__ __forceinline__ unsigned transpose_8x8(unsigned elements) {
-  unsigned result;
-  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(result) : "r"(elements));
-  return result;
-}
-
 // The product p of a group, or the last one.
 __device__ __forceinline__ long long at(long long group, int p, int batch) {
   const long long product = group * kProducts + p;

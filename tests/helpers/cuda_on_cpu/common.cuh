@@ -140,11 +140,17 @@ void store_vector(T* to, const Vector<T, kCount>& vector) {
   if (reinterpret_cast<size_t>(to) % sizeof(vector) != 0 || of_shared) std::exit(2);
   *reinterpret_cast<Vector<T, kCount>*>(to) = vector;
 }
+template <typename T, int kCount>
+void store_vector_streaming(T* to, const Vector<T, kCount>& vector) { store_vector(to, vector); }
+template <typename T>
+using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
+template <typename T>
+Pack16<T> load16(const T* from) { return load_vector<Pack16<T>::kCount>(from); }
+template <typename T>
+Pack16<T> load16_streaming(const T* from) { return load16(from); }
 inline float to_float(float value) { return value; }
 inline float to_float(__half value) { return from_half(value.bits); }
 inline float to_float(__nv_bfloat16 value) { return from_bfloat16(value.bits); }
-template <typename T>
-using Pack16 = Vector<T, 16 / static_cast<int>(sizeof(T))>;
 inline float max_nan(float a, float b) { return a > b || a != a ? a : b; }
 template <typename T>
 T from_float(float value) { return value; }

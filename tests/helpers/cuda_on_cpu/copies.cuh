@@ -14,7 +14,7 @@ inline Copies& my_copies() {
 }
 
 template <int kBytes>
-void copy_async(unsigned to, const void* from, int bytes) {
+void copy_async(unsigned to, const void* from, int bytes = kBytes) {
   if (to % kBytes != 0 || reinterpret_cast<size_t>(from) % kBytes != 0) std::exit(2);
   my_copies().open.push_back({to, from, bytes, kBytes});
 }
@@ -33,9 +33,12 @@ void copy_async_wait() {
   auto& groups = my_copies().groups;
   for (; groups.size() > kPending; groups.pop_front()) finish(groups.front());
 }
-inline void arrive_with_copies(unsigned barrier) {
+inline void copy_async_wait_all() {
   copy_async_commit();
   copy_async_wait<0>();
+}
+inline void arrive_with_copies(unsigned barrier) {
+  copy_async_wait_all();
   arrive(barrier);
 }
 

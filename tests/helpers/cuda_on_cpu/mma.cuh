@@ -44,3 +44,11 @@ void mma_16x8x16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned 
 inline void mma_16x8x8_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   multiply<2>(d, a, {b0, b1}, product_tf32);
 }
+
+inline unsigned transpose_8x8(unsigned elements) {
+  const auto lanes = everyone(elements);
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  unsigned result = 0;
+  for (int i = 0; i < 2; ++i) result |= (lanes[4 * (2 * t + i) + g / 2] >> 16 * (g % 2) & 0xffffu) << 16 * i;
+  return result;
+}
