@@ -98,7 +98,9 @@ def exported(network: Any, channels: int, opset: int) -> onnx.ModelProto:
 ACTIVATIONS = (nn.Identity(), nn.ReLU(), nn.ReLU6(), nn.Hardswish(), nn.SiLU(), nn.GELU())
 
 
-@pytest.mark.parametrize("opset", [11, 13, 17, pytest.param(18, marks=pytest.mark.slow), 23])
+@pytest.mark.parametrize(
+    "opset", [11, 13, 17, pytest.param(18, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.slow), 23]
+)
 def test_a_stem_and_its_activation_are_one_kernel_in_exports(opset: int) -> None:
     for activation in ACTIVATIONS:
         # The exporters fold the normalisation into the convolution.
