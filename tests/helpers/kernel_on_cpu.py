@@ -85,6 +85,10 @@ def computed_on_cpu(
     ]
 
 
+def unchanged(plain: list[np.ndarray]) -> None:
+    """Change no input."""
+
+
 def disagreement_on_cpu(
     kernel: Kernel,
     variant: str,
@@ -96,11 +100,22 @@ def disagreement_on_cpu(
 ) -> str | None:
     """Say how a variant differs from the reference, after ``change`` of the inputs as ONNX has them."""
     bound = kernel.bind_axes(axes, kernel.types_named(types), attributes)
+    return disagreement_of_call(bound, kernel.variant(variant), factory, change)
+
+
+def disagreement_of_call(
+    bound: Bound,
+    variant: Variant,
+    factory: pytest.TempPathFactory,
+    change: Callable[[list[np.ndarray]], None] = unchanged,
+) -> str | None:
+    """Say the same of a call that is bound."""
+    assert bound.fits(variant)
     plain = plain_inputs(bound, np.random.default_rng(5))
     change(plain)
     with np.errstate(invalid="ignore", over="ignore"):
         (wanted,) = expected_outputs(bound, plain)
-    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, plain), factory)
+    (found,) = computed_on_cpu(bound, variant, kernel_inputs(bound, plain), factory)
     return disagreement(found, wanted, bound.types.tolerance)
 
 

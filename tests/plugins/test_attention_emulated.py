@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kernel_on_cpu import disagreement_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
 Change = Callable[[list[np.ndarray]], None]
@@ -27,16 +27,12 @@ OF_KEYS = {"mask_windows": 1, "mask_heads": 1, "mask_rows": 1}
 PADDED = {"outer": 2, "repeat": 1, "inner": 2, "m": 17, "t": 90, "h": 3, "d": 16, "mask_heads": 1, "mask_rows": 1}
 
 
-def kept(plain: list[np.ndarray]) -> None:
-    """Change nothing."""
-
-
 def check(
     name: str,
     variant: str,
     axes: dict[str, int],
     factory: pytest.TempPathFactory,
-    change: Change = kept,
+    change: Change = unchanged,
     types: str = "fp32",
 ) -> None:
     """Compare a variant with the reference, after ``change`` of the inputs."""

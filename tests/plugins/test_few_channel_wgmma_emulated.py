@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernel_on_cpu import disagreement_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import AttributeValue, registry
 
 FEW = registry.kernel("few_channel_conv")
@@ -21,7 +21,7 @@ FOUR: Sizes = ({"n": 2, "c": 4, "h": 21, "w": 33, "k": 24}, {"size": 4, "stride"
 TWO: Sizes = ({"n": 1, "c": 2, "h": 9, "w": 7, "k": 8}, {"size": 2, "stride": 1, "pad": 1, "activation": "none"})
 
 
-def check(sizes: Sizes, factory: pytest.TempPathFactory, change: Change = lambda plain: None) -> None:
+def check(sizes: Sizes, factory: pytest.TempPathFactory, change: Change = unchanged) -> None:
     """Compare the variant with the reference, after ``change`` of the inputs."""
     assert disagreement_on_cpu(FEW, "wgmma", *sizes, change, factory) is None
 

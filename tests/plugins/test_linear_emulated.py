@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kernel_on_cpu import disagreement_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import Kernel, registry
 
 Change = Callable[[list[np.ndarray]], None]
@@ -60,7 +60,7 @@ def check(
 def test_the_source_computes_the_reference(
     variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check(variant, axes, "gelu", lambda plain: None, tmp_path_factory)
+    check(variant, axes, "gelu", unchanged, tmp_path_factory)
 
 
 @needs_gcc
@@ -82,7 +82,7 @@ def test_the_source_computes_the_reference(
 def test_the_source_computes_the_reference_in_fp16(
     variant: str, axes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check(variant, axes, "gelu", lambda plain: None, tmp_path_factory, LINEAR_HALF, "fp16")
+    check(variant, axes, "gelu", unchanged, tmp_path_factory, LINEAR_HALF, "fp16")
 
 
 @needs_gcc

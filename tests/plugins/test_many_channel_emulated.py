@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from kernel_on_cpu import disagreement_on_cpu, needs_gcc
+from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import AttributeValue, registry
 
 PLAIN, ADDS, ONE_AXIS = "many_channel_conv", "many_channel_conv_add", "many_channel_conv1d"
@@ -125,7 +125,7 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
 def test_the_source_computes_the_reference(
     name: str, variant: str, sizes: Sizes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    check(name, variant, sizes, lambda plain: None, tmp_path_factory)
+    check(name, variant, sizes, unchanged, tmp_path_factory)
 
 
 @needs_gcc

@@ -18,8 +18,8 @@ double product_16_bits(unsigned a, unsigned b) {
 }
 
 // d += a b, where a row of A and a column of B have kRegisters registers of each of four lanes.
-template <int kRegisters, typename Product>
-void multiply(float (&d)[4], const unsigned (&a)[2 * kRegisters], const unsigned (&b)[kRegisters], Product product) {
+template <int kRegisters, typename Sum, typename Product>
+void add_products(Sum (&d)[4], const unsigned (&a)[2 * kRegisters], const unsigned (&b)[kRegisters], Product product) {
   struct Operands { unsigned a[2 * kRegisters], b[kRegisters]; } mine;
   std::memcpy(mine.a, a, sizeof(a));
   std::memcpy(mine.b, b, sizeof(b));
@@ -27,22 +27,22 @@ void multiply(float (&d)[4], const unsigned (&a)[2 * kRegisters], const unsigned
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   for (int i = 0; i < 4; ++i) {
     const int column = 2 * t + i % 2;
-    double sum = d[i];
+    auto sum = product(0, 0) + d[i];  // of integers, or in double
     for (int k = 0; k < 4 * kRegisters; ++k) sum += product(lanes[4 * g + k % 4].a[k / 4 * 2 + i / 2], lanes[4 * column + k % 4].b[k / 4]);
-    d[i] = static_cast<float>(sum);
+    d[i] = static_cast<Sum>(sum);
   }
 }
 
 template <typename T>
 void mma_16x8x8(float (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
-  multiply<1>(d, {a0, a1}, {b0}, product_16_bits<T>);
+  add_products<1>(d, {a0, a1}, {b0}, product_16_bits<T>);
 }
 template <typename T>
 void mma_16x8x16(float (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  multiply<2>(d, {a0, a1, a2, a3}, {b0, b1}, product_16_bits<T>);
+  add_products<2>(d, {a0, a1, a2, a3}, {b0, b1}, product_16_bits<T>);
 }
 inline void mma_16x8x8_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  multiply<2>(d, a, {b0, b1}, product_tf32);
+  add_products<2>(d, a, {b0, b1}, product_tf32);
 }
 
 inline unsigned transpose_8x8(unsigned elements) {

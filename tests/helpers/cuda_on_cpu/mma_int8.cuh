@@ -1,7 +1,7 @@
 // plugins/mma_int8.cuh for a CPU: products as the PTX manual lays out their operands.
 #pragma once
 
-#include "common.cuh"
+#include "mma.cuh"
 
 namespace int8 {
 
@@ -10,34 +10,17 @@ constexpr float kMagic = 12582912.0f;
 
 inline int4 first_sums() { return {kMagicBits, kMagicBits, kMagicBits, kMagicBits}; }
 
-inline int byte_of(unsigned word, int i) { return static_cast<signed char>(word >> 8 * i & 255); }
-
-// Rows of A: lane 4 g + t has register 0 of row g and register 1 of row g + 8, of the first 16 of k; then of the next 16.
-template <int kHalves>
-void product(int (&d)[4], const int (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-  struct Operands { unsigned a[4], b[2]; };
-  const auto lanes = everyone(Operands{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}});
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  for (int i = 0; i < 4; ++i) {
-    const int column = 2 * t + i % 2;
-    int sum = c[i];
-    for (int half = 0; half < kHalves; ++half) {
-      for (int k = 0; k < 16; ++k) {
-        sum += byte_of(lanes[4 * g + k / 4].a[2 * half + i / 2], k % 4) * byte_of(lanes[4 * column + k / 4].b[half], k % 4);
-      }
-    }
-    d[i] = sum;
-  }
-}
+inline int product_bytes(unsigned a, unsigned b) { return __dp4a(static_cast<int>(a), static_cast<int>(b), 0); }
 
 inline void multiply(int (&d)[4], const int4& c, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  product<2>(d, {c.x, c.y, c.z, c.w}, {a0, a1, a2, a3}, {b0, b1});
+  d[0] = c.x, d[1] = c.y, d[2] = c.z, d[3] = c.w;
+  add_products<2>(d, {a0, a1, a2, a3}, {b0, b1}, product_bytes);
 }
 inline void multiply_add(int (&d)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-  product<2>(d, {d[0], d[1], d[2], d[3]}, {a0, a1, a2, a3}, {b0, b1});
+  add_products<2>(d, {a0, a1, a2, a3}, {b0, b1}, product_bytes);
 }
 inline void multiply_add(int (&d)[4], unsigned a0, unsigned a1, unsigned b0) {
-  product<1>(d, {d[0], d[1], d[2], d[3]}, {a0, a1, 0, 0}, {b0, 0});
+  add_products<1>(d, {a0, a1}, {b0}, product_bytes);
 }
 
 inline float saturated_fma(float a, float b, float c) {
