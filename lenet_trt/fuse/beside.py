@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Hold the indexes of the file's nodes that give the inputs of a place, and of those that read its first output."""
+    """Hold the indexes of nodes that give the inputs of a place, that read its first output, and of all around it."""
 
     givers: frozenset[int]
     readers: frozenset[int]
+    all: frozenset[int]
 
     def are_plugins(self, taken: Set[int], both: bool) -> bool:
         """Return whether one of the nodes ``taken`` gives an input, or they alone read the output; or both."""
@@ -34,7 +35,7 @@ def places_beside(places: Sequence[Place], taken: Sequence[Place]) -> list[Place
     inside = frozenset().union(*(place.match.origins for place in taken))
     result: list[Place] = []
     reached = set(inside)
-    while more := [p for p in places if p not in result and p.beside and p.beside.are_plugins(reached, both=False)]:
+    while more := [p for p in places if p not in result and p.neighbours.are_plugins(reached, both=False)]:
         result += more
         reached.update(*(place.match.origins for place in more))
     while True:
@@ -48,7 +49,7 @@ def places_beside(places: Sequence[Place], taken: Sequence[Place]) -> list[Place
 def _wanted(place: Place, taken: Set[int]) -> bool:
     """Return whether a place has plugins on the sides where its kernel wants them."""
     declared = place.kernel.beside_plugins
-    return declared is not None and place.beside is not None and place.beside.are_plugins(taken, declared.both)
+    return declared is not None and place.neighbours.are_plugins(taken, declared.both)
 
 
 def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str]) -> Neighbours:
@@ -70,7 +71,8 @@ def neighbours(graph: WorkingGraph, uses: Uses, match: Match, read: Sequence[str
 
     givers = frozenset(index for index in map(giver, read) if index is not None)
     given = match.outputs[0]
-    return Neighbours(givers, frozenset() if given in uses.graph_outputs else frozenset(readers(given)))
+    of_first = frozenset() if given in uses.graph_outputs else frozenset(readers(given))
+    return Neighbours(givers, of_first, givers.union(*map(readers, match.outputs)))
 
 
 def _only_reshapes(graph: WorkingGraph, node: onnx.NodeProto) -> bool:

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.beside import Neighbours, neighbours, places_beside
 from lenet_trt.fuse.cut import Uses, title
+from lenet_trt.fuse.groups import places_in_groups
 from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
@@ -20,6 +21,7 @@ from lenet_trt.fuse.quantized import quantization_around
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed, one_holds
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.dims import Condition
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN, Views, several_open
 
@@ -51,7 +53,8 @@ class OutputView:
 class Place:
     """Hold a match that passed every check, and the inputs of its plugin node.
 
-    ``beside``: where the kernel does not claim the sizes, and is taken beside other plugins alone.
+    ``beside``, ``grouped``: the kernel does not claim the sizes, and is taken beside other plugins alone, or in a group
+    of them.
     """
 
     match: Match
@@ -63,7 +66,14 @@ class Place:
     plain_shapes: Mapping[str, Shape]
     known: Mapping[str, PartialShape]  # the file's tensors that are read or replaced
     titles: tuple[str, ...]
-    beside: Neighbours | None = None
+    neighbours: Neighbours
+    beside: bool = False
+    grouped: bool = False
+
+    @property
+    def claimed(self) -> bool:
+        """Return whether the place is taken whatever is next to it."""
+        return not self.beside and not self.grouped
 
     @property
     def kernel(self) -> Kernel:
@@ -104,9 +114,10 @@ def chosen(places: Iterable[Place]) -> list[Place]:
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
     )
-    result = _apart(place for place in order if place.beside is None)
-    others = _apart((place for place in order if place.beside is not None), result)
-    return [*result, *places_beside(others, result)]
+    result = _apart(place for place in order if place.claimed)
+    others = _apart((place for place in order if not place.claimed), result)
+    result += places_beside([place for place in others if place.beside], result)
+    return result + places_in_groups([place for place in others if place.grouped and place not in result], result)
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
@@ -187,7 +198,9 @@ def _place(
     specialized = kernel.specialize(shapes, dtypes, match.attributes)
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
     unclaimed = claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model))
-    if unclaimed and not _may_be_beside(specialized, shapes, claims_on or ()):
+    may_be_beside = unclaimed and _may_be_beside(specialized, shapes, claims_on or ())
+    may_be_grouped = unclaimed and _holds(kernel.in_groups, specialized, shapes, claims_on or ())
+    if unclaimed and not may_be_beside and not may_be_grouped:
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
             f"a library may be faster for inputs of shapes {', '.join(str(list(shape)) for shape in shapes)}: "
@@ -209,8 +222,21 @@ def _place(
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
     known = {name: shape for name in (*read, *match.outputs) if (shape := graph.shape(name)) is not None}
-    beside = neighbours(graph, uses, match, read) if unclaimed else None
-    return Place(match, rank, specialized, inputs, output_views, narrowed, plain, known, titles, beside)
+    around = neighbours(graph, uses, match, read)
+    return Place(
+        match,
+        rank,
+        specialized,
+        inputs,
+        output_views,
+        narrowed,
+        plain,
+        known,
+        titles,
+        around,
+        beside=may_be_beside,
+        grouped=may_be_grouped,
+    )
 
 
 def _kernel_inputs(
@@ -273,7 +299,13 @@ def _may_be_beside(specialized: Specialized, shapes: Sequence[Shape], architectu
     beside = specialized.kernel.beside_plugins
     if beside is None or beside.sizes is None:
         return beside is not None
-    return one_holds((beside.sizes,), specialized, shapes, architectures)
+    return _holds(beside.sizes, specialized, shapes, architectures)
+
+
+def _holds(
+    condition: Condition | None, specialized: Specialized, shapes: Sequence[Shape], architectures: Sequence[int]
+) -> bool:
+    return condition is not None and one_holds((condition,), specialized, shapes, architectures)
 
 
 def _seen_as(graph: WorkingGraph, name: str) -> OutputView | None:

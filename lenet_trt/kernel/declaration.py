@@ -49,7 +49,8 @@ class Kernel:
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
     conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE`` and
     ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
-    there.
+    there. ``in_groups``: sizes at which it also replaces nodes in a group of places that read each other's outputs,
+    where few tensors are converted between TensorRT's layouts and the plugins'.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -77,6 +78,7 @@ class Kernel:
     version: str = "1"
     by_name: bool = False
     beside_plugins: BesidePlugins | None = None
+    in_groups: Condition | None = None
 
     def __post_init__(self) -> None:
         problems = list(declaration_problems(self))

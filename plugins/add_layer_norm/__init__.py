@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
-from ..windows.declaration import IN_FLOATS
+from ..windows.declaration import IN_FLOATS, IN_GROUPS
 from .pattern import PATTERNS
 
 
@@ -30,6 +30,7 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
+    in_groups=IN_GROUPS,
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import Kernel, Tensor, float_types
 
-from ..windows.declaration import IN_FLOATS
+from ..windows.declaration import IN_FLOATS, IN_GROUPS
 from .declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, VARIANTS, c, h, in_turns, n, w
 from .pattern import PATTERNS
 
@@ -16,6 +16,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, 2 * c, h, w), "T", "channels in turns"),),
     types=float_types(),
     claims=(IN_FLOATS,),
+    in_groups=IN_GROUPS,
     variants=VARIANTS,
     patterns=PATTERNS,
     reference=in_turns,

@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.kernel import Kernel, Tensor, float_types
 
 from ..concat_shuffle.declaration import AXES, EXAMPLES, INPUTS, MOST_ELEMENTS, VARIANTS, c, h, in_turns, n, w
-from ..windows.declaration import IN_FLOATS
+from ..windows.declaration import IN_FLOATS, IN_GROUPS
 from .pattern import PATTERNS
 
 
@@ -28,6 +28,7 @@ KERNEL = Kernel(
     ),
     types=float_types(),
     claims=(IN_FLOATS,),
+    in_groups=IN_GROUPS,
     variants=VARIANTS,
     patterns=PATTERNS,
     reference=reference,

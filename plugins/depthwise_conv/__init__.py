@@ -13,6 +13,7 @@ from ..windows.declaration import (
     FITS,
     IMAGE,
     IN_FLOATS,
+    IN_GROUPS,
     THREADS_AT_ONCE,
     direct_launch,
     h,
@@ -119,6 +120,7 @@ KERNEL = Kernel(
     attributes=convolution_attributes(IntegerAttribute("group", 1, 1 << 20, (3,), "channels"), (3, 5, 7)),
     requires=FITS,
     claims=(IN_FLOATS, size >= 7),
+    in_groups=IN_GROUPS,
     variants=(
         bands("tensor_core", "fp16", 75),
         bands("tensor_core_bf16", "bf16", 80),

@@ -28,7 +28,7 @@ from ..few_channels.declaration import (
     tiles_filled,
 )
 from ..windows.convolutions import convolution_patterns
-from ..windows.declaration import FITS, IN_FLOATS, c, n, size
+from ..windows.declaration import FITS, IN_FLOATS, IN_GROUPS, c, n, size
 
 MOST_CHANNELS = 4
 # Tensor cores add 8 products a step. A sum of no more is faster by plain multiply-adds, where their tiles are not
@@ -47,6 +47,7 @@ KERNEL = Kernel(
     # A block of the variants for little work has 32 filters, and blocks of filters lie along y.
     requires=FITS & NOT_CONV5X5 & (c <= MOST_CHANNELS) & (k <= MAX_GRID_Y * 32),
     claims=(IN_FLOATS,),
+    in_groups=IN_GROUPS,
     variants=(
         by_wgmma(),
         # For more filters than a small tile has, and where no more of the large ones is empty.

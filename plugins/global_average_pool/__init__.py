@@ -7,7 +7,7 @@ import numpy as np
 from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum, size_of
 from lenet_trt.kernel import INT32_MAX, Axis, Kernel, Launch, Tensor, Variant, float_types
 
-from ..windows.declaration import IN_FLOATS, divisor_of
+from ..windows.declaration import IN_FLOATS, IN_GROUPS, divisor_of
 from .pattern import PATTERNS
 
 n, c, h, w = axes("n c h w")
@@ -38,6 +38,7 @@ KERNEL = Kernel(
     outputs=(Tensor("y", (n, c, 1, 1), "T", "means"),),
     types=float_types(),
     claims=(IN_FLOATS,),
+    in_groups=IN_GROUPS,
     variants=(
         Variant(
             "block",

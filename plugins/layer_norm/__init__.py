@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
-from ..windows.declaration import IN_FLOATS
+from ..windows.declaration import IN_FLOATS, IN_GROUPS
 from .declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
@@ -23,6 +23,7 @@ KERNEL = Kernel(
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
+    in_groups=IN_GROUPS,
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

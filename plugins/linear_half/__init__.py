@@ -25,6 +25,7 @@ from ..linear.declaration import (
 from ..linear.packing import inputs_of_x, to_blocks, to_rows
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_IN_HALVES
+from ..windows.declaration import IN_GROUPS
 
 WEIGHTS = Tensor(
     "weights",
@@ -72,6 +73,7 @@ KERNEL = Kernel(
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
+    in_groups=IN_GROUPS,
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

@@ -25,6 +25,7 @@ from ..self_attention.declaration import (
     tokens,
     variants,
 )
+from ..windows.declaration import IN_GROUPS
 from .pattern import PATTERNS
 
 mask_windows, mask_heads, mask_rows = OF_MASK = axes("mask_windows mask_heads mask_rows")
@@ -68,6 +69,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     examples=tuple(map(masked, EXAMPLES, ("whq", "", "hq", "wq", "whq", "h", "q", "hq"))),
     claims=CLAIMS,
+    in_groups=IN_GROUPS,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

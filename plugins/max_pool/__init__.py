@@ -6,7 +6,7 @@ import numpy as np
 
 from lenet_trt.kernel import Kernel, float_types
 
-from ..windows.declaration import IN_FLOATS, windows_of
+from ..windows.declaration import IN_FLOATS, IN_GROUPS, windows_of
 from ..windows.pools import ATTRIBUTES, AXES, EXAMPLES, FLOPS, INPUTS, OUTPUTS, REQUIRES, VARIANTS
 from .pattern import PATTERNS
 
@@ -26,6 +26,7 @@ KERNEL = Kernel(
     attributes=ATTRIBUTES,
     requires=REQUIRES,
     claims=(IN_FLOATS,),
+    in_groups=IN_GROUPS,
     variants=VARIANTS,
     patterns=PATTERNS,
     reference=reference,

@@ -11,7 +11,7 @@ from lenet_trt.dims import ARCHITECTURE, axes, ceil_div, maximum, size_of
 from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
-from ..windows.declaration import IMAGE, IN_FLOATS, c, h, n, w
+from ..windows.declaration import IMAGE, IN_FLOATS, IN_GROUPS, c, h, n, w
 from .pattern import GATES, PATTERNS
 
 (s,) = axes("s")
@@ -70,6 +70,7 @@ KERNEL = Kernel(
     requires=(c <= 4096) & (s <= 1024) & (n <= INT32_MAX // BLOCKS),
     # Each image loads all weights: with many, or for many images, TensorRT's products of all images are as fast.
     claims=(CLAIMED & (s <= 64), CLAIMED & (n <= 64) & (s <= 4 * h * w)),
+    in_groups=IN_GROUPS & KEPT,
     variants=(
         Variant(
             "by8",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder, size_of
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder, size_of
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
@@ -26,6 +26,8 @@ FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 # In 16 bits TensorRT's convolutions have channels last, and ours do not: one of ours among them costs two reformats,
 # and networks were slower with it (docs/zoo.md).
 IN_FLOATS = size_of("T") >= 4
+# Among each other they cost none, and networks of them alone were faster on Hopper.
+IN_GROUPS = (size_of("T") <= 2) & ARCHITECTURE.equals(90)
 
 
 def divisor_of(extent: Dim) -> Dim:
