@@ -1,0 +1,10 @@
+// pointwise_conv_add on tensor cores: y = act(Conv(x, w, bias) + other), 1x1 filters, in fp16 or bfloat16.
+//
+// x [n, C, H, W], other [n, K, H, W], weights (w, packed: pointwise/layer.cuh), bias [K], y [n, K, H, W].
+//
+// Mapping and bytes: pointwise/tensor_core.cuh. What is known of it: docs/kernels/pointwise_conv.md.
+#define ENTRY(variant) pointwise_conv_add_##variant
+#define OTHER_PARAMETER const T* __restrict__ other,
+#define OTHER other
+#define ADDS true
+#include "pointwise/tile_entries.cuh"
