@@ -14,6 +14,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.floors.datasheet import ENTRIES
 from lenet_trt.kernel.examples import bounds
 from lenet_trt.kernel.registry import kernel, kernels
+from lenet_trt.kernel.types import numpy_dtype
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_no_variant_that_cannot_run_is_chosen(sm: int) -> None:
     """On the two with the least shared memory, on the smallest and the largest GPU that has a data sheet.
 
     Shared memory is what keeps a variant from running, since bounds of a launch hold its registers: it is compiled for
-    the least. docs/gpus.md has all architectures.
+    the least, and of types of the same sizes once. docs/gpus.md has all architectures.
     """
     counts = [entry.multiprocessors for entry in ENTRIES if entry.sm == sm]
     assert counts
@@ -84,7 +85,8 @@ def test_no_variant_that_cannot_run_is_chosen(sm: int) -> None:
                 variant = bound.variant(sm, {"multiprocessors": multiprocessors})
                 assert variant.supports(sm, bound.types)
                 assert bound.fits(variant)
-                chosen[variant.name, bound.types.name] = bound, variant
+                sizes = [numpy_dtype(each).itemsize for each in (*bound.input_dtypes, *bound.output_dtypes)]
+                chosen[(variant.name, *sizes)] = bound, variant
         for bound, variant in chosen.values() if MULTIPROCESSORS_OF[sm] == least else ():
             for part in variant.parts:
                 blocks, limit = resources_of(bound, part, sm).blocks(sm)
