@@ -111,7 +111,7 @@ def not_compiled(specialized: Specialized, variant: Variant, target: str) -> Mod
 def check(kernel: Kernel, bound: Bound, *, compiled: bool = True) -> int:
     """Compare every tactic that the route offers for a call with what the declaration says; return how many.
 
-    ``compiled``: compile each as well.
+    ``compiled``: compile the first as well; tests/cuda/test_compile.py compiles every variant.
     """
     definition = QDP_REGISTRY[f"lenet_trt::{kernel.name}"]
     numbers = [a.number(bound.attributes[a.name]) for a in kernel.attributes]
@@ -138,10 +138,11 @@ def check(kernel: Kernel, bound: Bound, *, compiled: bool = True) -> int:
 
     for tactic in typed.tactics:
         variant = kernel.variants[tactic - 1]
-        with nullcontext() if compiled else patch.object(ptx, "compile_variant", not_compiled):
+        compiles = compiled and tactic == typed.tactics[0]
+        with nullcontext() if compiles else patch.object(ptx, "compile_variant", not_compiled):
             name, code, parameters, extras = definition.aot_impl_func(*inputs, *numbers, outputs, tactic)
         assert name == kernel.entry(variant)
-        if compiled:
+        if compiles:
             assert f".entry {name}(" in code
             assert f".target sm_{H200.sm}" in code
         assert isinstance(parameters, quick.KernelLaunchParams)
