@@ -199,7 +199,7 @@ def _place(
     in_model = graph.shape(values[kernel.plain_inputs[0].name]) or shapes[0]
     unclaimed = claims_on is not None and not claimed(specialized, shapes, claims_on, len(in_model))
     may_be_beside = unclaimed and _may_be_beside(specialized, shapes, claims_on or ())
-    may_be_grouped = unclaimed and _holds(kernel.in_groups, specialized, shapes, claims_on or ())
+    may_be_grouped = unclaimed and _holds(kernel.in_groups, specialized, shapes, claims_on or (), len(in_model))
     if unclaimed and not may_be_beside and not may_be_grouped:
         ranges = " or ".join(map(str, kernel.claims))
         raise _UnusableError(
@@ -303,9 +303,13 @@ def _may_be_beside(specialized: Specialized, shapes: Sequence[Shape], architectu
 
 
 def _holds(
-    condition: Condition | None, specialized: Specialized, shapes: Sequence[Shape], architectures: Sequence[int]
+    condition: Condition | None,
+    specialized: Specialized,
+    shapes: Sequence[Shape],
+    architectures: Sequence[int],
+    model_axes: int | None = None,
 ) -> bool:
-    return condition is not None and one_holds((condition,), specialized, shapes, architectures)
+    return condition is not None and one_holds((condition,), specialized, shapes, architectures, model_axes)
 
 
 def _seen_as(graph: WorkingGraph, name: str) -> OutputView | None:

@@ -47,7 +47,7 @@ class Kernel:
     memory; no ordinary call uses it. ``by_name``: it is used only where it is named, since no
     engine with it was measured. ``claims``: sizes at which it was measured to be as fast as libraries are, or
     faster; where it is not named, it replaces nodes only if the sizes that are known make one of these
-    conditions hold (none: wherever it fits). A claim may name ``ARCHITECTURE`` and
+    conditions hold (none: wherever it fits). A claim, and ``in_groups``, may name ``ARCHITECTURE`` and
     ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
     there. ``in_groups``: sizes at which it also replaces nodes in a group of places that read each other's outputs,
     where few tensors are converted between TensorRT's layouts and the plugins'.

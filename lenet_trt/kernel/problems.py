@@ -44,8 +44,8 @@ def declaration_problems(kernel: Kernel) -> Iterator[str]:
     if kernel.requires is not None:
         yield from _unknown("requires", [kernel.requires], sizes)
     of_types = {f"sizeof_{name}" for t in kernel.types for name in t.variables}
-    of_claims = sizes | of_types | ARCHITECTURE.axes
-    yield from _unknown("claims", kernel.claims, of_claims | MODEL_AXES.axes)
+    of_claims = sizes | of_types | ARCHITECTURE.axes | MODEL_AXES.axes
+    yield from _unknown("claims", kernel.claims, of_claims)
     if kernel.in_groups is not None:
         yield from _unknown("in_groups", [kernel.in_groups], of_claims)
     if not kernel.examples:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from lenet_trt.dims import MODEL_AXES
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from ..windows.declaration import IN_FLOATS, IN_GROUPS
@@ -23,7 +24,8 @@ KERNEL = Kernel(
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    in_groups=IN_GROUPS,
+    # Of inputs of four axes, as in a Swin: others were not measured.
+    in_groups=IN_GROUPS & (MODEL_AXES >= 4),
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

@@ -73,7 +73,7 @@ KERNEL = Kernel(
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
-    in_groups=IN_GROUPS,
+    in_groups=IN_GROUPS & (MODEL_AXES >= 4),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

@@ -7,7 +7,6 @@ import numpy as np
 from lenet_trt.kernel import Kernel
 
 from ..attention.declaration import SCALE, TYPES
-from ..windows.declaration import IN_GROUPS
 from .declaration import AXES, CLAIMS, EXAMPLES, FLOPS, REQUIRES, SHIFT, X, Y, attended_in_windows, variants
 from .pattern import PATTERNS
 
@@ -32,7 +31,6 @@ KERNEL = Kernel(
     max_elements=2**40,
     examples=EXAMPLES,
     claims=CLAIMS,
-    in_groups=IN_GROUPS,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )
