@@ -76,6 +76,11 @@ class Place:
         return not self.beside and not self.grouped
 
     @property
+    def missing(self) -> str:
+        """Say why a place that is not claimed is not taken."""
+        return "not beside plugins" if self.beside else "not among as many plugins as pay for conversions"
+
+    @property
     def kernel(self) -> Kernel:
         return self.match.kernel
 

@@ -73,10 +73,9 @@ def fuse(
     taken = chosen(places)
     refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
     refusals += [
-        Refusal(place.kernel.name, place.titles, f"{alone}: --plugins {place.kernel.name} takes it there")
+        Refusal(place.kernel.name, place.titles, f"{place.missing}: --plugins {place.kernel.name} takes it there")
         for place in places
         if not place.claimed and place not in taken
-        for alone in ["not beside plugins" if place.beside else "not among as many plugins as pay for conversions"]
     ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))

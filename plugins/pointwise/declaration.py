@@ -82,9 +82,13 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 
 PACKING = Packing((W, BIAS), pack, unpack)
 
-
 _blocks = ceil_div(k, BLOCK)
 _pixel_tiles, _steps = ceil_div(PIXELS, WARP_PIXELS), ceil_div(c, DEPTH)
+
+
+def filter_tiles(blocks: int) -> Dim:
+    """Return the number of tiles of up to 16 ``blocks`` filters each."""
+    return ceil_div(_blocks, blocks)
 
 
 @dataclass(frozen=True)
@@ -96,23 +100,19 @@ class Tile:
     deep: int
 
     @property
-    def filter_tiles(self) -> Dim:
-        """Return the number of tiles for all filters of a pixel."""
-        return ceil_div(_blocks, self.blocks)
-
-    @property
     def count(self) -> Dim:
         """Return the number of tiles of 32 pixels."""
-        return _pixel_tiles * self.filter_tiles
+        return _pixel_tiles * filter_tiles(self.blocks)
 
     def variant(self, prefer: Condition | None = None) -> Variant:
         """Make the variant."""
-        sums = self.across * self.deep * LANES * 8 * 4 * 2 * ceil_div(_blocks, self.filter_tiles)
+        tiles = filter_tiles(self.blocks)
+        sums = self.across * self.deep * LANES * 8 * 4 * 2 * ceil_div(_blocks, tiles)
         share = f", {self.deep} warps for each" if self.deep > 1 else ""
         return Variant(
             f"tile_{BLOCK * self.blocks}x{WARP_PIXELS * self.across}" + (f"_by{self.deep}" if self.deep > 1 else ""),
             Launch(
-                (ceil_div(PIXELS, WARP_PIXELS * self.across) * self.filter_tiles, 1, 1),
+                (ceil_div(PIXELS, WARP_PIXELS * self.across) * tiles, 1, 1),
                 (LANES * self.across * self.deep, 1, 1),
                 extras=(n,),
                 shared_bytes=sums if self.deep > 1 else 0,
@@ -126,7 +126,7 @@ class Tile:
 
 def image(blocks: int, deep: int, prefer: Condition | None = None) -> Variant:
     """Make a variant of image.cuh: up to 16 ``blocks`` filters at all pixels of an image, by ``deep`` warps."""
-    tiles = ceil_div(_blocks, blocks)
+    tiles = filter_tiles(blocks)
     ring = deep * minimum(ceil_div(_steps, deep), STAGES) * DEPTH * h * w * 2 + 16
     eights = ceil_div(h * w, 8)
     sums = deep * BLOCK * ceil_div(_blocks, tiles) * (eights + 1 - remainder(eights, 2)) * 8 * 4
@@ -155,7 +155,7 @@ BY2, BY4, NARROW_BY4, SMALL_BY8 = Tile(4, 2, 2), Tile(4, 1, 4), Tile(2, 1, 4), T
 # warps divide the channels, and with the fewest a warp has the fewest filters.
 VARIANTS = (
     SMALL_BY8.variant((SMALL_BY8.count <= 3 * MULTIPROCESSORS) & (_steps >= 3)),
-    image(2, 8, n * ceil_div(_blocks, 4) <= MULTIPROCESSORS),
+    image(2, 8, n * filter_tiles(4) <= MULTIPROCESSORS),
     image(4, 4),
     NARROW_BY4.variant((NARROW_BY4.count <= 6 * MULTIPROCESSORS) & (_steps <= 8)),
     BY4.variant((BY4.count <= 4 * MULTIPROCESSORS) & (_steps >= 8)),

@@ -12,11 +12,11 @@
 
 // kMostBlocks: blocks of 16 filters that a block may have.
 template <int kMostBlocks, int kDeep_>
-struct Image {
+struct Image : FilterTiles<kMostBlocks> {
+  using Filters = FilterTiles<kMostBlocks>;
   static_assert(kChannels % 8 == 0 && kFilters % 8 == 0);  // pieces are aligned
   static constexpr int kDeep = kDeep_, kThreads = 32 * kDeep;
-  static constexpr int kFilterTiles = ceil_div(kFilterBlocks, kMostBlocks), kBlocks = ceil_div(kFilterBlocks, kFilterTiles);
-  static constexpr int kTileFilters = kFilterBlock * kBlocks, kWarpSteps = ceil_div(kSteps, kDeep), kStages = smaller(kWarpSteps, 4);
+  static constexpr int kTileFilters = kFilterBlock * Filters::kBlocks, kWarpSteps = ceil_div(kSteps, kDeep), kStages = smaller(kWarpSteps, 4);
   static constexpr int kEights = ceil_div(kPlane, 8);  // of pixels
   static constexpr int kPitch = (kEights | 1) * 8;     // of a filter's sums, in floats: lanes of different g have different banks
   static constexpr int kStageBytes = kDepth * kPlane * 2, kRingBytes = kDeep * kStages * kStageBytes + 16;  // lanes without a pixel read further
@@ -47,7 +47,7 @@ __device__ __forceinline__ void pointwise_image(unsigned char* memory, const Lay
   const auto load_weights = [&](int turn) {
     const int step = smaller(turn * Image::kDeep + deep, kSteps - 1);
 #pragma unroll
-    for (int i = 0; i < Image::kBlocks; ++i) weights[i] = layer.weights_of(smaller(first_block + i, kFilterBlocks - 1), step);
+    for (int i = 0; i < Image::kBlocks; ++i) weights[i] = layer.weights_of(Image::block(first_block, i), step);
   };
 
   float sums[Image::kBlocks][Image::kEights][4] = {};

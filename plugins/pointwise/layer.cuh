@@ -23,6 +23,17 @@ __device__ __forceinline__ int weight_at(int filter, int channel) {
   return ((filter / kFilterBlock * kSteps + channel / kDepth) * 32 + lane) * 8 + of_lane;
 }
 
+// Tiles of up to kMostBlocks blocks of 16 filters: as few as there can be, and of as equal a size.
+template <int kMostBlocks>
+struct FilterTiles {
+  static constexpr int kFilterTiles = ceil_div(kFilterBlocks, kMostBlocks), kBlocks = ceil_div(kFilterBlocks, kFilterTiles);
+
+  // A block of the tile that begins with `first`. Instead of one that does not exist any will do: its sums are not stored.
+  static __device__ __forceinline__ int block(int first, int i) {
+    return kFilterTiles * kBlocks == kFilterBlocks ? first + i : smaller(first + i, kFilterBlocks - 1);
+  }
+};
+
 // What a launch is given; `other` is added before the activation.
 struct Layer {
   const T* __restrict__ x;
@@ -48,9 +59,9 @@ struct Pixels {
   int place[kPieces];
   bool exists[kPieces];
 
-  // pixel(i): the first pixel of a piece that begins with the lane's i-th.
-  template <typename Pixel>
-  __device__ __forceinline__ Pixels(int n, const Pixel& pixel_at) {
+  // pixel_at(i): the lane's i-th pixel.
+  template <typename PixelAt>
+  __device__ __forceinline__ Pixels(int n, const PixelAt& pixel_at) {
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       const int pixel = pixel_at(piece * kAtOnce), image = pixel / kPlane;

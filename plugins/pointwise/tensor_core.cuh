@@ -16,11 +16,11 @@ constexpr int kWarpPixels = 32;
 
 // kMostBlocks: blocks of 16 filters that a warp may have.
 template <int kMostBlocks, int kAcross_, int kDeep_, int kAhead_>
-struct Tile {
+struct Tile : FilterTiles<kMostBlocks> {
+  using Filters = FilterTiles<kMostBlocks>;
   static constexpr int kAcross = kAcross_, kDeep = kDeep_, kAhead = kAhead_, kThreads = 32 * kAcross * kDeep;
-  static constexpr int kFilterTiles = ceil_div(kFilterBlocks, kMostBlocks), kBlocks = ceil_div(kFilterBlocks, kFilterTiles);
   static constexpr int kWarpSteps = ceil_div(kSteps, kDeep), kPixels = kWarpPixels * kAcross;
-  static constexpr int kUnits = 2 * kBlocks;  // of 8 filters
+  static constexpr int kUnits = 2 * Filters::kBlocks;  // of 8 filters
   static constexpr int kSharedBytes = kDeep == 1 ? 0 : kAcross * kUnits * kDeep * 32 * 8 * 4;
 };
 
@@ -61,9 +61,7 @@ struct Operands {
   __device__ __forceinline__ void load(const Layer& layer, const Of& pixels, int first_block, int step, bool wanted) {
 #pragma unroll
     for (int i = 0; i < Tile::kBlocks; ++i) {
-      // Of filters that do not exist any number will do: their sums are not stored.
-      const int block = Tile::kFilterTiles * Tile::kBlocks == kFilterBlocks ? first_block + i : smaller(first_block + i, kFilterBlocks - 1);
-      weights[i] = wanted ? layer.weights_of(block, step) : Weights{};
+      weights[i] = wanted ? layer.weights_of(Tile::block(first_block, i), step) : Weights{};
     }
     channels.load(layer.x, pixels, step, wanted);
   }

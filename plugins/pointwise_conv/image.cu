@@ -4,7 +4,7 @@
 //
 // Mapping and bytes: pointwise/image.cuh. What is known of it: docs/kernels/pointwise_conv.md.
 #define ENTRY(variant) pointwise_conv_##variant
-#define OTHER_PARAMETER 
+#define OTHER_PARAMETER
 #define OTHER nullptr
 #define ADDS false
 #include "pointwise/image_entries.cuh"

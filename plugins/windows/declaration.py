@@ -26,7 +26,7 @@ FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 # In 16 bits TensorRT's convolutions have channels last, and ours do not: one of ours among them costs two reformats,
 # and networks were slower with it (docs/zoo.md).
 IN_FLOATS = size_of("T") >= 4
-# Among each other they cost none, and networks of them alone were faster on Hopper.
+# Among each other they cost none. What was measured of groups, on Hopper: docs/zoo.md.
 IN_GROUPS = (size_of("T") <= 2) & ARCHITECTURE.equals(90)
 
 

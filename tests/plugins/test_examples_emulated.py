@@ -14,7 +14,9 @@ from lenet_trt.kernel.registry import kernel
 from lenet_trt.kernel.variants import Variant
 
 NAMES = ("batched_matmul", "depthwise_conv")
+POINTWISE = ("pointwise_conv", "pointwise_conv_add")
 MOST_ELEMENTS = 250_000  # of outputs, each of which a CPU computes
+MOST_POINTWISE = 150_000
 
 
 def calls() -> Iterator[object]:
@@ -28,8 +30,23 @@ def calls() -> Iterator[object]:
                     yield pytest.param(bound, variant, marks=marks, id=f"{variant.name}-{types}-{dict(bound.axes)}")
 
 
+def pointwise_calls() -> Iterator[object]:
+    """Each variant for images of an odd number of pixels, and a third of the other examples."""
+    for name in POINTWISE:
+        for variant in kernel(name).variants:
+            fitting = (bound for bound in bounds(kernel(name)) if bound.fits(variant))
+            small = [bound for bound in fitting if prod(bound.output_shapes[0]) < MOST_POINTWISE]
+            for index, bound in enumerate(small):
+                quick = bound.types.name == "fp16" and dict(bound.axes)["h"] == 7
+                if quick or index % 3 == 0:
+                    marks = [] if quick else [pytest.mark.slow]
+                    yield pytest.param(
+                        bound, variant, marks=marks, id=f"{name}-{variant.name}-{bound.types.name}-{dict(bound.axes)}"
+                    )
+
+
 @needs_gcc
-@pytest.mark.parametrize(("bound", "variant"), list(calls()))
+@pytest.mark.parametrize(("bound", "variant"), [*calls(), *pointwise_calls()])
 def test_a_variant_computes_the_reference(
     bound: Bound, variant: Variant, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
