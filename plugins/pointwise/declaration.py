@@ -127,7 +127,7 @@ class Tile:
 def image(blocks: int, deep: int, prefer: Condition | None = None) -> Variant:
     """Make a variant of image.cuh: up to 16 ``blocks`` filters at all pixels of an image, by ``deep`` warps."""
     tiles = filter_tiles(blocks)
-    ring = deep * minimum(ceil_div(_steps, deep), STAGES) * DEPTH * h * w * 2 + 16
+    ring = deep * minimum(ceil_div(_steps, deep), STAGES) * DEPTH * h * w * 2
     eights = ceil_div(h * w, 8)
     sums = deep * BLOCK * ceil_div(_blocks, tiles) * (eights + 1 - remainder(eights, 2)) * 8 * 4
     return Variant(

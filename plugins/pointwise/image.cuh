@@ -19,7 +19,7 @@ struct Image : FilterTiles<kMostBlocks> {
   static constexpr int kTileFilters = kFilterBlock * Filters::kBlocks, kWarpSteps = ceil_div(kSteps, kDeep), kStages = smaller(kWarpSteps, 4);
   static constexpr int kEights = ceil_div(kPlane, 8);  // of pixels
   static constexpr int kPitch = (kEights | 1) * 8;     // of a filter's sums, in floats: lanes of different g have different banks
-  static constexpr int kStageBytes = kDepth * kPlane * 2, kRingBytes = kDeep * kStages * kStageBytes + 16;  // lanes without a pixel read further
+  static constexpr int kStageBytes = kDepth * kPlane * 2, kRingBytes = kDeep * kStages * kStageBytes;
   static constexpr int kSharedBytes = larger(kRingBytes, kDeep * kTileFilters * kPitch * 4);
 };
 
@@ -50,6 +50,8 @@ __device__ __forceinline__ void pointwise_image(unsigned char* memory, const Lay
     for (int i = 0; i < Image::kBlocks; ++i) weights[i] = layer.weights_of(Image::block(first_block, i), step);
   };
 
+  // Lanes without a pixel in the last products take the last one: what lies further may be on its way for another step.
+  const int last = kPlane % 8 == 0 ? kPlane - 8 + g : smaller(kPlane / 8 * 8 + g, kPlane - 1);
   float sums[Image::kBlocks][Image::kEights][4] = {};
 #pragma unroll
   for (int turn = 0; turn < Image::kStages; ++turn) begin_copy(turn);
@@ -59,12 +61,13 @@ __device__ __forceinline__ void pointwise_image(unsigned char* memory, const Lay
     copy_async_wait<Image::kStages - 1>();
     __syncwarp();
     if (kSteps % Image::kDeep == 0 || turn * Image::kDeep + deep < kSteps) {
-      const T* const of_x = reinterpret_cast<const T*>(memory + ring + turn % Image::kStages * Image::kStageBytes) + (t * kPlane + g);
+      const T* const of_x = reinterpret_cast<const T*>(memory + ring + turn % Image::kStages * Image::kStageBytes) + t * kPlane;
 #pragma unroll
       for (int eight = 0; eight < Image::kEights; ++eight) {
+        const int pixel = eight == Image::kEights - 1 ? last : eight * 8 + g;
         Vector<T, 2> b[2];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) b[i / 2].value[i % 2] = of_x[4 * i * kPlane + eight * 8];
+        for (int i = 0; i < 4; ++i) b[i / 2].value[i % 2] = of_x[4 * i * kPlane + pixel];
         const unsigned* const words = reinterpret_cast<const unsigned*>(b);
 #pragma unroll
         for (int i = 0; i < Image::kBlocks; ++i) {
