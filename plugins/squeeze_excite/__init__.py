@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, axes, ceil_div, maximum, size_of
+from lenet_trt.dims import ARCHITECTURE, axes, ceil_div, maximum, remainder, size_of
 from lenet_trt.kernel import INT32_MAX, Attribute, Axis, Kernel, Launch, Tensor, Variant, float_types
 
 from ..windows.activation import ACTIVATION, ACTIVATIONS
@@ -17,13 +17,16 @@ from .pattern import GATES, PATTERNS
 (s,) = axes("s")
 THREADS, LANES, BLOCKS = 512, 8, 8
 GROUPS = THREADS // LANES
+FULL = 8 * LANES
 # Weights of a thread that registers hold.
 MOST_WEIGHTS = 64
 SHARED_LIMIT = 227 * 1024
-own = ceil_div(c, BLOCKS)
+eighth, pack = ceil_div(c, BLOCKS), 16 // size_of("T")
+# Channels of a block; bulk copies move multiples of 16 bytes.
+own = eighth + remainder(h * w, 2) * (ceil_div(eighth, pack) * pack - eighth)
 planes_bytes = own * h * w * size_of("T")
 # Source: ``Rest`` in cluster.cu.
-rest_floats = BLOCKS * s + 2 * own + 32 + LANES * (ceil_div(own, LANES) + ceil_div(s, LANES))
+rest_floats = BLOCKS * s + 2 * own + 32 + FULL * (ceil_div(own, FULL) + ceil_div(s, FULL))
 shared_bytes = ceil_div(planes_bytes + ceil_div(8 * 5 + 4 * rest_floats, 8) * 8, 16) * 16
 weights = maximum(ceil_div(s, GROUPS) * ceil_div(own, LANES), ceil_div(own, GROUPS) * ceil_div(s, LANES))
 # Bulk copies move multiples of 16 bytes, of whole images and of the channels of a block.
