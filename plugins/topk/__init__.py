@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MULTIPROCESSORS, axes, ceil_div, minimum
+from lenet_trt.dims import MULTIPROCESSORS, Condition, axes, ceil_div, minimum
 from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Kernel, Launch, Tensor, Types, Variant
 
 from .pattern import PATTERNS
@@ -15,6 +15,7 @@ BLOCKS = 8
 MOST = 128
 LANES_THREADS = 256
 AT_ONCE = 4  # blocks of a multiprocessor
+LONG = 131_072  # eight blocks have enough to do
 LANES_LONGEST, LANES_MOST = 1024, 32  # of a row in registers of a warp
 
 
@@ -23,6 +24,18 @@ def reference(x: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     rising = np.argsort(x[:, ::-1], axis=-1, kind="stable")
     indices = x.shape[1] - 1 - rising[:, ::-1][:, :k]
     return np.take_along_axis(x, indices, axis=-1), indices
+
+
+def cluster(name: str, blocks: int, prefer: Condition) -> Variant:
+    """Make the variant in which a cluster of ``blocks`` blocks has a row."""
+    return Variant(
+        name,
+        Launch((blocks * rows, 1, 1), (THREADS, 1, 1), (rows,)),
+        f"a cluster of {blocks} blocks a row",
+        source="cluster.cu",
+        min_sm=90,
+        prefer=prefer,
+    )
 
 
 KERNEL = Kernel(
@@ -54,15 +67,9 @@ KERNEL = Kernel(
             # Longer rows are better off with a block each, as long as all blocks run at once.
             prefer=(k <= 16) & (rows >= n // 4) & (rows > minimum(n // 512, 1) * AT_ONCE * MULTIPROCESSORS),
         ),
-        Variant(
-            "cluster",
-            Launch((BLOCKS * rows, 1, 1), (THREADS, 1, 1), (rows,)),
-            f"a cluster of {BLOCKS} blocks a row",
-            source="cluster.cu",
-            min_sm=90,
-            # Up to half a cluster a multiprocessor, all run at once; that is too many where blocks get little to do.
-            prefer=(n >= 16384) & (rows <= MULTIPROCESSORS // 4 * (1 + minimum(n // (BLOCKS * 16384), 1))),
-        ),
+        # Clusters that run all at once. Shorter rows have too little to do for several blocks.
+        cluster("cluster4", 4, (n >= 24576) & (n <= LONG) & (rows <= 3 * MULTIPROCESSORS // 8)),
+        cluster("cluster", BLOCKS, (n > LONG) & (rows <= MULTIPROCESSORS // 2)),
         Variant("block", Launch((rows, 1, 1), (THREADS, 1, 1), (rows,)), "a block a row"),
     ),
     patterns=PATTERNS,

@@ -2,7 +2,7 @@
 //
 // x [rows, N] -> values [rows, K], indices [rows, K] int32.
 //
-// Mapping: 8 blocks share a row. Together they find a bound that the K largest keys reach; each picks the keys of its part
+// Mapping: 8 or 4 blocks share a row. Together they find a bound that the K largest keys reach; each picks the keys of its part
 // that reach it, and writes them into the shared memory of the first block, which picks again and ranks.
 // Bytes: x once.
 #include "block_cluster.cuh"
@@ -10,8 +10,7 @@
 
 namespace topk {
 
-constexpr int kBlocks = 8;
-
+template <int kBlocks>
 __device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restrict__ values, int* __restrict__ indices) {
   __shared__ Pool pool;
   __shared__ Key bounds[kBlocks];
@@ -42,9 +41,16 @@ __device__ __forceinline__ void of_cluster(const T* __restrict__ x, T* __restric
 
 using topk::T;
 ASSERT_LAUNCH(topk_cluster, topk::kThreads, 0);
+ASSERT_LAUNCH(topk_cluster4, topk::kThreads, 0);
 
-extern "C" __global__ void __cluster_dims__(topk::kBlocks, 1, 1) __launch_bounds__(topk::kThreads)
+extern "C" __global__ void __cluster_dims__(8, 1, 1) __launch_bounds__(topk::kThreads)
     topk_cluster(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
   wait_for_previous_kernel();
-  topk::of_cluster(x, values, indices);
+  topk::of_cluster<8>(x, values, indices);
+}
+
+extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(topk::kThreads)
+    topk_cluster4(const T* __restrict__ x, int rows, T* __restrict__ values, int* __restrict__ indices) {
+  wait_for_previous_kernel();
+  topk::of_cluster<4>(x, values, indices);
 }
