@@ -32,24 +32,40 @@ struct Tiled : Layer {
   }
 };
 
+// The sums of a lane begin as its biases: of outputs 2 t and 2 t + 1 of each 8, in both of its rows. Blocks that divide the inputs add biases when
+// they are together.
+template <typename Plan>
+__device__ __forceinline__ void begin_sums(const Tiled& layer, float (&sums)[Plan::kColumns / 2], int column) {
+#pragma unroll
+  for (int j = 0; j < Plan::kColumns / kEight; ++j) {
+    const int feature = column + j * kEight;
+    Vector<T, 2> of_bias = {};
+    if (Plan::kSplits == 1 && (Plan::kFull || feature < kOutputs)) of_bias = load_vector<2>(layer.bias + feature);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[4 * j + i] = to_float(of_bias.value[i % 2]);
+  }
+}
+
 // A lane's sums of rows `row` and 8 further become outputs. Two lanes trade: one has 4 neighbouring outputs of 8 then, the other 4 of the next 8.
 template <typename Plan>
 __device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&sums)[Plan::kColumns / 2], int row, int column) {
   const int t = threadIdx.x % 4, odd = t % 2;
+  T* const to = layer.y + (static_cast<size_t>(row) * kOutputs + column + odd * kEight + t / 2 * 4);
 #pragma unroll
   for (int j = 0; j < Plan::kColumns / kEight; j += 2) {
+    const bool exists = Plan::kFull || column + (j + odd) * kEight < kOutputs;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      float outputs[4];
+      unsigned pairs[2];
 #pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const float first = sums[4 * j + 2 * i + e], second = sums[4 * j + 4 + 2 * i + e];
-        const float traded = __shfl_xor_sync(kAllLanes, odd ? first : second, 1);
-        outputs[e] = odd ? traded : first;
-        outputs[2 + e] = odd ? second : traded;
+      for (int k = 0; k < 2; ++k) {
+        const float* const two = sums + 4 * (j + k) + 2 * i;
+        const Vector<T, 2> pair = {from_float<T>(activate<kActivation>(two[0])), from_float<T>(activate<kActivation>(two[1]))};
+        pairs[k] = *reinterpret_cast<const unsigned*>(&pair);
       }
-      const int feature = column + (j + odd) * kEight + t / 2 * 4;
-      if (row + 8 * i < layer.n && (Plan::kFull || feature < kOutputs)) layer.finish(outputs, 0, row + 8 * i, feature);
+      const unsigned traded = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1);
+      const Vector<unsigned, 2> four = {odd ? traded : pairs[0], odd ? pairs[1] : traded};
+      if (exists && row + 8 * i < layer.n) store_vector(reinterpret_cast<unsigned*>(to + 8 * i * kOutputs + j * kEight), four);
     }
   }
 }
@@ -64,7 +80,8 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
-    float sums[Plan::kColumns / 2] = {};
+    float sums[Plan::kColumns / 2];
+    begin_sums<Plan>(layer, sums, place.column + threadIdx.x % 4 * 2);
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
