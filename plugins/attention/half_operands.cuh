@@ -57,7 +57,7 @@ struct Operands {
 
   // Towards zero: the least bfloat16 stays finite.
   static __device__ __forceinline__ float in_score(float added) { return __fmul_rz(added, kLog2E); }
-  static __device__ __forceinline__ float exponential(float value) { return exp2_below(value); }
+  static __device__ __forceinline__ float exponential(float value) { return exp2_approx(value); }
 
   const Head<T, Rows> head;
   const unsigned keys, values, queries;  // where they lie

@@ -108,7 +108,7 @@ __device__ __noinline__ void plain_row(const Layer& layer, int image, int head, 
     for (int offset = 16; offset > 0; offset /= 2) score += __shfl_xor_sync(kAllLanes, score, offset);
     score = fmaf(score, kScale, mask.added(key));
     const float larger = fmaxf(most, score), base = softmax::reference_of(larger);
-    const float kept = exp_below(most - base), share = exp_below(score - base);
+    const float kept = exp_approx(most - base), share = exp_approx(score - base);
     most = larger;
     total = fmaf(total, kept, share);
 #pragma unroll

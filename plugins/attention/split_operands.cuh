@@ -47,7 +47,7 @@ struct Operands<float, Team, Rows> {
   };
 
   static __device__ __forceinline__ float in_score(float added) { return added; }
-  static __device__ __forceinline__ float exponential(float value) { return exp_below(value); }
+  static __device__ __forceinline__ float exponential(float value) { return exp_approx(value); }
 
   const Head<float, Rows> head;
   __half *const of_keys, *const of_values, *const of_queries;

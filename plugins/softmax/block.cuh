@@ -27,12 +27,12 @@ __device__ __forceinline__ void row_of_block(const T* __restrict__ x, T* __restr
       for (int j = 0; j < Packs::kWide; ++j) largest = max_nan(largest, value[i][j] = value_of(packs, i, j));
     }
     const float reference = reference_of(largest);
-    part.y *= exp_below(part.x - reference);
+    part.y *= exp_approx(part.x - reference);
     part.x = largest;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
 #pragma unroll
-      for (int j = 0; j < Packs::kWide; ++j) part.y += exp_below(value[i][j] - reference);
+      for (int j = 0; j < Packs::kWide; ++j) part.y += exp_approx(value[i][j] - reference);
     }
   }
   part = join<32>(part);
@@ -43,7 +43,7 @@ __device__ __forceinline__ void row_of_block(const T* __restrict__ x, T* __restr
   const float reference = reference_of(all.x), factor = factor_of(all.x, all);
   for (int begin = threadIdx.x; begin < Packs::kPacks; begin += kAhead * kThreads) {
     const Packs packs(x, blockIdx.x, begin, nothing());
-    packs.store(y, [&](int i, int j) { return exp_below(value_of(packs, i, j) - reference) * factor; });
+    packs.store(y, [&](int i, int j) { return exp_approx(value_of(packs, i, j) - reference) * factor; });
   }
 }
 

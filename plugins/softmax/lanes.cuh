@@ -39,7 +39,7 @@ struct LaneRow {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) sum += value[i][j] = exp_below(value[i][j] - reference);
+      for (int j = 0; j < kWidth; ++j) sum += value[i][j] = exp_approx(value[i][j] - reference);
     }
     const float factor = 1.0f / lanes_sum<kLanes>(sum);
     for_each(lane, [&](int i, int first) {

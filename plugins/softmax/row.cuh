@@ -48,7 +48,7 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
 #pragma unroll
   for (int i = 0; i < Packs::kEach; ++i) {
 #pragma unroll
-    for (int j = 0; j < Packs::kWide; ++j) sum += value[i][j] = exp_below(value[i][j] - reference);
+    for (int j = 0; j < Packs::kWide; ++j) sum += value[i][j] = exp_approx(value[i][j] - reference);
   }
   const float2 own = make_float2(largest, lanes_sum<32>(sum));
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ void row_in_registers(const T* __restrict__ x, T* __r
     }
     all = make_float2(most, 0.0f);
 #pragma unroll
-    for (int i = 0; i < kParts / 32; ++i) all.y += more[i].y * exp_below(more[i].x - reference_of(most));
+    for (int i = 0; i < kParts / 32; ++i) all.y += more[i].y * exp_approx(more[i].x - reference_of(most));
   }
   all = join<(kParts < 32 ? kParts : 32)>(all);
 

@@ -17,12 +17,12 @@ constexpr int kLength = AXIS_K;
 template <int kLanes>
 __device__ __forceinline__ float2 join(float2 part) {
   const float largest = lanes_max<kLanes>(part.x);
-  return make_float2(largest, lanes_sum<kLanes>(part.y * exp_below(part.x - reference_of(largest))));
+  return make_float2(largest, lanes_sum<kLanes>(part.y * exp_approx(part.x - reference_of(largest))));
 }
 
 // The factor that makes exp(x - reference_of(own)) the softmax, where the whole row is `all`.
 __device__ __forceinline__ float factor_of(float own, float2 all) {
-  return exp_below(reference_of(own) - reference_of(all.x)) / all.y;
+  return exp_approx(reference_of(own) - reference_of(all.x)) / all.y;
 }
 
 }  // namespace softmax

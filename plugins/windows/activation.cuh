@@ -7,12 +7,12 @@
 enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu };
 
 // x (1 + erf(x / sqrt 2)) / 2 = max(x, 0) - |x| erfc(|x| / sqrt 2) / 2, to 6e-7, without a branch. Of infinity it is infinity, of its negative
-// NaN. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, for erfc.
+// NaN. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, for erfc; the constants have both divisions in them.
 __device__ __forceinline__ float gelu(float x) {
-  const float size = fabsf(fminf(x, 30.0f)), z = size * 0.70710678f;
-  const float t = __fdividef(1.0f, fmaf(z, 0.3275911f, 1.0f));
-  const float sum = fmaf(fmaf(fmaf(fmaf(1.061405429f, t, -1.453152027f), t, 1.421413741f), t, -0.284496736f), t, 0.254829592f);
-  return relu_nan(x) - 0.5f * size * (t * sum * __expf(-z * z));
+  const float size = fabsf(fminf(x, 30.0f)), t = reciprocal_approx(fmaf(size, 0.3275911f * 0.70710678f, 1.0f));
+  const float sum = fmaf(fmaf(fmaf(fmaf(0.5307027145f, t, -0.7265760135f), t, 0.7107068705f), t, -0.142248368f), t, 0.127414796f);
+  const float exponential = exp2_approx(size * size * (-0.5f * kLog2E));
+  return fmaf(-size, t * sum * exponential, relu_nan(x));
 }
 
 template <Activation kActivation>
@@ -24,7 +24,7 @@ __device__ __forceinline__ float activate(float x) {
   } else if constexpr (kActivation == Activation::kHardswish) {
     return x * fminf(fmaxf(fmaf(x, 1.0f / 6.0f, 0.5f), 0.0f), 1.0f);
   } else if constexpr (kActivation == Activation::kSilu) {
-    return __fdividef(x, 1.0f + __expf(-x));
+    return x * sigmoid(x);
   } else if constexpr (kActivation == Activation::kGelu) {
     return gelu(x);
   } else {

@@ -74,10 +74,11 @@ inline float __fmul_rz(float a, float b) {
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __expf(float a) { return std::exp(a); }
-inline float exp_below(float a) { return std::exp(a); }
+inline float exp_approx(float a) { return std::exp(a); }
 inline float sigmoid(float a) { return 1.0f / (1.0f + std::exp(-a)); }
 constexpr float kLog2E = 1.4426950408889634f;
-inline float exp2_below(float a) { return std::exp2(a); }
+inline float exp2_approx(float a) { return std::exp2(a); }
+inline float reciprocal_approx(float a) { return 1.0f / a; }
 inline int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 32; i += 8) sum += static_cast<signed char>(a >> i & 255) * static_cast<signed char>(b >> i & 255);
   return sum;
