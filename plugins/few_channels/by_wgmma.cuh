@@ -39,7 +39,7 @@ struct Stem {
   static __device__ __forceinline__ int tiles(int n) { return n * kTilesDown * kTilesAcross; }
 };
 static_assert(kChannels <= Stem::kUnitChannels);
-using StemStages = Stages<Stem, kRole, Stem::kReaders>;
+using StemStages = Stages<Stem, Stem::kReaders>;
 
 struct StemTile {
   int image, row, column;

@@ -63,7 +63,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
     packing=PACKING,
-    variants=(*LAYER.narrow(element_bytes=4, loaders=128, blocks=1), LAYER.direct("linear_direct")),
+    variants=(*LAYER.narrow(element_bytes=4), LAYER.direct("linear_direct")),
     patterns=PATTERNS,
     reference=reference,
     examples=EXAMPLES,

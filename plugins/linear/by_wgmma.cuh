@@ -1,7 +1,7 @@
 // A dense layer by wgmma, Hopper's own instruction for its tensor cores.
 //
-// Mapping: a block stays and takes tile after tile (tile.cuh). Two warpgroups multiply, and finish the tile; other threads, kLoaders, let the
-// stages be copied: the kernel says which ones, and how. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves
+// Mapping: a block stays and takes tile after tile (tile.cuh). One warpgroup lets the stages be copied, as the kernel says; two multiply, and finish
+// the tile. Where tiles are few, the blocks of a cluster divide the inputs of one: each leaves
 // its sums in its shared memory, adds up some rows of all, in the same order always, and finishes these.
 // Bytes: x once for each tile across the outputs and the weights once for each 128 rows, from L2; y once.
 #pragma once
@@ -12,10 +12,12 @@
 #include "wgmma.cuh"
 
 constexpr int kMultipliers = 2 * kRole;
+constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
+static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
 // Thread `thread` of those that fill the stages.
-template <typename Plan, int kLoaders, typename Layer>
-__device__ __forceinline__ void fill_stages(const Stages<Plan, kLoaders>& ring, Layer& layer, int thread) {
+template <typename Plan, typename Layer>
+__device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
@@ -65,8 +67,8 @@ __device__ __forceinline__ void finish_share(const Layer& layer, const float* su
 
 // The blocks of a cluster finish a tile. A lane has sums of `row`, of the tile, and of the row 8 further. `largest`: of x in these rows, as bits,
 // where floats are split.
-template <typename Plan, int kLoaders, typename Layer>
-__device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
+template <typename Plan, typename Layer>
+__device__ __forceinline__ void finish_together(const Stages<Plan>& ring, const Layer& layer, const float (&sums)[Plan::kColumns / 2],
                                                 const int (&largest)[2], const Place& place, int row, int thread) {
   const int t = threadIdx.x % 4;
   float* const shared_sums = reinterpret_cast<float*>(ring.stages);
@@ -84,4 +86,20 @@ __device__ __forceinline__ void finish_together(const Stages<Plan, kLoaders>& ri
   finish_share<Plan>(layer, shared_sums, place, thread);
   cluster_arrive_relaxed();  // the others have read this block's memory
   cluster_wait();
+}
+
+// A block. `multiply_tiles(ring, layer, thread)`, of the kernel, is what the threads that multiply do. The kernel's struct of arguments is copied:
+// a thread that copies may keep in it what it knows of a tile.
+template <typename Plan, typename Layer>
+__device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer layer) {
+  const Stages<Plan> ring(memory);
+  if (threadIdx.x == 0) ring.init();
+  __syncthreads();
+  if (threadIdx.x < kRole) {
+    keep_registers<kLoadRegisters>();
+    fill_stages(ring, layer, threadIdx.x);
+  } else {
+    take_registers<kMultiplyRegisters>();
+    multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole);
+  }
 }

@@ -14,7 +14,7 @@ from ..dense.declaration import inputs, n, outputs
 EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
-ROWS, MULTIPLIERS = 128, 256
+ROWS, THREADS = 128, 384
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
 HOPPER = ARCHITECTURE.equals(90)
@@ -58,31 +58,28 @@ class Product:
         name: str,
         element_bytes: int,
         *,
-        loaders: int,
-        blocks: int,
         splits: int = 1,
         most_columns: int = 128,
         **more: Any,
     ) -> Variant:
         """Make a variant for elements of x of some bytes.
 
-        A block has ``loaders`` threads that load, and ``blocks`` blocks share a multiprocessor; ``splits`` blocks
-        divide the inputs of a tile of up to ``most_columns`` outputs.
+        ``splits`` blocks divide the inputs of a tile of up to ``most_columns`` outputs.
         """
         # A block that has all inputs of a tile stays for other tiles.
         some = self.tiles(most_columns)
-        grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS * blocks)
+        grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS)
         columns = maximum(64, ceil_div(ceil_div(self.outputs, ceil_div(self.outputs, most_columns)), 16) * 16)
         together = 1 if splits > 1 else 2 - remainder(self.chunks, 2)  # chunks of a stage
         depth = together * CHUNK
-        pitch = depth + 8 if element_bytes == 4 else depth + depth // 8  # of a row of x in shared memory
+        pitch = depth + 8  # of a row of x in shared memory
         stage = (ROWS * pitch + depth * columns) * element_bytes
         stages = (6 if most_columns == 128 else 8) // together
         shared_bytes = stages * (stage + 16)
         share = f", {splits} blocks for each" if splits > 1 else ""
         return Variant(
             name,
-            Launch((grid, 1, 1), (MULTIPLIERS + loaders, 1, 1), extras=self.extras, shared_bytes=shared_bytes),
+            Launch((grid, 1, 1), (THREADS, 1, 1), extras=self.extras, shared_bytes=shared_bytes),
             f"by wgmma, tiles of {ROWS} rows and up to {most_columns} outputs{share}",
             source="wgmma.cu",
             min_sm=90,
@@ -91,9 +88,9 @@ class Product:
             **more,
         )
 
-    def narrow(self, element_bytes: int, loaders: int, blocks: int) -> tuple[Variant, ...]:
+    def narrow(self, element_bytes: int) -> tuple[Variant, ...]:
         """Make the variants with tiles of up to 128 outputs."""
-        make = partial(self.by_wgmma, element_bytes=element_bytes, loaders=loaders, blocks=blocks)
+        make = partial(self.by_wgmma, element_bytes=element_bytes)
         tiles, chunks = self.tiles(), self.chunks
         return (
             make("by8_wgmma", splits=8, prefer=(8 * tiles <= AT_ONCE) & (chunks >= 8)),

@@ -13,9 +13,6 @@
 #include "linear/by_wgmma.cuh"
 #include "linear/layer.cuh"
 
-constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
-
 template <typename Layer>
 __device__ __forceinline__ void compute_again(const Layer& layer, int row, int column) {
   *layer.place(row, column) = plain_output(layer.row(row), layer.weights, layer.scales, layer.bias, column);
@@ -82,9 +79,9 @@ struct Rows {
 
 // A warpgroup that multiplies its half of the rows of each tile.
 template <typename Plan, typename Layer>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Layer& layer) {
+__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Layer& layer, int thread) {
   constexpr int kProducts = Plan::kDepth / 16;
-  const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int row = warp * 16 + g;  // of the tile; the lane has it and the one 8 further
   Share<Plan> share;
   Turn<Plan> turn;
@@ -133,23 +130,8 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const L
     if constexpr (Plan::kSplits == 1) {
       finish_lane<Plan>(layer, sums, largest, place.row + row, place.column + 2 * t);
     } else {
-      finish_together(ring, layer, sums, largest, place, row, threadIdx.x - kRole);
+      finish_together(ring, layer, sums, largest, place, row, thread);
       return;  // these blocks have one tile
     }
-  }
-}
-
-// The kernel's struct of arguments is copied: a thread that copies may keep in it what it knows of a tile.
-template <typename Plan, typename Layer>
-__device__ __forceinline__ void split_by_wgmma(unsigned char* memory, Layer layer) {
-  const Stages<Plan> ring(memory);
-  if (threadIdx.x == 0) ring.init();
-  __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    fill_stages(ring, layer, threadIdx.x);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles(ring, layer);
   }
 }

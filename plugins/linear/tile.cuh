@@ -24,7 +24,7 @@ struct Plan {
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
   static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
-  static constexpr int kPitch = kDepth + (kParts == 2 ? 8 : kDepth / 8);  // of a row of x: threads that use neighbouring ones have different banks
+  static constexpr int kPitch = kDepth + 8;  // of a row of x: threads that use neighbouring ones have different banks
   // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
   static constexpr unsigned kXBytes = kTileRows * kPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
   static constexpr unsigned kStageBytes = kXBytes + kChunks * kParts * kWeightBytes;

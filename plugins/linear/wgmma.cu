@@ -48,7 +48,7 @@ struct Arguments {
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                                          \
     wait_for_previous_kernel();                                                                                                            \
     extern __shared__ __align__(128) unsigned char shared[];                                                                               \
-    split_by_wgmma<Plan<splits>>(shared, Arguments{x, weights, scales, bias, n, y});                                                       \
+    dense_by_wgmma<Plan<splits>>(shared, Arguments{x, weights, scales, bias, n, y});                                                       \
   }
 BY_WGMMA(linear_wgmma, , 1)
 BY_WGMMA(linear_by2_wgmma, __cluster_dims__(2, 1, 1), 2)

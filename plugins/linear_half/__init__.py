@@ -9,7 +9,6 @@ import numpy as np
 from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
-from ..dense.declaration import inputs
 from ..linear import reference
 from ..linear.declaration import (
     AXES,
@@ -46,14 +45,11 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": to_rows(op, weights["weights"], weights["bias"], inputs_of_x(op)), "bias": weights["bias"]}
 
 
-# With few inputs a tile ends soon, and two narrow blocks have more to do beside each other.
 WIDE = LAYER.by_wgmma(
     "wide_wgmma",
     element_bytes=2,
-    loaders=128,
-    blocks=1,
     most_columns=256,
-    prefer=(inputs >= 256) & (2 * LAYER.tiles(256) >= MULTIPROCESSORS),
+    prefer=2 * LAYER.tiles(256) >= MULTIPROCESSORS,
 )
 # Operations: layers of one image or sentence are left to TensorRT; so are inputs of three axes, which its transformers
 # have. docs/zoo.md has the networks where it pays.
@@ -69,7 +65,7 @@ KERNEL = Kernel(
     attributes=(ACTIVATION,),
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
-    variants=(WIDE, *LAYER.narrow(element_bytes=2, loaders=64, blocks=2), LAYER.direct("linear_half_direct")),
+    variants=(WIDE, *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,

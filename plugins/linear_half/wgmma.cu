@@ -2,31 +2,24 @@
 //
 // x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
-// Mapping: linear/by_wgmma.cuh. Products have both operands in shared memory. Wide tiles, of up to 256 outputs, read x less often. Of narrow ones,
-// of up to 128, two blocks share a multiprocessor: one multiplies while the other finishes a tile.
+// Mapping: linear/by_wgmma.cuh. A lane loads its operands of x from shared memory; products have the weights there. Wide tiles, of up to 256
+// outputs, read x less often; narrow ones, of up to 128, are for few rows.
 // What is known of it: docs/kernels/linear.md.
 #include "linear_half/layer.cuh"
 
 #include "linear/by_wgmma.cuh"
 
-constexpr int kLoaders = LAUNCH_THREADS - kMultipliers;  // threads
-// Bytes, in a stage, from a block of 8 rows and 8 inputs to the next 8 inputs, and to the next 8 rows.
-constexpr int kNextInputs = 128 + 16;
-template <typename Plan>
-constexpr int kNextRows = Plan::kDepth / kEight * kNextInputs;
-
 struct Tiled : Layer {
-  // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads. Blocks of 8 rows and
-  // 8 inputs lie kNextInputs bytes apart, so that these threads have different banks.
+  // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads.
   template <typename Plan>
   __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) const {
-    constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kLoaders / kPieces;
+    constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kRole / kPieces;
     const int piece = thread % kPieces, some = thread / kPieces;
     const T* const from = row(first_row + some) + (step * Plan::kDepth + piece * kEight);
-    const unsigned to = stages + stage + some / kEight * kNextRows<Plan> + some % kEight * 16 + piece * kNextInputs;
+    const unsigned to = stages + stage + (some * Plan::kPitch + piece * kEight) * 2;
 #pragma unroll
     for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
-      copy_async<16>(to + i / kEight * kNextRows<Plan>, from + i * kInputs,
+      copy_async<16>(to + i * Plan::kPitch * 2, from + i * kInputs,
                      first_row + some + i < n && Plan::has(step, piece * kEight) ? 16 : 0);  // none: zeros
     }
   }
@@ -70,30 +63,31 @@ __device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&su
   }
 }
 
-// A warpgroup that multiplies its half of the rows of each tile.
+// A warpgroup that multiplies its half of the rows of each tile; `thread` counts both.
 template <typename Plan>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& ring, const Tiled& layer) {
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
-  const unsigned of_x = ring.address + threadIdx.x / kRole * (kTileRows / 2 / kEight * kNextRows<Plan>);
+__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Tiled& layer, int thread) {
+  constexpr int kProducts = Plan::kDepth / 16;
+  const int warp = thread / 32, lane = thread % 32, row = warp * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
+  const unsigned of_x = ring.address + ((warp * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2;  // what ldmatrix asks this lane for
   Share<Plan> share;
   Turn<Plan> turn;
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
     float sums[Plan::kColumns / 2];
-    begin_sums<Plan>(layer, sums, place.column + threadIdx.x % 4 * 2);
+    begin_sums<Plan>(layer, sums, place.column + thread % 4 * 2);
 #pragma unroll 1
     for (int step = share.first; step < share.last; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
-      publish_to_units();  // what the loading threads have copied
       const unsigned stage = turn.stage * Plan::kStageBytes;
-      const unsigned long long x = wgmma_operand<kNextInputs, kNextRows<Plan>>(of_x + stage);
+      unsigned x[kProducts][4];
+#pragma unroll
+      for (int product = 0; product < kProducts; ++product) load_matrices(x[product], of_x + stage + product * 32);
       const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
       wgmma_begin();
 #pragma unroll
-      for (int product = 0; product < Plan::kDepth / 16; ++product) {
-        const unsigned long long of_w = w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight;
-        wgmma_multiply<true, T>(sums, x + product * 2 * kNextInputs / 16, of_w);
+      for (int product = 0; product < kProducts; ++product) {
+        wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
       }
       wgmma_finish(sums);
       if (lane == 0) arrive(ring.empty(turn.stage));
@@ -102,36 +96,24 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan, kLoaders>& rin
     if constexpr (Plan::kSplits == 1) {
       finish_lane<Plan>(layer, sums, place.row + row, place.column);
     } else {
-      finish_together(ring, layer, sums, {}, place, row, threadIdx.x);
+      finish_together(ring, layer, sums, {}, place, row, thread);
       return;  // these blocks have one tile
     }
   }
 }
 
-template <typename Plan>
-__device__ __forceinline__ void linear_half_by_wgmma(unsigned char* memory, const Tiled& layer) {
-  const Stages<Plan, kLoaders> ring(memory);
-  if (threadIdx.x == 0) ring.init();
-  __syncthreads();
-  if (threadIdx.x < kMultipliers) {
-    multiply_tiles(ring, layer);
-  } else {
-    fill_stages(ring, layer, threadIdx.x - kMultipliers);
-  }
-}
-
 // An entry for the wide tiles, and for the narrow ones by each number of blocks that divide the inputs.
-#define BY_WGMMA(entry, cluster, wide, splits)                                                                               \
-  ASSERT_LAUNCH_WHERE(entry, kLoaders == (wide ? 128 : 64), (Plan<splits, wide ? 256 : 128>::kSharedBytes));                \
-  extern "C" __global__ void cluster __launch_bounds__(LAUNCH_THREADS, wide ? 1 : 2)                                         \
+#define BY_WGMMA(entry, cluster, columns, splits)                                                                            \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, (Plan<splits, columns>::kSharedBytes));                                                \
+  extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                                     \
       entry(const T* __restrict__ x, const T* __restrict__ weights, const T* __restrict__ bias, int n, T* __restrict__ y) {  \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                            \
     wait_for_previous_kernel();                                                                                              \
     extern __shared__ __align__(128) unsigned char shared[];                                                                 \
-    linear_half_by_wgmma<Plan<splits, wide ? 256 : 128>>(shared, {{x, weights, bias, n, y}});                                \
+    dense_by_wgmma<Plan<splits, columns>>(shared, Tiled{{x, weights, bias, n, y}});                                          \
   }
-BY_WGMMA(linear_half_wide_wgmma, , true, 1)
-BY_WGMMA(linear_half_wgmma, , false, 1)
-BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), false, 2)
-BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), false, 4)
-BY_WGMMA(linear_half_by8_wgmma, __cluster_dims__(8, 1, 1), false, 8)
+BY_WGMMA(linear_half_wide_wgmma, , 256, 1)
+BY_WGMMA(linear_half_wgmma, , 128, 1)
+BY_WGMMA(linear_half_by2_wgmma, __cluster_dims__(2, 1, 1), 128, 2)
+BY_WGMMA(linear_half_by4_wgmma, __cluster_dims__(4, 1, 1), 128, 4)
+BY_WGMMA(linear_half_by8_wgmma, __cluster_dims__(8, 1, 1), 128, 8)

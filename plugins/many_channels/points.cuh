@@ -42,7 +42,7 @@ struct Points {
 template <typename Points, bool kAdds>
 struct PointsLayer : Tensors {
   // The warpgroup that fills the stages.
-  __device__ __forceinline__ void fill(const Stages<Points, kRole, 4 * Points::kGroups>& ring) const {
+  __device__ __forceinline__ void fill(const Stages<Points, 4 * Points::kGroups>& ring) const {
     constexpr int kPieces = Points::kPixels / Points::kAtOnce, kChannelsAtOnce = kRole / kPieces;
     const int thread = threadIdx.x, piece = thread % kPieces, first_channel = thread / kPieces;
     Turn<Points> turn;
@@ -83,7 +83,7 @@ struct PointsLayer : Tensors {
   }
 
   // A warpgroup that multiplies its 64 pixels of each tile.
-  __device__ __forceinline__ void multiply(const Stages<Points, kRole, 4 * Points::kGroups>& ring) const {
+  __device__ __forceinline__ void multiply(const Stages<Points, 4 * Points::kGroups>& ring) const {
     constexpr int kSums = Points::kTileFilters / 2, kProducts = Points::kDepth / 16;
     const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int of_tile = warp * 16 + g;  // and the pixel 8 further
@@ -218,7 +218,7 @@ struct PointsLayer : Tensors {
 
 template <typename Points, bool kAdds>
 __device__ __forceinline__ void many_channels_by_points(unsigned char* memory, const PointsLayer<Points, kAdds>& layer) {
-  const Stages<Points, kRole, 4 * Points::kGroups> ring(memory);
+  const Stages<Points, 4 * Points::kGroups> ring(memory);
   constexpr bool kShare = Points::kGroups > 1;  // registers: a block of two warpgroups has enough
   if (threadIdx.x == 0) ring.init();
   __syncthreads();

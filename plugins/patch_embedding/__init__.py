@@ -57,7 +57,7 @@ KERNEL = Kernel(
     requires=LAYER.requires & size.multiple_of(RUN) & h.multiple_of(size) & w.multiple_of(size),
     packing=Packing((Tensor("w", (k, c, size, size), "T", "filters", weight=True), BIAS), pack, unpack),
     variants=(
-        *LAYER.narrow(element_bytes=4, loaders=128, blocks=1),
+        *LAYER.narrow(element_bytes=4),
         LAYER.direct("patch_embedding_direct"),
     ),
     patterns=PATTERNS,

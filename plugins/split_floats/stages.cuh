@@ -9,8 +9,8 @@ constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
 constexpr int kMostRegisters = 168;  // of a thread, for so many threads; what one warpgroup gives back, others can take
 
-// kLoaders: the threads that fill the stages. kReaders: the warps that read a stage.
-template <typename Plan, int kLoaders = kRole, int kReaders = 2 * kRole / 32>
+// A warpgroup fills the stages. kReaders: the warps that read a stage.
+template <typename Plan, int kReaders = 2 * kRole / 32>
 struct Stages {
   unsigned char* stages;
   unsigned address;  // of the stages
@@ -23,8 +23,8 @@ struct Stages {
   __device__ __forceinline__ void init() const {
 #pragma unroll
     for (int stage = 0; stage < Plan::kStages; ++stage) {
-      init_barrier(full(stage), kLoaders + 1);     // the threads that load, and the one that expects the bytes of bulk copies
-      init_barrier(empty(stage), kReaders);        // the warps that multiply
+      init_barrier(full(stage), kRole + 1);   // the threads that load, and the one that expects the bytes of bulk copies
+      init_barrier(empty(stage), kReaders);  // the warps that multiply
     }
   }
 };

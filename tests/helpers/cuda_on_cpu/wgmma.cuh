@@ -26,28 +26,36 @@ unsigned long long wgmma_operand(unsigned address) {
          static_cast<unsigned long long>(kNextColumns / 16) << 32;
 }
 
-// Element `k` of row or column `index` of an operand.
-inline float wgmma_element(unsigned long long operand, int index, int k) {
+template <typename Operand>
+float wgmma_value(unsigned bits) {
   static const std::vector<float> values = [] {
     std::vector<float> all(65536);
-    for (int bits = 0; bits < 65536; ++bits) all[bits] = from_half(bits);
+    for (unsigned each = 0; each < 65536; ++each) {
+      all[each] = std::is_same_v<Operand, __nv_bfloat16> ? from_bfloat16(each) : from_half(each);
+    }
     return all;
   }();
+  return values[bits & 0xffff];
+}
+
+// Element `k` of row or column `index` of an operand.
+template <typename Operand>
+float wgmma_element(unsigned long long operand, int index, int k) {
   const auto field = [&](int shift) { return static_cast<unsigned>(operand >> shift & 0x3fff) * 16; };
   const unsigned place = field(0) + k / 8 * field(16) + index / 8 * field(32) + index % 8 * 16 + k % 8 * 2;
   uint16_t bits;
   std::memcpy(&bits, shared + place, 2);
-  return values[bits];
+  return wgmma_value<Operand>(bits);
 }
 
 // Adds to this lane's sums, of two rows of a; `kCount` sums are of twice as many columns.
-template <int kCount>
+template <typename Operand, int kCount>
 void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long long b, bool add) {
   const int t = threadIdx.x % 4;
   for (int j = 0; j < kCount / 4; ++j) {
     for (int e = 0; e < 2; ++e) {
       float column[16];
-      for (int k = 0; k < 16; ++k) column[k] = wgmma_element(b, 8 * j + 2 * t + e, k);
+      for (int k = 0; k < 16; ++k) column[k] = wgmma_element<Operand>(b, 8 * j + 2 * t + e, k);
       for (int i = 0; i < 2; ++i) {
         float sum = 0.0f;
         for (int k = 0; k < 16; ++k) sum += rows[i][k] * column[k];
@@ -58,22 +66,22 @@ void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long lo
   }
 }
 
-template <int kCount>
+template <typename Operand = __half, int kCount>
 void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long b, bool add) {
   const int first_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   float rows[2][16];
   for (int i = 0; i < 2; ++i) {
-    for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element(a, first_row + 8 * i, k);
+    for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element<Operand>(a, first_row + 8 * i, k);
   }
-  wgmma_sums(d, rows, b, add);
+  wgmma_sums<Operand>(d, rows, b, add);
 }
-template <bool kAdd, typename Operand, int kCount>
+template <bool kAdd, typename Operand = __half, int kCount>
 void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long b) {
-  wgmma_multiply(d, a, b, kAdd);
+  wgmma_multiply<Operand>(d, a, b, kAdd);
 }
 
 // With a in registers: the four lanes of a row have its elements.
-template <bool kAdd, int kCount>
+template <bool kAdd, typename Operand = __half, int kCount>
 void wgmma_multiply(float (&d)[kCount], const unsigned* a, unsigned long long b) {
   const auto lanes = everyone(std::array<unsigned, 4>{a[0], a[1], a[2], a[3]});
   const int first_lane = threadIdx.x % 32 / 4 * 4;
@@ -81,8 +89,8 @@ void wgmma_multiply(float (&d)[kCount], const unsigned* a, unsigned long long b)
   for (int i = 0; i < 2; ++i) {
     for (int k = 0; k < 16; ++k) {
       const unsigned word = lanes[first_lane + k % 8 / 2][k / 8 * 2 + i];
-      rows[i][k] = from_half(static_cast<uint16_t>(k % 2 ? word >> 16 : word));
+      rows[i][k] = wgmma_value<Operand>(k % 2 ? word >> 16 : word);
     }
   }
-  wgmma_sums(d, rows, b, kAdd);
+  wgmma_sums<Operand>(d, rows, b, kAdd);
 }
