@@ -4,11 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lenet_trt.dims import MODEL_AXES
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
 from ..layer_norm.declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
-from ..windows.declaration import IN_FLOATS, IN_GROUPS
+from ..windows.declaration import IN_FLOATS, rows_in_groups
 from .pattern import PATTERNS
 
 
@@ -31,8 +30,7 @@ KERNEL = Kernel(
     patterns=PATTERNS,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    # Of inputs of four axes, as in a Swin: others were not measured.
-    in_groups=IN_GROUPS & (MODEL_AXES >= 4),
+    in_groups=rows_in_groups(rows),
     reference=reference,
     max_elements=2**40,
     requires=rows <= INT32_MAX,

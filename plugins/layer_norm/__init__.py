@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from lenet_trt.dims import MODEL_AXES
 from lenet_trt.kernel import INT32_MAX, BesidePlugins, Kernel, Tensor, float_types
 
-from ..windows.declaration import IN_FLOATS, IN_GROUPS
+from ..windows.declaration import IN_FLOATS, rows_in_groups
 from .declaration import AXES, EPSILON, EXAMPLES, LONG_ROWS, WEIGHTS, k, normalized, rows, variants
 from .pattern import PATTERNS
 
@@ -24,8 +23,7 @@ KERNEL = Kernel(
     requires=rows <= INT32_MAX,
     claims=(LONG_ROWS,),
     beside_plugins=BesidePlugins(both=True, sizes=IN_FLOATS),
-    # Of inputs of four axes, as in a Swin: others were not measured.
-    in_groups=IN_GROUPS & (MODEL_AXES >= 4),
+    in_groups=rows_in_groups(rows),
     examples=EXAMPLES,
     flops=8 * rows * k,
     source_dir=Path(__file__).parent,

@@ -9,6 +9,7 @@ import numpy as np
 from lenet_trt.dims import MODEL_AXES, MULTIPROCESSORS
 from lenet_trt.kernel import Kernel, Packing, Tensor, float_types
 
+from ..dense.declaration import n
 from ..linear import reference
 from ..linear.declaration import (
     AXES,
@@ -24,7 +25,7 @@ from ..linear.declaration import (
 from ..linear.packing import inputs_of_x, to_blocks, to_rows
 from ..linear.pattern import patterns
 from ..windows.activation import ACTIVATION, NODES_IN_HALVES
-from ..windows.declaration import IN_GROUPS
+from ..windows.declaration import rows_in_groups
 
 WEIGHTS = Tensor(
     "weights",
@@ -69,7 +70,7 @@ KERNEL = Kernel(
     patterns=patterns(NODES_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
-    in_groups=IN_GROUPS & (MODEL_AXES >= 4),
+    in_groups=rows_in_groups(n),
     claims=tuple(much & (MODEL_AXES >= 4) for much in (WIDE_ENOUGH & (LAYER.flops >= ENOUGH), MUCH)),
     flops=LAYER.flops,
     source_dir=Path(__file__).parent,

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Dim, axes, ceil_div, minimum, remainder, size_of
+from lenet_trt.dims import (
+    ARCHITECTURE,
+    MODEL_AXES,
+    MULTIPROCESSORS,
+    Condition,
+    Dim,
+    axes,
+    ceil_div,
+    maximum,
+    minimum,
+    remainder,
+    size_of,
+)
 from lenet_trt.kernel import Attribute, Axis, IntegerAttribute, Launch
 
 n, c, h, w = axes("n c h w")
@@ -28,6 +40,14 @@ FITS = (h + 2 * pad >= size) & (w + 2 * pad >= size)
 IN_FLOATS = size_of("T") >= 4
 # Among each other they cost none. What was measured of groups, on Hopper: docs/zoo.md.
 IN_GROUPS = (size_of("T") <= 2) & ARCHITECTURE.equals(90)
+
+
+def rows_in_groups(rows: Dim) -> Condition:
+    """Return where norms and dense layers of ``rows`` rows are taken in groups: with four axes, or many rows.
+
+    For one short text TensorRT was faster (docs/zoo.md).
+    """
+    return IN_GROUPS & (maximum(MODEL_AXES // 4, rows // 1024) >= 1)
 
 
 def divisor_of(extent: Dim) -> Dim:
