@@ -19,6 +19,7 @@ from onnx import ModelProto
 from lenet_trt.cuda.driver import Stream, ask, driver, freed_with
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.branches import without_decided_ifs
 from lenet_trt.onnx_model.onnx_runtime import INSTALL_CUDA, onnx_runtime
 from lenet_trt.onnx_model.ports import ports
 from lenet_trt.onnx_model.precision import emulated, kinds_of
@@ -50,7 +51,7 @@ def for_cpu(model: ModelProto) -> tuple[ModelProto, str]:
         model = onnx.inliner.inline_local_functions(model)
     kinds = kinds_of(model)
     if kinds & {"fp16", "bf16"}:
-        return emulated(model), "no"
+        return emulated(without_decided_ifs(model)), "no"
     # It would put integer layers in the place of DequantizeLinear, layer, QuantizeLinear, and quantize biases. Its
     # integer layers saturate on CPUs without VNNI, so that answers would depend on the machine. For float8 they fail,
     # and other extended optimisations give wrong answers (1.31: 94.9% instead of 99.3% for LeNet-5).
