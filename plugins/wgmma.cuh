@@ -80,29 +80,25 @@ constexpr bool kIsBfloat16 = false;
 template <>
 constexpr bool kIsBfloat16<__nv_bfloat16> = true;
 
-// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd, a in registers or
-// in shared memory. wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that
+// One number of columns, with its sums and the numbers of the operands after them. wgmma_multiply: d = a b, or += with kAdd, a in registers.
+// wgmma_finish: waits until all products of this warp are in d. wgmma_finish_with: says that d is of products that
 // wgmma_finish, called for other sums, has waited for too.
-#define WGMMA_PRODUCT(columns, count, type, a, b, add, last, ...)                                                                          \
+#define WGMMA_PRODUCT(columns, count, type, a, b, add, ...)                                                                                \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type          \
-               " {" WGMMA_D##count "}, " a ", %" #b ", p, " last ";}"                                                                      \
+               " {" WGMMA_D##count "}, " a ", %" #b ", p, 1, 1, 0;}"                                                                       \
                : WGMMA_OUT##count                                                                                                          \
                : __VA_ARGS__, "n"(kAdd ? 1 : 0))
-#define WGMMA_OF_TYPE(columns, count, a, b, add, last, ...)                                                                                \
+#define WGMMA_OF_TYPE(columns, count, a, b, add, ...)                                                                                      \
   if constexpr (kIsBfloat16<Operand>) {                                                                                                    \
-    WGMMA_PRODUCT(columns, count, "bf16", a, b, add, last, __VA_ARGS__);                                                                   \
+    WGMMA_PRODUCT(columns, count, "bf16", a, b, add, __VA_ARGS__);                                                                         \
   } else {                                                                                                                                 \
-    WGMMA_PRODUCT(columns, count, "f16", a, b, add, last, __VA_ARGS__);                                                                    \
+    WGMMA_PRODUCT(columns, count, "f16", a, b, add, __VA_ARGS__);                                                                          \
   }
 #define WGMMA_COLUMNS(columns, count, i0, i1, i2, i3, i4, i5)                                                                              \
   template <bool kAdd, typename Operand = __half>                                                                                          \
   __device__ __forceinline__ void wgmma_multiply(float (&d)[count], const unsigned* a, unsigned long long b) {                             \
-    WGMMA_OF_TYPE(columns, count, "{%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}", i4, i5, "1, 1, 0", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),  \
+    WGMMA_OF_TYPE(columns, count, "{%" #i0 ",%" #i1 ",%" #i2 ",%" #i3 "}", i4, i5, "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),             \
                   "l"(b))                                                                                                                  \
-  }                                                                                                                                        \
-  template <bool kAdd, typename Operand = __half>                                                                                          \
-  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long a, unsigned long long b) {                          \
-    WGMMA_OF_TYPE(columns, count, "%" #i0, i1, i2, "1, 1, 0, 0", "l"(a), "l"(b))                                                           \
   }                                                                                                                                        \
   __device__ __forceinline__ void wgmma_finish(float (&d)[count]) {                                                                        \
     asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                        \

@@ -40,10 +40,15 @@ def _branch(node: NodeProto, given: Mapping[str, NodeProto], opsets: dict[str, i
         return [node]
     names = {inner: f"{node.output[0]}__{inner}" for each in nodes for inner in each.output if inner}
     names |= {result.name: outer for result, outer in zip(branch.output, node.output, strict=True)}
-    for each in nodes:
-        each.input[:] = [names.get(value, value) for value in each.input]
-        each.output[:] = [names.get(value, value) for value in each.output]
-    return nodes
+    return [_renamed(each, names) for each in nodes]
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    result = NodeProto()
+    result.CopyFrom(node)  # the branch stays as it is, for where it is not taken out after all
+    result.input[:] = [names.get(value, value) for value in node.input]
+    result.output[:] = [names.get(value, value) for value in node.output]
+    return result
 
 
 def _value(name: str, given: Mapping[str, NodeProto], opsets: dict[str, int]) -> np.ndarray | None:

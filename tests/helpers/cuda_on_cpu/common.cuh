@@ -73,7 +73,6 @@ inline float __fmul_rz(float a, float b) {
 }
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __expf(float a) { return std::exp(a); }
 inline float exp_approx(float a) { return std::exp(a); }
 inline float sigmoid(float a) { return 1.0f / (1.0f + std::exp(-a)); }
 constexpr float kLog2E = 1.4426950408889634f;
