@@ -16,6 +16,7 @@ from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.bind import Bound
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.examples import disagreement, expected_outputs, kernel_inputs, plain_inputs
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.types import ELEMENT_TYPES, numpy_dtype
 from lenet_trt.kernel.variants import Variant
 from shared_session import made_once
@@ -68,7 +69,7 @@ def computed_on_cpu(
     grid_x, grid_y, _, shared_bytes, *extras = (dim.evaluate(sizes) for dim in launch.dims)
     folder = factory.mktemp("on_cpu")
     for tensor, array in zip(kernel.inputs, inputs, strict=True):
-        array.tofile(folder / tensor.name)
+        LAYOUTS[tensor.layout].store(array).tofile(folder / tensor.name)
     words = [
         grid_x,
         grid_y,
@@ -76,13 +77,17 @@ def computed_on_cpu(
         shared_bytes,
         _cluster_blocks(variant),
         *extras,
-        *(int(np.prod(shape)) for shape in bound.output_shapes),
+        *(int(np.prod(shape)) for shape in bound.stored_output_shapes),
     ]
     subprocess.run([_program(bound, variant, factory, checks), *map(str, words)], cwd=folder, check=True)
-    return [
-        np.fromfile(folder / tensor.name, numpy_dtype(dtype)).reshape(shape)
-        for tensor, shape, dtype in zip(kernel.outputs, bound.output_shapes, bound.output_dtypes, strict=True)
-    ]
+    results = []
+    for index, tensor in enumerate(kernel.outputs):
+        stored = np.fromfile(folder / tensor.name, numpy_dtype(bound.output_dtypes[index]))
+        array, _ = LAYOUTS[tensor.layout].load(
+            stored.reshape(bound.stored_output_shapes[index]), bound.output_shapes[index]
+        )
+        results.append(array)
+    return results
 
 
 def unchanged(plain: list[np.ndarray]) -> None:

@@ -66,14 +66,14 @@ void wgmma_sums(float (&d)[kCount], const float (&rows)[2][16], unsigned long lo
   }
 }
 
-template <int kCount>
+template <typename Operand = __half, int kCount>
 void wgmma_multiply(float (&d)[kCount], unsigned long long a, unsigned long long b, bool add) {
   const int first_row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
   float rows[2][16];
   for (int i = 0; i < 2; ++i) {
-    for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element<__half>(a, first_row + 8 * i, k);
+    for (int k = 0; k < 16; ++k) rows[i][k] = wgmma_element<Operand>(a, first_row + 8 * i, k);
   }
-  wgmma_sums<__half>(d, rows, b, add);
+  wgmma_sums<Operand>(d, rows, b, add);
 }
 
 // With a in registers: the four lanes of a row have its elements.

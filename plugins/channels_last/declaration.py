@@ -1,0 +1,139 @@
+"""Declare what the 3x3 convolutions of channels-last maps share; the headers beside this file have their device code.
+
+Source: the numbers follow direct.cuh, ``Patch`` in patch.cuh, and the entries in entries.cuh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, DimLike, ceil_div, minimum
+from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Variant, float_types
+
+from ..few_channels.declaration import k
+from ..few_channels.declaration import reference as convolution
+from ..windows.activation import ACTIVATION
+from ..windows.declaration import c, h, n, stride, w
+
+SIZE, PAD = 3, 1
+BLOCK, DEPTH, EIGHT = 64, 16, 8
+DIRECT_THREADS, WGMMA_THREADS = 128, 384
+MOST_SHARED, MOST_STAGES = 227 * 1024, 4
+PACKED = "hwc8"
+out_h, out_w = (h - 1) // stride + 1, (w - 1) // stride + 1
+blocks, steps = ceil_div(k, BLOCK), ceil_div(c, DEPTH)
+
+AXES = (
+    Axis("n", "images"),
+    Axis("c", "channels of x", static=True),
+    Axis("h", "height of an image", static=True),
+    Axis("w", "width of an image", static=True),
+    Axis("k", "filters", static=True),
+)
+X = Tensor("x", (n, c, h, w), "T", "images", layout=PACKED)
+OTHER = Tensor("other", (n, k, out_h, out_w), "T", "what is added", layout=PACKED)
+FILTERS = Tensor(
+    "filters",
+    (blocks, steps, 2, SIZE, SIZE, BLOCK, EIGHT),
+    "T",
+    "w, laid out for wgmma (channels_last/layer.cuh)",
+    weight=True,
+)
+BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
+OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps", layout=PACKED),)
+TYPES = float_types()[1:]
+ATTRIBUTES = (ACTIVATION, Attribute("stride", (1, 2), "from window to window"))
+REQUIRES = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
+FLOPS = 2 * n * k * out_h * out_w * c * SIZE * SIZE
+
+
+def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str, stride: int) -> np.ndarray:
+    """Compute the convolution, then the activation."""
+    return convolution(x, weights, bias, activation=activation, size=SIZE, stride=stride, pad=PAD)
+
+
+def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Lay the filters out for wgmma, filled up with zeros."""
+    filters, channels, *_ = weights["w"].shape
+    whole = np.pad(weights["w"], ((0, -filters % BLOCK), (0, -channels % DEPTH), (0, 0), (0, 0)))
+    parts = whole.reshape(-1, BLOCK // 16, 4, 2, 2, whole.shape[1] // DEPTH, 2, EIGHT, SIZE, SIZE)
+    packed = parts.transpose(0, 5, 6, 8, 9, 1, 3, 2, 4, 7)
+    shape = (-1, whole.shape[1] // DEPTH, 2, SIZE, SIZE, BLOCK, EIGHT)
+    return {"filters": np.ascontiguousarray(packed).reshape(shape), "bias": weights["bias"]}
+
+
+def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """Write the nodes that undo it. All layers of a model have them, so the shapes of x and the bias tell c and k."""
+    parts = op.Reshape(weights["filters"], op.ints(0, -1, SIZE * SIZE, BLOCK // 16, 2, 4, 2, EIGHT))
+    ordered = op.Transpose(parts, perm=[0, 3, 5, 4, 6, 1, 7, 2])  # [k / 64, 4, 4, 2, 2, c / 8, 8, taps]
+    first = op.Reshape(ordered, op.ints(0, BLOCK, -1, SIZE, SIZE))  # of each block
+    rows = op.Reshape(first, op.Concat(op.ints(-1), op.Slice(op.Shape(first), op.ints(2), op.ints(5)), axis=0))
+    sizes = op.Concat(op.Shape(weights["bias"]), op.Slice(op.Shape("x"), op.ints(1), op.ints(2)), axis=0)
+    return {"w": op.Slice(rows, op.ints(0, 0), sizes, op.ints(0, 1)), "bias": weights["bias"]}
+
+
+PACKING = Packing((Tensor("w", (k, c, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
+
+
+class Tiles:
+    """Hold the tiles of patch.cuh: halves of so many rows of 8 pixels, so many blocks of filters."""
+
+    def __init__(self, rows_of_half: int, filter_blocks: DimLike) -> None:
+        """Take a half's rows and the tile's blocks of 64 filters."""
+        across = 1 + minimum(1, (out_w - 1) // 8) // filter_blocks
+        rows = 2 * rows_of_half // (across * filter_blocks)
+        image_rows = h // stride + 1
+        self.count: Dim = (
+            ceil_div(n * image_rows - (image_rows - out_h), rows) * ceil_div(out_w, 8 * across) * ceil_div(blocks, filter_blocks)
+        )
+        border = (8 * across * stride + 2) * (stride * (rows - 1) + 3)
+        stage = 2 * DEPTH * (border + SIZE * SIZE * BLOCK * filter_blocks) + 16
+        self.shared_bytes: Dim = stage * minimum(MOST_STAGES, MOST_SHARED // stage)
+
+    def variant(self, name: str, doc: str, splits: int = 1, when: Condition | None = None, prefer: Condition | None = None) -> Variant:
+        """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
+        grid = self.count * splits if splits > 1 else minimum(self.count, MULTIPROCESSORS)
+        enough = steps >= splits
+        return Variant(
+            name,
+            Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=self.shared_bytes),
+            doc,
+            source="wgmma.cu",
+            min_sm=90,
+            only_sm=True,
+            when=enough if when is None else enough & when,
+            prefer=prefer,
+        )
+
+
+WIDE, SMALL = Tiles(32, minimum(blocks, 2)), Tiles(16, stride)
+AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
+
+
+def _by(splits: int, prefer: Condition) -> Variant:
+    return SMALL.variant(f"by{splits}_wgmma", f"by wgmma, {splits} blocks divide the channels", splits, prefer=prefer)
+
+
+def _direct() -> Variant:
+    grid = (ceil_div(n * out_h * out_w * (k // EIGHT), DIRECT_THREADS), 1, 1)
+    return Variant("direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread")
+
+
+VARIANTS = (
+    WIDE.variant(
+        "wide_wgmma",
+        "by wgmma, tiles of 512 pixels and 64 filters, or 256 and 128",
+        when=stride.equals(1),
+        prefer=4 * WIDE.count > 3 * MULTIPROCESSORS,
+    ),
+    _by(8, 8 * SMALL.count <= AT_ONCE),
+    _by(4, 4 * SMALL.count <= AT_ONCE),
+    _by(2, 2 * SMALL.count <= MULTIPROCESSORS),
+    SMALL.variant("wgmma", "by wgmma, tiles of 256 pixels and 64 filters, or 128 and 128", prefer=SMALL.count >= 1),
+    _direct(),
+)
+# Where it was measured.
+MEASURED = ARCHITECTURE.equals(90)

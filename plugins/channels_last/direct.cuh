@@ -1,0 +1,50 @@
+// The 3x3 convolution of channels-last maps by plain multiply-adds, on any GPU.
+//
+// Mapping: a thread computes 8 filters of a pixel; neighbouring threads have neighbouring filters, so the threads of a pixel read the same
+// 16 bytes of x.
+#pragma once
+
+#include "channels_last/layer.cuh"
+
+constexpr int kDirectThreads = 128;
+
+// The row, among 64 packed ones, of a filter.
+__device__ __forceinline__ int row_of(int filter) { return filter / 16 * 16 + filter / 2 % 2 * 8 + filter % 16 / 4 * 2 + filter % 2; }
+
+template <bool kAdds>
+__device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
+  constexpr int kGroups = kFilters / kEight;
+  const int index = blockIdx.x * kDirectThreads + threadIdx.x, first = index % kGroups * kEight, pixel = index / kGroups;
+  if (pixel >= tensors.n * Layer::kOutPlane) return;
+  const int in_plane = pixel % Layer::kOutPlane, image = pixel / Layer::kOutPlane;
+  const int top = in_plane / Layer::kOutWidth * Layer::kStride - Layer::kPad, left = in_plane % Layer::kOutWidth * Layer::kStride - Layer::kPad;
+  const Vector<T, kEight> of_bias = load_vector<kEight>(tensors.bias + first);
+  float sums[kEight];
+#pragma unroll
+  for (int f = 0; f < kEight; ++f) sums[f] = to_float(of_bias.value[f]);
+#pragma unroll 1
+  for (int tap = 0; tap < kTaps; ++tap) {
+    const int row = top + tap / Layer::kSize, column = left + tap % Layer::kSize;
+    if (static_cast<unsigned>(row) >= Layer::kHeight || static_cast<unsigned>(column) >= Layer::kWidth) continue;
+    const T* const from = tensors.x + static_cast<size_t>((image * Layer::kHeight + row) * Layer::kWidth + column) * kChannels;
+#pragma unroll 1
+    for (int eight = 0; eight < kChannels / kEight; ++eight) {
+      const Vector<T, kEight> of_x = load_vector<kEight>(from + eight * kEight);
+      const T* const filters = tensors.filters + ((first / kFilterBlock * kSteps * kEights + eight) * kTaps + tap) * kOfTap;
+#pragma unroll
+      for (int f = 0; f < kEight; ++f) {
+        const Vector<T, kEight> weights = load_vector<kEight>(filters + row_of(first % kFilterBlock + f) * kEight);
+#pragma unroll
+        for (int i = 0; i < kEight; ++i) sums[f] = fmaf(to_float(of_x.value[i]), to_float(weights.value[i]), sums[f]);
+      }
+    }
+  }
+  const size_t at = static_cast<size_t>(pixel) * kFilters + first;
+  Vector<T, kEight> others{}, outputs;
+  if constexpr (kAdds) others = load_vector<kEight>(tensors.other + at);
+#pragma unroll
+  for (int f = 0; f < kEight; ++f) {
+    outputs.value[f] = from_float<T>(activate<kActivation>(kAdds ? sums[f] + to_float(others.value[f]) : sums[f]));
+  }
+  store_vector(tensors.y + at, outputs);
+}

@@ -1,0 +1,52 @@
+"""Declare ``conv3x3_half``: a 3x3 convolution of channels-last maps, with bias and an optional activation."""
+
+from pathlib import Path
+
+from lenet_trt.kernel import Kernel
+
+from ..channels_last.declaration import (
+    ATTRIBUTES,
+    AXES,
+    BIAS,
+    FILTERS,
+    FLOPS,
+    MEASURED,
+    OUTPUTS,
+    PACKING,
+    REQUIRES,
+    TYPES,
+    VARIANTS,
+    X,
+    reference,
+)
+from ..channels_last.pattern import PLAIN
+
+KERNEL = Kernel(
+    name="conv3x3_half",
+    doc="y = act(Conv(x, w, bias)), 3x3 filters with a padding of 1, channels last, in fp16 and bf16",
+    axes=AXES,
+    inputs=(X, FILTERS, BIAS),
+    outputs=OUTPUTS,
+    types=TYPES,
+    attributes=ATTRIBUTES,
+    requires=REQUIRES,
+    packing=PACKING,
+    variants=VARIANTS,
+    patterns=PLAIN,
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 8, "h": 3, "w": 5, "k": 16, "stride": 1, "activation": "gelu"},
+        {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "stride": 1, "activation": "relu"},
+        {"n": 4, "c": 16, "h": 21, "w": 43, "k": 64, "stride": 2, "activation": "silu"},
+        {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "stride": 1, "activation": "relu"},
+        {"n": 40, "c": 40, "h": 55, "w": 56, "k": 64, "stride": 1, "activation": "hardswish"},
+        {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "stride": 1, "activation": "gelu"},
+        {"n": 4, "c": 512, "h": 7, "w": 7, "k": 512, "stride": 1, "activation": "relu"},
+        {"n": 9, "c": 40, "h": 56, "w": 55, "k": 136, "stride": 2, "activation": "relu6"},
+        {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "stride": 2, "activation": "relu"},
+        {"n": 7, "c": 264, "h": 13, "w": 13, "k": 512, "stride": 2, "activation": "none"},
+    ),
+    claims=(MEASURED,),
+    flops=FLOPS,
+    source_dir=Path(__file__).parent,
+)

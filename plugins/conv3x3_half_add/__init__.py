@@ -1,0 +1,65 @@
+"""Declare ``conv3x3_half_add``: a 3x3 convolution of channels-last maps, a residual connection, an activation."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lenet_trt.kernel import Kernel
+
+from ..channels_last.declaration import (
+    ATTRIBUTES,
+    AXES,
+    BIAS,
+    FILTERS,
+    FLOPS,
+    MEASURED,
+    OTHER,
+    OUTPUTS,
+    PACKING,
+    REQUIRES,
+    TYPES,
+    VARIANTS,
+    X,
+    k,
+    n,
+    out_h,
+    out_w,
+)
+from ..channels_last.declaration import reference as convolution
+from ..channels_last.pattern import ADDED
+from ..windows.activation import ACTIVATIONS
+
+
+def reference(
+    x: np.ndarray, other: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str, stride: int
+) -> np.ndarray:
+    """Compute the convolution, add, then compute the activation."""
+    return ACTIVATIONS[activation](convolution(x, weights, bias, activation="none", stride=stride) + other)
+
+
+KERNEL = Kernel(
+    name="conv3x3_half_add",
+    doc="y = act(Conv(x, w, bias) + other), 3x3 filters with a padding of 1, channels last, in fp16 and bf16",
+    axes=AXES,
+    inputs=(X, OTHER, FILTERS, BIAS),
+    outputs=OUTPUTS,
+    types=TYPES,
+    attributes=ATTRIBUTES,
+    requires=REQUIRES,
+    packing=PACKING,
+    variants=VARIANTS,
+    patterns=ADDED,
+    reference=reference,
+    examples=(
+        {"n": 1, "c": 16, "h": 3, "w": 5, "k": 16, "stride": 1, "activation": "none"},
+        {"n": 3, "c": 24, "h": 7, "w": 7, "k": 40, "stride": 1, "activation": "relu"},
+        {"n": 33, "c": 64, "h": 28, "w": 28, "k": 128, "stride": 1, "activation": "relu"},
+        {"n": 40, "c": 64, "h": 56, "w": 56, "k": 64, "stride": 1, "activation": "relu"},
+        {"n": 5, "c": 264, "h": 14, "w": 14, "k": 200, "stride": 1, "activation": "relu"},
+        {"n": 9, "c": 40, "h": 55, "w": 56, "k": 136, "stride": 2, "activation": "relu"},
+        {"n": 4, "c": 344, "h": 16, "w": 15, "k": 512, "stride": 2, "activation": "none"},
+    ),
+    claims=(MEASURED,),
+    flops=FLOPS + n * k * out_h * out_w,
+    source_dir=Path(__file__).parent,
+)
