@@ -118,20 +118,17 @@ WGMMA_COLUMNS(224, 112, 112, 113, 114, 115, 116, 117)
 WGMMA_COLUMNS(240, 120, 120, 121, 122, 123, 124, 125)
 WGMMA_COLUMNS(256, 128, 128, 129, 130, 131, 132, 133)
 
-// The same with a in shared memory; d is overwritten if `add` is false.
-#define WGMMA_SHARED_PRODUCT(columns, count, type, a, b, add)                                                                              \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %" #add ", 0; wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type          \
-               " {" WGMMA_D##count "}, %" #a ", %" #b ", p, 1, 1, 0, 0;}"                                                                  \
-               : WGMMA_OUT##count                                                                                                          \
-               : "l"(of_a), "l"(of_b), "r"(static_cast<int>(adds)))
-#define WGMMA_SHARED_COLUMNS(columns, count, a, b, add)                                                                                    \
-  template <typename Operand = __half>                                                                                                     \
-  __device__ __forceinline__ void wgmma_multiply(float (&d)[count], unsigned long long of_a, unsigned long long of_b, bool adds) {         \
-    if constexpr (kIsBfloat16<Operand>) {                                                                                                  \
-      WGMMA_SHARED_PRODUCT(columns, count, "bf16", a, b, add);                                                                             \
-    } else {                                                                                                                               \
-      WGMMA_SHARED_PRODUCT(columns, count, "f16", a, b, add);                                                                              \
-    }                                                                                                                                      \
+// The same with a in shared memory, for 128 columns; d is overwritten if `add` is false.
+#define WGMMA_SHARED_PRODUCT(type)                                                                                                         \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {" WGMMA_D64         \
+               "}, %64, %65, p, 1, 1, 0, 0;}"                                                                                              \
+               : WGMMA_OUT64                                                                                                               \
+               : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+template <typename Operand = __half>
+__device__ __forceinline__ void wgmma_multiply(float (&d)[64], unsigned long long a, unsigned long long b, bool add) {
+  if constexpr (kIsBfloat16<Operand>) {
+    WGMMA_SHARED_PRODUCT("bf16");
+  } else {
+    WGMMA_SHARED_PRODUCT("f16");
   }
-WGMMA_SHARED_COLUMNS(128, 64, 64, 65, 66)
-WGMMA_SHARED_COLUMNS(256, 128, 128, 129, 130)
+}

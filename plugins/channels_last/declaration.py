@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, DimLike, ceil_div, minimum
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, minimum
 from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Variant, float_types
 
 from ..few_channels.declaration import k
@@ -78,61 +78,48 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 PACKING = Packing((Tensor("w", (k, c, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
 
 
-class Tiles:
-    """Hold the tiles of patch.cuh: halves of so many rows of 8 pixels, so many blocks of filters."""
-
-    def __init__(self, rows_of_half: int, filter_blocks: DimLike) -> None:
-        """Take a half's rows and the tile's blocks of 64 filters."""
-        across = 1 + minimum(1, (out_w - 1) // 8) // filter_blocks
-        rows = 2 * rows_of_half // (across * filter_blocks)
-        image_rows = h // stride + 1
-        self.count: Dim = (
-            ceil_div(n * image_rows - (image_rows - out_h), rows) * ceil_div(out_w, 8 * across) * ceil_div(blocks, filter_blocks)
-        )
-        border = (8 * across * stride + 2) * (stride * (rows - 1) + 3)
-        stage = 2 * DEPTH * (border + SIZE * SIZE * BLOCK * filter_blocks) + 16
-        self.shared_bytes: Dim = stage * minimum(MOST_STAGES, MOST_SHARED // stage)
-
-    def variant(self, name: str, doc: str, splits: int = 1, when: Condition | None = None, prefer: Condition | None = None) -> Variant:
-        """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
-        grid = self.count * splits if splits > 1 else minimum(self.count, MULTIPROCESSORS)
-        enough = steps >= splits
-        return Variant(
-            name,
-            Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=self.shared_bytes),
-            doc,
-            source="wgmma.cu",
-            min_sm=90,
-            only_sm=True,
-            when=enough if when is None else enough & when,
-            prefer=prefer,
-        )
-
-
-WIDE, SMALL = Tiles(32, minimum(blocks, 2)), Tiles(16, stride)
+# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns; at stride 2 it is 8 columns of 16 rows,
+# and has two blocks of filters. Between the rows of two images are some that neither has.
+_across = 1 + minimum(1, (out_w - 1) // 8) // stride
+_rows = 32 // (_across * stride)
+_image_rows = h // stride + 1
+TILES = (
+    ceil_div(n * _image_rows - (_image_rows - out_h), _rows) * ceil_div(out_w, 8 * _across) * ceil_div(blocks, stride)
+)
+_border = (8 * _across * stride + 2) * (stride * (_rows - 1) + 3)
+_stage_bytes = 2 * DEPTH * (_border + SIZE * SIZE * BLOCK * stride) + 16
+SHARED_BYTES = minimum(MOST_STAGES, (MOST_SHARED - 16) // _stage_bytes) * _stage_bytes + 16
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 
 
-def _by(splits: int, prefer: Condition) -> Variant:
-    return SMALL.variant(f"by{splits}_wgmma", f"by wgmma, {splits} blocks divide the channels", splits, prefer=prefer)
+def _by_wgmma(splits: int = 1, prefer: Condition | None = None) -> Variant:
+    """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
+    grid = TILES * splits if splits > 1 else minimum(TILES, MULTIPROCESSORS)
+    share = f", {splits} blocks divide the channels" if splits > 1 else ""
+    return Variant(
+        f"by{splits}_wgmma" if splits > 1 else "wgmma",
+        Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=SHARED_BYTES),
+        f"by wgmma, tiles of 256 pixels and 64 filters, or 128 and 128{share}",
+        source="wgmma.cu",
+        min_sm=90,
+        only_sm=True,
+        when=steps >= splits,
+        prefer=prefer,
+    )
 
 
 def _direct() -> Variant:
     grid = (ceil_div(n * out_h * out_w * (k // EIGHT), DIRECT_THREADS), 1, 1)
-    return Variant("direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread")
+    return Variant(
+        "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
+    )
 
 
 VARIANTS = (
-    WIDE.variant(
-        "wide_wgmma",
-        "by wgmma, tiles of 512 pixels and 64 filters, or 256 and 128",
-        when=stride.equals(1),
-        prefer=4 * WIDE.count > 3 * MULTIPROCESSORS,
-    ),
-    _by(8, 8 * SMALL.count <= AT_ONCE),
-    _by(4, 4 * SMALL.count <= AT_ONCE),
-    _by(2, 2 * SMALL.count <= MULTIPROCESSORS),
-    SMALL.variant("wgmma", "by wgmma, tiles of 256 pixels and 64 filters, or 128 and 128", prefer=SMALL.count >= 1),
+    _by_wgmma(8, 8 * TILES <= AT_ONCE),
+    _by_wgmma(4, 4 * TILES <= AT_ONCE),
+    _by_wgmma(2, 2 * TILES <= MULTIPROCESSORS),
+    _by_wgmma(),
     _direct(),
 )
 # Where it was measured.

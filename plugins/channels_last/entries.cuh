@@ -3,31 +3,23 @@
 //   OTHER_PARAMETER     the parameter of what is added before the activation, with a comma, or nothing
 //   OTHER               its name, or nullptr
 //   ADDS                whether there is one
-// An entry for wide tiles, and one for the others by each number of blocks that divide the channels. At stride 2, where a tile reads more of x, it has
-// two blocks of filters, and fewer pixels.
+// An entry for each number of blocks that divide the channels.
 #pragma once
 
 #include "channels_last/by_wgmma.cuh"
 
-using WidePatch = Patch<32, (kFilterBlocks < 2 ? 1 : 2), 1>;
-template <int kSplits>
-using SmallPatch = Patch<16, Layer::kStride, kSplits>;
-
 #define BY_WGMMA(...) BY_WGMMA_OF(__VA_ARGS__)
-#define BY_WGMMA_OF(entry, cluster, ...)                                                                         \
-  ASSERT_LAUNCH(entry, kWgmmaThreads, (__VA_ARGS__::kSharedBytes));                                              \
+#define BY_WGMMA_OF(entry, cluster, splits)                                                                         \
+  ASSERT_LAUNCH(entry, kWgmmaThreads, Patch<splits>::kSharedBytes);                                              \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                         \
       entry(const T* __restrict__ x, OTHER_PARAMETER const T* __restrict__ filters, const T* __restrict__ bias,  \
             int n, T* __restrict__ y) {                                                                          \
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                \
     wait_for_previous_kernel();                                                                                  \
     extern __shared__ __align__(128) unsigned char shared[];                                                     \
-    channels_last_by_wgmma<__VA_ARGS__, ADDS>(shared, {x, OTHER, filters, bias, n, y});                          \
+    channels_last_by_wgmma<Patch<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y});                          \
   }
-#if ATTR_STRIDE == 1
-BY_WGMMA(ENTRY(wide_wgmma), , WidePatch)
-#endif
-BY_WGMMA(ENTRY(wgmma), , SmallPatch<1>)
-BY_WGMMA(ENTRY(by2_wgmma), __cluster_dims__(2, 1, 1), SmallPatch<2>)
-BY_WGMMA(ENTRY(by4_wgmma), __cluster_dims__(4, 1, 1), SmallPatch<4>)
-BY_WGMMA(ENTRY(by8_wgmma), __cluster_dims__(8, 1, 1), SmallPatch<8>)
+BY_WGMMA(ENTRY(wgmma), , 1)
+BY_WGMMA(ENTRY(by2_wgmma), __cluster_dims__(2, 1, 1), 2)
+BY_WGMMA(ENTRY(by4_wgmma), __cluster_dims__(4, 1, 1), 4)
+BY_WGMMA(ENTRY(by8_wgmma), __cluster_dims__(8, 1, 1), 8)
