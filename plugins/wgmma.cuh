@@ -15,6 +15,12 @@ constexpr unsigned kWgmmaNextK = 128, kWgmmaNextColumns = 256;
 
 __device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
+// Ends a group of products, and waits until at most kPending groups of this warp are under way: their operands and sums are not touched yet.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
 // Returns the descriptor that tells a product where an operand is. Add bytes / 16 for further operands.
 template <unsigned kNextK = kWgmmaNextK, unsigned kNextColumns = kWgmmaNextColumns>
 __device__ __forceinline__ unsigned long long wgmma_operand(unsigned address) {

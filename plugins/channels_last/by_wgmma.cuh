@@ -5,8 +5,7 @@
 // bytes, and what 8 outputs of a row read for a tap lies together. It is one block of an operand, and another tap is the same operand at another
 // address. So x is copied once for nine taps, and no thread touches it.
 //
-// Roles. A block stays and takes tile after tile. Its first warpgroup lets the stages be filled (loads.cuh), the two others multiply, the second
-// some stages behind the first, so that one has the tensor cores while the other makes outputs of its sums. Where
+// Roles. A block stays and takes tile after tile. Its first warpgroup lets the stages be filled (loads.cuh), the two others multiply. Where
 // tiles are few, the blocks of a cluster divide the channels of one: each leaves its sums in its shared memory, adds up some pixels of all,
 // in the same order always, and finishes these.
 #pragma once
@@ -16,13 +15,10 @@
 
 // A warpgroup that multiplies its half of each tile.
 template <typename Patch, bool kAdds>
-__device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Tensors& tensors) {
-  constexpr int kSums = 4 * Patch::kRowsOfHalf;
+__device__ __forceinline__ void multiply_tiles(const Stages<Patch>& ring, const Tensors& tensors) {
   const int half = threadIdx.x / kRole - 1, warp = threadIdx.x % kRole / 32, lane = threadIdx.x % 32;
   const int across = Patch::across(half), below = Patch::below(half), block = Patch::block(half);
   const int rank = blockIdx.x % Patch::kSplits, first_step = Patch::first_step(rank), last_step = Patch::first_step(rank + 1);
-  int head_start = Patch::kSplits == 1 && half == 0 ? Patch::kHeadStart : 0;  // what is left of it
-  if (Patch::kSplits == 1 && half == 1) wait_for_bytes(ring.begun());
   Turn<Patch> turn;
 #pragma unroll 1
   for (int tile = blockIdx.x / Patch::kSplits; tile < Patch::tiles(tensors.n); tile += gridDim.x / Patch::kSplits) {
@@ -38,6 +34,8 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Te
     float sums[kSums];
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sums[i] = start[i / 2 % 2];
+    // The products of a step are under way while those of the next one begin.
+    int before = -1;  // the stage of the step before
 #pragma unroll 1
     for (int step = first_step; step < last_step; ++step) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
@@ -49,17 +47,19 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Te
       wgmma_begin();
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap) wgmma_multiply<T>(sums, of_filters + tap * Patch::kFilterBytes / 16, of_x + Patch::tap(tap), true);
-      wgmma_finish(sums);
-      if (lane == 0) arrive(ring.empty(turn.stage));
-      if (head_start > 0 && --head_start == 0 && threadIdx.x == kRole) arrive(ring.begun());
+      wgmma_wait<1>();
+      if (before >= 0 && lane == 0) arrive(ring.empty(before));
+      before = turn.stage;
       turn.advance();
     }
+    wgmma_finish(sums);
+    if (lane == 0) arrive(ring.empty(before));
     if constexpr (Patch::kSplits == 1) {
       finish_lane<Patch, kAdds>(tensors, sums, filter, place.row + below, place.column + across);
     } else {
       float* const shared = reinterpret_cast<float*>(ring.stages);
       wait_for_group<2 * kRole>();  // both warpgroups have left the stages
-      leave_sums<Patch>(shared, sums, block * kFilterBlock + warp * 16, (half - block) * 8 * Patch::kRowsOfHalf);
+      leave_sums<Patch>(shared, sums, block * kFilterBlock + warp * 16, (half - block) * 8 * kHalfRows);
       cluster_arrive();
       cluster_wait();
       finish_share<Patch, kAdds>(tensors, shared, place);
@@ -72,11 +72,8 @@ __device__ __forceinline__ void multiply_tiles(const Ring<Patch>& ring, const Te
 
 template <typename Patch, bool kAdds>
 __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, const Tensors& tensors) {
-  const Ring<Patch> ring(memory);
-  if (threadIdx.x == 0) {
-    ring.init();
-    init_barrier(ring.begun());
-  }
+  const Stages<Patch> ring(memory);
+  if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kRole) {
     keep_registers<kLoadRegisters>();

@@ -21,7 +21,7 @@ from ..windows.declaration import c, h, n, stride, w
 SIZE, PAD = 3, 1
 BLOCK, DEPTH, EIGHT = 64, 16, 8
 DIRECT_THREADS, WGMMA_THREADS = 128, 384
-MOST_SHARED, MOST_STAGES = 227 * 1024, 4
+MOST_SHARED, MOST_STAGES, BARRIERS = 227 * 1024, 4, 16
 PACKED = "hwc8"
 out_h, out_w = (h - 1) // stride + 1, (w - 1) // stride + 1
 blocks, steps = ceil_div(k, BLOCK), ceil_div(c, DEPTH)
@@ -87,8 +87,8 @@ TILES = (
     ceil_div(n * _image_rows - (_image_rows - out_h), _rows) * ceil_div(out_w, 8 * _across) * ceil_div(blocks, stride)
 )
 _border = (8 * _across * stride + 2) * (stride * (_rows - 1) + 3)
-_stage_bytes = 2 * DEPTH * (_border + SIZE * SIZE * BLOCK * stride) + 16
-SHARED_BYTES = minimum(MOST_STAGES, (MOST_SHARED - 16) // _stage_bytes) * _stage_bytes + 16
+_stage_bytes = 2 * DEPTH * (_border + SIZE * SIZE * BLOCK * stride) + BARRIERS
+SHARED_BYTES = minimum(MOST_STAGES, MOST_SHARED // _stage_bytes) * _stage_bytes
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 
 

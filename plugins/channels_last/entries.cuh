@@ -9,7 +9,7 @@
 #include "channels_last/by_wgmma.cuh"
 
 #define BY_WGMMA(...) BY_WGMMA_OF(__VA_ARGS__)
-#define BY_WGMMA_OF(entry, cluster, splits)                                                                         \
+#define BY_WGMMA_OF(entry, cluster, splits)                                                                      \
   ASSERT_LAUNCH(entry, kWgmmaThreads, Patch<splits>::kSharedBytes);                                              \
   extern "C" __global__ void cluster __launch_bounds__(kWgmmaThreads, 1)                                         \
       entry(const T* __restrict__ x, OTHER_PARAMETER const T* __restrict__ filters, const T* __restrict__ bias,  \
@@ -17,7 +17,7 @@
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                \
     wait_for_previous_kernel();                                                                                  \
     extern __shared__ __align__(128) unsigned char shared[];                                                     \
-    channels_last_by_wgmma<Patch<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y});                          \
+    channels_last_by_wgmma<Patch<splits>, ADDS>(shared, {x, OTHER, filters, bias, n, y});                        \
   }
 BY_WGMMA(ENTRY(wgmma), , 1)
 BY_WGMMA(ENTRY(by2_wgmma), __cluster_dims__(2, 1, 1), 2)

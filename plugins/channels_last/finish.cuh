@@ -10,6 +10,7 @@
 #include "mma.cuh"
 
 constexpr int kRun = 4;  // neighbouring filters of a thread
+constexpr int kSums = 4 * kHalfRows;  // of a lane
 
 // The filter, among 16, that row `row` of a product is; the row 8 further is the filter 2 further.
 __device__ __forceinline__ int filter_of_row(int row) { return row / 2 * kRun + row % 2; }
@@ -21,11 +22,11 @@ __device__ __forceinline__ T output(float sum, float added) {
 
 // From registers. `filter`: the warp's first one. `row` and `column`: the half's first pixel.
 template <typename Patch, bool kAdds>
-__device__ __forceinline__ void finish_lane(const Tensors& tensors, const float (&sums)[4 * Patch::kRowsOfHalf], int filter, int row, int column) {
+__device__ __forceinline__ void finish_lane(const Tensors& tensors, const float (&sums)[kSums], int filter, int row, int column) {
   constexpr int kTogether = 4;  // rows whose loads are under way at once
   const int g = threadIdx.x % 32 / 4, first = filter + threadIdx.x % 4 * kRun;
 #pragma unroll
-  for (int some = 0; some < Patch::kRowsOfHalf; some += kTogether) {
+  for (int some = 0; some < kHalfRows; some += kTogether) {
     int at[kTogether];
     Vector<unsigned, 2> added[kTogether] = {};
 #pragma unroll
@@ -55,18 +56,18 @@ __device__ __forceinline__ void finish_lane(const Tensors& tensors, const float 
 
 // A lane's sums to shared memory, [pixel][filter]. `filter` and `pixel`: the warp's first filter and the half's first pixel, of the tile.
 template <typename Patch>
-__device__ __forceinline__ void leave_sums(float* shared, const float (&sums)[4 * Patch::kRowsOfHalf], int filter, int pixel) {
+__device__ __forceinline__ void leave_sums(float* shared, const float (&sums)[kSums], int filter, int pixel) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   float* const to = shared + (pixel + 2 * t) * Patch::kSumPitch + filter + filter_of_row(g);
 #pragma unroll
-  for (int i = 0; i < 4 * Patch::kRowsOfHalf; ++i) to[(i / 4 * 8 + i % 2) * Patch::kSumPitch + i / 2 % 2 * 2] = sums[i];
+  for (int i = 0; i < kSums; ++i) to[(i / 4 * 8 + i % 2) * Patch::kSumPitch + i / 2 % 2 * 2] = sums[i];
 }
 
 // From the shared memory of all blocks of a cluster: this block finishes some pixels, a thread runs of neighbouring filters. Pixels are counted as
 // the halves have them, in rows of 8.
 template <typename Patch, bool kAdds>
 __device__ __forceinline__ void finish_share(const Tensors& tensors, const float* shared, const Place<Patch>& place) {
-  constexpr int kRunsOfPixel = Patch::kTileFilters / kRun, kShare = Patch::kPixels / Patch::kSplits, kOfHalf = 8 * Patch::kRowsOfHalf;
+  constexpr int kRunsOfPixel = Patch::kTileFilters / kRun, kShare = Patch::kPixels / Patch::kSplits, kOfHalf = 8 * kHalfRows;
 #pragma unroll 2
   for (int run = static_cast<int>(threadIdx.x) - kRole; run < kShare * kRunsOfPixel; run += 2 * kRole) {
     const int pixel = blockIdx.x % Patch::kSplits * kShare + run / kRunsOfPixel, of_tile = run % kRunsOfPixel * kRun;

@@ -50,7 +50,7 @@ struct Loader {
     }
   }
 
-  __device__ __forceinline__ void run(const Ring<Patch>& ring) {
+  __device__ __forceinline__ void run(const Stages<Patch>& ring) {
     const int rank = blockIdx.x % Patch::kSplits, first = Patch::first_step(rank), last = Patch::first_step(rank + 1);
     Turn<Patch> turn;
 #pragma unroll 1

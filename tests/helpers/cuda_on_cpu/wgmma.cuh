@@ -13,6 +13,8 @@ template <int kCount>
 void keep_registers() {}
 template <int kCount>
 void take_registers() {}
+template <int kPending>
+void wgmma_wait() { __syncwarp(); }
 // All lanes of a warp have their sums before one of them gives the operands back.
 template <int kCount>
 void wgmma_finish(float (&)[kCount]) { __syncwarp(); }
