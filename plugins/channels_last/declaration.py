@@ -1,6 +1,6 @@
 """Declare what the 3x3 convolutions of channels-last maps share; the headers beside this file have their device code.
 
-Source: the numbers follow direct.cuh, ``Patch`` in patch.cuh, and the entries in entries.cuh.
+Source: the numbers follow direct.cuh, patch.cuh, and the entries in entries.cuh.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, minimum
-from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Variant, float_types
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, minimum, remainder
+from lenet_trt.kernel import Axis, Launch, Packing, Tensor, Variant, float_types
 
 from ..few_channels.declaration import k
 from ..few_channels.declaration import reference as convolution
 from ..windows.activation import ACTIVATION
-from ..windows.declaration import c, h, n, stride, w
+from ..windows.declaration import c, h, n, w
 
 SIZE, PAD = 3, 1
 BLOCK, DEPTH, EIGHT = 64, 16, 8
 DIRECT_THREADS, WGMMA_THREADS = 128, 384
-MOST_SHARED, MOST_STAGES, BARRIERS = 227 * 1024, 4, 16
+STAGES, BARRIERS = 4, 16
 PACKED = "hwc8"
-out_h, out_w = (h - 1) // stride + 1, (w - 1) // stride + 1
 blocks, steps = ceil_div(k, BLOCK), ceil_div(c, DEPTH)
 
 AXES = (
@@ -34,7 +33,7 @@ AXES = (
     Axis("k", "filters", static=True),
 )
 X = Tensor("x", (n, c, h, w), "T", "images", layout=PACKED)
-OTHER = Tensor("other", (n, k, out_h, out_w), "T", "what is added", layout=PACKED)
+OTHER = Tensor("other", (n, k, h, w), "T", "what is added", layout=PACKED)
 FILTERS = Tensor(
     "filters",
     (blocks, steps, 2, SIZE, SIZE, BLOCK, EIGHT),
@@ -43,16 +42,16 @@ FILTERS = Tensor(
     weight=True,
 )
 BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
-OUTPUTS = (Tensor("y", (n, k, out_h, out_w), "T", "feature maps", layout=PACKED),)
+OUTPUTS = (Tensor("y", (n, k, h, w), "T", "feature maps", layout=PACKED),)
 TYPES = float_types()[1:]
-ATTRIBUTES = (ACTIVATION, Attribute("stride", (1, 2), "from window to window"))
+ATTRIBUTES = (ACTIVATION,)
 REQUIRES = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
-FLOPS = 2 * n * k * out_h * out_w * c * SIZE * SIZE
+FLOPS = 2 * n * k * h * w * c * SIZE * SIZE
 
 
-def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str, stride: int) -> np.ndarray:
+def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
     """Compute the convolution, then the activation."""
-    return convolution(x, weights, bias, activation=activation, size=SIZE, stride=stride, pad=PAD)
+    return convolution(x, weights, bias, activation=activation, size=SIZE, stride=1, pad=PAD)
 
 
 def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -78,17 +77,13 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
 PACKING = Packing((Tensor("w", (k, c, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
 
 
-# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns; at stride 2 it is 8 columns of 16 rows,
-# and has two blocks of filters. Between the rows of two images are some that neither has.
-_across = 1 + minimum(1, (out_w - 1) // 8) // stride
-_rows = 32 // (_across * stride)
-_image_rows = h // stride + 1
-TILES = (
-    ceil_div(n * _image_rows - (_image_rows - out_h), _rows) * ceil_div(out_w, 8 * _across) * ceil_div(blocks, stride)
-)
-_border = (8 * _across * stride + 2) * (stride * (_rows - 1) + 3)
-_stage_bytes = 2 * DEPTH * (_border + SIZE * SIZE * BLOCK * stride) + BARRIERS
-SHARED_BYTES = minimum(MOST_STAGES, MOST_SHARED // _stage_bytes) * _stage_bytes
+# A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns. Between the rows of two images is one
+# of zeros, but where images have as many rows as whole tiles.
+_across = 1 + minimum(1, (w - 1) // 8)
+_rows = 32 // _across
+_between = minimum(1, remainder(h, _rows))
+TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
+SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
 
 
@@ -99,7 +94,7 @@ def _by_wgmma(splits: int = 1, prefer: Condition | None = None) -> Variant:
     return Variant(
         f"by{splits}_wgmma" if splits > 1 else "wgmma",
         Launch((grid, 1, 1), (WGMMA_THREADS, 1, 1), extras=(n,), shared_bytes=SHARED_BYTES),
-        f"by wgmma, tiles of 256 pixels and 64 filters, or 128 and 128{share}",
+        f"by wgmma, tiles of 256 pixels and 64 filters{share}",
         source="wgmma.cu",
         min_sm=90,
         only_sm=True,
@@ -109,7 +104,7 @@ def _by_wgmma(splits: int = 1, prefer: Condition | None = None) -> Variant:
 
 
 def _direct() -> Variant:
-    grid = (ceil_div(n * out_h * out_w * (k // EIGHT), DIRECT_THREADS), 1, 1)
+    grid = (ceil_div(n * h * w * (k // EIGHT), DIRECT_THREADS), 1, 1)
     return Variant(
         "direct", Launch(grid, (DIRECT_THREADS, 1, 1), extras=(n,)), "plain multiply-adds, 8 filters a thread"
     )

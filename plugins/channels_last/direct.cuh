@@ -15,18 +15,18 @@ template <bool kAdds>
 __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   constexpr int kGroups = kFilters / kEight;
   const int index = blockIdx.x * kDirectThreads + threadIdx.x, first = index % kGroups * kEight, pixel = index / kGroups;
-  if (pixel >= tensors.n * Layer::kOutPlane) return;
-  const int in_plane = pixel % Layer::kOutPlane, image = pixel / Layer::kOutPlane;
-  const int top = in_plane / Layer::kOutWidth * Layer::kStride - Layer::kPad, left = in_plane % Layer::kOutWidth * Layer::kStride - Layer::kPad;
+  if (pixel >= tensors.n * (kHeight * kWidth)) return;
+  const int in_plane = pixel % (kHeight * kWidth), image = pixel / (kHeight * kWidth);
+  const int top = in_plane / kWidth - kPad, left = in_plane % kWidth - kPad;
   const Vector<T, kEight> of_bias = load_vector<kEight>(tensors.bias + first);
   float sums[kEight];
 #pragma unroll
   for (int f = 0; f < kEight; ++f) sums[f] = to_float(of_bias.value[f]);
 #pragma unroll 1
   for (int tap = 0; tap < kTaps; ++tap) {
-    const int row = top + tap / Layer::kSize, column = left + tap % Layer::kSize;
-    if (static_cast<unsigned>(row) >= Layer::kHeight || static_cast<unsigned>(column) >= Layer::kWidth) continue;
-    const T* const from = tensors.x + static_cast<size_t>((image * Layer::kHeight + row) * Layer::kWidth + column) * kChannels;
+    const int row = top + tap / kSize, column = left + tap % kSize;
+    if (static_cast<unsigned>(row) >= kHeight || static_cast<unsigned>(column) >= kWidth) continue;
+    const T* const from = tensors.x + static_cast<size_t>((image * kHeight + row) * kWidth + column) * kChannels;
 #pragma unroll 1
     for (int eight = 0; eight < kChannels / kEight; ++eight) {
       const Vector<T, kEight> of_x = load_vector<kEight>(from + eight * kEight);

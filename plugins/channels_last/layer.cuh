@@ -1,16 +1,15 @@
 // The layer that a 3x3 convolution of channels-last maps is compiled for, and how its filters are packed.
 //
-// x [n, H, W, C], other and y [n, OH, OW, K], bias [K]; stride 1 or 2, padding 1, C and K multiples of 8.
+// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1, C and K multiples of 8.
 // filters [K / 64, C / 16, 2, 3, 3, 64, 8], filled up with zeros: of 64 filters, 8 channels at a tap. Among 16 filters, filter 4 t + 2 i + e is
 // row 8 i + 2 t + e: then a lane of by_wgmma.cuh has four neighbours.
 #pragma once
 
 #include "windows/activation.cuh"
-#include "windows/windows.cuh"
 
 using T = TYPE_T;
-using Layer = Windows<T, AXIS_H, AXIS_W, 3, ATTR_STRIDE, 1>;
-constexpr int kChannels = AXIS_C, kFilters = AXIS_K, kTaps = Layer::kSize * Layer::kSize;
+constexpr int kHeight = AXIS_H, kWidth = AXIS_W, kChannels = AXIS_C, kFilters = AXIS_K;
+constexpr int kSize = 3, kPad = 1, kTaps = kSize * kSize;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 constexpr int kEight = 8, kDepth = 16, kEights = kDepth / kEight, kFilterBlock = 64;
 constexpr int kSteps = ceil_div(kChannels, kDepth), kFilterBlocks = ceil_div(kFilters, kFilterBlock);

@@ -13,20 +13,20 @@ from .declaration import PAD, SIZE
 Nodes = Callable[[Any, Any], Any]
 
 
-def _convolution(op: Any, x: Any, w: Any, bias: Any, stride: Any) -> Any:
-    return op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], strides=[stride, stride], pads=[PAD] * 4)
+def _convolution(op: Any, x: Any, w: Any, bias: Any) -> Any:
+    return op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], strides=[1, 1], pads=[PAD] * 4)
 
 
 def _followed_by(nodes: Nodes) -> Callable[..., Any]:
-    def graph(op: Any, x: Any, w: Any, bias: Any, stride: Any) -> Any:
-        return nodes(op, _convolution(op, x, w, bias, stride))
+    def graph(op: Any, x: Any, w: Any, bias: Any) -> Any:
+        return nodes(op, _convolution(op, x, w, bias))
 
     return graph
 
 
 def _added(nodes: Nodes, conv_first: bool) -> Callable[..., Any]:
-    def graph(op: Any, x: Any, other: Any, w: Any, bias: Any, stride: Any) -> Any:
-        y = _convolution(op, x, w, bias, stride)
+    def graph(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
+        y = _convolution(op, x, w, bias)
         return nodes(op, op.Add(y, other) if conv_first else op.Add(other, y))
 
     return graph

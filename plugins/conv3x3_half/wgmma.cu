@@ -1,6 +1,6 @@
 // conv3x3_half by wgmma, Hopper's own instruction for its tensor cores: y = act(conv(x, w) + bias), 3x3 filters, in fp16 and bfloat16.
 //
-// x [n, H, W, C], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, OH, OW, K]; stride 1 or 2, padding 1.
+// x [n, H, W, C], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, H, W, K]; padding 1.
 //
 // Mapping: channels_last/by_wgmma.cuh. Bytes: x once for a tile's filters, the filters once for its pixels, from L2; y once.
 // What is known of it: docs/kernels/conv3x3_half.md.

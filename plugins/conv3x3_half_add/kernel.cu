@@ -1,6 +1,6 @@
 // conv3x3_half_add by plain multiply-adds, for GPUs before sm_90: y = act(conv(x, w) + bias + other), 3x3 filters, in fp16 and bfloat16.
 //
-// x [n, H, W, C], other [n, OH, OW, K], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, OH, OW, K]; stride 1 or 2, padding 1.
+// x [n, H, W, C], other [n, H, W, K], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, H, W, K]; padding 1.
 //
 // Mapping: channels_last/direct.cuh. Bytes: x once for each tap and 8 filters, from L1 or L2; other and y once.
 #include "channels_last/direct.cuh"

@@ -14,7 +14,6 @@
 #include "many_channels/operands.cuh"
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
-#include "windows/spot.cuh"
 
 constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
@@ -85,7 +84,19 @@ struct Place {
         row(tile / (Patch::kFilterTiles * Patch::kTilesAcross) * Patch::kRows) {}
 };
 
-// Pixels of x and of y.
+// A pixel by its row of all images.
+template <int kImageRows, int kPlanes, int kHeight, int kWidth>
+struct Spot {
+  int image, row, column;
+  __device__ __forceinline__ Spot(int row_of_all, int column_)
+      : image(row_of_all / kImageRows), row(row_of_all % kImageRows), column(column_) {}
+  __device__ __forceinline__ bool exists(int n) const {
+    return image < n && row < kHeight && static_cast<unsigned>(column) < kWidth;
+  }
+  __device__ __forceinline__ int in_plane() const { return row * kWidth + column; }
+  __device__ __forceinline__ int of_all() const { return image * (kHeight * kWidth) + in_plane(); }
+  __device__ __forceinline__ int place(int plane) const { return (image * kPlanes + plane) * (kHeight * kWidth) + in_plane(); }
+};
 template <typename Patch>
 using SpotOfX = Spot<Layer::kStride * Patch::kImageRows, kChannels, Layer::kHeight, Layer::kWidth>;
 template <typename Patch>
