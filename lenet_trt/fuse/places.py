@@ -122,7 +122,9 @@ def chosen(places: Iterable[Place]) -> list[Place]:
     result = _apart(place for place in order if place.claimed)
     others = _apart((place for place in order if not place.claimed), result)
     result += places_beside([place for place in others if place.beside], result)
-    return result + places_in_groups([place for place in others if place.grouped and place not in result], result)
+    # TensorRT converts between a packed layout and a linear one, whichever layers have them.
+    alike = [place for place in result if place.kernel.is_linear]
+    return result + places_in_groups([place for place in others if place.grouped and place not in result], alike)
 
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
@@ -217,6 +219,13 @@ def _place(
     if quantized:
         raise _UnusableError(quantized)
     read = [value.name for value in inputs if value.name is not None and value.array is None]
+    around = neighbours(graph, uses, match, read)
+    copying = {uses.graph.node[index].op_type for index in around.readers} & kernel.copied_by
+    if claims_on is not None and copying:
+        raise _UnusableError(
+            f"{', '.join(sorted(copying))} reads {match.outputs[0]}, where TensorRT's own layers write without a copy, "
+            f"and a plugin does not; --plugins {kernel.name} takes it in spite of that"
+        )
     obstacle = uses.obstacle(match.origins, read, match.outputs)
     if obstacle:
         raise _UnusableError(obstacle)
@@ -227,7 +236,6 @@ def _place(
         if dtype == "int32" and graph.dtype(name) == "int64"
     )
     known = {name: shape for name in (*read, *match.outputs) if (shape := graph.shape(name)) is not None}
-    around = neighbours(graph, uses, match, read)
     return Place(
         match,
         rank,

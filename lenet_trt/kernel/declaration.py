@@ -50,7 +50,8 @@ class Kernel:
     conditions hold (none: wherever it fits). A claim, and ``in_groups``, may name ``ARCHITECTURE`` and
     ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
     there. ``in_groups``: sizes at which it also replaces nodes in a group of places that read each other's outputs,
-    where few tensors are converted between TensorRT's layouts and the plugins'.
+    where few tensors are converted between TensorRT's layouts and the plugins'. ``copied_by``: ONNX operators that read
+    what TensorRT's own layers give without a copy: before these the kernel replaces nothing unless it is named.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.
@@ -79,6 +80,7 @@ class Kernel:
     by_name: bool = False
     beside_plugins: BesidePlugins | None = None
     in_groups: Condition | None = None
+    copied_by: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         problems = list(declaration_problems(self))

@@ -117,5 +117,18 @@ VARIANTS = (
     _by_wgmma(),
     _direct(),
 )
-# Where it was measured.
-MEASURED = ARCHITECTURE.equals(90)
+# Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
+# pixels; with more filters on few pixels, or on those of 32 small images.
+_measured = ARCHITECTURE.equals(90)
+_pixels = n * h * w
+MANY_PIXELS = _measured & (_pixels >= 8192)
+MANY_CHANNELS = _measured & (c >= 128)
+CLAIMS = (
+    MANY_PIXELS & (k <= BLOCK),
+    MANY_CHANNELS & (_pixels <= 256),
+    MANY_CHANNELS & (_pixels >= 5000) & (_pixels <= 26000),
+)
+# TensorRT has no kernel for Hopper that adds.
+CLAIMS_OF_SUMS = (MANY_PIXELS, MANY_CHANNELS)
+# TensorRT's own layers write their outputs to where they are joined.
+COPIED_BY = frozenset({"Concat"})

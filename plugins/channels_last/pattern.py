@@ -14,7 +14,7 @@ Nodes = Callable[[Any, Any], Any]
 
 
 def _convolution(op: Any, x: Any, w: Any, bias: Any) -> Any:
-    return op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], strides=[1, 1], pads=[PAD] * 4)
+    return op.Conv(x, w, bias, kernel_shape=[SIZE, SIZE], pads=[PAD] * 4)
 
 
 def _followed_by(nodes: Nodes) -> Callable[..., Any]:
