@@ -89,6 +89,10 @@ class _UnusableError(Exception):
     """Say why the kernel cannot be used at a match."""
 
 
+class _CopiedError(_UnusableError):
+    """Say that what the kernel gives would be copied (``Kernel.copied_by``)."""
+
+
 def find_places(
     model: onnx.ModelProto, kernels: Sequence[Kernel], claims_on: Sequence[int] | None = None
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
@@ -101,6 +105,7 @@ def find_places(
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
     refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
+    copied: list[tuple[str, frozenset[int], str]] = []
     for graph in normal_forms(model):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
@@ -110,6 +115,13 @@ def find_places(
                 places.setdefault(key, place)
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
+                if isinstance(error, _CopiedError):
+                    copied.append((*key, str(error)))
+    # A part of what is left to TensorRT is left too: TensorRT joins it with the rest.
+    for name, whole, why in copied:
+        for key in [key for key in places if key[0] == name and key[1] < whole]:
+            part = places.pop(key)
+            refused.setdefault(key, (part.match, part.titles, why))
     return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
 
 
@@ -222,7 +234,7 @@ def _place(
     around = neighbours(graph, uses, match, read)
     copying = {uses.graph.node[index].op_type for index in around.readers} & kernel.copied_by
     if claims_on is not None and copying:
-        raise _UnusableError(
+        raise _CopiedError(
             f"{', '.join(sorted(copying))} reads {match.outputs[0]}, where TensorRT's own layers write without a copy, "
             f"and a plugin does not; --plugins {kernel.name} takes it in spite of that"
         )
