@@ -118,17 +118,16 @@ VARIANTS = (
     _direct(),
 )
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
-# pixels; with more filters on few pixels, or on those of 32 small images.
+# pixels of large images; with more filters on few pixels, or on those of 32 small images.
 _measured = ARCHITECTURE.equals(90)
 _pixels = n * h * w
-MANY_PIXELS = _measured & (_pixels >= 8192)
-MANY_CHANNELS = _measured & (c >= 128)
+MANY_PIXELS = _measured & (h * w >= 3136) & (_pixels >= 8192)
 CLAIMS = (
     MANY_PIXELS & (k <= BLOCK),
-    MANY_CHANNELS & (_pixels <= 256),
-    MANY_CHANNELS & (_pixels >= 5000) & (_pixels <= 26000),
+    _measured & (c >= 256) & (_pixels <= 256),
+    _measured & (c >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
 )
 # TensorRT has no kernel for Hopper that adds.
-CLAIMS_OF_SUMS = (MANY_PIXELS, MANY_CHANNELS)
+CLAIMS_OF_SUMS = (MANY_PIXELS, _measured & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.
 COPIED_BY = frozenset({"Concat"})

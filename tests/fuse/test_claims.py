@@ -63,6 +63,11 @@ def test_a_claim_of_a_size_that_is_not_there_is_refused() -> None:
         replace(DENSE, claims=(axes("rows")[0] <= 4,))
 
 
+def packed(channels: int, filters: int) -> list[tuple[int, ...]]:
+    """Return the shapes of the packed weights of a 3x3 convolution in halves."""
+    return [(filters // 64, channels // 16, 2, 3, 3, 64, 8), (filters,)]
+
+
 CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
 
 
@@ -87,6 +92,15 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
         ("few_filter_conv", "float32", [(1, 64, 56, 56), (8, 64, 5, 5), (8,)], {"size": 5, "pad": 2}, True),
         ("batched_matmul", "float32", [(768, 1, 49, 32), (768, 32, 49, 1)], None, False),
         ("batched_matmul", "float32", [(768, 1, 8, 8), (768, 8, 8, 1)], None, True),
+        ("conv3x3_half", "float16", [(32, 64, 56, 56), *packed(64, 64)], None, True),
+        ("conv3x3_half", "float16", [(1, 64, 56, 56), *packed(64, 64)], None, False),
+        ("conv3x3_half", "float16", [(32, 128, 28, 28), *packed(128, 128)], None, True),
+        ("conv3x3_half", "float16", [(1, 128, 28, 28), *packed(128, 128)], None, False),
+        ("conv3x3_half", "float16", [(32, 128, 64, 64), *packed(128, 128)], None, False),
+        ("conv3x3_half", "float16", [(1, 512, 7, 7), *packed(512, 512)], None, True),
+        ("conv3x3_half", "float16", [(1, 128, 8, 8), *packed(128, 128)], None, False),
+        ("conv3x3_half_add", "float16", [(1, 128, 28, 28), (1, 128, 28, 28), *packed(128, 128)], None, True),
+        ("conv3x3_half_add", "float16", [(1, 64, 56, 56), (1, 64, 56, 56), *packed(64, 64)], None, False),
     ],
 )
 def test_what_made_networks_slower_is_left_to_tensorrt(
@@ -95,6 +109,8 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     """Source: the survey of docs/zoo.md, and docs/verify.md."""
     kernel = registry.kernel(name)
     given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
+    if name.startswith("conv3x3"):
+        given = {"activation": "relu"}
     specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
     assert claimed(specialized, shapes, [90]) == taken
 

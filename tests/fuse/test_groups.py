@@ -20,7 +20,8 @@ CHANNELS, SIDE = 16, 6
 class Model:
     """A graph in the making, of images of fp16."""
 
-    def __init__(self) -> None:
+    def __init__(self, side: int = SIDE) -> None:
+        self.side = side
         self.nodes: list[onnx.NodeProto] = []
         self.tensors: list[onnx.TensorProto] = []
         self.random = np.random.default_rng(3)
@@ -49,7 +50,7 @@ class Model:
 
     def finished(self, *outputs: str) -> onnx.ModelProto:
         ports = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, CHANNELS, SIDE, SIDE])
+            helper.make_tensor_value_info(name, TensorProto.FLOAT16, [2, CHANNELS, self.side, self.side])
             for name in ("x", *outputs)
         ]
         graph = helper.make_graph(self.nodes, "group", ports[:1], ports[1:], self.tensors)
@@ -59,7 +60,8 @@ class Model:
 def taken(model: onnx.ModelProto, architectures: Sequence[int] = (90,)) -> Counter[str]:
     """Return the plugins that ``auto`` takes; their results are compared in ONNX Runtime."""
     fused = fuse(model, "auto", architectures).model
-    x = np.random.default_rng(0).normal(size=(2, CHANNELS, SIDE, SIDE)).astype(np.float16)
+    shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float16)
     for seen, wanted in zip(*(run(each, x=x) for each in (fused, model)), strict=True):
         np.testing.assert_allclose(seen.astype(float), wanted.astype(float), rtol=0, atol=0.05)
     return Counter(plugin_nodes(fused).values())
@@ -93,6 +95,16 @@ def test_a_convolution_of_tensorrt_parts_two_groups() -> None:
         "depthwise_conv": 2,
         "pointwise_conv_add": 2,
     }
+
+
+def test_a_plugin_with_channels_last_is_no_part_of_a_group() -> None:
+    """TensorRT converts between its layout and theirs too."""
+    model = Model(side=64)
+    y = model.node("Relu", model.conv("x", size=3))
+    for _ in range(3):
+        y = model.node("Relu", model.conv(y, size=3, group=CHANNELS))
+    y = model.node("Relu", model.conv(y, size=3))
+    assert taken(model.finished(y)) == {"conv3x3_half": 2}
 
 
 @pytest.mark.parametrize("architectures", [(86,), (86, 90), ()])
