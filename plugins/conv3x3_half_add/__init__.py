@@ -21,14 +21,12 @@ from ..channels_last.declaration import (
     TYPES,
     VARIANTS,
     X,
-    h,
-    k,
-    n,
-    w,
 )
 from ..channels_last.declaration import reference as convolution
 from ..channels_last.pattern import ADDED
+from ..few_channels.declaration import k
 from ..windows.activation import ACTIVATIONS
+from ..windows.declaration import h, n, w
 
 
 def reference(
