@@ -14,6 +14,7 @@ from lenet_trt.bench.workloads import Extent
 from lenet_trt.kernel.attributes import AttributeValue
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import as_dim
+from lenet_trt.kernel.layouts import LAYOUTS
 from lenet_trt.kernel.registry import kernel as kernel_named
 from lenet_trt.kernel.tensors import Types
 
@@ -78,11 +79,16 @@ def layer_workload(
     plain = kernel.plain_inputs
     shapes = {tensor.name: tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape) for tensor in plain}
     weights = {tensor.name: drawn_weight(shapes[tensor.name]) for tensor in plain if tensor.weight}
-    rounded = [tensor.to(dtype) for tensor in weights.values()]
+    given = [tensor for tensor in plain if not tensor.weight]
+    channels_last = any(LAYOUTS[tensor.layout].packs_last for tensor in given)
+    rounded = [_ordered(tensor.to(dtype), channels_last) for tensor in weights.values()]
     exact = [tensor.double() for tensor in weights.values()]
 
     def draw() -> Inputs:
-        return tuple(torch.randn(shapes[tensor.name], device="cuda").to(dtype) for tensor in plain if not tensor.weight)
+        return tuple(
+            _ordered(torch.randn(shapes[tensor.name], device="cuda").to(dtype), LAYOUTS[tensor.layout].packs_last)
+            for tensor in given
+        )
 
     # The peers are functions of the inputs alone, as the kernel's contenders are: weights are constants.
     prepared = [_with_weights(contender, rounded) for contender in others]
@@ -101,6 +107,11 @@ def layer_workload(
         kernel=kernel.name,
         weights=weights,
     )
+
+
+def _ordered(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
+    """Return the tensor as the kernel's layout has it, so that the peers are given the same; weights follow images."""
+    return tensor.contiguous(memory_format=torch.channels_last) if channels_last and tensor.ndim == 4 else tensor
 
 
 def _with_weights(contender: Contender, weights: Sequence[torch.Tensor]) -> Contender:

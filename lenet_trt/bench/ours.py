@@ -17,9 +17,11 @@ from lenet_trt.floors.floor import Work
 from lenet_trt.kernel.bind import Bound, Shape
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.functions import call_declared
+from lenet_trt.kernel.layouts import LAYOUTS, LINEAR
 from lenet_trt.kernel.tensors import Types
 from lenet_trt.kernel.types import ELEMENT_TYPES
 from lenet_trt.kernel.variants import Variant
+from lenet_trt.runtimes.graph.torch_op import stored, viewed
 
 
 def types_of(kernel: Kernel, **variables: str) -> Types:
@@ -64,20 +66,25 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
 
     The call gives the first output.
     """
-    if not bound.kernel.is_linear:
-        raise LenetTrtError(
-            f"{bound.kernel.name} takes layouts of TensorRT, which torch's tensors do not have: time it in an engine "
-            "(lenet-trt bench engines)"
-        )
+    kernel = bound.kernel
+    for tensor in (*kernel.inputs, *kernel.outputs):
+        if not (tensor.layout == LINEAR or LAYOUTS[tensor.layout].packs_last):
+            raise LenetTrtError(
+                f"{kernel.name}: {tensor.name} has the layout {tensor.layout}, which torch's tensors cannot have: time "
+                "it in an engine (lenet-trt bench engines)"
+            )
 
     def ready(inputs: Inputs) -> TorchCall:
         outputs = [
             torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
-            for shape, dtype in zip(bound.output_shapes, bound.output_dtypes, strict=True)
+            for shape, dtype in zip(bound.stored_output_shapes, bound.output_dtypes, strict=True)
         ]
+        first = viewed(outputs[0], LAYOUTS[kernel.outputs[0].layout], bound.output_shapes[0])
         launch = prepare(bound, variant)
         given = iter(inputs)
-        tensors = [placed[t.name] if t.name in placed else next(given) for t in bound.kernel.inputs]
+        tensors = [
+            placed[t.name] if t.name in placed else stored(next(given), LAYOUTS[t.layout]) for t in kernel.inputs
+        ]
         workspace = [torch.empty(launch.workspace_bytes, dtype=torch.uint8, device="cuda")] * bool(
             launch.workspace_bytes
         )
@@ -86,7 +93,7 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
 
         def call(keep: Sequence[torch.Tensor] = (*tensors, *workspace)) -> torch.Tensor:
             launch(pointers, stream)
-            return outputs[0]
+            return first
 
         return call
 

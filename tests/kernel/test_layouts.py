@@ -108,3 +108,16 @@ def test_torch_stores_as_numpy_does(name: str, shape: Shape) -> None:
     assert memory.is_contiguous()
     np.testing.assert_array_equal(memory.numpy(), layout.store(array))
     np.testing.assert_array_equal(loaded(memory, layout, shape).numpy(), array)
+
+
+def test_channels_last_of_torch_is_hwc8() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+    from lenet_trt.runtimes.graph.torch_op import stored, viewed
+
+    layout = LAYOUTS["hwc8"]
+    tensor = torch.randn(2, 16, 5, 7).half().contiguous(memory_format=torch.channels_last)
+    memory = stored(tensor, layout)
+    assert memory.flatten().tolist() == torch.as_strided(tensor, (tensor.numel(),), (1,)).tolist()
+    seen = viewed(memory, layout, tuple(tensor.shape))
+    assert seen.data_ptr() == memory.data_ptr()
+    assert torch.equal(seen, tensor)

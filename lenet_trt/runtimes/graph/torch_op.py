@@ -151,13 +151,18 @@ def stored(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
     return padded.movedim(-3, -1).contiguous()
 
 
-def loaded(memory: torch.Tensor, layout: MemoryLayout, shape: Shape) -> torch.Tensor:
-    """Return the tensor of that shape that lies so in memory."""
+def viewed(memory: torch.Tensor, layout: MemoryLayout, shape: Shape) -> torch.Tensor:
+    """Return the tensor of that shape that lies so in memory: a view, unless each pack has planes of its own."""
     if not layout.pack:
         return memory
     padded = -(-shape[-3] // layout.pack) * layout.pack
     whole = memory.movedim(-1, -3).reshape(*shape[:-3], padded, *shape[-2:])
-    return whole[..., : shape[-3], :, :].contiguous()
+    return whole[..., : shape[-3], :, :]
+
+
+def loaded(memory: torch.Tensor, layout: MemoryLayout, shape: Shape) -> torch.Tensor:
+    """Return the tensor of that shape, dense, that lies so in memory."""
+    return viewed(memory, layout, shape).contiguous()
 
 
 def _aligned(tensor: torch.Tensor, mask: int) -> torch.Tensor:
