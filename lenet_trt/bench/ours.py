@@ -91,7 +91,7 @@ def launcher(bound: Bound, variant: Variant, placed: Mapping[str, torch.Tensor])
         pointers = [tensor.data_ptr() for tensor in (*tensors, *outputs, *workspace)]
         stream = torch.cuda.current_stream().cuda_stream
 
-        def call(keep: Sequence[torch.Tensor] = (*tensors, *workspace)) -> torch.Tensor:
+        def call(keep: Sequence[torch.Tensor] = (*tensors, *outputs, *workspace)) -> torch.Tensor:
             launch(pointers, stream)
             return first
 

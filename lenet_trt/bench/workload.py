@@ -136,7 +136,7 @@ def captured(call: TorchCall, stream: torch.cuda.Stream) -> TorchCall:
     finally:
         graph.capture_end()
 
-    def replay() -> torch.Tensor:
+    def replay(keep: TorchCall = call) -> torch.Tensor:  # what the call owns must outlive the graph
         graph.replay()
         return result
 

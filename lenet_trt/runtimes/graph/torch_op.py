@@ -140,11 +140,12 @@ def _cuda_implementation(kernel: Kernel) -> Callable[..., Any]:
 
 
 def stored(tensor: torch.Tensor, layout: MemoryLayout) -> torch.Tensor:
-    """Return the tensor as it lies in memory in a layout."""
+    """Return the tensor as it lies in memory in a layout: a view where torch has it so already."""
     if not layout.pack:
         return tensor
     channels, height, width = tensor.shape[-3:]
-    padded = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, -channels % layout.pack))
+    missing = -channels % layout.pack
+    padded = torch.nn.functional.pad(tensor, (0, 0, 0, 0, 0, missing)) if missing else tensor
     if not layout.packs_last:
         packs = -(-channels // layout.pack)
         padded = padded.reshape(*tensor.shape[:-3], packs, layout.pack, height, width)
