@@ -85,6 +85,8 @@ _between = minimum(1, remainder(h, _rows))
 TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
 SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
+# With up to 128 channels pairs of blocks pay only where they fill at most half of a GPU.
+FEW_CHANNELS = minimum(1, 8 // steps)
 
 
 def _by_wgmma(splits: int = 1, prefer: Condition | None = None) -> Variant:
@@ -113,7 +115,7 @@ def _direct() -> Variant:
 VARIANTS = (
     _by_wgmma(8, 8 * TILES <= AT_ONCE),
     _by_wgmma(4, 4 * TILES <= AT_ONCE),
-    _by_wgmma(2, 2 * TILES <= MULTIPROCESSORS),
+    _by_wgmma(2, 2 * TILES * (1 + FEW_CHANNELS) <= MULTIPROCESSORS),
     _by_wgmma(),
     _direct(),
 )
