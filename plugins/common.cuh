@@ -91,6 +91,27 @@ __device__ __forceinline__ __half2 max_nan(__half2 a, __half2 b) {
 #endif
 }
 
+// The same of the two numbers of a word, fp16 or bfloat16; from sm_80 on.
+template <typename T>
+__device__ __forceinline__ unsigned max_nan_pairs(unsigned a, unsigned b);
+#if __CUDA_ARCH__ >= 800
+template <>
+__device__ __forceinline__ unsigned max_nan_pairs<__half>(unsigned a, unsigned b) {
+  unsigned result;
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+template <>
+__device__ __forceinline__ unsigned max_nan_pairs<__nv_bfloat16>(unsigned a, unsigned b) {
+  unsigned result;
+  asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  return result;
+}
+#endif
+
+// What every other number is larger than.
+__device__ __forceinline__ float lowest() { return __int_as_float(0xff800000); }
+
 __device__ __forceinline__ float relu_nan(float value) { return max_nan(value, 0.0f); }
 __device__ __forceinline__ __half2 relu_nan(__half2 value) { return max_nan(value, __float2half2_rn(0.0f)); }
 

@@ -158,6 +158,15 @@ template <>
 inline __half from_float<__half>(float value) { return {to_half(value)}; }
 template <>
 inline __nv_bfloat16 from_float<__nv_bfloat16>(float value) { return {to_bfloat16(value)}; }
+inline float lowest() { return __int_as_float(0xff800000); }
+template <typename T>
+unsigned max_nan_pairs(unsigned a, unsigned b) {
+  T pairs[2][2];
+  std::memcpy(pairs[0], &a, 4), std::memcpy(pairs[1], &b, 4);
+  for (int e = 0; e < 2; ++e) pairs[0][e] = from_float<T>(max_nan(to_float(pairs[0][e]), to_float(pairs[1][e])));
+  std::memcpy(&a, pairs[0], 4);
+  return a;
+}
 inline float relu_nan(float value) { return value < 0.0f ? 0.0f : value; }
 
 // ---- fibers ----------------------------------------------------------------------------------------------------------------
