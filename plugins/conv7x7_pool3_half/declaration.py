@@ -14,7 +14,6 @@ from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, axes, ceil_div, maximu
 from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Variant, float_types
 
 from ..few_channels.declaration import reference as convolution
-from ..windows.activation import ACTIVATIONS
 from ..windows.declaration import IMAGE, c, h, n, w, windows_of
 
 (k,) = axes("k")

@@ -1,4 +1,4 @@
-"""Define the nodes that ``conv7x7_pool3_half`` replaces: a convolution, an activation and a MaxPool, in either order."""
+"""Define the nodes that ``conv7x7_pool3_half`` replaces: a convolution, an activation and a MaxPool, in any order."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
 KERNEL = registry.kernel("conv7x7_pool3_half")
-# One output; filters that fill no block; two strips; an odd number of rows and more images than blocks; two blocks of filters.
+# One output; filters that fill no block; two strips; odd rows, and images that several blocks share; two blocks of
+# filters.
 ONE = {"n": 1, "c": 1, "h": 1, "w": 8, "k": 8}
 TALL = {"n": 1, "c": 2, "h": 37, "w": 40, "k": 40}
 WIDE = {"n": 1, "c": 3, "h": 9, "w": 264, "k": 16}
