@@ -80,7 +80,7 @@ def layer_workload(
     shapes = {tensor.name: tuple(as_dim(size).evaluate(bound.sizes) for size in tensor.shape) for tensor in plain}
     weights = {tensor.name: drawn_weight(shapes[tensor.name]) for tensor in plain if tensor.weight}
     given = [tensor for tensor in plain if not tensor.weight]
-    channels_last = any(LAYOUTS[tensor.layout].packs_last for tensor in given)
+    channels_last = any(LAYOUTS[tensor.layout].packs_last for tensor in (*given, *kernel.outputs))
     rounded = [_ordered(tensor.to(dtype), channels_last) for tensor in weights.values()]
     exact = [tensor.double() for tensor in weights.values()]
 
@@ -110,7 +110,7 @@ def layer_workload(
 
 
 def _ordered(tensor: torch.Tensor, channels_last: bool) -> torch.Tensor:
-    """Return the tensor as the kernel's layout has it, so that the peers are given the same; weights follow images."""
+    """Return the tensor as the kernel's layout has it, so that the peers are given the same; weights follow maps."""
     return tensor.contiguous(memory_format=torch.channels_last) if channels_last and tensor.ndim == 4 else tensor
 
 

@@ -20,7 +20,7 @@ __device__ __forceinline__ void load_rows(const Stages<Strip>& ring, const Tenso
   Turn<Strip> turn;
   unsigned bytes = Strip::kFilterBytes;  // of the filters, which come with the first stage
   each_image(tensors.n, [&](const Rows& rows) {
-    const T* const image = tensors.x + static_cast<size_t>(rows.image) * (kChannels * kHeight * kWidth);
+    const X* const image = tensors.x + static_cast<size_t>(rows.image) * (kChannels * kHeight * kWidth);
 #pragma unroll 1
     for (int pooled = rows.first - 2; pooled < rows.last; ++pooled) {
       const unsigned stage = ring.address + turn.stage * Strip::kStageBytes, full = ring.full(turn.stage);
@@ -33,9 +33,9 @@ __device__ __forceinline__ void load_rows(const Stages<Strip>& ring, const Tenso
 #pragma unroll
       for (int first = 0; first < Strip::kLines * Strip::kUnits; first += kRole) {
         const int i = first + threadIdx.x, line = i / Strip::kUnits, channel = line / Strip::kStageRows;
-        const int row = 4 * pooled + 2 + line % Strip::kStageRows, column = 4 * strip.column - Strip::kBefore + i % Strip::kUnits * 8;
+        const int row = 4 * pooled + 2 + line % Strip::kStageRows, column = 4 * strip.column - Strip::kBefore + i % Strip::kUnits * Strip::kOfUnit;
         const bool inside = static_cast<unsigned>(row) < kHeight && static_cast<unsigned>(column) < kWidth;  // others become zeros
-        const T* const from = image + (inside ? (channel * kHeight + row) * kWidth + column : 0);
+        const X* const from = image + (inside ? (channel * kHeight + row) * kWidth + column : 0);
         if (i < Strip::kLines * Strip::kUnits) copy_async<16>(stage + i * 16, from, inside ? 16 : 0);
       }
       arrive_with_copies(full);
@@ -44,20 +44,27 @@ __device__ __forceinline__ void load_rows(const Stages<Strip>& ring, const Tenso
   });
 }
 
+// Two neighbouring columns of x as a word.
+__device__ __forceinline__ unsigned pair_at(const X* columns) {
+  const Vector<X, 2> pair = load_vector<2>(columns);
+  const Vector<T, 2> rounded = {from_float<T>(to_float(pair.value[0])), from_float<T>(to_float(pair.value[1]))};
+  return *reinterpret_cast<const unsigned*>(&rounded);
+}
+
 // The rows of x of a lane: two columns of output g of its warp's 16, and of output g + 8.
 struct Window {
   static constexpr int kRows = 9;  // of two rows of the convolution
   unsigned words[kChannels][kRows][2];
 
   // The rows of the next pooled row. `mask` has no bits for tap 0.
-  __device__ __forceinline__ void advance(const unsigned char* stage, int word, unsigned mask) {
+  __device__ __forceinline__ void advance(const unsigned char* stage, int column, unsigned mask) {
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
-        const unsigned* const line = reinterpret_cast<const unsigned*>(stage + (channel * 4 + row - 5) * Strip::kLineBytes) + word;
+        const X* const line = reinterpret_cast<const X*>(stage + (channel * 4 + row - 5) * Strip::kLineBytes) + column;
 #pragma unroll
-        for (int i = 0; i < 2; ++i) words[channel][row][i] = row < 5 ? words[channel][row + 4][i] : line[8 * i] & mask;
+        for (int i = 0; i < 2; ++i) words[channel][row][i] = row < 5 ? words[channel][row + 4][i] : pair_at(line + 16 * i) & mask;
       }
     }
   }
@@ -97,6 +104,8 @@ struct Window {
   }
 };
 
+__device__ __forceinline__ T output(float sum, float of_bias) { return from_float<T>(activate<kActivation>(sum + of_bias)); }
+
 // A lane's part of the outputs: 16 filters, two runs of eight, of one pooled column.
 struct Outputs {
   const Tensors& tensors;
@@ -121,20 +130,16 @@ struct Outputs {
   // `largest`: of three rows of the convolution, as sums.
   __device__ __forceinline__ void store(const float (&largest)[32], const Rows& rows, int pooled) const {
     const int g = lane / 4, first = 2 * first_column - 1 + g;
+    const Vector<T, 2> none = {from_float<T>(lowest()), from_float<T>(lowest())};  // of a column that there is not
     unsigned of_row[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       unsigned of[2];  // of outputs g and g + 8
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const bool exists = static_cast<unsigned>(first + 8 * i) < kOutWidth;
-        Vector<T, 2> pair;
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          const float sum = exists ? largest[4 * j + 2 * i + e] : lowest();
-          pair.value[e] = from_float<T>(activate<kActivation>(sum + of_bias[2 * j + e]));
-        }
-        of[i] = *reinterpret_cast<const unsigned*>(&pair);
+        const float* const two = largest + 4 * j + 2 * i;
+        const Vector<T, 2> pair = {output(two[0], of_bias[2 * j]), output(two[1], of_bias[2 * j + 1])};
+        of[i] = static_cast<unsigned>(first + 8 * i) < kOutWidth ? *reinterpret_cast<const unsigned*>(&pair) : *reinterpret_cast<const unsigned*>(&none);
       }
       // An even lane has the window that begins at its output g, an odd one that at output g + 7.
       const unsigned mine = is_odd ? of[1] : of[0], next = __shfl_xor_sync(kAllLanes, is_odd ? of[0] : of[1], 4);
@@ -153,13 +158,34 @@ struct Outputs {
   }
 };
 
+// The warpgroups that multiply take turns: one begins its products when the other has begun all of its own, so what one does between its products is
+// done beside the other's.
+class Turns {
+ public:
+  __device__ __forceinline__ Turns(unsigned barriers, int half_) : half(half_), mine(barriers + 8 * half_), other(barriers + 8 - 8 * half_) {}
+  __device__ __forceinline__ void wait() {
+    if (half == 1 || taken > 0) wait_for_bytes(other, (taken + half + 1) % 2);
+    ++taken;
+  }
+  __device__ __forceinline__ void pass() const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(mine);
+  }
+
+ private:
+  const int half;
+  const unsigned mine, other;
+  int taken = 0;
+};
+
 // A warpgroup that multiplies half of a strip.
 __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const Tensors& tensors) {
   const Strip strip;
   const int warp = threadIdx.x / 32 - kRole / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int word = Strip::kBefore / 2 - 3 + 2 * Strip::kOfWarp * warp + g + t;  // of a line
+  const int column = Strip::kBefore - 6 + 2 * (2 * Strip::kOfWarp * warp + g + t);  // of a line
   const unsigned mask = t == 0 ? 0xffff0000u : 0xffffffffu, filters = ring.address + Strip::kFiltersAt;
   const Outputs outputs(tensors, strip, warp);
+  Turns turns(ring.address + Strip::kIssuedAt, warp / 4);
   Turn<Strip> turn;
   each_image(tensors.n, [&](const Rows& rows) {
     Window window = {};
@@ -167,23 +193,27 @@ __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const T
 #pragma unroll 1
     for (int pooled = rows.first - 2; pooled < rows.last; ++pooled) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
-      window.advance(ring.stages + turn.stage * Strip::kStageBytes, word, mask);
+      window.advance(ring.stages + turn.stage * Strip::kStageBytes, column, mask);
       __syncwarp();
       if (lane == 0) arrive(ring.empty(turn.stage));
       turn.advance();
       if (pooled < rows.first - 1) continue;
+      turns.wait();
       wgmma_begin();
       window.multiply<1>(lower, filters);
       if (pooled >= rows.first) window.multiply<0>(upper, filters);
+      turns.pass();
       if (pooled > rows.first) outputs.store(largest, rows, pooled - 1);
       wgmma_finish(lower);
       wgmma_finish_with(upper);
-      const bool exists = static_cast<unsigned>(2 * pooled + 1) < kOutHeight;
+      if (static_cast<unsigned>(2 * pooled + 1) >= kOutHeight) {  // before the first row, or behind the last one
+#pragma unroll
+        for (int i = 0; i < 32; ++i) lower[i] = lowest();
+      }
 #pragma unroll
       for (int i = 0; i < 32; ++i) {
-        const float of_lower = exists ? lower[i] : lowest();
-        largest[i] = max_nan(max_nan(upper[i], of_lower), before[i]);
-        before[i] = of_lower;
+        largest[i] = max_nan(max_nan(upper[i], lower[i]), before[i]);
+        before[i] = lower[i];
       }
     }
     outputs.store(largest, rows, rows.last - 1);
@@ -192,7 +222,10 @@ __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const T
 
 __device__ __forceinline__ void pooled_by_wgmma(unsigned char* memory, const Tensors& tensors) {
   const Stages<Strip> ring(memory);
-  if (threadIdx.x == 0) ring.init();
+  if (threadIdx.x == 0) {
+    ring.init();
+    for (int half = 0; half < 2; ++half) init_barrier(ring.address + Strip::kIssuedAt + 8 * half, kRole / 32);
+  }
   __syncthreads();
   if (threadIdx.x < kRole) {
     keep_registers<kLoadRegisters>();

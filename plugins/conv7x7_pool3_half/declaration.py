@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, axes, ceil_div, maximum, minimum
-from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Variant, float_types
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, axes, ceil_div, maximum, minimum, size_of
+from lenet_trt.kernel import Attribute, Axis, Launch, Packing, Tensor, Types, Variant, float_types
 
 from ..few_channels.declaration import reference as convolution
 from ..windows.declaration import IMAGE, c, h, n, w, windows_of
@@ -22,20 +22,24 @@ POOL_SIZE, POOL_STRIDE, POOL_PAD = 3, 2, 1
 MOST_CHANNELS = 3
 EIGHT, BLOCK = 8, 64
 DIRECT_THREADS, WGMMA_THREADS = 128, 384
-# What a block's shared memory has: rows of x a stage, bytes of a row, stages, bytes of a stage's barriers.
-STAGE_ROWS, LINE_BYTES, STAGES, BARRIER_BYTES = 4, 480, 4, 16
+# What a block's shared memory has: rows of x a stage, columns of a row, stages, bytes of a stage's barriers.
+STAGE_ROWS, LINE_COLUMNS, STAGES, BARRIER_BYTES = 4, 240, 4, 16
 POOLED_COLUMNS = 56  # of a strip
 
 AXES = (Axis("n", "images"), Axis("c", "channels of x", static=True), *IMAGE, Axis("k", "filters", static=True))
 out_h, out_w = ceil_div(h, STRIDE), ceil_div(w, STRIDE)
 pooled_h, pooled_w = ceil_div(out_h, POOL_STRIDE), ceil_div(out_w, POOL_STRIDE)
 blocks = ceil_div(k, BLOCK)
-X = Tensor("x", (n, c, h, w), "T", "images")
+X = Tensor("x", (n, c, h, w), "TX", "images, rounded to T")
 W = Tensor("w", (k, c, SIZE, SIZE), "T", "filters", weight=True)
 FILTERS = Tensor("filters", (blocks, c, EIGHT, BLOCK, EIGHT), "T", "w, laid out for wgmma (layer.cuh)", weight=True)
 BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
 OUTPUTS = (Tensor("y", (n, k, pooled_h, pooled_w), "T", "pooled feature maps", layout="hwc8"),)
-TYPES = float_types()[1:]
+TYPES = tuple(
+    Types(types.name + suffix, {"TX": of_x or types.variables["T"], **types.variables}, types.tolerance)
+    for suffix, of_x in (("", None), ("_x_fp32", "float32"))
+    for types in float_types()[1:]
+)
 # Those of which a larger input gives no smaller output: the largest is taken first.
 RISING = ("none", "relu", "relu6")
 ATTRIBUTES = (Attribute("activation", RISING, "what follows the convolution"),)
@@ -72,7 +76,7 @@ PACKING = Packing((W, BIAS), pack, unpack)
 
 _strips = ceil_div(pooled_w, POOLED_COLUMNS) * blocks
 _rows = n * pooled_h
-SHARED_BYTES = STAGES * (STAGE_ROWS * c * LINE_BYTES + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c
+SHARED_BYTES = STAGES * (STAGE_ROWS * c * LINE_COLUMNS * size_of("TX") + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c + 16
 VARIANTS = (
     Variant(
         "wgmma",

@@ -13,13 +13,13 @@ ASSERT_LAUNCH(conv7x7_pool3_half_direct, kDirectThreads, 0);
 __device__ __forceinline__ int place_of(int filter) { return filter / 32 * 32 + filter % 8 / 2 * 8 + filter % 32 / 8 * 2 + filter % 2; }
 
 // Adds the products of an output of the convolution to the sums of 8 filters.
-__device__ __forceinline__ void add_products(const T* image, const T* filters, int first, int row, int column, float (&sums)[kEight]) {
+__device__ __forceinline__ void add_products(const X* image, const T* filters, int first, int row, int column, float (&sums)[kEight]) {
 #pragma unroll 1
   for (int i = 0; i < kChannels * kSize * kSize; ++i) {
     const int channel = i / (kSize * kSize), down = i / kSize % kSize, across = i % kSize;
     const int from_row = 2 * row - kPad + down, from_column = 2 * column - kPad + across;
     if (static_cast<unsigned>(from_row) >= kHeight || static_cast<unsigned>(from_column) >= kWidth) continue;
-    const float value = to_float(image[(channel * kHeight + from_row) * kWidth + from_column]);
+    const float value = to_float(from_float<T>(to_float(image[(channel * kHeight + from_row) * kWidth + from_column])));
     const T* const taps = filters + (channel * kEight + down) * kOfRow + across + 1;
 #pragma unroll
     for (int f = 0; f < kEight; ++f) sums[f] = fmaf(value, to_float(taps[place_of(first + f) * kEight]), sums[f]);
@@ -27,13 +27,13 @@ __device__ __forceinline__ void add_products(const T* image, const T* filters, i
 }
 
 extern "C" __global__ void __launch_bounds__(kDirectThreads)
-    conv7x7_pool3_half_direct(const T* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y) {
+    conv7x7_pool3_half_direct(const X* __restrict__ x, const T* __restrict__ filters, const T* __restrict__ bias, int n, T* __restrict__ y) {
   wait_for_previous_kernel();
   constexpr int kGroups = kFilters / kEight, kPooled = kPooledHeight * kPooledWidth;
   const int index = blockIdx.x * kDirectThreads + threadIdx.x, filter = index % kGroups * kEight, pixel = index / kGroups;
   if (pixel >= n * kPooled) return;
   const int row = pixel % kPooled / kPooledWidth, column = pixel % kPooledWidth;
-  const T* const image = x + static_cast<size_t>(pixel / kPooled) * (kChannels * kHeight * kWidth);
+  const X* const image = x + static_cast<size_t>(pixel / kPooled) * (kChannels * kHeight * kWidth);
   float largest[kEight];
 #pragma unroll
   for (int f = 0; f < kEight; ++f) largest[f] = lowest();

@@ -10,6 +10,7 @@
 #include "windows/activation.cuh"
 
 using T = TYPE_T;
+using X = TYPE_TX;  // T, or float: then it is rounded to T, as by a Cast
 constexpr int kHeight = AXIS_H, kWidth = AXIS_W, kChannels = AXIS_C, kFilters = AXIS_K;
 constexpr int kSize = 7, kPad = 3, kEight = 8, kFilterBlock = 64;
 constexpr int kOutHeight = ceil_div(kHeight, 2), kOutWidth = ceil_div(kWidth, 2);
@@ -23,7 +24,7 @@ static_assert(sizeof(T) == 2 && kWidth % kEight == 0 && kFilters % kEight == 0);
 
 // What a launch is given.
 struct Tensors {
-  const T* __restrict__ x;
+  const X* __restrict__ x;
   const T* __restrict__ filters;
   const T* __restrict__ bias;
   const int n;

@@ -17,10 +17,12 @@ static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
 struct Strip {
   static constexpr int kOfWarp = 7, kColumns = 8 * kOfWarp, kAcross = ceil_div(kPooledWidth, kColumns);
-  static constexpr int kBefore = 8, kUnits = 30, kLineBytes = kUnits * 16;  // 8 columns a unit
+  static constexpr int kBefore = 8, kLineColumns = 240;  // of x
+  static constexpr int kOfUnit = 16 / sizeof(X), kUnits = kLineColumns / kOfUnit, kLineBytes = kUnits * 16;
   static constexpr int kStageRows = 4, kLines = kStageRows * kChannels, kStages = 4;
   static constexpr unsigned kStageBytes = kLines * kLineBytes, kFiltersAt = kStages * (kStageBytes + 16 /* barriers */);
-  static constexpr unsigned kRowBytes = kOfRow * 2, kFilterBytes = kOfBlock * 2, kSharedBytes = kFiltersAt + kFilterBytes;
+  static constexpr unsigned kRowBytes = kOfRow * 2, kFilterBytes = kOfBlock * 2, kIssuedAt = kFiltersAt + kFilterBytes;
+  static constexpr unsigned kSharedBytes = kIssuedAt + 16;
   const int column, block;  // the first pooled one, and the block of filters
   __device__ __forceinline__ Strip() : column(blockIdx.y % kAcross * kColumns), block(blockIdx.y / kAcross) {}
 };

@@ -24,10 +24,12 @@ BLOCKS = {"n": 2, "c": 3, "h": 6, "w": 48, "k": 72}
     [
         ("wgmma", TALL, "fp16", "relu"),
         ("wgmma", SEVERAL, "bf16", "none"),
+        ("wgmma", TALL, "fp16_x_fp32", "none"),
         pytest.param("wgmma", ONE, "fp16", "none", marks=pytest.mark.slow),
         pytest.param("wgmma", WIDE, "fp16", "relu6", marks=pytest.mark.slow),
         pytest.param("wgmma", BLOCKS, "bf16", "relu", marks=pytest.mark.slow),
         ("direct", TALL, "fp16", "relu6"),
+        pytest.param("direct", SEVERAL, "bf16_x_fp32", "relu", marks=pytest.mark.slow),
         pytest.param("direct", BLOCKS, "bf16", "none", marks=pytest.mark.slow),
     ],
     ids=str,
