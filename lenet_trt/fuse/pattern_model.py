@@ -19,6 +19,7 @@ from lenet_trt.kernel.dims import AxisValue
 from lenet_trt.kernel.examples import SEED, plain_inputs
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import Pattern
+from lenet_trt.kernel.types import numpy_dtype
 
 NEWEST_OPSET = 22  # the first in which Conv and MaxPool take bfloat16
 _IR_VERSION = 10
@@ -59,7 +60,7 @@ class _Builder(NodeBuilder):
         return math.isclose(float(np.array(number, self._dtype)), number, rel_tol=_MATCHED)
 
     def _operand(self, number: Any) -> str:
-        """Add a constant: integers as a vector of int64, as operators take sizes, a float in the first input's type."""
+        """Add a constant: integers as a vector of int64, as operators take sizes, a float in the kernel's type T."""
         if isinstance(number, float):
             return self.constant(np.array(number, self._dtype))
         return self.constant(np.array(number, np.int64).reshape(-1))
@@ -81,12 +82,14 @@ def pattern_model(bound: Bound, pattern: Pattern, opset: int = NEWEST_OPSET) -> 
     """
     kernel = bound.kernel
     plain = plain_inputs(bound, np.random.default_rng(SEED))
-    op = _Builder(opset, plain[0].dtype)
+    computed_in = bound.types.variables.get("T")
+    dtype = plain[0].dtype if computed_in is None else numpy_dtype(computed_in)
+    op = _Builder(opset, dtype)
     names = list(inspect.signature(pattern.onnx_graph).parameters)[1:]
     parameters = [_Given(bound.attributes[name]) if name in bound.attributes else name for name in names]
     result = call_declared(kernel.name, "the pattern", pattern.onnx_graph, op, *parameters)
     if not op.exact:
-        raise NoModelError(f"it has a number that {plain[0].dtype} has not")
+        raise NoModelError(f"it has a number that {dtype} has not")
     results = list(result) if isinstance(result, tuple) else [result]
     if not all(isinstance(name, str) for name in results):
         raise LenetTrtError(f"{kernel.name}: the pattern gives {result!r}; wanted what op.<OnnxOperator>(...) gives")

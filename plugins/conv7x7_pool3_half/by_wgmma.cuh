@@ -46,9 +46,13 @@ __device__ __forceinline__ void load_rows(const Stages<Strip>& ring, const Tenso
 
 // Two neighbouring columns of x as a word.
 __device__ __forceinline__ unsigned pair_at(const X* columns) {
-  const Vector<X, 2> pair = load_vector<2>(columns);
-  const Vector<T, 2> rounded = {from_float<T>(to_float(pair.value[0])), from_float<T>(to_float(pair.value[1]))};
-  return *reinterpret_cast<const unsigned*>(&rounded);
+  if constexpr (sizeof(X) == sizeof(T)) {
+    return *reinterpret_cast<const unsigned*>(columns);
+  } else {
+    const Vector<X, 2> pair = load_vector<2>(columns);
+    const Vector<T, 2> rounded = {from_float<T>(to_float(pair.value[0])), from_float<T>(to_float(pair.value[1]))};
+    return *reinterpret_cast<const unsigned*>(&rounded);
+  }
 }
 
 // The rows of x of a lane: two columns of output g of its warp's 16, and of output g + 8.
@@ -69,38 +73,48 @@ struct Window {
     }
   }
 
-  // Begins the products of the upper or lower row of the convolution.
-  template <int kRow>
-  __device__ __forceinline__ void multiply(float (&sums)[32], unsigned filters) const {
+  // Begins the products of two rows of the convolution, in turns.
+  __device__ __forceinline__ void multiply(float (&upper)[32], float (&lower)[32], unsigned filters) const {
     const unsigned long long b = wgmma_operand<Strip::kRowBytes, 128>(filters);
-    const unsigned long long of_two_channels = wgmma_operand<kEight * Strip::kRowBytes, 128>(filters + 6 * Strip::kRowBytes);
-    constexpr int kNextChannel = kEight * Strip::kRowBytes / 16;
+    constexpr int kNextRow = Strip::kRowBytes / 16, kNextChannel = kEight * kNextRow;
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
 #pragma unroll
       for (int row = 0; row < 6; row += 2) {
-        const unsigned* const a = words[channel][2 * kRow + row];
-        const unsigned long long at = b + channel * kNextChannel + row * (Strip::kRowBytes / 16);
+        const unsigned long long at = b + channel * kNextChannel + row * kNextRow;
         if (channel == 0 && row == 0) {
-          wgmma_multiply<false, T>(sums, a, at);
+          wgmma_multiply<false, T>(upper, words[channel][row], at);
+          wgmma_multiply<false, T>(lower, words[channel][row + 2], at);
         } else {
-          wgmma_multiply<true, T>(sums, a, at);
+          wgmma_multiply<true, T>(upper, words[channel][row], at);
+          wgmma_multiply<true, T>(lower, words[channel][row + 2], at);
         }
       }
     }
-    // The last row of two channels.
+    // The last row of two channels; that of a single one, with zeros.
 #pragma unroll
-    for (int channel = 0; channel < kChannels; channel += 2) {
-      const auto& first = words[channel][2 * kRow + 6];
-      if (channel + 1 < kChannels) {
-        const auto& second = words[channel + 1][2 * kRow + 6];
-        const unsigned a[4] = {first[0], first[1], second[0], second[1]};
-        wgmma_multiply<true, T>(sums, a, of_two_channels + channel * kNextChannel);
-      } else {
-        const unsigned a[4] = {first[0], first[1], 0, 0};
-        wgmma_multiply<true, T>(sums, a, b + channel * kNextChannel + 6 * (Strip::kRowBytes / 16));
-      }
+    for (int channel = 0; channel + 1 < kChannels; channel += 2) {
+      const unsigned long long at = wgmma_operand<kEight * Strip::kRowBytes, 128>(filters) + channel * kNextChannel + 6 * kNextRow;
+      wgmma_multiply<true, T>(upper, last_rows<6>(channel).words, at);
+      wgmma_multiply<true, T>(lower, last_rows<8>(channel).words, at);
     }
+    if constexpr (kChannels % 2 == 1) {
+      const unsigned long long at = b + (kChannels - 1) * kNextChannel + 6 * kNextRow;
+      wgmma_multiply<true, T>(upper, last_rows<6>(kChannels - 1).words, at);
+      wgmma_multiply<true, T>(lower, last_rows<8>(kChannels - 1).words, at);
+    }
+  }
+
+ private:
+  struct Rows {
+    unsigned words[4];
+  };
+  template <int kRow>
+  __device__ __forceinline__ Rows last_rows(int channel) const {
+    const auto& first = words[channel][kRow];
+    if (channel + 1 == kChannels) return {first[0], first[1], 0, 0};
+    const auto& second = words[channel + 1][kRow];
+    return {first[0], first[1], second[0], second[1]};
   }
 };
 
@@ -127,10 +141,14 @@ struct Outputs {
     }
   }
 
+  // All bits of a column that exists, none of another.
+  __device__ __forceinline__ static unsigned bits_if(int column_) { return static_cast<unsigned>(column_) < kOutWidth ? 0xffffffffu : 0; }
+
   // `largest`: of three rows of the convolution, as sums.
   __device__ __forceinline__ void store(const float (&largest)[32], const Rows& rows, int pooled) const {
     const int g = lane / 4, first = 2 * first_column - 1 + g;
-    const Vector<T, 2> none = {from_float<T>(lowest()), from_float<T>(lowest())};  // of a column that there is not
+    const Vector<T, 2> lowest_pair = {from_float<T>(lowest()), from_float<T>(lowest())};
+    const unsigned none = *reinterpret_cast<const unsigned*>(&lowest_pair), kept[2] = {bits_if(first), bits_if(first + 8)};
     unsigned of_row[8];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -139,7 +157,7 @@ struct Outputs {
       for (int i = 0; i < 2; ++i) {
         const float* const two = largest + 4 * j + 2 * i;
         const Vector<T, 2> pair = {output(two[0], of_bias[2 * j]), output(two[1], of_bias[2 * j + 1])};
-        of[i] = static_cast<unsigned>(first + 8 * i) < kOutWidth ? *reinterpret_cast<const unsigned*>(&pair) : *reinterpret_cast<const unsigned*>(&none);
+        of[i] = *reinterpret_cast<const unsigned*>(&pair) & kept[i] | none & ~kept[i];
       }
       // An even lane has the window that begins at its output g, an odd one that at output g + 7.
       const unsigned mine = is_odd ? of[1] : of[0], next = __shfl_xor_sync(kAllLanes, is_odd ? of[0] : of[1], 4);
@@ -158,26 +176,6 @@ struct Outputs {
   }
 };
 
-// The warpgroups that multiply take turns: one begins its products when the other has begun all of its own, so what one does between its products is
-// done beside the other's.
-class Turns {
- public:
-  __device__ __forceinline__ Turns(unsigned barriers, int half_) : half(half_), mine(barriers + 8 * half_), other(barriers + 8 - 8 * half_) {}
-  __device__ __forceinline__ void wait() {
-    if (half == 1 || taken > 0) wait_for_bytes(other, (taken + half + 1) % 2);
-    ++taken;
-  }
-  __device__ __forceinline__ void pass() const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(mine);
-  }
-
- private:
-  const int half;
-  const unsigned mine, other;
-  int taken = 0;
-};
-
 // A warpgroup that multiplies half of a strip.
 __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const Tensors& tensors) {
   const Strip strip;
@@ -185,11 +183,12 @@ __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const T
   const int column = Strip::kBefore - 6 + 2 * (2 * Strip::kOfWarp * warp + g + t);  // of a line
   const unsigned mask = t == 0 ? 0xffff0000u : 0xffffffffu, filters = ring.address + Strip::kFiltersAt;
   const Outputs outputs(tensors, strip, warp);
-  Turns turns(ring.address + Strip::kIssuedAt, warp / 4);
   Turn<Strip> turn;
   each_image(tensors.n, [&](const Rows& rows) {
     Window window = {};
-    float upper[32] = {}, lower[32] = {}, before[32] = {}, largest[32] = {};
+    float upper[32] = {}, lower[32] = {}, before[32], largest[32] = {};
+#pragma unroll
+    for (int i = 0; i < 32; ++i) before[i] = lowest();
 #pragma unroll 1
     for (int pooled = rows.first - 2; pooled < rows.last; ++pooled) {
       wait_for_bytes(ring.full(turn.stage), turn.parity);
@@ -197,16 +196,13 @@ __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const T
       __syncwarp();
       if (lane == 0) arrive(ring.empty(turn.stage));
       turn.advance();
-      if (pooled < rows.first - 1) continue;
-      turns.wait();
+      if (pooled < larger(rows.first - 1, 0)) continue;
       wgmma_begin();
-      window.multiply<1>(lower, filters);
-      if (pooled >= rows.first) window.multiply<0>(upper, filters);
-      turns.pass();
+      window.multiply(upper, lower, filters);
       if (pooled > rows.first) outputs.store(largest, rows, pooled - 1);
       wgmma_finish(lower);
       wgmma_finish_with(upper);
-      if (static_cast<unsigned>(2 * pooled + 1) >= kOutHeight) {  // before the first row, or behind the last one
+      if (kOutHeight % 2 == 1 && pooled == kPooledHeight - 1) {  // there is no such row
 #pragma unroll
         for (int i = 0; i < 32; ++i) lower[i] = lowest();
       }

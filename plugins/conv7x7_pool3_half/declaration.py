@@ -76,7 +76,9 @@ PACKING = Packing((W, BIAS), pack, unpack)
 
 _strips = ceil_div(pooled_w, POOLED_COLUMNS) * blocks
 _rows = n * pooled_h
-SHARED_BYTES = STAGES * (STAGE_ROWS * c * LINE_COLUMNS * size_of("TX") + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c + 16
+SHARED_BYTES = (
+    STAGES * (STAGE_ROWS * c * LINE_COLUMNS * size_of("TX") + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c + 16
+)
 VARIANTS = (
     Variant(
         "wgmma",
