@@ -106,11 +106,11 @@ struct Window {
   }
 
  private:
-  struct Rows {
+  struct Operand {
     unsigned words[4];
   };
   template <int kRow>
-  __device__ __forceinline__ Rows last_rows(int channel) const {
+  __device__ __forceinline__ Operand last_rows(int channel) const {
     const auto& first = words[channel][kRow];
     if (channel + 1 == kChannels) return {first[0], first[1], 0, 0};
     const auto& second = words[channel + 1][kRow];
@@ -218,10 +218,7 @@ __device__ __forceinline__ void multiply_rows(const Stages<Strip>& ring, const T
 
 __device__ __forceinline__ void pooled_by_wgmma(unsigned char* memory, const Tensors& tensors) {
   const Stages<Strip> ring(memory);
-  if (threadIdx.x == 0) {
-    ring.init();
-    for (int half = 0; half < 2; ++half) init_barrier(ring.address + Strip::kIssuedAt + 8 * half, kRole / 32);
-  }
+  if (threadIdx.x == 0) ring.init();
   __syncthreads();
   if (threadIdx.x < kRole) {
     keep_registers<kLoadRegisters>();

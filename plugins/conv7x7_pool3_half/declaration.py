@@ -1,6 +1,6 @@
 """Declare the sizes of ``conv7x7_pool3_half``, and how its filters are laid out.
 
-Source: the numbers follow layer.cuh, direct.cuh and strip.cuh in this folder.
+Source: the numbers follow layer.cuh, kernel.cu and strip.cuh in this folder.
 """
 
 from __future__ import annotations
@@ -76,9 +76,7 @@ PACKING = Packing((W, BIAS), pack, unpack)
 
 _strips = ceil_div(pooled_w, POOLED_COLUMNS) * blocks
 _rows = n * pooled_h
-SHARED_BYTES = (
-    STAGES * (STAGE_ROWS * c * LINE_COLUMNS * size_of("TX") + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c + 16
-)
+SHARED_BYTES = STAGES * (STAGE_ROWS * c * LINE_COLUMNS * size_of("TX") + BARRIER_BYTES) + 2 * EIGHT * BLOCK * EIGHT * c
 VARIANTS = (
     Variant(
         "wgmma",

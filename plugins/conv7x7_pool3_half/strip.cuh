@@ -21,8 +21,7 @@ struct Strip {
   static constexpr int kOfUnit = 16 / sizeof(X), kUnits = kLineColumns / kOfUnit, kLineBytes = kUnits * 16;
   static constexpr int kStageRows = 4, kLines = kStageRows * kChannels, kStages = 4;
   static constexpr unsigned kStageBytes = kLines * kLineBytes, kFiltersAt = kStages * (kStageBytes + 16 /* barriers */);
-  static constexpr unsigned kRowBytes = kOfRow * 2, kFilterBytes = kOfBlock * 2, kIssuedAt = kFiltersAt + kFilterBytes;
-  static constexpr unsigned kSharedBytes = kIssuedAt + 16;
+  static constexpr unsigned kRowBytes = kOfRow * 2, kFilterBytes = kOfBlock * 2, kSharedBytes = kFiltersAt + kFilterBytes;
   const int column, block;  // the first pooled one, and the block of filters
   __device__ __forceinline__ Strip() : column(blockIdx.y % kAcross * kColumns), block(blockIdx.y / kAcross) {}
 };

@@ -2,7 +2,7 @@
 //
 // x [n, C, H, W], filters (w, packed: layer.cuh), bias [K], y [n, PH, PW, K].
 //
-// Mapping: by_wgmma.cuh. Bytes: x once for each 64 filters, but for 14 rows of a block that it reads twice; y once.
+// Mapping: by_wgmma.cuh. Bytes: x once for each 64 filters, but 8 rows twice wherever a block begins within an image; y once.
 // What is known of it: docs/kernels/conv7x7_pool3_half.md.
 #include "conv7x7_pool3_half/by_wgmma.cuh"
 
