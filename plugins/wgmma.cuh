@@ -110,6 +110,7 @@ constexpr bool kIsBfloat16<__nv_bfloat16> = true;
     asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" : WGMMA_OUT##count::"memory");                        \
   }                                                                                                                                        \
   __device__ __forceinline__ void wgmma_finish_with(float (&d)[count]) { asm volatile("" : WGMMA_OUT##count::"memory"); }
+WGMMA_COLUMNS(32, 16, 16, 17, 18, 19, 20, 21)
 WGMMA_COLUMNS(64, 32, 32, 33, 34, 35, 36, 37)
 WGMMA_COLUMNS(80, 40, 40, 41, 42, 43, 44, 45)
 WGMMA_COLUMNS(96, 48, 48, 49, 50, 51, 52, 53)

@@ -16,11 +16,6 @@ constexpr int kSums = 4 * kHalfRows;  // of a lane
 // The filter, among 16, that row `row` of a product is; the row 8 further is the filter 2 further.
 __device__ __forceinline__ int filter_of_row(int row) { return row / 2 * kRun + row % 2; }
 
-template <bool kAdds>
-__device__ __forceinline__ T output(float sum, float added) {
-  return from_float<T>(activate<kActivation>(kAdds ? sum + added : sum));
-}
-
 // The outputs of a lane: four filters of pixel g of each row of its half. `filter`: the warp's first one.
 template <bool kAdds>
 struct Outputs {

@@ -26,3 +26,8 @@ struct Tensors {
   const int n;
   T* __restrict__ y;
 };
+
+template <bool kAdds>
+__device__ __forceinline__ T output(float sum, float added) {
+  return from_float<T>(activate<kActivation>(kAdds ? sum + added : sum));
+}

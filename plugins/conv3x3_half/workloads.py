@@ -25,7 +25,8 @@ def layer(channels: int, side: int, filters: int) -> Layer:
 
 
 SIZES = ((64, 56), (128, 28), (256, 14), (512, 7), (64, 128), (128, 64), (512, 16))
-LAYERS = (*(layer(channels, side, channels) for channels, side in SIZES), layer(128, 128, 64))
+U_NET = (layer(128, 128, 64), layer(64, 256, 32), layer(32, 256, 32))
+LAYERS = (*(layer(channels, side, channels) for channels, side in SIZES), *U_NET)
 
 
 def layers(extent: Extent) -> Iterator[Workload]:

@@ -1,0 +1,208 @@
+// The 3x3 convolution of channels-last maps line by line, by wgmma (wgmma.cuh), in fp16 and bfloat16, for layers whose filters stay in shared
+// memory. Lines and stages: line.cuh.
+//
+// Rows. A row of x belongs to three lines of y. It comes to shared memory once, and to registers once for each of the three columns of a
+// filter (ldmatrix): there it is an operand of the products of all three lines, which have sums of their own. The line above is
+// complete then, and becomes outputs.
+//
+// Roles. The first warpgroup lets the stages be filled, the two others multiply. Each has lines of its own, so one stores while the other
+// multiplies.
+#pragma once
+
+#include "channels_last/line.cuh"
+#include "copies.cuh"
+
+// The warpgroup that fills the stages.
+__device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tensors& tensors) {
+  Lines of_half[2] = {Lines(tensors.n, 0), Lines(tensors.n, 1)};
+  Turn<Line> turn;
+  unsigned bytes = Line::kFilterBytes;  // of the filters, which come with the first stage
+#pragma unroll 1
+  for (int rows = larger(of_half[0].rows(), of_half[1].rows()); rows > 0; --rows) {
+    const unsigned stage = ring.address + turn.stage * Line::kStageBytes, full = ring.full(turn.stage);
+    wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
+    if (threadIdx.x == 0) {
+      expect_bytes(full, bytes);
+      if (bytes > 0) begin_bulk_copy(ring.address + Line::kFiltersAt, tensors.filters + blockIdx.y * (kSteps * kOfStep), bytes, full);
+      bytes = 0;
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Lines& lines = of_half[half];
+      if (!lines.exist()) continue;
+      const int left = lines.column() - kPad;
+      const T* const row = tensors.x + static_cast<size_t>(lines.image() * kHeight + lines.row) * (kWidth * kChannels);
+#pragma unroll
+      for (int begin = 0; begin < Line::kBorder * Line::kUnitsOfPixel; begin += kRole) {
+        const int i = begin + threadIdx.x, pixel = i / Line::kUnitsOfPixel, eight = i % Line::kUnitsOfPixel, column = left + pixel;
+        const bool inside = static_cast<unsigned>(column) < kWidth && eight < kChannels / kEight;  // others become zeros
+        const unsigned to = stage + half * Line::kLineBytes + (eight * Line::kPitch + pixel) * 16;
+        if (pixel < Line::kBorder) copy_async<16>(to, row + (inside ? column * kChannels + eight * kEight : 0), inside ? 16 : 0);
+      }
+      lines.advance();
+    }
+    arrive_with_copies(full);
+    turn.advance();
+  }
+}
+
+// The outputs of a lane: of pixels g and g + 8 of its warp's 16 (g = lane / 4), four neighbouring filters of each 16.
+template <bool kAdds>
+struct LineOutputs {
+  static constexpr int kRun = 4, kRuns = Line::kProductColumns / 16;
+  const Tensors& tensors;
+  const int filter;
+  float of_bias[kRuns * kRun];
+  int column = 0;
+  size_t first = 0;  // in y, of the pixel g in the first row of the image
+  Vector<unsigned, 2> added[kAdds ? 2 : 1][kRuns];
+
+  __device__ __forceinline__ explicit LineOutputs(const Tensors& tensors_)
+      : tensors(tensors_), filter(blockIdx.y * kFilterBlock + threadIdx.x % 4 * kRun) {
+#pragma unroll
+    for (int i = 0; i < kRuns * kRun; ++i) {
+      const int at = filter + i / kRun * 16 + i % kRun;
+      of_bias[i] = at < kFilters ? to_float(tensors.bias[at]) : 0.0f;
+    }
+  }
+
+  __device__ __forceinline__ void begin_strip(const Lines& lines) {
+    column = lines.column() + threadIdx.x % kRole / 32 * 16 + threadIdx.x % 32 / 4;
+    first = static_cast<size_t>(lines.image() * (kHeight * kWidth) + column) * kFilters + filter;
+  }
+
+  // Sums begin as biases.
+  __device__ __forceinline__ void begin(float (&sums)[Line::kSums]) const {
+#pragma unroll
+    for (int i = 0; i < Line::kSums; ++i) sums[i] = of_bias[i / 4 * 2 + i % 2];
+  }
+
+  __device__ __forceinline__ bool exists(int pixel, int run) const { return column + 8 * pixel < kWidth && filter + 16 * run < kFilters; }
+  __device__ __forceinline__ size_t at(int row, int pixel, int run) const {
+    return first + static_cast<size_t>(row) * (kWidth * kFilters) + 8 * pixel * kFilters + 16 * run;
+  }
+
+  // Begins to load what is added to a line.
+  __device__ __forceinline__ void load(int row) {
+    if constexpr (kAdds) {
+#pragma unroll
+      for (int i = 0; i < 2 * kRuns; ++i) {
+        Vector<unsigned, 2>& run = added[i / kRuns][i % kRuns];
+        run = {};
+        if (exists(i / kRuns, i % kRuns)) run = load_vector<2>(reinterpret_cast<const unsigned*>(tensors.other + at(row, i / kRuns, i % kRuns)));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void store(const float (&sums)[Line::kSums], int row) const {
+#pragma unroll
+    for (int i = 0; i < 2 * kRuns; ++i) {
+      const int pixel = i / kRuns, run = i % kRuns;
+      Vector<T, kRun> outputs, others{};
+      if constexpr (kAdds) others = *reinterpret_cast<const Vector<T, kRun>*>(&added[pixel][run]);
+#pragma unroll
+      for (int f = 0; f < kRun; ++f) outputs.value[f] = output<kAdds>(sums[8 * run + 4 * (f / 2) + 2 * pixel + f % 2], to_float(others.value[f]));
+      if (exists(pixel, run)) store_vector(tensors.y + at(row, pixel, run), outputs);
+    }
+  }
+};
+
+// A line of x as operands: 64 pixels from each of three on, 16 channels at a time.
+struct Columns {
+  unsigned words[kSize][4];
+
+  // `line`: where this lane's row of the four matrices is, at channel 0 of the first pixel.
+  __device__ __forceinline__ void load(unsigned line, int step) {
+#pragma unroll
+    for (int column = 0; column < kSize; ++column) load_matrices(words[column], line + (step * kEights * Line::kPitch + column) * 16);
+  }
+};
+
+// Adds the products of a row of x to the lines of y that it belongs to: to the one below it, its own, and the one above it.
+template <bool kBelow, bool kOwn, bool kAbove>
+__device__ __forceinline__ void multiply_row(unsigned line, unsigned filters, float (&below)[Line::kSums], float (&own)[Line::kSums],
+                                             float (&above)[Line::kSums]) {
+  const unsigned long long operand = wgmma_operand<kTaps * kOfTap * 2, 128>(filters);
+  Columns columns[2];
+  columns[0].load(line, 0);
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
+    wgmma_begin();
+#pragma unroll
+    for (int column = 0; column < kSize; ++column) {
+      const unsigned* const words = columns[step % 2].words[column];
+      const unsigned long long at = operand + (step * kOfStep + column * kOfTap) * 2 / 16;
+      constexpr int kNextRow = kSize * kOfTap * 2 / 16;
+      if constexpr (kBelow) wgmma_multiply<true, T>(below, words, at);
+      if constexpr (kOwn) wgmma_multiply<true, T>(own, words, at + kNextRow);
+      if constexpr (kAbove) wgmma_multiply<true, T>(above, words, at + 2 * kNextRow);
+    }
+    wgmma_wait<1>();
+    if (step + 1 < kSteps) columns[(step + 1) % 2].load(line, step + 1);
+  }
+  wgmma_finish(below);
+  wgmma_finish_with(own);
+  wgmma_finish_with(above);
+}
+
+// A warpgroup that multiplies.
+template <bool kAdds>
+__device__ __forceinline__ void multiply_lines(const Stages<Line>& ring, const Tensors& tensors) {
+  const int half = threadIdx.x / kRole - 1, lane = threadIdx.x % 32;
+  Lines lines(tensors.n, half);
+  LineOutputs<kAdds> outputs(tensors);
+  float above[Line::kSums], own[Line::kSums], below[Line::kSums];
+  outputs.begin(above);
+  outputs.begin(own);
+  outputs.begin(below);
+  const int pixel = threadIdx.x % kRole / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
+  const unsigned of_lane = half * Line::kLineBytes + (lane / 16 * Line::kPitch + pixel) * 16, filters = ring.address + Line::kFiltersAt;
+  Turn<Line> turn;
+#pragma unroll 1
+  for (int rows = larger(lines.rows(), Lines(tensors.n, 1 - half).rows()); rows > 0; --rows) {
+    wait_for_bytes(ring.full(turn.stage), turn.parity);
+    if (lines.exist()) {
+      const int row = lines.row;
+      const bool has_below = row + 1 < lines.last, has_own = row >= lines.first && row < lines.last, has_above = row > lines.first;
+      if (lines.is_first_row()) outputs.begin_strip(lines);
+      if (has_above) outputs.load(row - 1);
+      const unsigned line = ring.address + turn.stage * Line::kStageBytes + of_lane;
+      if (has_below && has_own && has_above) {
+        multiply_row<true, true, true>(line, filters, below, own, above);
+      } else {
+        if (has_below) multiply_row<true, false, false>(line, filters, below, own, above);
+        if (has_own) multiply_row<false, true, false>(line, filters, below, own, above);
+        if (has_above) multiply_row<false, false, true>(line, filters, below, own, above);
+      }
+      __syncwarp();
+      if (lane == 0) arrive(ring.empty(turn.stage));
+      if (has_above) outputs.store(above, row - 1);
+      if (row == kHeight - 1 && has_own) {  // no row of x is below it
+        outputs.load(row);
+        outputs.store(own, row);
+      }
+#pragma unroll
+      for (int i = 0; i < Line::kSums; ++i) above[i] = own[i], own[i] = below[i];
+      outputs.begin(below);
+      lines.advance();
+      if (lines.is_first_row()) outputs.begin(own);
+    } else if (lane == 0) {
+      arrive(ring.empty(turn.stage));
+    }
+    turn.advance();
+  }
+}
+
+template <bool kAdds>
+__device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, const Tensors& tensors) {
+  const Stages<Line> ring(memory);
+  if (threadIdx.x == 0) ring.init();
+  __syncthreads();
+  if (threadIdx.x < kRole) {
+    keep_registers<kLoadRegisters>();
+    load_lines(ring, tensors);
+  } else {
+    take_registers<kMultiplyRegisters>();
+    multiply_lines<kAdds>(ring, tensors);
+  }
+}
