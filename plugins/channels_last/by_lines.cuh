@@ -1,5 +1,5 @@
-// The 3x3 convolution of channels-last maps line by line, by wgmma (wgmma.cuh), in fp16 and bfloat16, for layers whose filters stay in shared
-// memory. Lines and stages: line.cuh.
+// The 3x3 convolution of channels-last maps line by line, by wgmma (wgmma.cuh), in fp16 and bfloat16, for few filters, which stay in
+// shared memory. Lines and stages: line.cuh.
 //
 // Rows. A row of x belongs to three lines of y. It comes to shared memory once, and to registers once for each of the three columns of a
 // filter (ldmatrix): there it is an operand of the products of all three lines, which have sums of their own. The line above is
@@ -23,7 +23,7 @@ __device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tenso
     wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
     if (threadIdx.x == 0) {
       expect_bytes(full, bytes);
-      if (bytes > 0) begin_bulk_copy(ring.address + Line::kFiltersAt, tensors.filters + blockIdx.y * (kSteps * kOfStep), bytes, full);
+      if (bytes > 0) begin_bulk_copy(ring.address + Line::kFiltersAt, tensors.filters, bytes, full);
       bytes = 0;
     }
 #pragma unroll
@@ -49,7 +49,7 @@ __device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tenso
 // The outputs of a lane: of pixels g and g + 8 of its warp's 16 (g = lane / 4), four neighbouring filters of each 16.
 template <bool kAdds>
 struct LineOutputs {
-  static constexpr int kRun = 4, kRuns = Line::kProductColumns / 16;
+  static constexpr int kRun = 4, kRuns = Line::kMostFilters / 16;
   const Tensors& tensors;
   const int filter;
   float of_bias[kRuns * kRun];
@@ -58,7 +58,7 @@ struct LineOutputs {
   Vector<unsigned, 2> added[kAdds ? 2 : 1][kRuns];
 
   __device__ __forceinline__ explicit LineOutputs(const Tensors& tensors_)
-      : tensors(tensors_), filter(blockIdx.y * kFilterBlock + threadIdx.x % 4 * kRun) {
+      : tensors(tensors_), filter(threadIdx.x % 4 * kRun) {
 #pragma unroll
     for (int i = 0; i < kRuns * kRun; ++i) {
       const int at = filter + i / kRun * 16 + i % kRun;

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, maximum, minimum, remainder
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, minimum, remainder
 from lenet_trt.kernel import Axis, Launch, Packing, Tensor, Variant, float_types
 
 from ..few_channels.declaration import k
@@ -90,7 +90,7 @@ FEW_CHANNELS = minimum(1, 8 // steps)
 
 
 # A line is 64 columns; it lies in shared memory with a border, and with a distance between its channels that is odd.
-LINE, LINE_UNITS = 64, 73
+LINE, LINE_UNITS, FEW_FILTERS = 64, 73, 32
 LINES = n * h * ceil_div(w, LINE)
 LINE_STAGES = 4 - 2 * minimum(1, steps // 5)
 LINE_SHARED_BYTES = LINE_STAGES * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * BLOCK * steps
@@ -123,17 +123,17 @@ def _by_lines() -> Variant:
     return Variant(
         "lines_wgmma",
         Launch(
-            (minimum(ceil_div(LINES, 2), maximum(MULTIPROCESSORS // blocks, 1)), blocks, 1),
+            (minimum(ceil_div(LINES, 2), MULTIPROCESSORS), 1, 1),
             (WGMMA_THREADS, 1, 1),
             extras=(n,),
             shared_bytes=LINE_SHARED_BYTES,
         ),
-        "by wgmma, line by line of 64 columns, with all filters in shared memory",
+        "by wgmma, line by line of 64 columns, for at most 32 filters, which stay in shared memory",
         source="lines.cu",
         min_sm=90,
         only_sm=True,
-        when=steps <= 8,
-        prefer=(LINES * blocks >= 8 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
+        when=(steps <= 8) & (k <= FEW_FILTERS),
+        prefer=(LINES >= 8 * MULTIPROCESSORS) & (8 * w >= 7 * LINE * ceil_div(w, LINE)),
     )
 
 

@@ -1,10 +1,10 @@
 // What a 3x3 convolution of channels-last maps line by line (by_lines.cuh) computes at a time, and where it lies in shared memory.
 //
-// A line is 64 columns of a row of y, the rows of a product, for 64 filters, its columns, or for 32 where a layer has no more. Each of the two
-// warpgroups that multiply goes down lines of its own, from strip to strip of 64 columns, and from image to image.
+// A line is 64 columns of a row of y, the rows of a product; its columns are 32 filters, and a layer has no more. Each of the two warpgroups that
+// multiply goes down lines of its own, from strip to strip of 64 columns, and from image to image.
 //
 // A unit is 8 channels of a pixel of x, 16 bytes. A stage has a line of x with its border for each of the two: 8 channels of all its pixels, then 8
-// more. The filters of a block lie behind the stages all the time.
+// more. The filters lie behind the stages all the time.
 #pragma once
 
 #include "channels_last/layer.cuh"
@@ -15,8 +15,9 @@ constexpr int kLoadRegisters = 72, kMultiplyRegisters = 216;  // of a thread
 static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
 
 struct Line {
-  static constexpr int kColumns = 64, kStrips = ceil_div(kWidth, kColumns), kProductColumns = kFilters > 32 ? kFilterBlock : 32;
-  static constexpr int kSums = kProductColumns / 2;  // of a lane
+  static constexpr int kColumns = 64, kStrips = ceil_div(kWidth, kColumns), kMostFilters = 32;
+  static constexpr int kSums = kMostFilters / 2;  // of a lane
+  static_assert(kFilters <= kMostFilters);
   static constexpr int kBorder = kColumns + 2, kUnitsOfPixel = kSteps * kEights;
   // From a pixel's unit to its next one, in units: an odd number, so that neither a pixel's units nor eight pixels' meet in a bank.
   static constexpr int kPitch = 73;

@@ -1,8 +1,8 @@
 // conv3x3_half by wgmma, line by line: y = act(conv(x, w) + bias), 3x3 filters, in fp16 and bfloat16.
 //
-// x [n, H, W, C], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, H, W, K]; padding 1, C <= 128.
+// x [n, H, W, C], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, H, W, K]; padding 1, C <= 128, K <= 32.
 //
-// Mapping: channels_last/by_lines.cuh. Bytes: x once for each 64 filters, the filters once for each block, from L2; y once.
+// Mapping: channels_last/by_lines.cuh. Bytes: x once, the filters once for each block, from L2; y once.
 // What is known of it: docs/kernels/conv3x3_half.md.
 #include "channels_last/by_lines.cuh"
 

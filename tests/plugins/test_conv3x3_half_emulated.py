@@ -16,11 +16,11 @@ NARROW = {"n": 5, "c": 16, "h": 9, "w": 7, "k": 64}
 WHOLE = {"n": 2, "c": 40, "h": 16, "w": 21, "k": 72}
 NARROW_WHOLE = {"n": 3, "c": 16, "h": 32, "w": 8, "k": 8}
 DEEP = {"n": 2, "c": 136, "h": 5, "w": 6, "k": 40}
-# Line by line: strips and images that end within a warpgroup's lines; products of 32 filters, and images of one row;
-# two blocks of filters and two stages; a single line a warpgroup.
-STRIPS = {"n": 3, "c": 24, "h": 5, "w": 70, "k": 40}
-FEW = {"n": 7, "c": 16, "h": 1, "w": 30, "k": 24}
-BLOCKS = {"n": 2, "c": 72, "h": 7, "w": 20, "k": 72}
+# Line by line: strips and images that end within a warpgroup's lines; images of one row; two stages; a single line a
+# warpgroup.
+STRIPS = {"n": 3, "c": 24, "h": 5, "w": 70, "k": 32}
+FLAT = {"n": 7, "c": 16, "h": 1, "w": 30, "k": 24}
+STAGES = {"n": 2, "c": 72, "h": 7, "w": 20, "k": 24}
 LONELY = {"n": 1, "c": 8, "h": 4, "w": 9, "k": 8}
 CASES = [
     (PLAIN, "wgmma", SEVERAL, "fp16", False),
@@ -32,15 +32,15 @@ CASES = [
     (PLAIN, "by4_wgmma", DEEP, "bf16", True),
     (PLAIN, "by8_wgmma", DEEP, "fp16", False),
     (PLAIN, "lines_wgmma", STRIPS, "fp16", False),
-    (PLAIN, "lines_wgmma", FEW, "bf16", False),
-    (PLAIN, "lines_wgmma", BLOCKS, "fp16", True),
+    (PLAIN, "lines_wgmma", FLAT, "bf16", False),
+    (PLAIN, "lines_wgmma", STAGES, "fp16", True),
     (PLAIN, "lines_wgmma", LONELY, "bf16", True),
     (PLAIN, "direct", WHOLE, "fp16", False),
     (ADDS, "wgmma", WHOLE, "fp16", False),
     (ADDS, "wgmma", NARROW, "bf16", True),
     (ADDS, "by2_wgmma", WHOLE, "fp16", True),
     (ADDS, "lines_wgmma", STRIPS, "bf16", True),
-    (ADDS, "lines_wgmma", FEW, "fp16", False),
+    (ADDS, "lines_wgmma", FLAT, "fp16", False),
     (ADDS, "by8_wgmma", DEEP, "bf16", False),
     (ADDS, "direct", NARROW, "bf16", True),
 ]
