@@ -92,15 +92,20 @@ def _machine(records: Mapping[str, Record]) -> Iterator[str]:
 
 
 def compare_figure(sources: Sources, name: str, *chosen: str) -> str:
-    """Return a table of workloads, our time beside the best other one: ``compare h200/kernels "matmul fp32"``."""
+    """Return a table of workloads, our time beside the best other one: ``compare h200/kernels "matmul fp32"``.
+
+    A word that is no workload's name stands for all whose names begin with it.
+    """
     record = sources.record(name)
     if record is None:
         return NOT_MEASURED
     known = {workload.name: workload for workload in measured_workloads(record)}
-    if unknown := [each for each in chosen if each not in known]:
+    found = {word: [word] if word in known else [each for each in known if each.startswith(word)] for word in chosen}
+    if unknown := [word for word, names in found.items() if not names]:
         raise LenetTrtError(f"{name} has no workload {unknown[0]!r}; it has {', '.join(known)}")
+    shown = [each for names in found.values() for each in names] or known
     headings = ("workload", "floor", "ours", "best of the others", "its time", "times faster", "our error")
-    return markdown_text(headings, [_compared(known[each]) for each in chosen or known], left=(0, 3))
+    return markdown_text(headings, [_compared(known[each]) for each in shown], left=(0, 3))
 
 
 def _compared(workload: MeasuredWorkload) -> list[str]:
