@@ -180,7 +180,7 @@ def test_a_model_without_a_record_keeps_its_line(records: Path) -> None:
             "<!-- figure: time gpu/kernels prodcut -->x<!-- end -->",
             "has no row of 'prodcut' with {}; its ",
         ),
-        ("<!-- figure: compare gpu/kernels lenet -->x<!-- end -->", "no workload 'lenet'; it has lenet5 fp32 n=1, "),
+        ("<!-- figure: compare gpu/kernels lnet -->x<!-- end -->", "no workload 'lnet'; it has lenet5 fp32 n=1, "),
     ],
 )
 def test_a_placeholder_that_is_wrong_is_refused(records: Path, text: str, said: str) -> None:
@@ -227,6 +227,7 @@ def test_a_backend_that_no_code_names_is_in_every_table(records: Path) -> None:
     more = _row(alone, "matmul fp32", 50, False, "launch")
     save(records, replace(kernels, rows=[*kernels.rows, more]))
     (line,) = [line for line in figure(records, 'compare gpu/kernels "matmul fp32"').splitlines() if "MatMul" in line]
+    assert line in figure(records, "compare gpu/kernels matmul"), "all whose names begin so"
     assert f"| {alone} | {duration(stats(50).median_us)} |" in line
 
 
