@@ -78,7 +78,6 @@ class Server:
             *(f"--{name}-address=127.0.0.1" for name in ("http", "grpc", "metrics")),
             *(f"--{name}-port={port}" for name, port in zip(("http", "grpc", "metrics"), self._ports, strict=True)),
             "--exit-timeout-secs=5",
-            f"--backend-config=python,shm-region-prefix-name={self._shared}",
             *arguments,
         ]
         self.process: subprocess.Popen[bytes] | None = None
@@ -86,9 +85,11 @@ class Server:
 
     def start(self) -> None:
         """Start the server, and wait until it is ready."""
+        # What a killed server left behind still holds locks in its shared memory, so each start has names of its own.
+        shared = f"--backend-config=python,shm-region-prefix-name={self._shared}{len(self._groups)}_"
         with open(self._log, "ab") as log:
             self.process = subprocess.Popen(
-                self._words, env=self._environment, stdout=log, stderr=log, start_new_session=True
+                [*self._words, shared], env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
         self._groups.append(self.process.pid)
         for _ in range(_START_SECONDS * 10):
