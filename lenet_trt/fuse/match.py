@@ -44,17 +44,19 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
         LenetTrtError: a kernel's pattern is not a pattern (says which and why).
     """
     from onnxscript import ir
+    from onnxscript.rewriter import pattern as rewriter
 
-    matchers = [(kernel, pattern, _matcher(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
+    compiled = [(kernel, pattern, _compiled(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
     model = ir.from_proto(graph.to_model())
     by_slot = {str(node.slot): node for node in graph.nodes}
     matches: list[Match] = []
-    for kernel, pattern, matcher in matchers:
+    for kernel, pattern, (graph_pattern, captures) in compiled:
+        matcher = rewriter.Pattern(graph_pattern)  # it keeps the graph that it has seen, so it is not shared
         for candidate in model.graph:
-            found = matcher.pattern.match(model, model.graph, candidate, check_nodes_are_removable=False)
+            found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
-                if match := _match(graph, kernel, pattern, nodes, found, matcher.captures):
+                if match := _match(graph, kernel, pattern, nodes, found, captures):
                     matches.append(match)
     return matches
 
@@ -79,12 +81,6 @@ def _match(
     )
 
 
-@dataclass(frozen=True)
-class _Matcher:
-    pattern: Any
-    captures: Captures
-
-
 class _Strict:
     """Build patterns that refuse attributes which the pattern does not name, and note which ones it captures."""
 
@@ -100,7 +96,9 @@ class _Strict:
         return node
 
 
-def _matcher(kernel: Kernel, pattern: Pattern) -> _Matcher:
+@functools.cache
+def _compiled(kernel: Kernel, pattern: Pattern) -> tuple[Any, Captures]:
+    """Return the rewriter's graph of a pattern, and what the pattern captures; it is long to build and never changes."""
     from onnxscript.rewriter import pattern as rewriter
 
     captures = Captures()
@@ -118,11 +116,18 @@ def _matcher(kernel: Kernel, pattern: Pattern) -> _Matcher:
             f"kernel {kernel.name}: a pattern has parameters {', '.join(sorted(given))}; "
             f"wanted op and then {', '.join(sorted(wanted))}{may}"
         )
+    graphs: list[Any] = []
+
+    def matcher(graph: Any) -> Any:
+        graphs.append(graph)
+        return rewriter.SimplePatternMatcher(graph)
+
     try:
-        return _Matcher(rewriter.Pattern(strict), captures)
+        rewriter.Pattern(strict, matcher=matcher)
     except Exception as error:
         where = getattr(pattern.graph, "__qualname__", repr(pattern.graph))
         raise LenetTrtError(
             f"kernel {kernel.name}: the pattern {where} cannot be used ({type(error).__name__}: {error}); "
             "it takes op and the kernel's inputs by name, and returns what op.<OnnxOperator>(...) gives"
         ) from error
+    return graphs[0], captures
