@@ -55,7 +55,7 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
         for candidate in model.graph:
             found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
-                nodes = sorted((by_slot[node.name] for node in found.nodes), key=lambda n: n.slot)
+                nodes = sorted((by_slot[str(node.name)] for node in found.nodes), key=lambda n: n.slot)
                 if match := _match(graph, kernel, pattern, nodes, found, captures):
                     matches.append(match)
     return matches
@@ -98,7 +98,7 @@ class _Strict:
 
 @functools.cache
 def _compiled(kernel: Kernel, pattern: Pattern) -> tuple[Any, Captures]:
-    """Return the rewriter's graph of a pattern, and what the pattern captures; it is long to build and never changes."""
+    """Return the rewriter's graph of a pattern, and what the pattern captures: neither ever changes."""
     from onnxscript.rewriter import pattern as rewriter
 
     captures = Captures()
