@@ -1,7 +1,7 @@
 """Define symbolic sizes: integer expressions over named axes, written once and lowered where they are needed.
 
 A kernel's shapes and launch geometry are such expressions. ``Dim.fold`` walks one through an
-``Algebra``: Python integers, other such expressions, or the symbolic ones of a TensorRT version.
+``Algebra``: the symbolic ones of a TensorRT version, code for the plugin library, or ranges of numbers.
 So a route to TensorRT supplies the seven operations and repeats no arithmetic.
 """
 
@@ -58,7 +58,7 @@ class Dim:
             LenetTrtError: an axis has no value, a dividend is negative or a divisor not positive.
         """
         try:
-            return self.fold(Algebra(int, values.__getitem__, _INTEGERS))
+            return self._value(values)
         except KeyError as error:
             known = ", ".join(sorted(values)) or "none"
             raise LenetTrtError(f"cannot evaluate {self}: axis {error.args[0]} has no value (known: {known})") from None
@@ -79,11 +79,11 @@ class Dim:
 
     def substitute(self, values: Mapping[str, int]) -> Dim:
         """Return the expression with the axes in ``values`` replaced by their numbers."""
+        raise NotImplementedError
 
-        def axis(name: str) -> Dim:
-            return Constant(values[name]) if name in values else AxisValue(name)
-
-        return self.fold(Algebra(Constant, axis, _SYMBOLS))
+    def _value(self, values: Mapping[str, int]) -> int:
+        """Evaluate without words for what is wrong: a call of a kernel evaluates hundreds of expressions."""
+        raise NotImplementedError
 
     def multiple_of(self, divisor: DimLike) -> Condition:
         """Return the condition that the value is a multiple of ``divisor``."""
@@ -143,6 +143,12 @@ class Constant(Dim):
     def fold(self, algebra: Algebra[Value]) -> Value:
         return algebra.constant(self.value)
 
+    def substitute(self, values: Mapping[str, int]) -> Dim:
+        return self
+
+    def _value(self, values: Mapping[str, int]) -> int:
+        return self.value
+
     def __str__(self) -> str:
         return str(self.value)
 
@@ -159,6 +165,12 @@ class AxisValue(Dim):
 
     def fold(self, algebra: Algebra[Value]) -> Value:
         return algebra.axis(self.name)
+
+    def substitute(self, values: Mapping[str, int]) -> Dim:
+        return Constant(values[self.name]) if self.name in values else self
+
+    def _value(self, values: Mapping[str, int]) -> int:
+        return values[self.name]
 
     def __str__(self) -> str:
         return self.name
@@ -179,6 +191,13 @@ class Binary(Dim):
     def fold(self, algebra: Algebra[Value]) -> Value:
         operation = algebra.operations[self.operator]
         return operation(self.left.fold(algebra), self.right.fold(algebra))
+
+    def substitute(self, values: Mapping[str, int]) -> Dim:
+        left, right = self.left.substitute(values), self.right.substitute(values)
+        return self if left is self.left and right is self.right else _binary(self.operator, left, right)
+
+    def _value(self, values: Mapping[str, int]) -> int:
+        return _INTEGERS[self.operator](self.left._value(values), self.right._value(values))
 
     def __str__(self) -> str:
         if self.operator in _CALLS:
@@ -337,15 +356,6 @@ _RANGES: dict[Operator, Callable[[tuple[int, int], tuple[int, int]], tuple[int, 
     "ceil_divide": _range_quotient(_ceil_divide),
     "minimum": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
     "maximum": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-}
-_SYMBOLS: dict[Operator, Callable[[Dim, Dim], Dim]] = {
-    "add": py.add,
-    "subtract": py.sub,
-    "multiply": py.mul,
-    "floor_divide": py.floordiv,
-    "ceil_divide": ceil_div,
-    "minimum": minimum,
-    "maximum": maximum,
 }
 _RELATIONS: dict[Relation, Callable[[int, int], bool]] = {
     "<=": py.le,
