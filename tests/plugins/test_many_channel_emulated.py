@@ -13,6 +13,7 @@ from lenet_trt.kernel import AttributeValue, registry
 
 PLAIN, ADDS, ONE_AXIS = "many_channel_conv", "many_channel_conv_add", "many_channel_conv1d"
 TRANSPOSED = "transposed_conv2x2"
+SLOW = pytest.mark.slow
 Change = Callable[[list[np.ndarray]], None]
 Sizes = tuple[dict[str, int], dict[str, AttributeValue]]
 SAME: dict[str, AttributeValue] = {"size": 3, "stride": 1, "pad": 1, "activation": "relu"}
@@ -119,7 +120,7 @@ def check(name: str, variant: str, sizes: Sizes, change: Change, factory: pytest
 @pytest.mark.parametrize(
     ("name", "variant", "sizes"),
     # Each is compiled: most of them are slow.
-    [pytest.param(*case, marks=[] if i % 5 == 0 else pytest.mark.slow) for i, case in enumerate(CASES)],
+    [pytest.param(*case, marks=[] if i % 5 == 0 else SLOW) for i, case in enumerate(CASES)],
     ids=str,
 )
 def test_the_source_computes_the_reference(
@@ -129,15 +130,15 @@ def test_the_source_computes_the_reference(
 
 
 @needs_gcc
-@pytest.mark.parametrize(
-    "name", [PLAIN, pytest.param(ADDS, marks=pytest.mark.slow)]
-)  # the same but for the last addition
+@pytest.mark.parametrize("name", [PLAIN, pytest.param(ADDS, marks=SLOW)])  # the same but for the last addition
 @pytest.mark.parametrize(
     ("variant", "sizes"),
     [("tile_64x64", ODD), ("by4", ODD), ("wgmma", ODD), ("few_points_wgmma", SINGLE), ("points_wgmma", FOURS)],
     ids=str,
 )
-@pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
+@pytest.mark.parametrize(
+    "value", [np.inf, 65510.0, *(pytest.param(each, marks=SLOW) for each in (np.nan, 3.4028234e38))]
+)
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
     name: str, variant: str, sizes: Sizes, value: float, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -155,7 +156,10 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
     [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD), ("wgmma", ODD_BY_2), ("points_wgmma", FOURS)],
     ids=str,
 )
-@pytest.mark.parametrize("exponents", [(-40, 0), (-16, 0), (40, 0), (40, -60), (0, -40), (0, 30)])
+@pytest.mark.parametrize(
+    "exponents",
+    [(-40, 0), (40, -60), *(pytest.param(each, marks=SLOW) for each in ((-16, 0), (40, 0), (0, -40), (0, 30)))],
+)
 def test_numbers_far_from_one_are_as_exact(
     variant: str, sizes: Sizes, exponents: tuple[int, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
