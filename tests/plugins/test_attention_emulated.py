@@ -44,7 +44,7 @@ def check(
 
 
 @needs_gcc
-@pytest.mark.parametrize("types", ["fp32", "fp16", pytest.param("bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("types", ["fp32", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fp16", "bf16"))])
 @pytest.mark.parametrize(
     ("name", "variant", "axes"),
     [

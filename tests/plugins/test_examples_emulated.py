@@ -20,25 +20,32 @@ MOST_POINTWISE = 150_000
 
 
 def calls() -> Iterator[object]:
-    """Two calls of each variant in fp32 and fp16, or in the type that it is for; compiling them takes seconds."""
+    """Two calls of each variant in fp32 and fp16, or in the type that it is for; compiling them takes seconds.
+
+    Only the first one of each variant is not slow.
+    """
     for name in NAMES:
         for variant in kernel(name).variants:
-            for types in variant.types or ("fp32", "fp16"):
+            for index, types in enumerate(variant.types or ("fp32", "fp16")):
                 alike = (bound for bound in bounds(kernel(name)) if bound.types.name == types and bound.fits(variant))
                 first, *_, last = (bound for bound in alike if 1 < prod(bound.output_shapes[0]) < MOST_ELEMENTS)
-                for bound, marks in ((first, []), (last, pytest.mark.slow)):
+                for bound, marks in ((first, pytest.mark.slow if index else []), (last, pytest.mark.slow)):
                     yield pytest.param(bound, variant, marks=marks, id=f"{variant.name}-{types}-{dict(bound.axes)}")
 
 
 def pointwise_calls() -> Iterator[object]:
-    """Each variant for images of an odd number of pixels, and a third of the other examples."""
+    """Each variant for images of an odd number of pixels, and a third of the other examples.
+
+    One variant of the kernel that adds is not slow, since the rest is the same source.
+    """
     for name in POINTWISE:
         for variant in kernel(name).variants:
             fitting = (bound for bound in bounds(kernel(name)) if bound.fits(variant))
             small = [bound for bound in fitting if prod(bound.output_shapes[0]) < MOST_POINTWISE]
             for index, bound in enumerate(small):
-                quick = bound.types.name == "fp16" and dict(bound.axes)["h"] == 7
-                if quick or index % 3 == 0:
+                odd = bound.types.name == "fp16" and dict(bound.axes)["h"] == 7
+                quick = odd and (name == POINTWISE[0] or variant is kernel(name).variants[0])
+                if odd or index % 3 == 0:
                     marks = [] if quick else [pytest.mark.slow]
                     yield pytest.param(
                         bound, variant, marks=marks, id=f"{name}-{variant.name}-{bound.types.name}-{dict(bound.axes)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import pytest
@@ -133,7 +132,13 @@ def test_the_source_computes_the_reference(
 @pytest.mark.parametrize("name", [PLAIN, pytest.param(ADDS, marks=SLOW)])  # the same but for the last addition
 @pytest.mark.parametrize(
     ("variant", "sizes"),
-    [("tile_64x64", ODD), ("by4", ODD), ("wgmma", ODD), ("few_points_wgmma", SINGLE), ("points_wgmma", FOURS)],
+    [
+        ("tile_64x64", ODD),
+        pytest.param("by4", ODD, marks=SLOW),
+        ("wgmma", ODD),
+        pytest.param("few_points_wgmma", SINGLE, marks=SLOW),
+        ("points_wgmma", FOURS),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -153,7 +158,13 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
 @pytest.mark.parametrize(
     ("variant", "sizes"),
     # With 1x1 filters, by4 has blocks with nothing to multiply.
-    [*product(["tile_64x64", "by4"], [ODD, WIDE]), ("wgmma", ODD), ("wgmma", ODD_BY_2), ("points_wgmma", FOURS)],
+    [
+        ("tile_64x64", ODD),
+        ("wgmma", ODD),
+        ("points_wgmma", FOURS),
+        *(pytest.param(*each, marks=SLOW) for each in [("tile_64x64", WIDE), ("by4", ODD), ("by4", WIDE)]),
+        pytest.param("wgmma", ODD_BY_2, marks=SLOW),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(
