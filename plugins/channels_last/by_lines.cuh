@@ -198,11 +198,5 @@ __device__ __forceinline__ void channels_last_by_lines(unsigned char* memory, co
   const Stages<Line> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    load_lines(ring, tensors);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_lines<kAdds>(ring, tensors);
-  }
+  in_roles<kLoadRegisters>([&] { load_lines(ring, tensors); }, [&] { multiply_lines<kAdds>(ring, tensors); });
 }

@@ -85,11 +85,5 @@ __device__ __forceinline__ void channels_last_by_wgmma(unsigned char* memory, co
   const Stages<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    Loader<Plan>(tensors).run(ring);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles<Plan, kAdds>(ring, tensors);
-  }
+  in_roles<kLoadRegisters>([&] { Loader<Plan>(tensors).run(ring); }, [&] { multiply_tiles<Plan, kAdds>(ring, tensors); });
 }

@@ -11,8 +11,7 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kLoadRegisters = 72, kMultiplyRegisters = 216;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 72;  // of a thread
 
 struct Line {
   static constexpr int kColumns = 64, kStrips = ceil_div(kWidth, kColumns), kMostFilters = 32;

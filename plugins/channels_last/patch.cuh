@@ -13,8 +13,7 @@
 #include "wgmma.cuh"
 #include "windows/spot.cuh"
 
-constexpr int kLoadRegisters = 72, kMultiplyRegisters = 216;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 72;  // of a thread
 constexpr int kHalfRows = 16, kHalfPixels = 8 * kHalfRows;
 constexpr int kAcross = kWidth > 8 ? 2 : 1;  // halves side by side
 constexpr int kTileColumns = 8 * kAcross, kTileRows = 2 * kHalfRows / kAcross, kTilePixels = 2 * kHalfPixels;

@@ -220,11 +220,5 @@ __device__ __forceinline__ void pooled_by_wgmma(unsigned char* memory, const Ten
   const Stages<Strip> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    load_rows(ring, tensors);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_rows(ring, tensors);
-  }
+  in_roles<kLoadRegisters>([&] { load_rows(ring, tensors); }, [&] { multiply_rows(ring, tensors); });
 }

@@ -12,8 +12,7 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kLoadRegisters = 72, kMultiplyRegisters = 216;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 72;  // of a thread
 
 struct Strip {
   static constexpr int kOfWarp = 7, kColumns = 8 * kOfWarp, kAcross = ceil_div(kPooledWidth, kColumns);

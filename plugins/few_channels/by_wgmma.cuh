@@ -17,8 +17,7 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 104;  // of a thread
 
 struct Stem {
   static constexpr int kFilterBlock = 64, kUnitChannels = 4, kReaders = 4 /* warps */;
@@ -198,11 +197,5 @@ __device__ __forceinline__ void few_channels_by_wgmma(unsigned char* memory, flo
   split_filters(memory + Stem::kFiltersAt, scales, w, first_filter);
   publish_to_units();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    load_tiles(ring, x, n);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles(ring, scales, x, w, bias, n, y, first_filter);
-  }
+  in_roles<kLoadRegisters>([&] { load_tiles(ring, x, n); }, [&] { multiply_tiles(ring, scales, x, w, bias, n, y, first_filter); });
 }

@@ -12,8 +12,7 @@
 #include "wgmma.cuh"
 
 constexpr int kMultipliers = 2 * kRole;
-constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 40;  // of a thread
 
 // Thread `thread` of those that fill the stages.
 template <typename Plan, typename Layer>
@@ -95,11 +94,6 @@ __device__ __forceinline__ void dense_by_wgmma(unsigned char* memory, Layer laye
   const Stages<Plan> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    fill_stages(ring, layer, threadIdx.x);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole);
-  }
+  in_roles<kLoadRegisters>([&] { fill_stages(ring, layer, threadIdx.x); },
+                           [&] { multiply_tiles(ring, layer, static_cast<int>(threadIdx.x) - kRole); });
 }

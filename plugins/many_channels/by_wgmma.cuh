@@ -84,11 +84,6 @@ __device__ __forceinline__ void many_channels_by_wgmma(unsigned char* memory, co
   const Ring<Patch> ring(memory);
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    keep_registers<kLoadRegisters>();
-    Loader<Patch>(finish.x, finish.filters, finish.n).run(ring);
-  } else {
-    take_registers<kMultiplyRegisters>();
-    multiply_tiles<Patch, kAdds>(ring, finish);
-  }
+  in_roles<kLoadRegisters>([&] { Loader<Patch>(finish.x, finish.filters, finish.n).run(ring); },
+                           [&] { multiply_tiles<Patch, kAdds>(ring, finish); });
 }

@@ -15,8 +15,7 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kLoadRegisters = 104, kMultiplyRegisters = 200;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 104;  // of a thread
 constexpr int kEights = kDepth / kEight;  // of a stage
 constexpr unsigned kMostShared = 227 * 1024;  // of a block of sm_90
 

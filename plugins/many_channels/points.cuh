@@ -15,8 +15,7 @@
 #include "split_floats/stages.cuh"
 #include "wgmma.cuh"
 
-constexpr int kLoadRegisters = 40, kMultiplyRegisters = 232;  // of a thread
-static_assert(kLoadRegisters + 2 * kMultiplyRegisters <= 3 * kMostRegisters);
+constexpr int kLoadRegisters = 40;  // of a thread
 static_assert(kTaps == 1 && Layer::kPad == 0);
 
 // A tile of kGroups warpgroups, and its stages in shared memory.
@@ -222,11 +221,5 @@ __device__ __forceinline__ void many_channels_by_points(unsigned char* memory, c
   constexpr bool kShare = Points::kGroups > 1;  // registers: a block of two warpgroups has enough
   if (threadIdx.x == 0) ring.init();
   __syncthreads();
-  if (threadIdx.x < kRole) {
-    if constexpr (kShare) keep_registers<kLoadRegisters>();
-    layer.fill(ring);
-  } else {
-    if constexpr (kShare) take_registers<kMultiplyRegisters>();
-    layer.multiply(ring);
-  }
+  in_roles<kShare ? kLoadRegisters : 0>([&] { layer.fill(ring); }, [&] { layer.multiply(ring); });
 }

@@ -4,10 +4,10 @@
 #pragma once
 
 #include "bulk.cuh"
+#include "wgmma.cuh"
 
 constexpr int kRole = 128;  // threads of a warpgroup
 constexpr int kWgmmaThreads = 3 * kRole;
-constexpr int kMostRegisters = 168;  // of a thread, for so many threads; what one warpgroup gives back, others can take
 
 // A warpgroup fills the stages. kReaders: the warps that read a stage.
 template <typename Plan, int kReaders = 2 * kRole / 32>
@@ -40,3 +40,17 @@ struct Turn {
     parity ^= 1;
   }
 };
+
+// The roles of a block: its first warpgroup loads, the others multiply. Of three warpgroups the first keeps kLoadRegisters a thread, and the two
+// others take what it gives back. With 0, all keep the registers that they have.
+template <int kLoadRegisters, typename Load, typename Multiply>
+__device__ __forceinline__ void in_roles(Load load, Multiply multiply) {
+  constexpr int kRegisters = 168;  // of a thread of three warpgroups, at the start
+  if (threadIdx.x < kRole) {
+    if constexpr (kLoadRegisters > 0) keep_registers<kLoadRegisters>();
+    load();
+  } else {
+    if constexpr (kLoadRegisters > 0) take_registers<(3 * kRegisters - kLoadRegisters) / 2>();
+    multiply();
+  }
+}
