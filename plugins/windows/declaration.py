@@ -43,11 +43,11 @@ IN_GROUPS = (size_of("T") <= 2) & ARCHITECTURE.equals(90)
 
 
 def rows_in_groups(rows: Dim) -> Condition:
-    """Return where norms and dense layers of ``rows`` rows are taken in groups: with four axes, or many rows.
+    """Return where norms, dense layers and attention of ``rows`` rows are taken in groups: with four axes, or 192 rows.
 
-    For one short text TensorRT was faster (docs/zoo.md).
+    One image of a vision transformer has 197; for a text of 128 words TensorRT was faster (docs/zoo.md).
     """
-    return IN_GROUPS & (maximum(MODEL_AXES // 4, rows // 1024) >= 1)
+    return IN_GROUPS & (maximum(MODEL_AXES // 4, rows // 192) >= 1)
 
 
 def divisor_of(extent: Dim) -> Dim:
