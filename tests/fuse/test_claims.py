@@ -120,7 +120,8 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     [
         (2, 8192, False, True),
         (3, 8192, False, True),
-        (3, 197, False, False),
+        (3, 197, False, True),
+        (3, 128, False, False),
         (4, 8192, True, False),
         (4, 197, False, True),
         (5, 8192, True, False),
