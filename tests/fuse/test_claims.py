@@ -16,7 +16,7 @@ from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.places import find_places
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel import registry
-from lenet_trt.kernel.bind import claimed
+from lenet_trt.kernel.bind import claimed, one_holds
 from lenet_trt.kernel.dims import ARCHITECTURE, Condition, axes, size_of
 
 n, inputs, outputs = axes("n in out")
@@ -144,6 +144,18 @@ def test_a_dense_layer_in_halves_is_taken_by_its_axes_in_the_model(
     places, _ = find_places(model, [registry.kernel("linear_half")], [90])
     assert any(place.claimed for place in places) == alone
     assert any(place.grouped for place in places) == in_group
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "in_group"), [(197, "float16", True), (128, "float16", False), (197, "float32", False)]
+)
+def test_attention_of_one_tensor_is_taken_in_groups_from_192_rows_on(rows: int, dtype: str, in_group: bool) -> None:
+    """Source: docs/zoo.md, transformers in fp16."""
+    kernel = registry.kernel("self_attention")
+    shape = (1, 1, rows, 1, 1, 3, 3, 64)
+    specialized = kernel.specialize([shape], [dtype], {"scale": 0.125, "shift": 0})
+    assert kernel.in_groups is not None
+    assert one_holds((kernel.in_groups,), specialized, [shape], [90], model_axes=3) == in_group
 
 
 @pytest.mark.parametrize(
