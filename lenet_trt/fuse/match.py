@@ -49,10 +49,13 @@ def find(graph: WorkingGraph, kernels: Iterable[Kernel]) -> list[Match]:
     compiled = [(kernel, pattern, _compiled(kernel, pattern)) for kernel in kernels for pattern in kernel.patterns]
     model = ir.from_proto(graph.to_model())
     by_slot = {str(node.slot): node for node in graph.nodes}
+    by_operator: dict[str, list[ir.Node]] = {}
+    for node in model.graph:
+        by_operator.setdefault(node.op_type, []).append(node)
     matches: list[Match] = []
     for kernel, pattern, (graph_pattern, captures) in compiled:
         matcher = rewriter.Pattern(graph_pattern)  # it keeps the graph that it has seen, so it is not shared
-        for candidate in model.graph:
+        for candidate in by_operator.get(graph_pattern.output_nodes[0].op_type, ()):
             found = matcher.match(model, model.graph, candidate, check_nodes_are_removable=False)
             if found:
                 nodes = sorted((by_slot[str(node.name)] for node in found.nodes), key=lambda n: n.slot)
@@ -124,6 +127,8 @@ def _compiled(kernel: Kernel, pattern: Pattern) -> tuple[Any, Captures]:
 
     try:
         rewriter.Pattern(strict, matcher=matcher)
+        if not graphs[0].output_nodes:
+            raise ValueError("it has no node")
     except Exception as error:
         where = getattr(pattern.graph, "__qualname__", repr(pattern.graph))
         raise LenetTrtError(

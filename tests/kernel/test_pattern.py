@@ -83,6 +83,7 @@ def test_the_check_tells_an_operator_that_onnx_has_not() -> None:
     [
         (lambda op, x, w: op.Gemm(x, w), "bias"),
         (lambda op, x, w, bias: 7, "cannot be used"),
+        (lambda op, x, w, bias: x, "it has no node"),
         (lambda op, x, w, bias: op.Relu(x), "does not use its parameter w, bias"),
         (lambda op, x, w, bias, extra: op.Gemm(x, w, bias), "extra"),
     ],
