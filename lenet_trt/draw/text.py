@@ -23,7 +23,9 @@ def visible(name: object, longest: int = LONGEST_NAME) -> str:
     """
     text = str(name)
     cut = f"... ({len(text):,} characters)" if len(text) > longest else ""
-    return "".join(_shown(sign) for sign in text[:longest]) + cut
+    begin = text[:longest]
+    # Nearly all text is printable, which _shown leaves as it is.
+    return (begin if begin.isprintable() else "".join(map(_shown, begin))) + cut
 
 
 def short(name: object, longest: int = 60) -> str:
