@@ -32,7 +32,7 @@ CASES = [
     (PLAIN, "by4_wgmma", DEEP, "bf16", True),
     (PLAIN, "by8_wgmma", DEEP, "fp16", False),
     (PLAIN, "lines_wgmma", STRIPS, "fp16", False),
-    (PLAIN, "lines_wgmma", FLAT, "bf16", False),
+    (PLAIN, "lines_wgmma", FLAT, "bf16", True),
     (PLAIN, "lines_wgmma", STAGES, "fp16", True),
     (PLAIN, "lines_wgmma", LONELY, "bf16", True),
     (PLAIN, "direct", WHOLE, "fp16", False),
@@ -41,7 +41,7 @@ CASES = [
     (ADDS, "by2_wgmma", WHOLE, "fp16", True),
     (ADDS, "lines_wgmma", STRIPS, "bf16", True),
     (ADDS, "lines_wgmma", FLAT, "fp16", False),
-    (ADDS, "by8_wgmma", DEEP, "bf16", False),
+    (ADDS, "by8_wgmma", DEEP, "bf16", True),
     (ADDS, "direct", NARROW, "bf16", True),
 ]
 
