@@ -40,7 +40,10 @@ def every_variant() -> list[object]:
 
 
 def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
-    """The first size that fits for every target; in all types, with every attribute and of other sizes for two."""
+    """The first size that fits for every target; in all types and with every attribute for every generation.
+
+    Other sizes are built for two generations.
+    """
     found: dict[tuple[Specialized, str], None] = {}
     fitting = [
         bound
@@ -56,7 +59,7 @@ def builds(kernel: Kernel, variant: Variant) -> list[tuple[Specialized, str]]:
         changes[bound] = changed, any(bound.axes[name] != first[name] for name in kernel.static_axes)
     most = max(1, min(changed + resized for changed, resized in changes.values()))
     for bound, (changed, resized) in changes.items():
-        targets = FEW_TARGETS if changed or resized else TARGETS
+        targets = FEW_TARGETS if resized else GENERATIONS if changed else TARGETS
         for target in targets if changed + resized <= most else ():
             if variant.supports(compiling.sm_of(target), bound.types):
                 found[bound.specialized, target] = None
