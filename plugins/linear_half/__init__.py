@@ -52,8 +52,8 @@ WIDE = LAYER.by_wgmma(
     most_columns=256,
     prefer=2 * LAYER.tiles(256) >= MULTIPROCESSORS,
 )
-# Operations: layers of one image or sentence are left to TensorRT; so are inputs of three axes, which its transformers
-# have. docs/zoo.md has the networks where it pays.
+# Operations: by itself a layer of one image or sentence is left to TensorRT; so are inputs of three axes, which its
+# transformers have. docs/zoo.md has the networks where it pays.
 ENOUGH = 400_000_000
 
 KERNEL = Kernel(

@@ -7,23 +7,7 @@ import numpy as np
 from lenet_trt.kernel import Kernel
 
 from ..attention.declaration import SCALE, TYPES
-from ..windows.declaration import rows_in_groups
-from .declaration import (
-    AXES,
-    CLAIMS,
-    EXAMPLES,
-    FLOPS,
-    REQUIRES,
-    SHIFT,
-    X,
-    Y,
-    a,
-    attended_in_windows,
-    b,
-    n,
-    tokens,
-    variants,
-)
+from .declaration import AXES, CLAIMS, EXAMPLES, FLOPS, MANY_ROWS, REQUIRES, SHIFT, X, Y, attended_in_windows, variants
 from .pattern import PATTERNS
 
 
@@ -47,7 +31,7 @@ KERNEL = Kernel(
     max_elements=2**40,
     examples=EXAMPLES,
     claims=CLAIMS,
-    in_groups=rows_in_groups(n * a * b * tokens),
+    in_groups=MANY_ROWS,
     flops=FLOPS,
     source_dir=Path(__file__).parent,
 )

@@ -12,7 +12,7 @@ from lenet_trt.kernel import INT32_MAX, Axis, IntegerAttribute, Launch, Tensor, 
 
 from ..attention.declaration import CLAIMED, MOST_DEPTH, attended, claims, d, h
 from ..attention.declaration import variants as of_separate_tensors
-from ..windows.declaration import IN_FLOATS
+from ..windows.declaration import IN_FLOATS, rows_in_groups
 
 n, a, r, b, c = axes("n a r b c")
 (shift,) = axes("shift")
@@ -41,9 +41,10 @@ WARPS, QUERIES, KEYS_OF_WARP = 8, 16, 32
 # instead of 17 for one image of a ViT-Ti on an H100.
 FEW = (2 * ceil_div(tokens, 64) * windows * h <= MULTIPROCESSORS) & (tokens > 2 * KEYS_OF_WARP)
 # Operations. The smallest in an engine that was faster were those of a Swin-T's last stage for one image, 7 million, in
-# fp32; in 16 bits small ones were not measured.
+# fp32. In 16 bits small ones are taken in groups alone.
 ENOUGH = 5_000_000
 CLAIMS = (CLAIMED & IN_FLOATS & (FLOPS >= ENOUGH), *claims(FLOPS))
+MANY_ROWS = rows_in_groups(windows * tokens)
 EXAMPLES: tuple[Mapping[str, Any], ...] = (
     {"n": 1, "a": 1, "r": 1, "b": 1, "c": 1, "h": 1, "d": 16},
     {"n": 2, "a": 1, "r": 70, "b": 1, "c": 1, "h": 3, "d": 32},
