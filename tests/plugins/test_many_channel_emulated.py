@@ -162,8 +162,10 @@ def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
         ("tile_64x64", ODD),
         ("wgmma", ODD),
         ("points_wgmma", FOURS),
-        *(pytest.param(*each, marks=SLOW) for each in [("tile_64x64", WIDE), ("by4", ODD), ("by4", WIDE)]),
-        pytest.param("wgmma", ODD_BY_2, marks=SLOW),
+        *(
+            pytest.param(*each, marks=SLOW)
+            for each in [("tile_64x64", WIDE), ("by4", ODD), ("by4", WIDE), ("wgmma", ODD_BY_2)]
+        ),
     ],
     ids=str,
 )

@@ -146,6 +146,8 @@ def test_a_driver_that_ends_in_the_middle_is_started_again(cluster: Any, tmp_pat
 
 def test_a_worker_that_is_killed_costs_nothing(cluster: Any, tmp_path: Path, lenet5: Path) -> None:
     """It is the only worker, so it has the next shards; and they are so small that many are left."""
+    shard = 100
+    shards = IMAGES // shard
     before = workers(cluster)
     killed: list[int] = []
 
@@ -156,10 +158,10 @@ def test_a_worker_that_is_killed_costs_nothing(cluster: Any, tmp_path: Path, len
         os.kill(worker, signal.SIGKILL)
         killed.append(worker)
 
-    with pytest.warns(LenetTrtWarning, match=f"of {IMAGES // 100} shards are in .*: the others are run again"):
-        done = run(cluster, lenet5, tmp_path / "out", kill, workers=1, shard=100)
+    with pytest.warns(LenetTrtWarning, match=f"of {shards} shards are in .*: the others are run again"):
+        done = run(cluster, lenet5, tmp_path / "out", kill, workers=1, shard=shard)
     assert killed
-    assert done.shards == IMAGES // 100
+    assert done.shards == shards
     assert_every_image_once_as_in_a_plain_run(tmp_path / "out", lenet5)
 
 
