@@ -4,7 +4,7 @@
 
 It needs tritonclient: pip install 'tritonclient[grpc]'. Each request has other images of MNIST and another batch, and
 each answer is compared with ONNX Runtime's for just these images. A request that the server does not answer is sent
-again until --patience seconds have passed.
+again until --patience seconds have passed. Ctrl-C ends the sending earlier than --seconds, and prints the same.
 """
 
 from __future__ import annotations
@@ -40,14 +40,22 @@ class Found:
     times_ms: list[float] = field(default_factory=list)
 
 
-def _client(given: argparse.Namespace, number: int, expected: Any, images: Any, found: Found, lock: Any) -> None:
+@dataclass(frozen=True)
+class Shared:
+    """What all clients look at: a lock of what was found, and whether to stop."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+def _client(given: argparse.Namespace, number: int, expected: Any, images: Any, found: Found, shared: Shared) -> None:
     from tritonclient import grpc
     from tritonclient.utils import InferenceServerException
 
     client = grpc.InferenceServerClient(given.url)
     random = np.random.default_rng(number)
     end = time.perf_counter() + given.seconds
-    while time.perf_counter() < end:
+    while time.perf_counter() < end and not shared.stop.is_set():
         chosen = random.integers(0, len(images), random.integers(1, given.batch + 1))
         put = grpc.InferInput(given.input, [len(chosen), *images.shape[1:]], "FP32")
         put.set_data_from_numpy(images[chosen])
@@ -65,7 +73,7 @@ def _client(given: argparse.Namespace, number: int, expected: Any, images: Any, 
                     client = grpc.InferenceServerClient(given.url)  # the old one waits ever longer
         taken = (time.perf_counter() - sent) * 1e3
         right = result is not None and np.allclose(result.as_numpy(given.output), expected[chosen], atol=_TOLERANCE)
-        with lock:
+        with shared.lock:
             found.requests += 1
             found.sent_again += again
             found.answered += result is not None
@@ -90,14 +98,19 @@ def main() -> int:
     network = load(given.model, "ort-cpu", threads=1)
     given.input, given.output = network.inputs[0].name, network.outputs[0].name
     images = network_input(test_set()[0][:2000])
-    found, lock = Found(), threading.Lock()
-    arguments = (network(images), images, found, lock)
+    found, shared = Found(), Shared()
+    arguments = (network(images), images, found, shared)
     clients = [threading.Thread(target=_client, args=(given, number, *arguments)) for number in range(given.clients)]
     begun = time.perf_counter()
     for client in clients:
         client.start()
-    for client in clients:
-        client.join()
+    try:
+        for client in clients:
+            client.join()
+    except KeyboardInterrupt:
+        shared.stop.set()
+        for client in clients:
+            client.join()
     seconds = time.perf_counter() - begun
     times = sorted(found.times_ms)
     summary = {key: value for key, value in asdict(found).items() if key != "times_ms"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -50,6 +51,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note what passed, once: in the process that hears of all tests."""
     if report.when == "call" and report.passed and not _IS_WORKER:
         note_passed(report.nodeid)
+
+
+@pytest.fixture
+def no_ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder of Ray in which no cluster has left its address; the paths of its sockets have to be short."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

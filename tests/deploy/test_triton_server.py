@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -56,19 +57,39 @@ def ask(server: Server, name: str, images: np.ndarray, kind: str = "FP32") -> np
     client = grpc.InferenceServerClient(server.grpc)
     put = grpc.InferInput("images", list(images.shape), kind)
     put.set_data_from_numpy(images)
-    return client.infer(name, [put], client_timeout=30).as_numpy("logits")
+    return client.infer(name, [put], client_timeout=600).as_numpy("logits")
 
 
-def start_load(server: Server, model: Path, seconds: float) -> subprocess.Popen[str]:
-    words = [sys.executable, str(LOAD), str(model), "--url", server.grpc, "--seconds", str(seconds), "--json"]
-    return subprocess.Popen(words, env=child_environment(), stdout=subprocess.PIPE, text=True)
+def answered(server: Server) -> int:
+    """Requests that the server's versions of lenet5 have answered since they were loaded."""
+    statistics = grpc.InferenceServerClient(server.grpc).get_inference_statistics("lenet5", as_json=True)
+    return sum(int(version["inference_stats"]["success"].get("count", 0)) for version in statistics["model_stats"])
 
 
-def finished(client: subprocess.Popen[str]) -> dict[str, Any]:
-    said, _ = client.communicate(timeout=120)
+def wait_for_answers(server: Server, load: subprocess.Popen[str]) -> None:
+    """Wait until some more requests of the load are answered."""
+    before = answered(server)
+    while answered(server) < before + 20:
+        assert load.poll() is None, "the load ended"
+        time.sleep(0.1)
+
+
+def start_load(server: Server, model: Path) -> subprocess.Popen[str]:
+    """Send requests until ``finished``; returns when some are answered."""
+    words = [sys.executable, str(LOAD), str(model), "--url", server.grpc, "--seconds", "3600", "--json"]
+    load = subprocess.Popen(words, env=child_environment(), stdout=subprocess.PIPE, text=True)
+    wait_for_answers(server, load)
+    return load
+
+
+def finished(load: subprocess.Popen[str]) -> dict[str, Any]:
+    """End a load; returns what it found: of every request the right answer."""
+    assert load.poll() is None, "the load had ended before"
+    load.send_signal(signal.SIGINT)
+    said, _ = load.communicate(timeout=600)
     found = json.loads(said)
     print({key: found[key] for key in ("requests", "sent_again", "seconds", "median_ms", "p99_ms")})
-    assert (client.returncode, found["wrong"], found["lost"]) == (0, 0, 0), found
+    assert (load.returncode, found["wrong"], found["lost"]) == (0, 0, 0), found
     assert found["answered"] == found["requests"]
     return found
 
@@ -104,7 +125,7 @@ def test_what_the_network_does_not_take_is_refused(server: Server, images: np.nd
 
 
 def test_under_load_every_answer_is_for_its_own_request(server: Server, lenet5: Path) -> None:
-    finished(start_load(server, lenet5, 2))
+    finished(start_load(server, lenet5))
     client = grpc.InferenceServerClient(server.grpc)
     (statistics,) = client.get_inference_statistics("lenet5", as_json=True)["model_stats"]
     assert int(statistics["execution_count"]) < int(statistics["inference_stats"]["success"]["count"]), (
@@ -113,23 +134,20 @@ def test_under_load_every_answer_is_for_its_own_request(server: Server, lenet5: 
 
 
 def test_a_model_is_replaced_under_load_and_nothing_is_lost(server: Server, lenet5: Path) -> None:
-    running = start_load(server, lenet5, 6)
+    load = start_load(server, lenet5)
     client = grpc.InferenceServerClient(server.grpc)
-    time.sleep(1)
     for version in (2, 3):
         deploy(lenet5, server.repository, "python", TritonOptions(version=version, threads=1))
         client.load_model("lenet5")
         assert client.is_model_ready("lenet5", str(version))
         assert not client.is_model_ready("lenet5", "1"), "the newest version is the one that answers"
-        time.sleep(0.2)
-    assert running.poll() is None, "the load had ended before"
-    assert finished(running)["sent_again"] == 0
+        wait_for_answers(server, load)
+    assert finished(load)["sent_again"] == 0
 
 
 def test_a_server_that_is_killed_and_started_again_answers_all(server: Server, lenet5: Path) -> None:
-    running = start_load(server, lenet5, 6)
-    time.sleep(1.5)
+    load = start_load(server, lenet5)
     server.kill()
-    assert running.poll() is None, "the load had ended before"
     server.start()
-    assert finished(running)["sent_again"] > 0, "nobody noticed"
+    wait_for_answers(server, load)
+    assert finished(load)["sent_again"] > 0, "nobody noticed"

@@ -54,6 +54,7 @@ def test_its_rates_are_those_that_the_script_printed(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_ray_cluster")
 def test_its_commands_work(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="run --ray needs Ray Data: pip install 'lenet-trt[ray]'")
     (tmp_path / "export").symlink_to(ROOT / "export")  # the page is for a clone

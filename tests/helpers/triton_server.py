@@ -21,7 +21,7 @@ import pytest
 
 # A folder with the content of the package: pip install --no-deps --target FOLDER nvidia-pytriton
 FOLDER_ENVIRONMENT = "LENET_TRT_TRITON"
-_START_SECONDS = 60
+_START_SECONDS = 600
 _NEEDED = ("numpy", "onnxruntime")
 
 

@@ -18,6 +18,8 @@ from lenet_trt.run.on_ray.packages import ray_data
 # Ray counts parts of a GPU in steps of 1 / 10,000.
 _PARTS = 10_000
 _ANSWER_SECONDS = 10.0
+# Ray's word for a cluster that it starts on this machine, for one program.
+OWN_CLUSTER = "local"
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,9 @@ class Workers:
 
 @contextmanager
 def connected_ray(address: str | None) -> Iterator[Any]:
-    """Yield ``ray``, connected: to the cluster that the program uses already, to ``address``, or to one of its own.
+    """Yield ``ray``, connected: to the cluster that the program uses already, or else by ``cluster_address``.
 
-    Without an address Ray takes the one in RAY_ADDRESS or a cluster that runs on this machine, and else starts one
-    here, which ends with the block.
+    A cluster that is started here ends with the block.
 
     Raises:
         LenetTrtError: Ray is not installed, or no cluster answers there.
@@ -61,16 +62,12 @@ def connected_ray(address: str | None) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    named = address or os.environ.get("RAY_ADDRESS")
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": True}
     try:
-        try:
-            ray.init(address=answering_address(address), **quiet)
-        except ConnectionError:
-            if named:
-                raise
-            ray.init(address="local", include_dashboard=False, **quiet)
+        found = cluster_address(address)
+        ray.init(address=found, include_dashboard=False if found == OWN_CLUSTER else None, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        named = address or os.environ.get("RAY_ADDRESS")
         there = f"at {named} " if named else ""
         raise LenetTrtError(
             f"no Ray cluster {there}answers: {error}: start one with ray start, or see ray status"
@@ -81,27 +78,30 @@ def connected_ray(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def answering_address(address: str | None) -> str:
-    """Return the address for ``ray.init``: "auto" leaves the choice to Ray, "local" starts a cluster.
+def cluster_address(address: str | None) -> str:
+    """Return the address of the cluster to join, or OWN_CLUSTER where one has to be started.
 
-    Ray itself tries an address where nobody answers for a quarter of an hour. ``ray start`` leaves its address in a
-    file, which is still there where the cluster was killed.
+    That is ``address``, else RAY_ADDRESS, else the cluster of this machine's last ``ray start``, which leaves its
+    address in a file. The file is still there where the cluster was killed, and Ray itself tries an address where
+    nobody answers for a quarter of an hour. Left to choose ("auto"), Ray would also join what another program has
+    started for itself, and end with it.
 
     Raises:
         ConnectionError: nobody answers at the address that the caller or RAY_ADDRESS names.
     """
-    named = address or os.environ.get("RAY_ADDRESS") or "auto"
-    if named != "auto":
+    named = address or os.environ.get("RAY_ADDRESS")
+    if named and named != "auto":
         _ask(named)
         return named
     left = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
     try:
-        _ask(left.read_text(encoding="utf-8").strip())
-    except FileNotFoundError:
-        return "auto"
-    except OSError:
-        return "local"
-    return "auto"
+        found = left.read_text(encoding="utf-8").strip()
+        _ask(found)
+    except OSError as error:
+        if named:
+            raise ConnectionError("none was started on this machine") from error
+        return OWN_CLUSTER
+    return found
 
 
 def _ask(address: str) -> None:

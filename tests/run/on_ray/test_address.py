@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lenet_trt.run.on_ray.cluster import answering_address
+from lenet_trt.run.on_ray.cluster import OWN_CLUSTER, cluster_address
 
 
 @pytest.fixture
@@ -26,31 +26,34 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ray" / "ray_current_cluster"
 
 
-def test_without_a_cluster_ray_looks_for_one() -> None:
-    assert answering_address(None) == "auto"
+def test_without_a_cluster_one_is_started() -> None:
+    assert cluster_address(None) == OWN_CLUSTER
 
 
 def test_the_address_of_a_cluster_that_is_gone_is_not_waited_for(left: Path, closed: str) -> None:
     left.write_text(f"{closed}\n")
-    assert answering_address(None) == "local"
+    assert cluster_address(None) == OWN_CLUSTER
 
 
 def test_a_cluster_that_answers_is_joined(left: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = f"127.0.0.1:{server.getsockname()[1]}"
-        left.write_text(here)
-        assert answering_address(None) == "auto"
-        assert answering_address(here) == here
+        left.write_text(f"{here}\n")
+        assert cluster_address(None) == here
+        assert cluster_address("auto") == here
+        assert cluster_address(here) == here
 
 
-def test_a_named_address_has_to_answer(closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_address_has_to_answer(left: Path, closed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConnectionError, match="refused"):
-        answering_address(closed)
+        cluster_address(closed)
+    with pytest.raises(ConnectionError, match="none was started"):
+        cluster_address("auto")
     monkeypatch.setenv("RAY_ADDRESS", closed)
     with pytest.raises(ConnectionError, match="refused"):
-        answering_address(None)
+        cluster_address(None)
 
 
 @pytest.mark.parametrize("address", ["local", "ray://somewhere:10001"])
 def test_other_addresses_are_for_ray_to_judge(address: str) -> None:
-    assert answering_address(address) == address
+    assert cluster_address(address) == address

@@ -98,6 +98,7 @@ def run(cluster: Any, model: Path, output: Path, then: Callable[[], None], **opt
     )
 
 
+@pytest.mark.usefixtures("no_ray_cluster")
 def test_without_a_cluster_one_is_started_here(
     tmp_path: Path, lenet5: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +119,18 @@ def test_without_a_cluster_one_is_started_here(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
 
+@pytest.mark.usefixtures("no_ray_cluster")
+def test_the_cluster_of_another_program_is_not_joined(cluster: Any, tmp_path: Path, lenet5: Path) -> None:
+    joined: list[str] = []
+
+    def progress(done: int, images: int) -> None:
+        joined.append(ray.get_runtime_context().gcs_address)
+
+    classify_files(lenet5, [str(MNIST)], tmp_path / "out", runtime="ort-cpu", shard=IMAGES, progress=progress)
+    assert len(joined) == 1
+    assert joined != [cluster.address], "it would end with the other program"
+
+
 def test_a_driver_that_ends_in_the_middle_is_started_again(cluster: Any, tmp_path: Path, lenet5: Path) -> None:
     """Once by Ctrl-C, and once by what it does not hear."""
     output = tmp_path / "out"
@@ -130,7 +143,7 @@ def test_a_driver_that_ends_in_the_middle_is_started_again(cluster: Any, tmp_pat
             assert driver.poll() is None, "it ended before it was killed"
             time.sleep(0.01)
         driver.send_signal(how)
-        _, said = driver.communicate(timeout=60)
+        _, said = driver.communicate(timeout=600)
         if how == signal.SIGINT:
             assert driver.returncode == 130, said
             assert b"the same command goes on with what is in" in said
@@ -139,7 +152,8 @@ def test_a_driver_that_ends_in_the_middle_is_started_again(cluster: Any, tmp_pat
         before = {path: path.stat().st_mtime_ns for path in output.glob("part-*.parquet")}
         assert len(before) < IMAGES // SHARD, "nothing was left to do"
     done = run(cluster, lenet5, output, lambda: None)
-    assert done.shards == IMAGES // SHARD - len(before)
+    # Workers of a killed driver may have written some more since.
+    assert 0 < done.shards <= IMAGES // SHARD - len(before)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert_every_image_once_as_in_a_plain_run(output, lenet5)
 

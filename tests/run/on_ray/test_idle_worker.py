@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.Pytes
 MNIST = Path(__file__).parents[3] / "export/data/t10k-images-idx3-ubyte.gz"
 PICTURES = 6
 SIDE = 7000  # to decode it takes long beside to classify it, so a worker has nothing to do most of the time
-HANGS_SECONDS = 120
+HANGS_SECONDS = 600
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_workers_that_end_themselves_are_given_up(tmp_path: Path, lenet5: Path) 
     words += ["--runtime", "ort-cpu", "--workers", "1", "--shard", "1000", "--address", "local"]
     environment = child_environment() | {"RAY_USAGE_STATS_ENABLED": "0"}
     environment["PYTHONPATH"] = os.pathsep.join((str(tmp_path), environment["PYTHONPATH"]))
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=3 * HANGS_SECONDS)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=HANGS_SECONDS)
     assert done.returncode == 1
     assert "error: a worker or its machine ended" in done.stderr
     assert "0 of 10 shards are in" in done.stderr

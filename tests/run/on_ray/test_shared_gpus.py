@@ -19,7 +19,7 @@ pytest.importorskip("ray.data")
 
 MNIST = Path(__file__).parents[3] / "export/data/t10k-images-idx3-ubyte.gz"
 IMAGES = 10_000
-HANGS_SECONDS = 120
+HANGS_SECONDS = 600
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
