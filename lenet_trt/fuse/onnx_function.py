@@ -21,6 +21,7 @@ from lenet_trt.fuse.match import Match
 from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.attributes import AnyAttribute, Number, chosen_values
 from lenet_trt.kernel.declaration import Kernel
+from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import numpy_dtype
@@ -214,12 +215,16 @@ def _choice(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opse
     modern = opset >= _CONSTANT_OF_ATTRIBUTE
     if not modern:
         _check_axes(kernel, bodies, opset)
+    deciding = [
+        attribute for index, attribute in enumerate(kernel.attributes) if len({key[index] for key in bodies}) > 1
+    ]
+    first, bodies = _without_sizes(kernel, {attribute.name for attribute in deciding}, bodies, opset)
     (*tested, (_, otherwise)) = bodies.items()
     for depth, (key, body) in enumerate(reversed(tested)):
         op = NodeBuilder(f"choice_{depth}_", opset)
         condition = ""
         for index, (attribute, number) in enumerate(zip(kernel.attributes, key, strict=True)):
-            if len({other[index] for other in bodies}) == 1:
+            if attribute not in deciding:
                 continue
             largest = max(other[index] for other in bodies)
             equal = _is(op, attribute, number) if modern else _is_in_old_opset(op, attribute, number, int(largest))
@@ -229,7 +234,33 @@ def _choice(kernel: Kernel, bodies: Mapping[Numbers, list[onnx.NodeProto]], opse
             "else_branch": _branch("else", otherwise, outputs, depth),
         }
         otherwise = [*op.nodes, helper.make_node("If", [condition], outputs, **branches)]
-    return otherwise
+    return [*first, *otherwise]
+
+
+def _without_sizes(
+    kernel: Kernel, deciding: Set[str], bodies: Mapping[Numbers, list[onnx.NodeProto]], opset: int
+) -> tuple[list[onnx.NodeProto], dict[Numbers, list[onnx.NodeProto]]]:
+    """Hide the size of inputs that fit one branch alone from shape inference, which looks at all branches.
+
+    What is added to a convolution has another size where the stride is another. Returns the nodes before the choice,
+    and the bodies that read their values.
+    """
+    op = NodeBuilder("sizeless_", opset)
+    names = {}
+    for tensor in kernel.inputs:
+        sizes = frozenset().union(*(as_dim(size).axes for size in tensor.shape))
+        if not tensor.weight and not deciding.isdisjoint(sizes):
+            # Shape inference computes no Abs.
+            names[tensor.name] = op.Reshape(tensor.name, op.Abs(op.Shape(tensor.name)))
+    return op.nodes, {key: [_reading(node, names) for node in body] for key, body in bodies.items()}
+
+
+def _reading(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
+    """Return a copy of a node with other inputs."""
+    result = onnx.NodeProto()
+    result.CopyFrom(node)
+    result.input[:] = [names.get(name, name) for name in node.input]
+    return result
 
 
 def _is(op: NodeBuilder, attribute: AnyAttribute, number: Number) -> str:
@@ -271,9 +302,7 @@ def _branch(which: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str],
     names = {name: f"{which}_{depth}_{name}" for name in own}
     renamed = []
     for node in nodes:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        copy.input[:] = [names.get(name, name) for name in node.input]
+        copy = _reading(node, names)
         copy.output[:] = [names[name] for name in node.output]
         renamed.append(copy)
     results = [onnx.ValueInfoProto(name=names[name]) for name in outputs]
