@@ -25,6 +25,7 @@ from lenet_trt.kernel.dims import as_dim
 from lenet_trt.kernel.functions import call_declared
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.kernel.types import numpy_dtype
+from lenet_trt.onnx_model.branches import renamed
 
 # The numbers of a node's attributes, in declared order.
 Numbers: TypeAlias = tuple[Number, ...]
@@ -252,15 +253,7 @@ def _without_sizes(
         if not tensor.weight and not deciding.isdisjoint(sizes):
             # Shape inference computes no Abs.
             names[tensor.name] = op.Reshape(tensor.name, op.Abs(op.Shape(tensor.name)))
-    return op.nodes, {key: [_reading(node, names) for node in body] for key, body in bodies.items()}
-
-
-def _reading(node: onnx.NodeProto, names: Mapping[str, str]) -> onnx.NodeProto:
-    """Return a copy of a node with other inputs."""
-    result = onnx.NodeProto()
-    result.CopyFrom(node)
-    result.input[:] = [names.get(name, name) for name in node.input]
-    return result
+    return op.nodes, {key: [renamed(node, names) for node in body] for key, body in bodies.items()}
 
 
 def _is(op: NodeBuilder, attribute: AnyAttribute, number: Number) -> str:
@@ -300,10 +293,5 @@ def _branch(which: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str],
     """Return a body as a branch; its values get names that occur nowhere else in the function."""
     own = {name for node in nodes for name in node.output}
     names = {name: f"{which}_{depth}_{name}" for name in own}
-    renamed = []
-    for node in nodes:
-        copy = _reading(node, names)
-        copy.output[:] = [names[name] for name in node.output]
-        renamed.append(copy)
     results = [onnx.ValueInfoProto(name=names[name]) for name in outputs]
-    return helper.make_graph(renamed, f"{which}_{depth}", [], results)
+    return helper.make_graph([renamed(node, names) for node in nodes], f"{which}_{depth}", [], results)

@@ -40,10 +40,11 @@ def _branch(node: NodeProto, given: Mapping[str, NodeProto], opsets: dict[str, i
         return [node]
     names = {inner: f"{node.output[0]}__{inner}" for each in nodes for inner in each.output if inner}
     names |= {result.name: outer for result, outer in zip(branch.output, node.output, strict=True)}
-    return [_renamed(each, names) for each in nodes]
+    return [renamed(each, names) for each in nodes]
 
 
-def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+def renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    """Return a copy of a node whose inputs and outputs have other names; those without another keep theirs."""
     result = NodeProto()
     result.CopyFrom(node)  # the branch stays as it is, for where it is not taken out after all
     result.input[:] = [names.get(value, value) for value in node.input]
