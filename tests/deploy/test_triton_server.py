@@ -66,30 +66,30 @@ def answered(server: Server) -> int:
     return sum(int(version["inference_stats"]["success"].get("count", 0)) for version in statistics["model_stats"])
 
 
-def wait_for_answers(server: Server, load: subprocess.Popen[str]) -> None:
+def wait_for_answers(server: Server, running: subprocess.Popen[str]) -> None:
     """Wait until some more requests of the load are answered."""
     before = answered(server)
     while answered(server) < before + 20:
-        assert load.poll() is None, "the load ended"
+        assert running.poll() is None, "the load ended"
         time.sleep(0.1)
 
 
 def start_load(server: Server, model: Path) -> subprocess.Popen[str]:
     """Send requests until ``finished``; returns when some are answered."""
     words = [sys.executable, str(LOAD), str(model), "--url", server.grpc, "--seconds", "3600", "--json"]
-    load = subprocess.Popen(words, env=child_environment(), stdout=subprocess.PIPE, text=True)
-    wait_for_answers(server, load)
-    return load
+    running = subprocess.Popen(words, env=child_environment(), stdout=subprocess.PIPE, text=True)
+    wait_for_answers(server, running)
+    return running
 
 
-def finished(load: subprocess.Popen[str]) -> dict[str, Any]:
+def finished(running: subprocess.Popen[str]) -> dict[str, Any]:
     """End a load; returns what it found: of every request the right answer."""
-    assert load.poll() is None, "the load had ended before"
-    load.send_signal(signal.SIGINT)
-    said, _ = load.communicate(timeout=600)
+    assert running.poll() is None, "the load had ended before"
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=600)
     found = json.loads(said)
     print({key: found[key] for key in ("requests", "sent_again", "seconds", "median_ms", "p99_ms")})
-    assert (load.returncode, found["wrong"], found["lost"]) == (0, 0, 0), found
+    assert (running.returncode, found["wrong"], found["lost"]) == (0, 0, 0), found
     assert found["answered"] == found["requests"]
     return found
 
@@ -134,20 +134,20 @@ def test_under_load_every_answer_is_for_its_own_request(server: Server, lenet5: 
 
 
 def test_a_model_is_replaced_under_load_and_nothing_is_lost(server: Server, lenet5: Path) -> None:
-    load = start_load(server, lenet5)
+    running = start_load(server, lenet5)
     client = grpc.InferenceServerClient(server.grpc)
     for version in (2, 3):
         deploy(lenet5, server.repository, "python", TritonOptions(version=version, threads=1))
         client.load_model("lenet5")
         assert client.is_model_ready("lenet5", str(version))
         assert not client.is_model_ready("lenet5", "1"), "the newest version is the one that answers"
-        wait_for_answers(server, load)
-    assert finished(load)["sent_again"] == 0
+        wait_for_answers(server, running)
+    assert finished(running)["sent_again"] == 0
 
 
 def test_a_server_that_is_killed_and_started_again_answers_all(server: Server, lenet5: Path) -> None:
-    load = start_load(server, lenet5)
+    running = start_load(server, lenet5)
     server.kill()
     server.start()
-    wait_for_answers(server, load)
-    assert finished(load)["sent_again"] > 0, "nobody noticed"
+    wait_for_answers(server, running)
+    assert finished(running)["sent_again"] > 0, "nobody noticed"

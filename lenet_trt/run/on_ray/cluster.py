@@ -67,7 +67,7 @@ def connected_ray(address: str | None) -> Iterator[Any]:
         found = cluster_address(address)
         ray.init(address=found, include_dashboard=False if found == OWN_CLUSTER else None, **quiet)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        named = address or os.environ.get("RAY_ADDRESS")
+        named = _named(address)
         there = f"at {named} " if named else ""
         raise LenetTrtError(
             f"no Ray cluster {there}answers: {error}: start one with ray start, or see ray status"
@@ -89,7 +89,7 @@ def cluster_address(address: str | None) -> str:
     Raises:
         ConnectionError: nobody answers at the address that the caller or RAY_ADDRESS names.
     """
-    named = address or os.environ.get("RAY_ADDRESS")
+    named = _named(address)
     if named and named != "auto":
         _ask(named)
         return named
@@ -102,6 +102,11 @@ def cluster_address(address: str | None) -> str:
             raise ConnectionError("none was started on this machine") from error
         return OWN_CLUSTER
     return found
+
+
+def _named(address: str | None) -> str | None:
+    """Return the address that the caller or RAY_ADDRESS names."""
+    return address or os.environ.get("RAY_ADDRESS")
 
 
 def _ask(address: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -18,12 +19,11 @@ def closed() -> str:
 
 
 @pytest.fixture(autouse=True)
-def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def left(no_ray_cluster: None) -> Path:
     """The file in which ``ray start`` leaves its address."""
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    (tmp_path / "ray").mkdir()
-    return tmp_path / "ray" / "ray_current_cluster"
+    folder = Path(os.environ["RAY_TMPDIR"]) / "ray"
+    folder.mkdir()
+    return folder / "ray_current_cluster"
 
 
 def test_without_a_cluster_one_is_started() -> None:
