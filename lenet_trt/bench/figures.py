@@ -149,19 +149,19 @@ def contest_figure(sources: Sources, name: str, *words: str) -> str:
     return markdown_text(("workload", *FIGURES), lines, left=(0,))
 
 
-def networks_figure(sources: Sources, *words: str) -> str:
+def networks_figure(sources: Sources, name: str, *words: str) -> str:
     """Return a table of networks, a column a batch and precision, with TensorRT's own layers and with our plugins.
 
-    The words are ``networks zoo/h200 h100/zoo lstm unet``: records, of which the last one with a case counts, and
-    networks; without a name, all. ``"backend=graph runtime"`` shows the times of another backend.
+    The words after the record's name are networks (without one, all), ``precision=fp16``, which shows this one alone,
+    and ``"backend=graph runtime"``, which shows the times of another backend: ``networks zoo/h200 lstm unet``.
     """
-    names = [word for word in words if "/" in word]
-    records = [record for name in names if (record := sources.record(name)) is not None]
-    if not records or len(records) < len(names):
+    record = sources.record(name)
+    if record is None:
         return NOT_MEASURED
-    backends = [word.removeprefix("backend=") for word in words if word.startswith("backend=")]
-    chosen = [word for word in words if word not in names and not word.startswith("backend=")]
-    headings, lines = by_network(records, chosen, *backends[-1:])
+    options = {key: value for key, equals, value in (word.partition("=") for word in words) if equals}
+    if unknown := options.keys() - {"backend", "precision"}:
+        raise LenetTrtError(f"the figure networks has no option {min(unknown)!r}; it has backend and precision")
+    headings, lines = by_network(record, [word for word in words if "=" not in word], **options)
     return markdown_text(headings, lines, left=(0,)) if lines else NOT_MEASURED
 
 

@@ -107,21 +107,24 @@ def _gains(record: Record, fused: Sequence[Row]) -> Summary:
 
 
 def by_network(
-    records: Sequence[Record], chosen: Sequence[str] = (), backend: str = TENSORRT
+    record: Record, chosen: Sequence[str] = (), *, backend: str = TENSORRT, precision: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """Return headings and a line a network, with the time of each case: by TensorRT's own layers and with our plugins.
 
-    Of a case in several records, the last one that has all its times counts. ``chosen`` names networks; none means all
-    that have a time. A cell with one time has no plugin in its engine. ``backend``: another one; its times stand alone.
+    ``chosen`` names networks; none means all that have a time. A cell with one time has no plugin in its engine.
+    ``backend``: another one; its times stand alone. ``precision``: the one to show; None means all.
 
     Raises:
-        LenetTrtError: a name is no network of the records; lists those that are.
+        LenetTrtError: a name is no network of the record; lists those that are.
     """
+    right = _of_right_engines(record)
     timed = {
-        tuple(row.case.values()): (row, record)
-        for record in map(_of_right_engines, records)
-        for row in record.rows
-        if row.backend == backend and _time_us(row) and not _failed(row, record)
+        tuple(row.case.values()): row
+        for row in right.rows
+        if row.backend == backend
+        and precision in (None, row.case["precision"])
+        and _time_us(row)
+        and not _failed(row, right)
     }
     networks = list(dict.fromkeys(str(network) for network, *_ in timed))
     if unknown := [name for name in chosen if name not in networks]:
@@ -130,7 +133,7 @@ def by_network(
     cases.sort(key=lambda case: str(case[1]), reverse=True)  # fp32 first, as everywhere
     keys = {name: [(name, *case) for case in cases] for name in chosen or networks}
     lines = [
-        [name, *(_before_and_after(*timed[key]) if key in timed else "-" for key in mine)]
+        [name, *(_before_and_after(timed[key], right) if key in timed else "-" for key in mine)]
         for name, mine in keys.items()
     ]
     return ["network", *(f"{precision}, batch {batch}" for batch, precision in cases)], lines

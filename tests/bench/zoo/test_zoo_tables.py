@@ -14,7 +14,7 @@ from lenet_trt.bench.zoo.tables import by_network, summaries
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    return load_record(ROOT / "docs/results/h100/zoo.json")
+    return load_record(ROOT / "docs/results/zoo/h200.json")
 
 
 @pytest.mark.parametrize("backend", [TENSORRT, PLUGINS])
@@ -27,5 +27,5 @@ def test_the_time_of_a_wrong_engine_is_no_gain(record: Record, backend: str) -> 
     for found, there in ((record, True), (damaged, False)):
         gains, *_ = summaries(found)
         assert any(line[0].startswith("resnet18") for line in gains.lines) == there
-        _, networks = by_network([found])
+        _, networks = by_network(found)
         assert any(line[0] == "resnet18" for line in networks) == there
