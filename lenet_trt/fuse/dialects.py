@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from lenet_trt.fuse.casts import needless_casts, softmax_between_casts
 from lenet_trt.fuse.flattening import is_flatten
 from lenet_trt.fuse.folding import constant_folding, known_sizes, reshaped
 from lenet_trt.fuse.last_axis import (
@@ -48,11 +49,7 @@ def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
             return
     elif not (node.is_op("Identity") or _keeps_all(graph, node)):
         return
-    readers = graph.consumers(node.outputs[0])
-    if node.outputs[0] in graph.outputs or any(node.outputs[0] in reader.captured for reader in readers):
-        return
-    graph.redirect(node.outputs[0], node.inputs[0])
-    graph.remove(node)
+    graph.skip(node, node.inputs[0])
 
 
 def defaults(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -223,12 +220,22 @@ def channels_last_flattening(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 Rule: TypeAlias = Callable[[WorkingGraph, WorkingNode], None]
-CLEANINGS: tuple[Rule, ...] = (constant_folding, known_sizes, reshaped, zero_points, no_ops, defaults, flattening)
+CLEANINGS: tuple[Rule, ...] = (
+    constant_folding,
+    known_sizes,
+    reshaped,
+    zero_points,
+    no_ops,
+    needless_casts,
+    defaults,
+    flattening,
+)
 LAYERS: tuple[Rule, ...] = (
     convolution,
     transposed_convolution,
     dense_layer,
     max_pooling,
+    softmax_between_casts,
     softmax,
     layer_normalization,
     top_k,

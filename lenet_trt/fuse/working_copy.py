@@ -180,6 +180,14 @@ class WorkingGraph:
             self._consumers[name] = [other for other in self._consumers[name] if other is not node]
             self._consumers.setdefault(to, []).extend([node] * count)
 
+    def skip(self, node: WorkingNode, name: str) -> None:
+        """Remove a node and let its readers read ``name``; not where its result is the graph's or a subgraph's."""
+        result = node.outputs[0]
+        if result in self.outputs or any(result in reader.captured for reader in self.consumers(result)):
+            return
+        self.redirect(result, name)
+        self.remove(node)
+
     def remove_dead(self) -> None:
         """Remove the nodes whose results no node reads."""
         for node in reversed(self.nodes):

@@ -1,0 +1,48 @@
+"""Define the rules that leave out casts which do not change what a kernel computes (see ``normal_form.py``).
+
+Source: the attention of Hugging Face's transformers computes ``softmax(x, dtype=torch.float32).to(x.dtype)``. torch's
+exporters write that as casts before and behind the softmax, or behind it alone, also where x is of float32.
+"""
+
+from __future__ import annotations
+
+from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
+from lenet_trt.kernel.types import ELEMENT_TYPES
+
+# float32 holds every number of these types.
+_NARROWER = ("float16", "bfloat16")
+
+
+def needless_casts(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Remove a ``Cast`` to the type that is there, and one that takes back a ``Cast`` from 16 bits to float32."""
+    wanted = _to(node) if node.is_op("Cast") else None
+    if wanted is None:
+        return
+    wide = graph.producer(node.inputs[0])
+    if graph.dtype(node.inputs[0]) == wanted:
+        graph.skip(node, node.inputs[0])
+    elif wide is not None and _widens(graph, wide) and graph.dtype(wide.inputs[0]) == wanted:
+        graph.skip(node, wide.inputs[0])
+
+
+def softmax_between_casts(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Write a ``Softmax`` in float32 of 16-bit numbers, and back, as one in 16 bits: kernels compute it in float32."""
+    before = graph.producer(node.inputs[0]) if node.is_op("Softmax") else None
+    behind = graph.only_consumer(node.outputs[0])
+    if before is None or behind is None or not behind.is_op("Cast") or not _widens(graph, before):
+        return
+    if graph.only_consumer(before.outputs[0]) is None or graph.dtype(before.inputs[0]) != _to(behind):
+        return
+    origins = before.origins | node.origins | behind.origins
+    narrow = WorkingNode("Softmax", list(before.inputs), list(behind.outputs), node.attributes, origins)
+    graph.replace([before, node, behind], [(behind.slot, narrow)])
+
+
+def _widens(graph: WorkingGraph, node: WorkingNode) -> bool:
+    return node.is_op("Cast") and _to(node) == "float32" and graph.dtype(node.inputs[0]) in _NARROWER
+
+
+def _to(cast: WorkingNode) -> str | None:
+    """Return the type that a ``Cast`` gives; None where this toolkit does not know it."""
+    number = cast.attributes["to"]
+    return next((name for name, element in ELEMENT_TYPES.items() if element.onnx_number == number), None)
