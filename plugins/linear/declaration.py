@@ -121,10 +121,10 @@ WIDE_ENOUGH = HOPPER & (inputs >= 64) & (outputs >= 64)
 MUCH = HOPPER & (LAYER.flops >= 1_000_000_000)
 EXAMPLES = (
     {"n": 1, "in": 32, "out": 40, "activation": "gelu"},
-    {"n": 133, "in": 96, "out": 96, "activation": "none"},
+    {"n": 133, "in": 96, "out": 96, "activation": "gelu_tanh"},
     {"n": 197, "in": 768, "out": 192, "activation": "none"},
     {"n": 130, "in": 160, "out": 264, "activation": "relu"},
-    {"n": 259, "in": 40, "out": 160, "activation": "gelu"},
+    {"n": 259, "in": 40, "out": 160, "activation": "quick_gelu"},
     {"n": 517, "in": 80, "out": 320, "activation": "none"},
     {"n": 4100, "in": 512, "out": 256, "activation": "none"},
     {"n": 6304, "in": 192, "out": 768, "activation": "gelu"},

@@ -8,7 +8,7 @@ from typing import Any
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.pattern import Pattern, Views, rows_of
 
-from ..windows.activation import NODES, Nodes
+from ..windows.activation import NODES_OF_DENSE_LAYERS, Nodes
 
 
 def followed_by(nodes: Callable[[Any, Any], Any]) -> Callable[..., Any]:
@@ -31,4 +31,4 @@ def patterns(after: Iterable[Nodes]) -> tuple[Pattern, ...]:
     return tuple(Pattern(followed_by(nodes), {"activation": name}, preference=1, views=folded) for name, nodes in after)
 
 
-PATTERNS = patterns(NODES)
+PATTERNS = patterns(NODES_OF_DENSE_LAYERS)

@@ -24,7 +24,7 @@ from ..linear.declaration import (
 )
 from ..linear.packing import inputs_of_x, to_blocks, to_rows
 from ..linear.pattern import patterns
-from ..windows.activation import ACTIVATION, NODES_IN_HALVES
+from ..windows.activation import ACTIVATION, NODES_OF_DENSE_LAYERS_IN_HALVES
 from ..windows.declaration import rows_in_groups
 
 WEIGHTS = Tensor(
@@ -67,7 +67,7 @@ KERNEL = Kernel(
     requires=LAYER.requires,
     packing=Packing((W, BIAS), pack, unpack),
     variants=(WIDE, *LAYER.narrow(element_bytes=2), LAYER.direct("linear_half_direct")),
-    patterns=patterns(NODES_IN_HALVES),
+    patterns=patterns(NODES_OF_DENSE_LAYERS_IN_HALVES),
     reference=reference,
     examples=EXAMPLES,
     in_groups=rows_in_groups(n),

@@ -1,10 +1,10 @@
-// What can follow a convolution; a NaN stays NaN.
+// What can follow a layer; a NaN stays NaN.
 #pragma once
 
 #include "common.cuh"
 
 // In the order of ACTIVATIONS in activation.py.
-enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu };
+enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu, kGeluTanh, kQuickGelu };
 
 // x (1 + erf(x / sqrt 2)) / 2 = max(x, 0) - |x| erfc(|x| / sqrt 2) / 2, to 6e-7, without a branch. Of infinity it is infinity, of its negative
 // NaN. Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, for erfc; the constants have both divisions in them.
@@ -27,6 +27,11 @@ __device__ __forceinline__ float activate(float x) {
     return x * sigmoid(x);
   } else if constexpr (kActivation == Activation::kGelu) {
     return gelu(x);
+  } else if constexpr (kActivation == Activation::kGeluTanh) {
+    // x (1 + tanh u) / 2 = x sigmoid(2 u), with u = sqrt(2 / pi) (x + 0.044715 x^3)
+    return x * sigmoid(x * fmaf(x * x, 0.0713548163f, 1.5957691216f));
+  } else if constexpr (kActivation == Activation::kQuickGelu) {
+    return x * sigmoid(1.702f * x);
   } else {
     return x;
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from lenet_trt.errors import LenetTrtError
 from lenet_trt.fuse.stage import fuse
 from lenet_trt.kernel.pattern import DOMAIN
+from lenet_trt.kernel.registry import kernel
+from lenet_trt.onnx_model.precision import convert
 from plain_runtime import run
 from torch_export import exported_module
 
@@ -90,6 +93,69 @@ def test_the_layers_of_a_transformer_in_torch(opset: int) -> None:
     network = nn.Sequential(nn.Linear(INPUTS, 64), nn.GELU(), nn.Linear(64, INPUTS, bias=False), nn.SiLU())
     model = exported_module(network.eval(), torch.zeros(2, 7, INPUTS), opset)
     assert fused_alike(model, 3, 7, INPUTS) == ["linear", "linear"]
+
+
+# As torch and Hugging Face's transformers write them.
+APPROXIMATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "GELU": lambda torch, x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "NewGELUActivation": lambda torch, x: 0.5 * x * (1.0 + torch.tanh(0.79788456 * (x + 0.044715 * x**3.0))),
+    "QuickGELUActivation": lambda torch, x: x * torch.sigmoid(1.702 * x),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 17, 18, 20])
+@pytest.mark.parametrize("written", APPROXIMATIONS)
+def test_the_approximations_of_gelu_in_torch(written: str, opset: int) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: pip install 'lenet-trt[export]'")
+    nn: Any = torch.nn
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(INPUTS, 64), nn.Linear(64, INPUTS)
+
+        def forward(self, x: Any) -> Any:
+            return self.second(APPROXIMATIONS[written](torch, self.first(x)))
+
+    model = exported_module(Layers().eval(), torch.zeros(2, 7, INPUTS), opset)
+    assert fused_alike(model, 3, 7, INPUTS) == ["linear", "linear"]
+    choices = kernel("linear").attributes[0].examples
+    for precision, name in (("fp32", "linear"), ("fp16", "linear_half"), ("bf16", "linear_half")):
+        nodes = fuse(convert(model, precision), [name]).model.graph.node
+        first = next(node for node in nodes if node.domain == DOMAIN)
+        wanted = "quick_gelu" if written == "QuickGELUActivation" else "gelu_tanh"
+        assert choices[helper.get_node_attr_value(first, "activation")] == wanted
+        assert not {"Gelu", "Tanh", "Sigmoid", "Mul"} & {node.op_type for node in nodes}
+
+
+@pytest.mark.parametrize(
+    ("root", "cubic", "half", "quick", "replaced"),
+    [
+        (0.7978845608, 0.044715, 0.5, 1.702, True),
+        (0.797, 0.044715, 0.5, 1.702, False),
+        (0.7978845608, 0.0447, 0.5, 1.702, False),
+        (0.7978845608, 0.044715, 0.25, 1.702, False),
+        (0.7978845608, 0.044715, 0.5, 1.7, False),
+    ],
+)
+def test_only_these_constants_approximate_gelu(
+    root: float, cubic: float, half: float, quick: float, replaced: bool
+) -> None:
+    constants = {"one": 1.0, "three": 3.0, "root": root, "cubic": cubic, "half": half, "quick": quick}
+    nodes = [
+        *(helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Pow", ["p", "three"], ["cube"])),
+        *(helper.make_node("Mul", ["cube", "cubic"], ["k"]), helper.make_node("Add", ["p", "k"], ["s"])),
+        *(helper.make_node("Mul", ["s", "root"], ["u"]), helper.make_node("Tanh", ["u"], ["t"])),
+        *(helper.make_node("Add", ["t", "one"], ["a"]), helper.make_node("Mul", ["p", "half"], ["h"])),
+        *(helper.make_node("Mul", ["h", "a"], ["g"]), helper.make_node("MatMul", ["g", "v"], ["q"])),
+        *(helper.make_node("Mul", ["q", "quick"], ["z"]), helper.make_node("Sigmoid", ["z"], ["e"])),
+        helper.make_node("Mul", ["q", "e"], ["y"]),
+    ]
+    scalars = {name: np.array(value, np.float32) for name, value in constants.items()}
+    model = model_of(nodes, ["n", 5, INPUTS], {"w": weights(INPUTS, 64), "v": weights(64, INPUTS), **scalars})
+    assert fused_alike(model, 4, 5, INPUTS) == ["linear", "linear"]
+    left = {node.op_type for node in fuse(model, ["linear"]).model.graph.node if node.domain != DOMAIN}
+    assert (left == {"Reshape"}) == replaced
 
 
 def test_weights_that_are_computed_in_the_network_are_left_alone() -> None:

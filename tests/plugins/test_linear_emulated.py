@@ -86,6 +86,16 @@ def test_the_source_computes_the_reference_in_fp16(
 
 
 @needs_gcc
+@pytest.mark.parametrize("activation", ["gelu_tanh", "quick_gelu"])
+def test_the_approximations_of_gelu(activation: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    def change(plain: list[np.ndarray]) -> None:
+        plain[2][:4] = [1e3, 1e20, -1e3, -1e20]  # where the tanh and the sigmoid are 1 and 0
+
+    check("direct", FEW, activation, change, tmp_path_factory)
+    check("by2_wgmma", FEW, activation, unchanged, tmp_path_factory, LINEAR_HALF, "fp16")
+
+
+@needs_gcc
 @either_end
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3.4028234e38, 65510.0])
 def test_numbers_that_cannot_be_split_are_multiplied_as_they_are(
