@@ -31,25 +31,6 @@ needs_gcc = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles
 _MAIN = """
 #include "SOURCE"
 
-template <typename T>
-std::vector<T> read(const char* path) {
-  std::FILE* file = std::fopen(path, "rb");
-  if (file == nullptr) std::abort();
-  std::fseek(file, 0, SEEK_END);
-  std::vector<T> values(std::ftell(file) / sizeof(T));
-  std::rewind(file);
-  if (std::fread(values.data(), sizeof(T), values.size(), file) != values.size()) std::abort();
-  std::fclose(file);
-  return values;
-}
-
-template <typename T>
-void write(const char* path, const std::vector<T>& values) {
-  std::FILE* file = std::fopen(path, "wb");
-  if (std::fwrite(values.data(), sizeof(T), values.size(), file) != values.size()) std::abort();
-  std::fclose(file);
-}
-
 CHECKS
 int main(int, char** words) {
   const auto number = [&] { return std::atoi(*++words); };
@@ -134,31 +115,44 @@ def _precompile(path: Path) -> None:
     subprocess.run([*COMPILER, "-x", "c++-header", str(HEADERS / "common.cuh"), "-o", str(path)], check=True)
 
 
+def _compile_fibers(path: Path) -> None:
+    # Compiled once and run by all: only this is worth optimizing.
+    command = [*COMPILER, "-O2", f"-I{HEADERS}", "-c", str(HEADERS / "fibers.cpp"), "-o", str(path)]
+    subprocess.run(command, check=True)
+
+
 def _program(bound: Bound, variant: Variant, factory: pytest.TempPathFactory, checks: str) -> Path:
     """Compile the program that runs a variant."""
     kernel, count = bound.kernel, len(bound.specialized.launch(variant).dims) - 4
     lines = ["const int grid_x = number(), grid_y = number(), threads = number();"]
     lines += ["const int shared_bytes = number(), cluster_size = number();"]
     lines += [f"const int extra{index} = number();" for index in range(count)]
-    for tensor, dtype in zip(kernel.inputs, bound.input_dtypes, strict=True):
-        lines.append(f'const auto {tensor.name} = read<{ELEMENT_TYPES[dtype].cuda_name}>("{tensor.name}");')
-    for tensor, dtype in zip(kernel.outputs, bound.output_dtypes, strict=True):
-        lines.append(f"std::vector<{ELEMENT_TYPES[dtype].cuda_name}> {tensor.name}(number());")
+    arrays = [
+        *zip(kernel.inputs, bound.input_dtypes, strict=True),
+        *zip(kernel.outputs, bound.output_dtypes, strict=True),
+    ]
+    types = {tensor.name: ELEMENT_TYPES[dtype].cuda_name for tensor, dtype in arrays}
+    for tensor in kernel.inputs:
+        lines.append(f'const auto {tensor.name} = static_cast<const {types[tensor.name]}*>(read("{tensor.name}"));')
+    for tensor in kernel.outputs:
+        kind = types[tensor.name]
+        lines.append(f"const size_t {tensor.name}_bytes = number() * sizeof({kind});")
         # Elements that are not written show.
-        lines.append(f"std::memset({tensor.name}.data(), 0xff, {tensor.name}.size() * sizeof({tensor.name}[0]));")
-    arguments = [f"{tensor.name}.data()" for tensor in kernel.inputs]
+        lines.append(f"const auto {tensor.name} = static_cast<{kind}*>(unwritten({tensor.name}_bytes));")
+    arguments = [tensor.name for tensor in kernel.inputs]
     arguments += [f"extra{index}" for index in range(count)]
-    arguments += [f"{tensor.name}.data()" for tensor in kernel.outputs]
+    arguments += [tensor.name for tensor in kernel.outputs]
     call = f"{kernel.entry(variant)}({', '.join(arguments)})"
     lines.append(f"launch(grid_x, grid_y, threads, shared_bytes, cluster_size, [&] {{ {call}; }});")
-    lines += [f'write("{tensor.name}", {tensor.name});' for tensor in kernel.outputs]
+    lines += [f'write("{tensor.name}", {tensor.name}, {tensor.name}_bytes);' for tensor in kernel.outputs]
     source = str(kernel.source_dir / variant.source)
     text = (
         _MAIN.replace("SOURCE", source).replace("CHECKS", checks).replace("LINES", "\n".join(f"  {x}" for x in lines))
     )
     precompiled = made_once(factory, "common.cuh.gch", _precompile).with_suffix("")
+    fibers = made_once(factory, "fibers.o", _compile_fibers)
     folders = (f"-I{HEADERS}", f"-I{kernel.source_dir.parent}")
-    command = [*COMPILER, *folders, "-include", str(precompiled), "-x", "c++", "-"]
+    command = [*COMPILER, *folders, "-include", str(precompiled), str(fibers), "-x", "c++", "-"]
     macros = (*bound.specialized.macros, f"LAUNCH_THREADS={bound.specialized.launch(variant).block[0]}")
     command += [f"-D{macro}" for macro in macros]
     name = f"{kernel.name}-{hashlib.sha256(repr((text, command)).encode()).hexdigest()[:16]}"

@@ -7,21 +7,17 @@
 inline void cluster_arrive() {}
 inline void cluster_arrive_relaxed() {}
 inline void cluster_wait() { wait_for_cluster(); }
+unsigned char* remote_place(unsigned address, unsigned rank);
+void bytes_arrive(unsigned barrier, unsigned rank, int bytes);
 inline float4 read_remote(const float* local, unsigned rank) {
   float4 four;
-  const size_t place = reinterpret_cast<const unsigned char*>(local) - shared;
-  std::memcpy(&four, rank == cluster->rank ? shared + place : cluster->blocks[rank].shared.data() + place, sizeof(four));
+  std::memcpy(&four, remote_place(shared_address(local), rank), sizeof(four));
   return four;
-}
-
-inline unsigned char* remote_place(unsigned address, unsigned rank) {
-  const size_t place = address - shared_address(shared);
-  return rank == cluster->rank ? shared + place : cluster->blocks[rank].shared.data() + place;
 }
 template <int kCount>
 void send_remote(unsigned local, unsigned barrier, unsigned rank, const float (&v)[kCount]) {
   if (local % sizeof(v) != 0) std::exit(2);
   std::memcpy(remote_place(local, rank), v, sizeof(v));
-  change(barrier_of(cluster->blocks[rank], barrier), 0, -static_cast<long>(sizeof(v)));
+  bytes_arrive(barrier, rank, sizeof(v));
 }
 inline void wait_for_remote(unsigned address, unsigned parity) { wait_for_bytes(address, parity); }

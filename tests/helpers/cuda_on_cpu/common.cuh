@@ -1,11 +1,8 @@
 // Runs a kernel's source on a CPU: every thread of a block is a fiber, and what a warp does together waits for all its lanes.
 //
 // Compiled by g++ with this folder before plugins/ on the include path. Lanes run as far as they can between two such instructions,
-// in an order that changes, so that a missing barrier gives wrong results.
+// in an order that changes, so that a missing barrier gives wrong results. What no kernel changes is in fibers.cpp.
 #pragma once
-
-#include <setjmp.h>
-#include <ucontext.h>
 
 // Few headers: each test compiles them.
 #include <array>
@@ -14,8 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <vector>
+#include <type_traits>
 
 #define __global__
 #define __host__
@@ -120,8 +116,7 @@ inline uint16_t to_bfloat16(float value) {
 }
 inline __nv_bfloat162 __floats2bfloat162_rn(float low, float high) { return {to_bfloat16(low), to_bfloat16(high)}; }
 
-alignas(128) thread_local unsigned char shared[232448];
-constexpr unsigned char kUnwritten = 0x3f;  // floats below 1: kernels compute a sum that is not finite in another way
+alignas(128) extern thread_local unsigned char shared[232448];
 
 template <typename T, int kCount_>
 struct alignas(kCount_ * sizeof(T)) Vector {
@@ -175,57 +170,17 @@ struct Index { unsigned x, y; };
 inline Index threadIdx, blockIdx, gridDim;
 constexpr int kWarpLanes = 32, kSlot = 64;
 
-struct Group { int size = 0, arrived = 0; long generation = 0; };
-// A barrier in shared memory: threads of its block wait for its phases, which other blocks may end.
-struct Barrier { Group phases; int count = 1, arrivals = 1; long bytes = 0; };
-struct Fiber { ucontext_t context; jmp_buf jump; bool started = false; std::vector<char> stack; bool done = false; const Group* waits = nullptr; long generation = 0; };
-struct Block {
-  std::vector<Fiber> fibers;
-  std::vector<Group> warps;
-  Group all, some, of_cluster;
-  std::map<size_t, Barrier> barriers;  // by their places in shared memory
-  std::vector<unsigned char> slots;
-  std::vector<unsigned char> shared;  // its shared memory, while another block of its cluster runs
-  Index index;
-  int left;
-  jmp_buf scheduler_jump;
-  void (*kernel)(const void* captured);
-  const void* captured;
-};
-inline Block* block;
-struct Cluster { std::vector<Block> blocks; unsigned rank; };
-inline Cluster* cluster;
-
-// Between fibers that have started by jumps: swapcontext asks the system for the mask of signals each time.
-inline void wait_for_next(const Group& phases) {
-  Fiber& self = block->fibers[threadIdx.x];
-  const unsigned thread = threadIdx.x;
-  self.waits = &phases;
-  self.generation = phases.generation;
-  if (_setjmp(self.jump) == 0) _longjmp(block->scheduler_jump, 1);
-  threadIdx.x = thread;
-}
-inline void go_on(Block& of, Fiber& fiber) {
-  if (_setjmp(of.scheduler_jump) != 0) return;
-  if (fiber.started) _longjmp(fiber.jump, 1);
-  fiber.started = true;
-  setcontext(&fiber.context);
-}
-
-inline void wait_for(Group& group) {
-  if (++group.arrived < group.size) return wait_for_next(group);
-  group.arrived = 0;
-  ++group.generation;
-}
-inline void __syncthreads() { wait_for(block->all); }
+void __syncthreads();
+void __syncwarp();
+void wait_for_cluster();
+unsigned char* slots_of_warp();  // kSlot bytes for each lane
 inline void publish_to_units() {}
-inline void __syncwarp() { wait_for(block->warps[threadIdx.x / kWarpLanes]); }
 
 // What each lane of the warp gives, to all of them.
 template <typename T>
 std::array<T, kWarpLanes> everyone(const T& mine) {
   static_assert(sizeof(T) <= kSlot);
-  unsigned char* slots = block->slots.data() + threadIdx.x / kWarpLanes * kWarpLanes * kSlot;
+  unsigned char* slots = slots_of_warp();
   std::memcpy(slots + threadIdx.x % kWarpLanes * kSlot, &mine, sizeof(T));
   __syncwarp();
   std::array<T, kWarpLanes> result;
@@ -262,120 +217,18 @@ int exchange_sums(float* sums, int lane) {
   return first;
 }
 
-// The scheduler goes on with this block after all blocks of the cluster have come here.
-inline void wait_for_cluster() {
-  ++block->of_cluster.arrived;
-  wait_for_next(block->of_cluster);
-}
-
-inline void enter() {
-  block->kernel(block->captured);
-  block->fibers[threadIdx.x].done = true;
-  _longjmp(block->scheduler_jump, 1);
-}
-
-// Runs the threads of a block until each has returned or waits for other blocks; returns whether one ran.
-inline bool run(Block& of, unsigned& random) {
-  block = &of;
-  blockIdx = of.index;
-  std::memcpy(shared, of.shared.data(), sizeof(shared));
-  const int threads = static_cast<int>(of.fibers.size());
-  std::vector<int> order(threads);
-  for (int i = 0; i < threads; ++i) order[i] = i;
-  bool ran = false;
-  while (of.left > of.of_cluster.arrived) {
-    for (int i = threads - 1; i > 0; --i) {
-      random = random * 1664525u + 1013904223u;
-      std::swap(order[i], order[static_cast<uint64_t>(random) * (i + 1) >> 32]);
-    }
-    bool moved = false;
-    for (int i : order) {
-      Fiber& fiber = of.fibers[i];
-      if (fiber.done || (fiber.waits != nullptr && fiber.waits->generation == fiber.generation)) continue;
-      fiber.waits = nullptr;
-      threadIdx.x = i;
-      go_on(of, fiber);
-      moved = true;
-      if (!fiber.done) continue;
-      --of.left;  // threads that have returned are not waited for
-      for (Group* group : {&of.all, &of.warps[i / kWarpLanes]}) {
-        if (--group->size > 0 && group->arrived == group->size) {
-          group->arrived = 0;
-          ++group->generation;
-        }
-      }
-    }
-    if (!moved) break;
-    ran = true;
-  }
-  std::memcpy(of.shared.data(), shared, sizeof(shared));
-  return ran;
-}
-
 // Calls `kernel` for each thread of each block, which has `shared_bytes` of shared memory; `in_cluster` blocks are a cluster.
+void launch_captured(int blocks_x, int blocks_y, int threads, int shared_bytes, int in_cluster, void (*kernel)(const void*), const void* captured);
 template <typename Kernel>
 void launch(int blocks_x, int blocks_y, int threads, int shared_bytes, int in_cluster, const Kernel& kernel) {
-  unsigned random = 1;
-  Cluster state;
-  cluster = &state;
-  state.blocks.resize(in_cluster);
-  gridDim = {static_cast<unsigned>(blocks_x), static_cast<unsigned>(blocks_y)};
-  for (int b = 0; b < blocks_x * blocks_y; b += in_cluster) {
-    for (int rank = 0; rank < in_cluster; ++rank) {
-      Block& made = state.blocks[rank];
-      made.kernel = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
-      made.captured = &kernel;
-      made.index = {static_cast<unsigned>((b + rank) % blocks_x), static_cast<unsigned>((b + rank) / blocks_x)};
-      made.shared.assign(sizeof(shared), kUnwritten);
-      made.left = threads;
-      made.fibers.resize(threads);
-      made.warps.assign(threads / kWarpLanes, {kWarpLanes});
-      made.all = {threads};
-      made.some = made.of_cluster = {};
-      made.barriers.clear();
-      made.slots.resize(threads * kSlot);
-      for (Fiber& fiber : made.fibers) {
-        fiber.done = fiber.started = false;
-        fiber.waits = nullptr;
-        fiber.stack.resize(64 * 1024);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
-        makecontext(&fiber.context, enter, 0);
-      }
-    }
-    for (bool left = true; left;) {
-      bool ran = false, all_wait = true;
-      left = false;
-      for (unsigned rank = 0; rank < state.blocks.size(); ++rank) {
-        state.rank = rank;
-        ran = run(state.blocks[rank], random) || ran;
-      }
-      for (Block& of : state.blocks) {
-        left = left || of.left > 0;
-        all_wait = all_wait && of.left == of.of_cluster.arrived;
-      }
-      if (all_wait) {
-        for (Block& of : state.blocks) {
-          of.of_cluster.arrived = 0;
-          ++of.of_cluster.generation;
-        }
-      } else if (!ran) {
-        for (Block& of : state.blocks) {
-          std::fprintf(stderr, "block %u: %d threads wait for others that never come\n", of.index.x, of.left);
-        }
-        std::exit(1);
-      }
-    }
-    for (const Block& of : state.blocks) {
-      for (size_t i = shared_bytes; i < of.shared.size(); ++i) {
-        if (of.shared[i] == kUnwritten) continue;
-        std::fprintf(stderr, "block %u wrote byte %zu of its shared memory, of which it has %d\n", of.index.x, i, shared_bytes);
-        std::exit(1);
-      }
-    }
-  }
+  const auto call = [](const void* captured) { (*static_cast<const Kernel*>(captured))(); };
+  launch_captured(blocks_x, blocks_y, threads, shared_bytes, in_cluster, call, &kernel);
 }
+
+// The arrays of a launch, which last as long as the program.
+void* read(const char* path);
+void* unwritten(size_t bytes);
+void write(const char* path, const void* from, size_t bytes);
 
 inline unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - shared + (1 << 30));

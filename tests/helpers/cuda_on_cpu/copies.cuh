@@ -4,35 +4,14 @@
 #include "bulk.cuh"
 #include "common.cuh"
 
-#include <deque>
-
-struct Copy { unsigned to; const void* from; int bytes, count; };
-struct Copies { std::vector<Copy> open; std::deque<std::vector<Copy>> groups; };
-inline Copies& my_copies() {
-  static std::vector<Copies> all(1024);
-  return all[threadIdx.x];
-}
+void begin_copy(unsigned to, const void* from, int bytes, int count);  // the rest of `count` is zeros
+void copy_async_commit();
+void finish_copies(size_t pending);
 
 template <int kBytes>
-void copy_async(unsigned to, const void* from, int bytes = kBytes) {
-  if (to % kBytes != 0 || reinterpret_cast<size_t>(from) % kBytes != 0) std::exit(2);
-  my_copies().open.push_back({to, from, bytes, kBytes});
-}
-inline void copy_async_commit() {
-  my_copies().groups.push_back(std::move(my_copies().open));
-  my_copies().open.clear();
-}
-inline void finish(const std::vector<Copy>& group) {
-  for (const Copy& copy : group) {
-    std::memset(at_address(copy.to), 0, copy.count);
-    std::memcpy(at_address(copy.to), copy.from, copy.bytes);
-  }
-}
+void copy_async(unsigned to, const void* from, int bytes = kBytes) { begin_copy(to, from, bytes, kBytes); }
 template <int kPending>
-void copy_async_wait() {
-  auto& groups = my_copies().groups;
-  for (; groups.size() > kPending; groups.pop_front()) finish(groups.front());
-}
+void copy_async_wait() { finish_copies(kPending); }
 inline void copy_async_wait_all() {
   copy_async_commit();
   copy_async_wait<0>();

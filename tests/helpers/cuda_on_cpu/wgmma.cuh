@@ -3,11 +3,9 @@
 
 #include "common.cuh"
 
+void wait_for_threads(int count);
 template <int kThreads>
-void wait_for_group() {
-  block->some.size = kThreads;
-  wait_for(block->some);
-}
+void wait_for_group() { wait_for_threads(kThreads); }
 inline void wgmma_begin() {}
 template <int kCount>
 void keep_registers() {}
@@ -30,8 +28,8 @@ unsigned long long wgmma_operand(unsigned address) {
 
 template <typename Operand>
 float wgmma_value(unsigned bits) {
-  static const std::vector<float> values = [] {
-    std::vector<float> all(65536);
+  static const float* const values = [] {
+    float* const all = new float[65536];
     for (unsigned each = 0; each < 65536; ++each) {
       all[each] = std::is_same_v<Operand, __nv_bfloat16> ? from_bfloat16(each) : from_half(each);
     }
