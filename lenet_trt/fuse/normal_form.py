@@ -43,13 +43,13 @@ from lenet_trt.fuse.self_attention import self_attention
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 
 
-def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
+def normal_forms(model: onnx.ModelProto, plain: WorkingGraph | None = None) -> list[WorkingGraph]:
     """Return the working copy in normal form, and where rules change what lies between layers, also without these.
 
     First comes the form in which an attention of one tensor is one node, then that in which attention is written in one
-    way, and last the one in which layers keep their order.
+    way, and last the one in which layers keep their order: ``plain``, where the caller has it.
     """
-    forms = [_plain(model)]
+    forms = [plain or plain_form(model)]
     for rules in (REORDERINGS, ATTENTION, (self_attention,)):
         graph = forms[0].copy()
         before = graph.nodes
@@ -59,22 +59,31 @@ def normal_forms(model: onnx.ModelProto) -> list[WorkingGraph]:
     return forms
 
 
-def attention_form(model: onnx.ModelProto) -> WorkingGraph:
+def attention_form(model: onnx.ModelProto, plain: WorkingGraph | None = None) -> WorkingGraph:
     """Return the form in which attention is written in one way (see ``attention.py``)."""
-    graph = _plain(model)
+    graph = (plain or plain_form(model)).copy()
     _rewrite(graph, (*REORDERINGS, *ATTENTION))
     return graph
 
 
-def _plain(model: onnx.ModelProto) -> WorkingGraph:
+def plain_form(model: onnx.ModelProto) -> WorkingGraph:
+    """Return the form in which layers keep their order, and nothing between them changes."""
     graph = WorkingGraph(model)
     seen = -1
     while seen != len(graph.constants):  # known sizes let more types be inferred, and these give more sizes
         seen = len(graph.constants)
-        _rewrite(graph, CLEANINGS)
+        _clean(graph)
         graph.infer_types()
     _rewrite(graph, LAYERS)
     return graph
+
+
+def _clean(graph: WorkingGraph) -> None:
+    """Clean until no constant is new: each may let others be computed, and to infer types takes longer than that."""
+    seen = -1
+    while seen != len(graph.constants):
+        seen = len(graph.constants)
+        _rewrite(graph, CLEANINGS)
 
 
 def _rewrite(graph: WorkingGraph, rules: Iterable[Callable[[WorkingGraph, WorkingNode], None]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx
 
 from lenet_trt.fuse.match import Match
-from lenet_trt.fuse.normal_form import attention_form
+from lenet_trt.fuse.normal_form import attention_form, plain_form
 from lenet_trt.fuse.places import Place, find_places
 from lenet_trt.fuse.row_order import with_rows_in_order
 from lenet_trt.kernel.declaration import Kernel
@@ -21,8 +21,9 @@ def places_in_order(
     It is the given model, or one with the rows of the dense layers around attentions in another order, where a kernel
     takes every attention so.
     """
+    plain = plain_form(model)
     if any(pattern.any_row_order for kernel in kernels for pattern in kernel.patterns):
-        reordered, moved = with_rows_in_order(model, attention_form)
+        reordered, moved = with_rows_in_order(model, lambda of: attention_form(of, plain if of is model else None))
         if moved:
             places, refused = find_places(reordered, kernels, claims_on)
             inside = [place.match.origins for place in places if place.match.pattern.any_row_order]
@@ -30,4 +31,4 @@ def places_in_order(
             # An attention that no kernel takes is slower there: wider rows are moved.
             if moved <= taken:
                 return reordered, places, refused
-    return model, *find_places(model, kernels, claims_on)
+    return model, *find_places(model, kernels, claims_on, plain)

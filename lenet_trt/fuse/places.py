@@ -94,19 +94,23 @@ class _CopiedError(_UnusableError):
 
 
 def find_places(
-    model: onnx.ModelProto, kernels: Sequence[Kernel], claims_on: Sequence[int] | None = None
+    model: onnx.ModelProto,
+    kernels: Sequence[Kernel],
+    claims_on: Sequence[int] | None = None,
+    plain: WorkingGraph | None = None,
 ) -> tuple[list[Place], list[tuple[Match, tuple[str, ...], str]]]:
     """Return the places where kernels can be used, and matches where they cannot: (match, its nodes, why not).
 
     ``claims_on``: a kernel is used only for sizes that its declaration claims, on GPUs of these architectures (none:
-    of an architecture that is not known); None: for all sizes.
+    of an architecture that is not known); None: for all sizes. ``plain``: the model's ``plain_form``, where the caller
+    has it.
     """
     uses = Uses(model.graph)
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
     refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
     copied: list[tuple[str, frozenset[int], str]] = []
-    for graph in normal_forms(model):
+    for graph in normal_forms(model, plain):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
             titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
