@@ -165,7 +165,7 @@ class Bound:
         return self._holds(variant.prefer, gpu)
 
     def _holds(self, condition: Condition | None, gpu: Mapping[str, int] = _NO_SIZES) -> bool:
-        return condition is None or condition.evaluate({**self.sizes, **gpu})
+        return condition is None or condition.evaluate({**self.sizes, **gpu} if gpu else self.sizes)
 
     def workspace_bytes(self, variant: Variant) -> int:
         """Return how much workspace the variant needs for these sizes."""

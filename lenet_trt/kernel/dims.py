@@ -8,8 +8,9 @@ So a route to TensorRT supplies the seven operations and repeats no arithmetic.
 from __future__ import annotations
 
 import operator as py
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from lenet_trt.errors import LenetTrtError
@@ -184,7 +185,7 @@ class Binary(Dim):
     left: Dim
     right: Dim
 
-    @property
+    @cached_property
     def axes(self) -> frozenset[str]:
         return self.left.axes | self.right.axes
 
@@ -217,19 +218,16 @@ class Condition:
     right: Dim
     also: Condition | None = None
 
-    @property
+    @cached_property
     def axes(self) -> frozenset[str]:
         """Return the names of the axes that decide it."""
         own = self.left.axes | self.right.axes
         return own if self.also is None else own | self.also.axes
 
-    @property
-    def comparisons(self) -> Iterator[Condition]:
-        """Yield each comparison as a condition of its own, in order."""
-        part: Condition | None = self
-        while part is not None:
-            yield replace(part, also=None)
-            part = part.also
+    @cached_property
+    def comparisons(self) -> tuple[Condition, ...]:
+        """Return each comparison as a condition of its own, in order."""
+        return (self,) if self.also is None else (replace(self, also=None), *self.also.comparisons)
 
     def evaluate(self, values: Mapping[str, int]) -> bool:
         """Return whether it holds for these axis values."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from lenet_trt.kernel.dims import Condition, Constant, Dim, DimLike, as_dim
+from lenet_trt.kernel.dims import Condition, Dim, DimLike, as_dim
 from lenet_trt.kernel.tensors import Types
 
 OLDEST_SM = 75
@@ -116,6 +116,6 @@ class Variant:
         """
         if not self.runs_on(sm) or (self.types is not None and types.name not in self.types):
             return False
-        wanted = [as_dim(part.launch.shared_bytes).substitute(sizes) for part in self.parts]
+        wanted = [as_dim(part.launch.shared_bytes) for part in self.parts]
         limit = 1024 * _SHARED_KIB.get(sm, _LEAST_SHARED_KIB)
-        return all(shared.value <= limit for shared in wanted if isinstance(shared, Constant))
+        return all(shared.evaluate(sizes) <= limit for shared in wanted if shared.axes <= sizes.keys())
