@@ -41,7 +41,7 @@ def zero_points(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def no_ops(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Remove ``Identity``, ``Dropout`` outside training, a ``Slice`` that keeps all and a ``Pad`` that adds nothing."""
+    """Remove ``Identity``, ``Dropout`` outside training, and ``Slice``, ``Pad`` and ``Reshape`` that change nothing."""
     if node.is_op("Dropout"):
         training = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
         dropped = len(node.inputs) > 2 and node.inputs[2] and (training is None or training.any())
@@ -334,9 +334,13 @@ def _put(
 
 
 def _keeps_all(graph: WorkingGraph, node: WorkingNode) -> bool:
-    """Return whether a ``Slice`` or a ``Pad`` gives what it has."""
-    shape = graph.shape(node.inputs[0]) if node.is_op("Slice", "Pad") else None
-    if shape is None or None in shape or shape != graph.shape(node.outputs[0]):
+    """Return whether a ``Slice``, a ``Pad`` or a ``Reshape`` gives what it has."""
+    shape = graph.shape(node.inputs[0]) if node.is_op("Slice", "Pad", "Reshape") else None
+    if shape is None or shape != graph.shape(node.outputs[0]):
+        return False
+    if node.is_op("Reshape"):  # the number of elements stays, so one size follows from the others
+        return shape.count(None) <= 1 and 0 not in shape
+    if None in shape:
         return False
     given = graph.constants.get(node.inputs[1]) if node.is_op("Pad") and len(node.inputs) > 1 else None
     if node.is_op("Pad"):

@@ -7,7 +7,7 @@ normal form looks like:
 ==================  ================================================================================================
 constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
 sizes               constants as far as they are known: ``Shape``, ``Gather`` and arithmetic of them are gone
-no-ops              ``Identity``, ``Dropout`` at inference, a ``Slice`` of all and a ``Pad`` of nothing are gone
+no-ops              ``Identity``, ``Dropout`` at inference; ``Slice``, ``Pad`` and ``Reshape`` that change nothing are gone
 casts               to the type that is there, to float32 and back, and around a softmax are gone; see ``casts.py``
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
