@@ -150,6 +150,21 @@ def dense_layer_of_more_axes(graph: WorkingGraph, node: WorkingNode) -> None:
     _with_bias(graph, node, name, {"transB": 1}, out, [*ones, *((*few, out) for few in ones[1:rank])])
 
 
+def dense_layer_of_folded_rows(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Take into a dense layer the ``Reshape`` that folds the rows of x into one axis, and the one that unfolds them."""
+    fold = graph.producer(node.inputs[0]) if node.is_op("Gemm") and node.attributes == {"transB": 1} else None
+    unfold = graph.only_consumer(node.outputs[0])
+    if fold is None or unfold is None or not (fold.is_op("Reshape") and unfold.is_op("Reshape")):
+        return
+    x, folded, weight, y = map(graph.shape, (fold.inputs[0], *node.inputs[:2], unfold.outputs[0]))
+    if x is None or folded is None or weight is None or y is None or len(folded) != 2 or len(x) < 3:
+        return
+    if (x[-1], y[-1], x[:-1]) != (folded[-1], weight[0], y[:-1]) or x.count(None) > 1 or 0 in x:
+        return
+    old = [fold, node, unfold] if graph.only_consumer(fold.outputs[0]) is node else [node, unfold]
+    _put(graph, old, unfold.slot, "Gemm", [fold.inputs[0], *node.inputs[1:]], unfold.outputs, node.attributes)
+
+
 def _dequantized_weight(graph: WorkingGraph, node: WorkingNode) -> WorkingNode | None:
     """Return the ``DequantizeLinear`` that gives the weights to this layer alone."""
     producer = graph.producer(node.inputs[1]) if node.is_op("Gemm", "MatMul") else None
@@ -249,6 +264,7 @@ REORDERINGS: tuple[Rule, ...] = (
     channels_last_flattening,
     einsum_as_matmul,
     dense_layer_of_more_axes,
+    dense_layer_of_folded_rows,
     products_of_matrices,
     interleaved_concat,
     halves_of_channels,

@@ -7,11 +7,12 @@ normal form looks like:
 ==================  ================================================================================================
 constants           initializers; ``Constant`` nodes and foldable ``Transpose/Reshape/Cast/...`` of them are gone
 sizes               constants as far as they are known: ``Shape``, ``Gather`` and arithmetic of them are gone
-no-ops              ``Identity``, ``Dropout`` at inference; ``Slice``, ``Pad`` and ``Reshape`` that change nothing are gone
+no-ops              ``Identity``, ``Dropout`` at inference; ``Slice``, ``Pad``, ``Reshape`` that change nothing are gone
 casts               to the type that is there, to float32 and back, and around a softmax are gone; see ``casts.py``
 attributes          absent where they have their default value
 convolution         ``Conv(x, w, b, kernel_shape=...)``, ``ConvTranspose`` too
-dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more
+dense layer         ``Gemm(x, w, b, transB=1)``: w ``[out, in]``, b ``[out]``; over the last axis of x, if it has more;
+                    rows that the file folds before it and unfolds behind it are not folded
 flattening          ``Flatten(x)``
 max-pooling         ``MaxPool(x, kernel_shape=..., strides=...)``
 matrix products     ``MatMul(a, b, alpha=...)``; with ``transA=1``, ``transB=1`` where the last two axes change places

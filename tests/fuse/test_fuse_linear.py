@@ -72,6 +72,31 @@ def test_what_is_added_to_some_rows_alone_is_no_bias(bias: tuple[int, ...], axes
     assert [node.op_type for node in fused.graph.node if node.op_type == "Add"] == ["Add"]
 
 
+@pytest.mark.parametrize(
+    ("given", "unfolded", "activation_too"),
+    [
+        (["n", 6, INPUTS], [-1, 6, OUTPUTS], True),
+        ([4, 6, INPUTS], [4, 6, OUTPUTS], True),
+        ([4, 6, INPUTS], [8, 3, OUTPUTS], False),  # other rows
+        ([4, 6, INPUTS], [4, 3, 2 * OUTPUTS], False),
+        ([4, 6, INPUTS], [4, 6, 2, OUTPUTS // 2], False),  # heads
+    ],
+)
+def test_rows_that_are_folded_for_the_layer_alone(
+    given: list[int | str], unfolded: list[int], activation_too: bool
+) -> None:
+    nodes = [
+        *(helper.make_node("Reshape", ["x", "two"], ["rows"]), helper.make_node("Gemm", ["rows", "w", "b"], ["p"])),
+        *(helper.make_node("Reshape", ["p", "back"], ["z"]), helper.make_node("Relu", ["z"], ["y"])),
+    ]
+    shapes = {"two": np.array([-1, INPUTS]), "back": np.array(unfolded)}
+    constants = {"w": weights(INPUTS, OUTPUTS), "b": weights(OUTPUTS), **shapes}
+    model = model_of(nodes, given, constants, len(unfolded))
+    assert fused_alike(model, 4, 6, INPUTS) == ["linear"]
+    left = {node.op_type for node in fuse(model, ["linear"]).model.graph.node}
+    assert ("Relu" not in left) == activation_too
+
+
 def test_several_matrices_are_another_layer() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
     assert not fuse(model_of(nodes, ["n", 3, 5, INPUTS], {"w": weights(3, INPUTS, OUTPUTS)}), "all").replacements
