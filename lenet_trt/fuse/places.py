@@ -113,10 +113,11 @@ def find_places(
     for graph in normal_forms(model, plain):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
+            if key in places:  # found in an earlier form, where more is written in one way
+                continue
             titles = tuple(title(model.graph.node[index]) for index in sorted(match.origins))
             try:
-                place = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims_on)
-                places.setdefault(key, place)
+                places[key] = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims_on)
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
                 if isinstance(error, _CopiedError):

@@ -28,6 +28,7 @@ from lenet_trt.onnx_model.open_sizes import (
 
 _STANDARD = ("", "ai.onnx")
 _WHOLE = (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.BOOL)
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 _SHAPED = ("ConstantOfShape", "Expand", "Reshape", "Tile")
 Sizes: TypeAlias = "Sequence[Size | None]"
 Types: TypeAlias = "Mapping[str, onnx.TypeProto]"
@@ -37,14 +38,30 @@ Others: TypeAlias = "Callable[[onnx.NodeProto, Types], Types]"
 def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.ModelProto:
     """Return the model with what is known of each value's type and shape; an axis is a number, a name or open.
 
+    It has no elements of large weights, since ONNX's inference would copy them.
     ``others`` tells the types of the outputs of nodes that are not ONNX's own, from the types that are known so far.
 
     Raises:
         onnx.shape_inference.InferenceError: the model contradicts itself.
     """
-    known = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    known = onnx.shape_inference.infer_shapes(_light(model), data_prop=True)
     note(known.graph, _Inference(known, others).found())
     return known
+
+
+def _light(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy that has of each large tensor of floats its type and shape alone."""
+    light = onnx.ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
+    graph = model.graph
+    light.graph.name = graph.name
+    for kept in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(light.graph, kept).extend(getattr(graph, kept))
+    for tensor in graph.initializer:
+        if tensor.data_type in _FLOATS and math.prod(tensor.dims) > MOST_ELEMENTS:
+            light.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        else:
+            light.graph.initializer.append(tensor)
+    return light
 
 
 def declared_types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
