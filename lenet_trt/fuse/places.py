@@ -173,7 +173,7 @@ def functions_for(
             if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
                 group.append(place)
             else:
-                refused.append((place, "its other places in this file have weights packed in another way"))
+                refused.append((place, "another of its places in this file has other nodes; they share one function"))
         try:
             function = onnx_function(kernel, bodies, opset)
         except LenetTrtError as error:
