@@ -3,7 +3,8 @@
 =========  =================================================================================================
 key        its ``Transpose`` leaves the last axis the last one; the ``MatMul`` has ``transB=1`` instead
 scale      ``alpha`` of the first ``MatMul``, before the mask is added
-mask       one: the sum of constants that are added one after the other; the second operand of the ``Add``
+mask       none of zeros; else one: the sum of constants that are added one after the other, the second of the ``Add``
+no keys    a row has a key where the mask is constant, so nothing is done about rows without
 windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats
 =========  =================================================================================================
 
@@ -25,6 +26,44 @@ if TYPE_CHECKING:
 
 # A sum of masks is a new constant of the file.
 _LARGEST_MASK_BYTES = 1 << 26
+
+
+def rows_with_keys(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Leave out what gives zeros for a row without any key, where a constant mask leaves each row one.
+
+    torch's exporters write that behind the ``Softmax`` wherever the mask is of booleans. It would also make zeros of
+    scores that are NaN.
+    """
+    guard = graph.producer(node.inputs[0]) if node.is_op("Where") else None
+    if guard is None or not guard.is_op("IsNaN") or graph.only_consumer(guard.outputs[0]) is None:
+        return
+    zero, softmax = graph.constants.get(node.inputs[1]), graph.producer(node.inputs[2])
+    if zero is None or zero.size != 1 or zero.any() or softmax is None or not softmax.is_op("Softmax"):
+        return
+    shares = softmax.outputs[0]
+    readers = {reader.slot for reader in graph.consumers(shares)}
+    if guard.inputs[0] != shares or shares in graph.outputs or readers != {guard.slot, node.slot}:
+        return
+    add = graph.producer(softmax.inputs[0])
+    masks = [] if add is None or not add.is_op("Add") else [computed_constant(graph, name) for name in add.inputs]
+    if any(mask is not None and mask.ndim and np.isfinite(mask).any(axis=-1).all() for mask in masks):
+        origins = softmax.origins | guard.origins | node.origins
+        alone = WorkingNode("Softmax", list(softmax.inputs), list(node.outputs), softmax.attributes, origins)
+        graph.replace([softmax, guard, node], [(node.slot, alone)])
+
+
+def no_mask(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Leave out a constant mask of zeros, as of a network that masks nothing here."""
+    add = _before(graph, node, "Softmax")
+    if add is None or not add.is_op("Add"):
+        return
+    for scores, mask in (add.inputs, add.inputs[::-1]):
+        value = computed_constant(graph, mask)
+        if value is not None and not value.any() and _same_shape(graph, scores, add.outputs[0]):
+            origins = add.origins | node.origins
+            alone = WorkingNode("Softmax", [scores], list(node.outputs), node.attributes, origins)
+            graph.replace([add, node], [(node.slot, alone)])
+            return
 
 
 def scale_before_mask(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -152,6 +191,8 @@ def last_axis_last(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 ATTENTION: tuple[Rule, ...] = (
+    rows_with_keys,
+    no_mask,
     scale_before_mask,
     mask_of_windows,
     scores_first,

@@ -211,6 +211,54 @@ def test_a_mask_that_is_computed_from_constants() -> None:
     assert fused_alike(model, "masked_attention") == ["masked_attention"]
 
 
+def guarded_model(kept: np.ndarray, /, *also: str, zero: float = 0.0, tested: str = "shares") -> onnx.ModelProto:
+    """Make zeros of the rows of a softmax that are NaN, as torch's exporters do behind a mask of booleans."""
+    nodes = [
+        node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
+        node("MatMul", "q turned", "scores"),
+        node("Where", "kept nothing never", "mask"),
+        node("Add", "scores mask", "masked"),
+        node("Softmax", "masked", "shares", axis=-1),
+        node("IsNaN", tested, "without"),
+        node("Where", "without zero shares", "weights"),
+        node("MatMul", "weights v", "y"),
+    ]
+    constants = {"nothing": np.float32(0), "never": np.float32(-np.inf), "zero": np.float32(zero), "kept": kept}
+    return model_of(nodes, dict.fromkeys("qkv", ("n", HEADS, ROWS, DEPTH)), constants, also)
+
+
+CAUSAL = np.tri(ROWS, dtype=bool)
+
+
+def test_rows_that_have_a_key_are_not_tested_for_it() -> None:
+    assert fused_alike(guarded_model(CAUSAL), "masked_attention") == ["Where", "masked_attention"]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        guarded_model(CAUSAL.T & ~np.eye(ROWS, dtype=bool)),  # the last row has none
+        guarded_model(CAUSAL, zero=1.0),
+        guarded_model(CAUSAL, tested="scores"),
+        guarded_model(CAUSAL, "shares"),
+        guarded_model(CAUSAL, "without"),
+    ],
+    ids=["no key", "one", "of scores", "output", "test as output"],
+)
+def test_rows_that_may_have_no_key_are_tested_for_it(model: onnx.ModelProto) -> None:
+    operators = [each.op_type for each in normal_forms(model)[0].nodes]
+    assert {"Softmax", "IsNaN", "Where"} <= set(operators)
+    for seen, wanted in zip(run_on_noise(fuse(model, "all").model), run_on_noise(model), strict=True):
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
+
+
+def test_a_mask_of_zeros_is_none() -> None:
+    assert fused_alike(guarded_model(np.ones((ROWS, ROWS), bool)), "attention") == ["attention"]
+    # It gives the scores another shape, so it is more than a mask.
+    wide = guarded_model(np.ones((N, 1, ROWS, ROWS), bool))
+    assert "Add" in [each.op_type for each in normal_forms(wide)[0].nodes]
+
+
 def masked_model(*after: onnx.NodeProto, scale: float = 0.5, mask: Any = None, also: Sequence[str] = ()) -> Any:
     nodes = [
         node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
