@@ -309,15 +309,11 @@ def test_networks_have_a_line_each_with_both_engines(records: Path) -> None:
     assert graph[2:] == [f"| unet | {duration(stats(90).median_us)} |"]
     with pytest.raises(LenetTrtError, match="no times of 'unet'; it has those of lstm"):
         figure(records, "networks gpu/zoo unet")
-    later = [
-        row("TensorRT", "lstm", 32, "fp32", 790),
-        row("TensorRT", "lstm", 1, "fp32", 410),
-        row("TensorRT, our plugins", "lstm", 1, "fp32", None),
-    ]
-    (records / "gpu" / "later.json").write_text(as_json(record(*later, suite="zoo", environment=HERE)))
-    again = figure(records, "networks gpu/zoo gpu/later").strip().splitlines()
-    assert again[2:] == [f"| lstm | {one} | {duration(stats(790).median_us)} | {half} |"], "of the last whole pair"
-    assert "not measured" in figure(records, "networks gpu/zoo gpu/never")
+    halves = figure(records, "networks gpu/zoo precision=fp16").strip().splitlines()
+    assert [halves[0], *halves[2:]] == ["| network | fp16, batch 1 |", f"| lstm | {half} |"]
+    with pytest.raises(LenetTrtError, match="no option 'batch'; it has backend and precision"):
+        figure(records, "networks gpu/zoo batch=1")
+    assert "not measured" in figure(records, "networks gpu/never")
 
 
 def test_steps_have_a_column_a_workload(records: Path) -> None:
