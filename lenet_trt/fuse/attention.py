@@ -45,11 +45,13 @@ def rows_with_keys(graph: WorkingGraph, node: WorkingNode) -> None:
     if guard.inputs[0] != shares or shares in graph.outputs or readers != {guard.slot, node.slot}:
         return
     add = graph.producer(softmax.inputs[0])
-    masks = [] if add is None or not add.is_op("Add") else [computed_constant(graph, name) for name in add.inputs]
-    if any(mask is not None and mask.ndim and np.isfinite(mask).any(axis=-1).all() for mask in masks):
-        origins = softmax.origins | guard.origins | node.origins
-        alone = WorkingNode("Softmax", list(softmax.inputs), list(node.outputs), softmax.attributes, origins)
-        graph.replace([softmax, guard, node], [(node.slot, alone)])
+    for name, other in () if add is None or not add.is_op("Add") else (add.inputs, add.inputs[::-1]):
+        mask = computed_constant(graph, name)
+        if mask is not None and mask.ndim and np.isfinite(mask).any(axis=-1).all() and _is_scores(graph, other):
+            origins = softmax.origins | guard.origins | node.origins
+            alone = WorkingNode("Softmax", list(softmax.inputs), list(node.outputs), softmax.attributes, origins)
+            graph.replace([softmax, guard, node], [(node.slot, alone)])
+            return
 
 
 def no_mask(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -208,6 +210,14 @@ def _before(graph: WorkingGraph, node: WorkingNode, *op_types: str) -> WorkingNo
     if not node.is_op(*op_types) or graph.only_consumer(node.inputs[0]) is None:
         return None
     return graph.producer(node.inputs[0])
+
+
+def _is_scores(graph: WorkingGraph, name: str) -> bool:
+    """Return whether a value is a product of matrices, or a multiple of one: no mask has been added to it."""
+    node = graph.producer(name)
+    while node is not None and (scaled := factor_of(graph, node)) is not None:
+        node = graph.producer(scaled[0])
+    return node is not None and node.is_op("MatMul")
 
 
 def _same_shape(graph: WorkingGraph, first: str, second: str) -> bool:

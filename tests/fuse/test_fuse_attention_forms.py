@@ -211,11 +211,17 @@ def test_a_mask_that_is_computed_from_constants() -> None:
     assert fused_alike(model, "masked_attention") == ["masked_attention"]
 
 
-def guarded_model(kept: np.ndarray, /, *also: str, zero: float = 0.0, tested: str = "shares") -> onnx.ModelProto:
-    """Make zeros of the rows of a softmax that are NaN, as torch's exporters do behind a mask of booleans."""
+def guarded_model(
+    kept: np.ndarray, /, *also: str, zero: float = 0.0, tested: str = "shares", added: bool = False
+) -> onnx.ModelProto:
+    """Make zeros of the rows of a softmax that are NaN, as torch's exporters do behind a mask of booleans.
+
+    ``added``: an input is a mask, too.
+    """
     nodes = [
         node("Transpose", "k", "turned", perm=[0, 1, 3, 2]),
-        node("MatMul", "q turned", "scores"),
+        node("MatMul", "q turned", "products"),
+        node("Add", "products other", "scores") if added else node("Mul", "products half", "scores"),
         node("Where", "kept nothing never", "mask"),
         node("Add", "scores mask", "masked"),
         node("Softmax", "masked", "shares", axis=-1),
@@ -223,8 +229,10 @@ def guarded_model(kept: np.ndarray, /, *also: str, zero: float = 0.0, tested: st
         node("Where", "without zero shares", "weights"),
         node("MatMul", "weights v", "y"),
     ]
-    constants = {"nothing": np.float32(0), "never": np.float32(-np.inf), "zero": np.float32(zero), "kept": kept}
-    return model_of(nodes, dict.fromkeys("qkv", ("n", HEADS, ROWS, DEPTH)), constants, also)
+    numbers = {"half": 0.5, "nothing": 0.0, "never": -np.inf, "zero": zero}
+    constants = {"kept": kept, **{name: np.float32(number) for name, number in numbers.items()}}
+    inputs: dict[str, Sizes] = dict.fromkeys("qkv", ("n", HEADS, ROWS, DEPTH))
+    return model_of(nodes, {**inputs, **({"other": (ROWS, ROWS)} if added else {})}, constants, also)
 
 
 CAUSAL = np.tri(ROWS, dtype=bool)
@@ -242,8 +250,9 @@ def test_rows_that_have_a_key_are_not_tested_for_it() -> None:
         guarded_model(CAUSAL, tested="scores"),
         guarded_model(CAUSAL, "shares"),
         guarded_model(CAUSAL, "without"),
+        guarded_model(CAUSAL, added=True),
     ],
-    ids=["no key", "one", "of scores", "output", "test as output"],
+    ids=["no key", "one", "of scores", "output", "test as output", "mask from outside"],
 )
 def test_rows_that_may_have_no_key_are_tested_for_it(model: onnx.ModelProto) -> None:
     operators = [each.op_type for each in normal_forms(model)[0].nodes]
