@@ -4,7 +4,7 @@
 key        its ``Transpose`` leaves the last axis the last one; the ``MatMul`` has ``transB=1`` instead
 scale      ``alpha`` of the first ``MatMul``, before the mask is added
 mask       none of zeros; else one: the sum of constants that are added one after the other, the second of the ``Add``
-no keys    a row has a key where the mask is constant, so nothing is done about rows without
+no keys    nothing is done about rows without a key, where a constant mask leaves each row one
 windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats
 =========  =================================================================================================
 

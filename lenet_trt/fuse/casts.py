@@ -6,8 +6,9 @@ exporters write that as casts before and behind the softmax, or behind it alone,
 
 from __future__ import annotations
 
+from onnx import helper
+
 from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
-from lenet_trt.kernel.types import ELEMENT_TYPES
 
 # float32 holds every number of these types.
 _NARROWER = ("float16", "bfloat16")
@@ -15,13 +16,12 @@ _NARROWER = ("float16", "bfloat16")
 
 def needless_casts(graph: WorkingGraph, node: WorkingNode) -> None:
     """Remove a ``Cast`` to the type that is there, and one that takes back a ``Cast`` from 16 bits to float32."""
-    wanted = _to(node) if node.is_op("Cast") else None
-    if wanted is None:
+    if not node.is_op("Cast"):
         return
     wide = graph.producer(node.inputs[0])
-    if graph.dtype(node.inputs[0]) == wanted:
+    if graph.dtype(node.inputs[0]) == _to(node):
         graph.skip(node, node.inputs[0])
-    elif wide is not None and _widens(graph, wide) and graph.dtype(wide.inputs[0]) == wanted:
+    elif wide is not None and _widens(graph, wide) and graph.dtype(wide.inputs[0]) == _to(node):
         graph.skip(node, wide.inputs[0])
 
 
@@ -42,7 +42,6 @@ def _widens(graph: WorkingGraph, node: WorkingNode) -> bool:
     return node.is_op("Cast") and _to(node) == "float32" and graph.dtype(node.inputs[0]) in _NARROWER
 
 
-def _to(cast: WorkingNode) -> str | None:
-    """Return the type that a ``Cast`` gives; None where this toolkit does not know it."""
-    number = cast.attributes["to"]
-    return next((name for name, element in ELEMENT_TYPES.items() if element.onnx_number == number), None)
+def _to(cast: WorkingNode) -> str:
+    """Return the type that a ``Cast`` gives, by the name that ``WorkingGraph.dtype`` has for it."""
+    return str(helper.tensor_dtype_to_np_dtype(cast.attributes["to"]))

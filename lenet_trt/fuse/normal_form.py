@@ -70,11 +70,12 @@ def attention_form(model: onnx.ModelProto, plain: WorkingGraph | None = None) ->
 def plain_form(model: onnx.ModelProto) -> WorkingGraph:
     """Return the form in which layers keep their order, and nothing between them changes."""
     graph = WorkingGraph(model)
+    _clean(graph)
     seen = -1
     while seen != len(graph.constants):  # known sizes let more types be inferred, and these give more sizes
         seen = len(graph.constants)
-        _clean(graph)
         graph.infer_types()
+        _clean(graph)
     _rewrite(graph, LAYERS)
     return graph
 

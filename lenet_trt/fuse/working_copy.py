@@ -73,7 +73,6 @@ class WorkingGraph:
         self._boundary = (inputs, list(graph.output))
         self._types = _value_types(model)
         self._learned: set[str] = set()
-        self._inferred: onnx.ModelProto | None = None  # the model of which the types were inferred last
         self._slots: list[WorkingNode | None] = []
         self._producers: dict[str, WorkingNode] = {}
         self._consumers: dict[str, list[WorkingNode]] = {}
@@ -221,11 +220,7 @@ class WorkingGraph:
 
     def infer_types(self) -> None:
         """Infer types and shapes again, since a simpler graph lets more of them be inferred."""
-        model = self.to_model()
-        if model == self._inferred:
-            return
-        self._inferred = model
-        for name, (kind, shape) in _value_types(model).items():
+        for name, (kind, shape) in _value_types(self.to_model()).items():
             known_kind, known_shape = self._types.get(name, (None, None))
             self._types[name] = (kind or known_kind, shape if shape is not None else known_shape)
 

@@ -44,12 +44,12 @@ def inferred(model: onnx.ModelProto, others: Others | None = None) -> onnx.Model
     Raises:
         onnx.shape_inference.InferenceError: the model contradicts itself.
     """
-    known = onnx.shape_inference.infer_shapes(_light(model), data_prop=True)
+    known = onnx.shape_inference.infer_shapes(_without_large_weights(model), data_prop=True)
     note(known.graph, _Inference(known, others).found())
     return known
 
 
-def _light(model: onnx.ModelProto) -> onnx.ModelProto:
+def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a copy that has of each large tensor of floats its type and shape alone."""
     light = onnx.ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
     graph = model.graph
