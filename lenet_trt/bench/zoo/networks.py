@@ -135,7 +135,24 @@ def _message_passing() -> torch.nn.Module:
     return MessagePassing()
 
 
+def _hugging_face(name: str) -> Callable[[], torch.nn.Module]:
+    """Return a function that makes a network of transformers, without weights from anywhere."""
+
+    def make() -> torch.nn.Module:
+        try:
+            from lenet_trt.bench.zoo import hugging_face
+        except (ImportError, RuntimeError) as error:  # RuntimeError: its torchvision was built for another torch
+            raise LenetTrtError(
+                f"this network of the zoo comes from transformers, which cannot be imported ({error}): pip install "
+                "'lenet-trt[zoo]', with the torchvision that fits the torch here"
+            ) from error
+        return getattr(hugging_face, name)()
+
+    return make
+
+
 _IMAGES = {"images": ZooInput(_PICTURE)}
+_FEATURES = ("features",)
 ZOO: tuple[ZooNetwork, ...] = (
     ZooNetwork("resnet18", "3x3 convolutions, residual sums", _vision("resnet18"), _IMAGES),
     ZooNetwork(
@@ -182,5 +199,30 @@ ZOO: tuple[ZooNetwork, ...] = (
         "gather along edges, scatter with sums",
         _message_passing,
         {"nodes": ZooInput((64, 32)), "edges": ZooInput((2, 256), 64)},
+    ),
+    ZooNetwork(
+        "bert",
+        "BERT-base: attention over 128 words, some of them padding",
+        _hugging_face("Bert"),
+        {"tokens": ZooInput((128,), 30000), "attention_mask": ZooInput((128,), 2)},
+        _FEATURES,
+    ),
+    ZooNetwork(
+        "gpt2",
+        "causal attention over 128 words",
+        _hugging_face("Gpt2"),
+        {"tokens": ZooInput((128,), 50000)},
+        _FEATURES,
+    ),
+    ZooNetwork("vit_base", "ViT-B/16: attention over 197 patches", _hugging_face("Vit"), _IMAGES, _FEATURES),
+    ZooNetwork(
+        "clip_images", "CLIP's ViT-B/16: attention over 197 patches", _hugging_face("ClipImages"), _IMAGES, _FEATURES
+    ),
+    ZooNetwork(
+        "whisper_encoder",
+        "Whisper tiny: attention over 1500 steps of sound",
+        _hugging_face("WhisperSound"),
+        {"sound": ZooInput((80, 3000))},
+        _FEATURES,
     ),
 )
