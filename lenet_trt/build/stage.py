@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from lenet_trt.files import atomic_path, exclusive, is_special, sha256_file
 from lenet_trt.fuse.stage import chosen_kernels, fuse
 from lenet_trt.kernel.registry import kernel
 from lenet_trt.onnx_model.attention import ATTENTION_OPSET, written_out
-from lenet_trt.onnx_model.fixed_axes import with_sizes
+from lenet_trt.onnx_model.fixed_axes import sizes_of_batch, with_sizes
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes, recorded, refuse_copy
 from lenet_trt.onnx_model.precision import convert, has_fp32_gemm, kinds_of, refuse_plugin_nodes
 from lenet_trt.onnx_model.profiles import DEFAULT_BATCH, inputs_of, parse_batch, profile_for
@@ -109,6 +109,9 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
         original, origin = load_lenet5() if request.onnx is None else (load_model(request.onnx), str(request.onnx))
         refuse_copy(original, origin)
         original = with_sizes(original, request.sizes, request.batch, request.shapes or ())
+        if batch := sizes_of_batch(original, request.batch):  # more kernels fit where the batch is known
+            request = replace(request, sizes={**request.sizes, **batch}, batch=None)
+            original = with_sizes(original, batch)
         precise = _with_precision(original, request, flavor)
         reads_attention = flavor.can.opset >= ATTENTION_OPSET
         model = fuse(written_out(precise, halves=not reads_attention), request.plugins, targets or None).model

@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, ValueInfoProto
 from lenet_trt.errors import LenetTrtError, UsageError
 from lenet_trt.kernel.bind import Shape
 from lenet_trt.onnx_model.inferred import inferred
-from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of
+from lenet_trt.onnx_model.profiles import Axes, axes_of, axes_text, inputs_of, parse_batch
 from lenet_trt.onnx_model.shapes import known, node_name
 
 _UNNAMED = "?"
@@ -47,6 +47,13 @@ def with_sizes(
             f"{' '.join(str(error).split())}"
         ) from error
     return fixed
+
+
+def sizes_of_batch(model: ModelProto, batch: str | None) -> dict[str, int]:
+    """Return the size that ``--batch`` gives to the named first axes of the inputs; none where it gives a range."""
+    low, _, high = (0, 0, 1) if batch is None else parse_batch(batch)
+    first = {axes[0] for axes in inputs_of(model).values() if axes}
+    return {axis: low for axis in first if low == high and isinstance(axis, str) and axis != _UNNAMED}
 
 
 def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:

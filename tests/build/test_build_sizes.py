@@ -52,6 +52,17 @@ def test_the_shipped_model_takes_sizes_in_every_precision(tmp_path: Path) -> Non
         assert build(request).sidecar.tensors["images"]["shape"] == [8, 1, 28, 28]
 
 
+def test_one_batch_is_a_size(tmp_path: Path) -> None:
+    """More kernels fit where the batch is known, and an engine for one batch needs no range."""
+    for precision in ("fp32", "int8"):
+        engine = tmp_path / f"{precision}.engine"
+        sidecar = build(BuildRequest(precision=precision, output=engine, batch="8")).sidecar
+        assert sidecar.tensors["images"]["shape"] == [8, 1, 28, 28]
+        assert inputs_of(load_model(model_path(engine)))["images"] == (8, 1, 28, 28)
+    sidecar = build(BuildRequest(output=tmp_path / "range.engine", batch="1:8:9")).sidecar
+    assert sidecar.tensors["images"]["profile"]["max"] == [9, 1, 28, 28]
+
+
 def test_batch_and_sizes_may_not_name_one_axis(model: Path) -> None:
     request = BuildRequest(onnx=model, output=model.with_name("m.engine"), sizes={"batch": 2, "sequence": 5}, batch="4")
     with pytest.raises(UsageError, match="--batch 4: --sizes batch=2,sequence=5 fixes the first axis already"):

@@ -145,7 +145,7 @@ def test_engines_of_plans_are_built_with_their_plugins(tmp_path: Path) -> None:
     engine = bench.file(plan, 4)
     sidecar = read_sidecar(engine.with_suffix(".json"))
     assert [entry["kernel"] for entry in sidecar.plugins] == ["lenet5"]
-    assert sidecar.tensors["images"]["profile"]["opt"] == [4, 1, 28, 28]
+    assert sidecar.tensors["images"]["shape"] == [4, 1, 28, 28]
     assert sidecar.mismatch(engine) is None
     assert bench.file(plan, 4) == engine
 
