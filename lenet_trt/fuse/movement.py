@@ -16,7 +16,7 @@ from lenet_trt.fuse.working_copy import WorkingGraph, WorkingNode
 Factor: TypeAlias = "tuple[int, int]"  # size and stride
 Axis: TypeAlias = "tuple[Factor, ...]"
 
-# Stands for the size of an open axis: a prime, so that it is seen in the product with other sizes.
+# Stands for the name of an open axis: a prime, so that it is seen in the product with other sizes.
 OPEN = 1_000_003
 OF_ALL = ("Reshape", "Transpose", "Squeeze", "Unsqueeze")  # elements
 MOVEMENTS = (*OF_ALL, "Gather", "Slice", "Split")
@@ -98,11 +98,19 @@ def joined_factors(factors: Iterable[Factor]) -> Axis:
 
 
 def known_sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
-    """Return the shape of a value, with ``OPEN`` for the one size that is open; None where others are not known."""
+    """Return the shape of a value, with a multiple of ``OPEN`` for the one size that is open.
+
+    None where other sizes are not known. The multiple is the number in the size: 64 in "64*n".
+    """
     shape = graph.shape(name)
     if shape is None or None in shape or len({size for size in shape if isinstance(size, str)}) > 1:
         return None
-    return tuple(size if isinstance(size, int) else OPEN for size in shape)
+    return tuple(size if isinstance(size, int) else _multiple(size or "") * OPEN for size in shape)
+
+
+def _multiple(size: str) -> int:
+    number, times, _ = size.partition("*")
+    return int(number) if times and number.isdecimal() else 1
 
 
 def written(sizes: Sequence[int]) -> list[int]:

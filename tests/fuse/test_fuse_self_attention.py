@@ -219,8 +219,8 @@ class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
 @pytest.mark.parametrize("shift", [0, 1, 2])
 def test_windows_of_an_image_and_their_shift(shift: int, opset: int) -> None:
     model = exported(Windows(shift), opset, (SIDE, SIDE, WIDTH), batch=None)
-    for batch in (1, 2):
-        left = fused_alike(with_sizes(model, {"n": batch}), MASKED)
+    for batch in (None, 1, 2):
+        left = fused_alike(model if batch is None else with_sizes(model, {"n": batch}), MASKED)
         (plugin,) = [node for node in left if node.domain == DOMAIN]
         assert {entry.name: entry.i for entry in plugin.attribute}["shift"] == shift, batch
         assert {node.op_type for node in left} <= {"masked_self_attention", "MatMul", "Add"}, batch
