@@ -114,7 +114,13 @@ def build(request: BuildRequest, *, progress: bool = False, command: Sequence[st
             original = with_sizes(original, batch)
         precise = _with_precision(original, request, flavor)
         reads_attention = flavor.can.opset >= ATTENTION_OPSET
-        model = fuse(written_out(precise, halves=not reads_attention), request.plugins, targets or None).model
+        usual = {
+            axis: size
+            for name, profile in profile_for(inputs_of(precise), request.batch, request.shapes).items()
+            for axis, size in zip(inputs_of(precise)[name], profile.opt, strict=True)
+            if isinstance(axis, str)
+        }
+        model = fuse(written_out(precise, halves=not reads_attention), request.plugins, targets or None, usual).model
         flavor.check_types(kinds_of(model), targets, bool(targets and flavor.can.fp32_gemm_sm) and has_fp32_gemm(model))
         flavor.check_gpu()
         kernels = list(plugin_nodes(model).values())

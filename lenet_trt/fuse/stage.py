@@ -6,7 +6,7 @@ runtime. The file records what was chosen, and what else could have been chosen 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ def fuse(
     model: onnx.ModelProto,
     plugins: str | Sequence[str | Kernel] = "auto",
     architectures: Sequence[int] | None = None,
+    usual: Mapping[str, int] | None = None,
 ) -> Fused:
     """Put plugin nodes where kernels compute the same as the model's own nodes.
 
@@ -53,8 +54,11 @@ def fuse(
     ``architectures``: of the GPUs that the model is for (90 for sm_90), since some claims hold where they were measured
     alone. None: of the GPU here; where there is none, such claims do not count.
 
+    ``usual``: sizes of open axes at which "auto" judges what kernels claim, such as those for which TensorRT chooses
+    its own; the axes stay open. Without them most kernels claim nothing there.
+
     Raises:
-        UsageError: a name that is no kernel's.
+        UsageError: a name that is no kernel's, or sizes that the model is not for.
         LenetTrtError: a kernel that was asked for by name fits nowhere; says what is in the way.
     """
     kernels = chosen_kernels(plugins)
@@ -62,15 +66,22 @@ def fuse(
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.ordered_places import places_in_order
-    from lenet_trt.fuse.places import chosen
+    from lenet_trt.fuse.places import chosen, find_places
     from lenet_trt.onnx_model.attention import written_out
+    from lenet_trt.onnx_model.fixed_axes import with_sizes
 
     given, model = model, written_out(model)
     claims_on = None
     if plugins == "auto":
         claims_on = architectures_here() if architectures is None else architectures
-    model, places, refused = places_in_order(model, kernels, claims_on)
-    taken = chosen(places)
+    if claims_on is not None and usual:
+        model, places, _ = places_in_order(model, kernels)
+        claimed, refused = find_places(with_sizes(model, usual), kernels, claims_on)
+        there = {(place.kernel.name, place.match.origins) for place in chosen(claimed)}
+        taken = [place for place in places if (place.kernel.name, place.match.origins) in there]
+    else:
+        model, places, refused = places_in_order(model, kernels, claims_on)
+        taken = chosen(places)
     refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
     refusals += [
         Refusal(place.kernel.name, place.titles, f"{place.missing}: --plugins {place.kernel.name} takes it there")

@@ -8,7 +8,6 @@ from typing import Any
 
 from lenet_trt.cuda.statistics import Stats
 from lenet_trt.errors import LenetTrtError
-from lenet_trt.onnx_model.fixed_axes import sizes_of_batch
 from lenet_trt.optimize.decide import best, crossings
 from lenet_trt.optimize.loop import Workbench, optimize_at
 from lenet_trt.optimize.records import BatchOutcome, Crossing
@@ -69,9 +68,6 @@ def optimize(
     outcomes = []
     for batch in sizes:
         log("" if batch is None else f"batch {batch}")
-        if (missing := space.missing(batch)).pieces:
-            named = ",".join(f"{axis}={size}" for axis, size in sizes_of_batch(space.model, str(batch)).items())
-            log(f"left out, since the size of the batch is not in the model (--sizes {named} puts it there): {missing}")
         outcomes.append(optimize_at(batch, space, bench, log))
     plans = tuple(dict.fromkeys([PLAIN, *(outcome.plan for outcome in outcomes)]))
     times = {outcome.batch: _together(_right(plans, outcome, bench), outcome.batch, bench) for outcome in outcomes}

@@ -99,7 +99,7 @@ class Space:
         self._places: dict[PluginPiece, Place] = {}
         for place in places:
             self._places.setdefault(self._piece(place), place)
-        self._claimed: dict[int | None, tuple[PluginPlan, PluginPlan]] = {}
+        self._claimed: dict[int | None, PluginPlan] = {}
         self.refusals = tuple(Refusal(match.kernel.name, names, why) for match, names, why in refused)
 
     @cached_property
@@ -117,22 +117,13 @@ class Space:
 
     def claimed(self, batch: int | None) -> PluginPlan:
         """Return the pieces that ``lenet-trt fuse`` would take for this size of the first axis, on the GPU here."""
-        return self._claims(batch)[0]
-
-    def missing(self, batch: int | None) -> PluginPlan:
-        """Return the pieces that ``lenet-trt fuse`` would also take if the file had this size and no open axis."""
-        return self._claims(batch)[1]
-
-    def _claims(self, batch: int | None) -> tuple[PluginPlan, PluginPlan]:
         if batch not in self._claimed:
-            named = sizes_of_batch(self.model, None if batch is None else str(batch))
-            model = with_sizes(self.model, named)
+            model = with_sizes(self.model, sizes_of_batch(self.model, None if batch is None else str(batch)))
             present = {piece.kernel for piece in self._places}
             kernels = [kernel for kernel in self._kernels if not kernel.by_name and kernel.name in present]
             places, _ = find_places(model, kernels, architectures_here()) if kernels else ([], [])
             pieces = [self._piece(place) for place in chosen(places)]
-            fit = [piece for piece in pieces if piece in self._places]
-            self._claimed[batch] = plan_of(fit), plan_of(piece for piece in pieces if piece not in self._places)
+            self._claimed[batch] = plan_of(piece for piece in pieces if piece in self._places)
         return self._claimed[batch]
 
     def changes(self, plan: PluginPlan, batch: int | None) -> Iterator[PlanChange]:

@@ -187,3 +187,20 @@ def test_the_gpu_that_a_model_is_for_decides(
         return
     assert main(words) == 0
     assert [done["kernel"] for done in json.loads(capsys.readouterr().out)["replacements"]] == plugins
+
+
+def test_claims_of_an_open_batch_are_judged_at_its_usual_size() -> None:
+    model = dense_model("n", 768, 768)
+
+    def taken(usual: dict[str, int] | None) -> list[str]:
+        return [entry.kernel for entry in fuse(model, "auto", [90], usual).replacements]
+
+    assert taken(None) == []
+    assert taken({"n": 4096}) == ["linear"]
+    assert taken({"n": 16}) == ["dense_bias_relu"]
+    reasons = " ".join(entry.reason for entry in fuse(model, "auto", [90], {"n": 16}).refusals)
+    assert "a library may be faster for inputs of shapes [16, 768]" in reasons
+    fused = fuse(model, "auto", [90], {"n": 4096}).model
+    assert [axis.dim_param for axis in fused.graph.input[0].type.tensor_type.shape.dim][:1] == ["n"]
+    with pytest.raises(LenetTrtError, match="no input has an open axis rows"):
+        fuse(model, "auto", [90], {"rows": 16})
