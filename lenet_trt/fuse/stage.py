@@ -62,7 +62,7 @@ def fuse(
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.ordered_places import places_in_order
-    from lenet_trt.fuse.places import chosen
+    from lenet_trt.fuse.places import chosen, nodes_of
     from lenet_trt.onnx_model.attention import written_out
 
     given, model = model, written_out(model)
@@ -71,11 +71,12 @@ def fuse(
         claims_on = architectures_here() if architectures is None else architectures
     model, places, refused = places_in_order(model, kernels, claims_on)
     taken = chosen(places)
+    replaced = nodes_of(taken)
     refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
     refusals += [
-        Refusal(place.kernel.name, place.titles, f"{place.missing}: --plugins {place.kernel.name} takes it there")
+        Refusal(place.kernel.name, place.titles, f"{missing}: --plugins {place.kernel.name} takes it there")
         for place in places
-        if not place.claimed and place not in taken
+        if place not in taken and (missing := place.missing(replaced))
     ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))
