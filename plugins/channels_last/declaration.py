@@ -171,22 +171,22 @@ def variants_of(channels: Dim) -> tuple[Variant, ...]:
 FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c)
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
 # pixels of large images; with more filters on few pixels, or on those of 32 small images.
-_measured = ARCHITECTURE.equals(90)
+MEASURED = ARCHITECTURE.equals(90)
 _pixels = n * h * w
-MANY_PIXELS = _measured & (h * w >= 3136) & (_pixels >= 8192)
+MANY_PIXELS = MEASURED & (h * w >= 3136) & (_pixels >= 8192)
 
 
 def claims_of(channels: Dim) -> tuple[Condition, ...]:
     """Return the claims of a convolution that adds nothing."""
     return (
         MANY_PIXELS & (k <= BLOCK),
-        _measured & (channels >= 256) & (_pixels <= 256),
-        _measured & (channels >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
+        MEASURED & (channels >= 256) & (_pixels <= 256),
+        MEASURED & (channels >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
     )
 
 
 CLAIMS = claims_of(c)
 # TensorRT has no kernel for Hopper that adds.
-CLAIMS_OF_SUMS = (MANY_PIXELS, _measured & (c >= 128))
+CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.
 COPIED_BY = frozenset({"Concat"})
