@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +54,8 @@ class Place:
     """Hold a match that passed every check, and the inputs of its plugin node.
 
     ``beside``, ``grouped``: the kernel does not claim the sizes, and is taken beside other plugins alone, or in a group
-    of them.
+    of them. ``copying``: nodes that would copy what the kernel gives (``Kernel.copied_by``): it is taken only where
+    plugins replace these too.
     """
 
     match: Match
@@ -69,15 +70,27 @@ class Place:
     neighbours: Neighbours
     beside: bool = False
     grouped: bool = False
+    copying: frozenset[int] = frozenset()
 
     @property
     def claimed(self) -> bool:
         """Return whether the place is taken whatever is next to it."""
         return not self.beside and not self.grouped
 
-    @property
-    def missing(self) -> str:
-        """Say why a place that is not claimed is not taken."""
+    def is_copied(self, taken: Set[int]) -> bool:
+        """Return whether what the kernel gives would be copied, where plugins replace the nodes ``taken``."""
+        return not self.copying <= taken
+
+    def is_part_of(self, whole: Place) -> bool:
+        """Return whether the same kernel would replace these nodes, or more of them, in ``whole``."""
+        return self.kernel is whole.kernel and self.match.origins <= whole.match.origins
+
+    def missing(self, taken: Set[int]) -> str | None:
+        """Say why a place is not taken where plugins replace the nodes ``taken``; None: others replace its nodes."""
+        if self.is_copied(taken):
+            return f"{self.match.outputs[0]} would be copied, and TensorRT's own layers write it to its place"
+        if self.claimed:
+            return None
         return "not beside plugins" if self.beside else "not among as many plugins as pay for conversions"
 
     @property
@@ -87,10 +100,6 @@ class Place:
 
 class _UnusableError(Exception):
     """Say why the kernel cannot be used at a match."""
-
-
-class _CopiedError(_UnusableError):
-    """Say that what the kernel gives would be copied (``Kernel.copied_by``)."""
 
 
 def find_places(
@@ -109,7 +118,6 @@ def find_places(
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
     places: dict[tuple[str, frozenset[int]], Place] = {}
     refused: dict[tuple[str, frozenset[int]], tuple[Match, tuple[str, ...], str]] = {}
-    copied: list[tuple[str, frozenset[int], str]] = []
     for graph in normal_forms(model, plain):
         for match in find(graph, kernels):
             key = (match.kernel.name, match.origins)
@@ -120,18 +128,31 @@ def find_places(
                 places[key] = _place(model, graph, uses, match, ranks[match.kernel.name], titles, claims_on)
             except (_UnusableError, LenetTrtError) as error:
                 refused.setdefault(key, (match, titles, str(error)))
-                if isinstance(error, _CopiedError):
-                    copied.append((*key, str(error)))
-    # A part of what is left to TensorRT is left too: TensorRT joins it with the rest.
-    for name, whole, why in copied:
-        for key in [key for key in places if key[0] == name and key[1] < whole]:
-            part = places.pop(key)
-            refused.setdefault(key, (part.match, part.titles, why))
     return list(places.values()), [refusal for key, refusal in refused.items() if key not in places]
 
 
 def chosen(places: Iterable[Place]) -> list[Place]:
-    """Return places that do not overlap: most nodes first, then preference, then the kernels' order."""
+    """Return places that do not overlap, and whose outputs are not copied.
+
+    Those of most nodes come first, then those that patterns prefer, then those of kernels in their order.
+    """
+    left = list(places)
+    while True:
+        result = _chosen(left)
+        taken = nodes_of(result)
+        copied = [place for place in result if place.is_copied(taken)]
+        if not copied:
+            return result
+        # A part of what is left to TensorRT is left too: TensorRT joins it with the rest.
+        left = [place for place in left if not any(place.is_part_of(whole) for whole in copied)]
+
+
+def nodes_of(places: Iterable[Place]) -> frozenset[int]:
+    """Return the indexes of the nodes that places replace."""
+    return frozenset().union(*(place.match.origins for place in places))
+
+
+def _chosen(places: Iterable[Place]) -> list[Place]:
     order = sorted(
         places,
         key=lambda p: (-len(p.match.origins), -p.match.pattern.preference, p.rank, min(p.match.origins)),
@@ -146,7 +167,7 @@ def chosen(places: Iterable[Place]) -> list[Place]:
 
 def _apart(places: Iterable[Place], before: Sequence[Place] = ()) -> list[Place]:
     """Return the places that overlap with none before them."""
-    taken = set[int]().union(*(place.match.origins for place in before))
+    taken = set(nodes_of(before))
     result = []
     for place in places:
         if not place.match.origins & taken:
@@ -237,12 +258,7 @@ def _place(
         raise _UnusableError(quantized)
     read = [value.name for value in inputs if value.name is not None and value.array is None]
     around = neighbours(graph, uses, match, read)
-    copying = {uses.graph.node[index].op_type for index in around.readers} & kernel.copied_by
-    if claims_on is not None and copying:
-        raise _CopiedError(
-            f"{', '.join(sorted(copying))} reads {match.outputs[0]}, where TensorRT's own layers write without a copy, "
-            f"and a plugin does not; --plugins {kernel.name} takes it in spite of that"
-        )
+    copying = frozenset(index for index in around.readers if model.graph.node[index].op_type in kernel.copied_by)
     obstacle = uses.obstacle(match.origins, read, match.outputs)
     if obstacle:
         raise _UnusableError(obstacle)
@@ -266,6 +282,7 @@ def _place(
         around,
         beside=may_be_beside,
         grouped=may_be_grouped,
+        copying=frozenset() if claims_on is None else copying,
     )
 
 

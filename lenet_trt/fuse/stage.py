@@ -66,7 +66,7 @@ def fuse(
         return Fused(model, (), ())
     from lenet_trt.fuse.assemble import assembled
     from lenet_trt.fuse.ordered_places import places_in_order
-    from lenet_trt.fuse.places import chosen, find_places
+    from lenet_trt.fuse.places import chosen, find_places, nodes_of
     from lenet_trt.onnx_model.attention import written_out
     from lenet_trt.onnx_model.fixed_axes import with_sizes
 
@@ -76,17 +76,20 @@ def fuse(
         claims_on = architectures_here() if architectures is None else architectures
     if claims_on is not None and usual:
         model, places, _ = places_in_order(model, kernels)
-        claimed, refused = find_places(with_sizes(model, usual), kernels, claims_on)
-        there = {(place.kernel.name, place.match.origins) for place in chosen(claimed)}
+        judged, refused = find_places(with_sizes(model, usual), kernels, claims_on)
+        claimed = chosen(judged)
+        there = {(place.kernel.name, place.match.origins) for place in claimed}
         taken = [place for place in places if (place.kernel.name, place.match.origins) in there]
     else:
         model, places, refused = places_in_order(model, kernels, claims_on)
-        taken = chosen(places)
+        judged = places
+        claimed = taken = chosen(places)
+    replaced = nodes_of(claimed)
     refusals = [Refusal(match.kernel.name, names, why) for match, names, why in refused]
     refusals += [
-        Refusal(place.kernel.name, place.titles, f"{place.missing}: --plugins {place.kernel.name} takes it there")
-        for place in places
-        if not place.claimed and place not in taken
+        Refusal(place.kernel.name, place.titles, f"{missing}: --plugins {place.kernel.name} takes it there")
+        for place in judged
+        if place not in claimed and (missing := place.missing(replaced))
     ]
     result, replacements, left = assembled(model, taken, places)
     fused = Fused(result if replacements else given, tuple(replacements), (*refusals, *left))

@@ -51,7 +51,8 @@ class Kernel:
     ``MODEL_AXES``. ``beside_plugins``: where it also replaces nodes, since TensorRT's compiler has less to join
     there. ``in_groups``: sizes at which it also replaces nodes in a group of places that read each other's outputs,
     where few tensors are converted between TensorRT's layouts and the plugins'. ``copied_by``: ONNX operators that read
-    what TensorRT's own layers give without a copy: before these the kernel replaces nothing unless it is named.
+    what TensorRT's own layers give without a copy: before these the kernel replaces nothing unless it is named, or
+    another kernel replaces the operator too.
 
     Raises:
         LenetTrtError: a field contradicts another one, or names something that does not exist.

@@ -31,13 +31,16 @@ __device__ __forceinline__ void load_lines(const Stages<Line>& ring, const Tenso
       Lines& lines = of_half[half];
       if (!lines.exist()) continue;
       const int left = lines.column() - kPad;
-      const T* const row = tensors.x + static_cast<size_t>(lines.image() * kHeight + lines.row) * (kWidth * kChannels);
+      const size_t row = lines.image() * kHeight + lines.row;
+      const T* const row_of_x = tensors.x + row * (kWidth * kOfX);
+      const T* const row_of_other = tensors.other + row * (kWidth * kJoined);
 #pragma unroll
       for (int begin = 0; begin < Line::kBorder * Line::kUnitsOfPixel; begin += kRole) {
         const int i = begin + threadIdx.x, pixel = i / Line::kUnitsOfPixel, eight = i % Line::kUnitsOfPixel, column = left + pixel;
         const bool inside = static_cast<unsigned>(column) < kWidth && eight < kChannels / kEight;  // others become zeros
         const unsigned to = stage + half * Line::kLineBytes + (eight * Line::kPitch + pixel) * 16;
-        if (pixel < Line::kBorder) copy_async<16>(to, row + (inside ? column * kChannels + eight * kEight : 0), inside ? 16 : 0);
+        const T* const from = (is_joined(eight * kEight) ? row_of_other : row_of_x) + (inside ? at_pixel(column, eight * kEight) : 0);
+        if (pixel < Line::kBorder) copy_async<16>(to, from, inside ? 16 : 0);
       }
       lines.advance();
     }

@@ -1,16 +1,19 @@
 """Declare what the 3x3 convolutions of channels-last maps share; the headers beside this file have their device code.
 
+``channels`` are those of an image: c, or those of two tensors that are joined.
+
 Source: the numbers follow direct.cuh, patch.cuh, and the entries in entries.cuh.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, ceil_div, minimum, remainder
+from lenet_trt.dims import ARCHITECTURE, MULTIPROCESSORS, Condition, Dim, ceil_div, minimum, remainder
 from lenet_trt.kernel import Axis, Launch, Packing, Tensor, Variant, float_types
 
 from ..few_channels.declaration import k
@@ -23,7 +26,7 @@ BLOCK, DEPTH, EIGHT = 64, 16, 8
 DIRECT_THREADS, WGMMA_THREADS = 128, 384
 STAGES, BARRIERS = 4, 16
 PACKED = "hwc8"
-blocks, steps = ceil_div(k, BLOCK), ceil_div(c, DEPTH)
+blocks = ceil_div(k, BLOCK)
 
 AXES = (
     Axis("n", "images"),
@@ -34,19 +37,27 @@ AXES = (
 )
 X = Tensor("x", (n, c, h, w), "T", "images", layout=PACKED)
 OTHER = Tensor("other", (n, k, h, w), "T", "what is added", layout=PACKED)
-FILTERS = Tensor(
-    "filters",
-    (blocks, steps, 2, SIZE, SIZE, BLOCK, EIGHT),
-    "T",
-    "w, laid out for wgmma (channels_last/layer.cuh)",
-    weight=True,
-)
 BIAS = Tensor("bias", (k,), "T", "bias of each filter", weight=True)
 OUTPUTS = (Tensor("y", (n, k, h, w), "T", "feature maps", layout=PACKED),)
 TYPES = float_types()[1:]
 ATTRIBUTES = (ACTIVATION,)
 REQUIRES = c.multiple_of(EIGHT) & k.multiple_of(EIGHT)
-FLOPS = 2 * n * k * h * w * c * SIZE * SIZE
+
+
+def steps_of(channels: Dim) -> Dim:
+    """Return how many times the 16 channels of a step are loaded."""
+    return ceil_div(channels, DEPTH)
+
+
+def filters_of(channels: Dim) -> Tensor:
+    """Return the tensor of the packed filters."""
+    shape = (blocks, steps_of(channels), 2, SIZE, SIZE, BLOCK, EIGHT)
+    return Tensor("filters", shape, "T", "w, laid out for wgmma (channels_last/layer.cuh)", weight=True)
+
+
+def flops_of(channels: Dim) -> Dim:
+    """Return the operations of the convolution."""
+    return 2 * n * k * h * w * channels * SIZE * SIZE
 
 
 def reference(x: np.ndarray, weights: np.ndarray, bias: np.ndarray, *, activation: str) -> np.ndarray:
@@ -64,17 +75,24 @@ def pack(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {"filters": np.ascontiguousarray(packed).reshape(shape), "bias": weights["bias"]}
 
 
-def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """Write the nodes that undo it. All layers of a model have them, so the shapes of x and the bias tell c and k."""
+def _unpacked(op: Any, weights: Mapping[str, str], images: tuple[str, ...]) -> dict[str, str]:
     parts = op.Reshape(weights["filters"], op.ints(0, -1, SIZE * SIZE, BLOCK // 16, 2, 4, 2, EIGHT))
     ordered = op.Transpose(parts, perm=[0, 3, 5, 4, 6, 1, 7, 2])  # [k / 64, 4, 4, 2, 2, c / 8, 8, taps]
     first = op.Reshape(ordered, op.ints(0, BLOCK, -1, SIZE, SIZE))  # of each block
     rows = op.Reshape(first, op.Concat(op.ints(-1), op.Slice(op.Shape(first), op.ints(2), op.ints(5)), axis=0))
-    sizes = op.Concat(op.Shape(weights["bias"]), op.Slice(op.Shape("x"), op.ints(1), op.ints(2)), axis=0)
+    channels = reduce(op.Add, [op.Slice(op.Shape(name), op.ints(1), op.ints(2)) for name in images])
+    sizes = op.Concat(op.Shape(weights["bias"]), channels, axis=0)
     return {"w": op.Slice(rows, op.ints(0, 0), sizes, op.ints(0, 1)), "bias": weights["bias"]}
 
 
-PACKING = Packing((Tensor("w", (k, c, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
+def packing_of(channels: Dim, *images: str) -> Packing:
+    """Return the packing of the filters of the channels that these inputs have together."""
+
+    def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+        """Write the nodes that undo it. All layers of a model have them, so shapes of inputs tell the sizes of w."""
+        return _unpacked(op, weights, images)
+
+    return Packing((Tensor("w", (k, channels, SIZE, SIZE), "T", "filters", weight=True), BIAS), pack, unpack)
 
 
 # A tile is 16 columns of 16 rows, or 8 of 32 where images have no more columns. Between the rows of two images is one
@@ -85,18 +103,14 @@ _between = minimum(1, remainder(h, _rows))
 TILES = ceil_div(n * (h + _between) - _between, _rows) * ceil_div(w, 8 * _across) * blocks
 SHARED_BYTES = STAGES * (2 * DEPTH * ((8 * _across + 2) * (_rows + 2) + SIZE * SIZE * BLOCK) + BARRIERS)
 AT_ONCE = 3 * MULTIPROCESSORS // 4  # larger clusters do not fill a GPU
-# With up to 128 channels pairs of blocks pay only where they fill at most half of a GPU.
-FEW_CHANNELS = minimum(1, 8 // steps)
 
 
 # A line is 64 columns; it lies in shared memory with a border, and with a distance between its channels that is odd.
 LINE, LINE_UNITS, FEW_FILTERS = 64, 73, 32
 LINES = n * h * ceil_div(w, LINE)
-LINE_STAGES = 4 - 2 * minimum(1, steps // 5)
-LINE_SHARED_BYTES = LINE_STAGES * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * BLOCK * steps
 
 
-def _by_wgmma(splits: int = 1, prefer: Condition | None = None) -> Variant:
+def _by_wgmma(steps: Dim, splits: int = 1, prefer: Condition | None = None) -> Variant:
     """Make a variant by wgmma; ``splits`` blocks of a cluster divide the channels."""
     grid = TILES * splits if splits > 1 else minimum(TILES, MULTIPROCESSORS)
     share = f", {splits} blocks divide the channels" if splits > 1 else ""
@@ -119,14 +133,16 @@ def _direct() -> Variant:
     )
 
 
-def _by_lines() -> Variant:
+def _by_lines(steps: Dim) -> Variant:
+    stages = 4 - 2 * minimum(1, steps // 5)
+    shared = stages * (4 * DEPTH * LINE_UNITS * steps + BARRIERS) + 2 * DEPTH * SIZE * SIZE * BLOCK * steps
     return Variant(
         "lines_wgmma",
         Launch(
             (minimum(ceil_div(LINES, 2), MULTIPROCESSORS), 1, 1),
             (WGMMA_THREADS, 1, 1),
             extras=(n,),
-            shared_bytes=LINE_SHARED_BYTES,
+            shared_bytes=shared,
         ),
         "by wgmma, line by line of 64 columns, for at most 32 filters, which stay in shared memory",
         source="lines.cu",
@@ -137,25 +153,40 @@ def _by_lines() -> Variant:
     )
 
 
-VARIANTS = (
-    _by_lines(),
-    _by_wgmma(8, 8 * TILES <= AT_ONCE),
-    _by_wgmma(4, 4 * TILES <= AT_ONCE),
-    _by_wgmma(2, 2 * TILES * (1 + FEW_CHANNELS) <= MULTIPROCESSORS),
-    _by_wgmma(),
-    _direct(),
-)
+def variants_of(channels: Dim) -> tuple[Variant, ...]:
+    """Return the variants, most preferred first."""
+    steps = steps_of(channels)
+    # With up to 128 channels pairs of blocks pay only where they fill at most half of a GPU.
+    few_channels = minimum(1, 8 // steps)
+    return (
+        _by_lines(steps),
+        _by_wgmma(steps, 8, 8 * TILES <= AT_ONCE),
+        _by_wgmma(steps, 4, 4 * TILES <= AT_ONCE),
+        _by_wgmma(steps, 2, 2 * TILES * (1 + few_channels) <= MULTIPROCESSORS),
+        _by_wgmma(steps),
+        _direct(),
+    )
+
+
+FILTERS, FLOPS, PACKING, VARIANTS = filters_of(c), flops_of(c), packing_of(c, "x"), variants_of(c)
 # Where it was the faster one in TensorRT 8.6.0 on Hopper (docs/kernels/conv3x3_half.md): with up to 64 filters on many
 # pixels of large images; with more filters on few pixels, or on those of 32 small images.
-_measured = ARCHITECTURE.equals(90)
+MEASURED = ARCHITECTURE.equals(90)
 _pixels = n * h * w
-MANY_PIXELS = _measured & (h * w >= 3136) & (_pixels >= 8192)
-CLAIMS = (
-    MANY_PIXELS & (k <= BLOCK),
-    _measured & (c >= 256) & (_pixels <= 256),
-    _measured & (c >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
-)
+MANY_PIXELS = MEASURED & (h * w >= 3136) & (_pixels >= 8192)
+
+
+def claims_of(channels: Dim) -> tuple[Condition, ...]:
+    """Return the claims of a convolution that adds nothing."""
+    return (
+        MANY_PIXELS & (k <= BLOCK),
+        MEASURED & (channels >= 256) & (_pixels <= 256),
+        MEASURED & (channels >= 128) & (_pixels >= 5000) & (_pixels <= 26000),
+    )
+
+
+CLAIMS = claims_of(c)
 # TensorRT has no kernel for Hopper that adds.
-CLAIMS_OF_SUMS = (MANY_PIXELS, _measured & (c >= 128))
+CLAIMS_OF_SUMS = (MANY_PIXELS, MEASURED & (c >= 128))
 # TensorRT's own layers write their outputs to where they are joined.
 COPIED_BY = frozenset({"Concat"})

@@ -26,10 +26,13 @@ __device__ __forceinline__ void channels_last_direct(const Tensors& tensors) {
   for (int tap = 0; tap < kTaps; ++tap) {
     const int row = top + tap / kSize, column = left + tap % kSize;
     if (static_cast<unsigned>(row) >= kHeight || static_cast<unsigned>(column) >= kWidth) continue;
-    const T* const from = tensors.x + static_cast<size_t>((image * kHeight + row) * kWidth + column) * kChannels;
+    const size_t from = (image * kHeight + row) * kWidth + column;
+    const T* const from_x = tensors.x + from * kOfX;
+    const T* const from_other = tensors.other + from * kJoined;
 #pragma unroll 1
     for (int eight = 0; eight < kChannels / kEight; ++eight) {
-      const Vector<T, kEight> of_x = load_vector<kEight>(from + eight * kEight);
+      const int channel = eight * kEight;
+      const Vector<T, kEight> of_x = load_vector<kEight>((is_joined(channel) ? from_other : from_x) + at_pixel(0, channel));
       const T* const filters = tensors.filters + ((first / kFilterBlock * kSteps * kEights + eight) * kTaps + tap) * kOfTap;
 #pragma unroll
       for (int f = 0; f < kEight; ++f) {

@@ -1,8 +1,8 @@
 // The entries of a 3x3 convolution of channels-last maps by wgmma. A kernel's wgmma.cu defines before it:
 //   ENTRY(variant)      the name of an entry
-//   OTHER_PARAMETER     the parameter of what is added before the activation, with a comma, or nothing
+//   OTHER_PARAMETER     the parameter of what is added before the activation, or joined to x, with a comma, or nothing
 //   OTHER               its name, or nullptr
-//   ADDS                whether there is one
+//   ADDS                whether it is added
 // An entry for each number of blocks that divide the channels.
 #pragma once
 

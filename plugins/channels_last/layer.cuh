@@ -1,6 +1,7 @@
 // The layer that a 3x3 convolution of channels-last maps is compiled for, and how its filters are packed.
 //
-// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1, C and K multiples of 8.
+// x [n, H, W, C], other and y [n, H, W, K], bias [K]; padding 1, C and K multiples of 8. For a kernel with an axis d, other is [n, H, W, D]
+// instead, and joined to x: the filters read its channels behind those of x, and kChannels is C + D.
 // filters [K / 64, C / 16, 2, 3, 3, 64, 8], filled up with zeros: of 64 filters, 8 channels at a tap. Among 16 filters, filter 4 t + 2 i + e is
 // row 8 i + 2 t + e: then a lane of by_wgmma.cuh has four neighbours.
 #pragma once
@@ -8,16 +9,21 @@
 #include "windows/activation.cuh"
 
 using T = TYPE_T;
-constexpr int kHeight = AXIS_H, kWidth = AXIS_W, kChannels = AXIS_C, kFilters = AXIS_K;
+#ifdef AXIS_D
+constexpr int kJoined = AXIS_D;
+#else
+constexpr int kJoined = 0;
+#endif
+constexpr int kHeight = AXIS_H, kWidth = AXIS_W, kOfX = AXIS_C, kChannels = kOfX + kJoined, kFilters = AXIS_K;
 constexpr int kSize = 3, kPad = 1, kTaps = kSize * kSize;
 constexpr Activation kActivation = static_cast<Activation>(ATTR_ACTIVATION);
 constexpr int kEight = 8, kDepth = 16, kEights = kDepth / kEight, kFilterBlock = 64;
 constexpr int kSteps = ceil_div(kChannels, kDepth), kFilterBlocks = ceil_div(kFilters, kFilterBlock);
 // Numbers of 64 filters: of 8 channels at a tap, of 16 channels at all taps.
 constexpr int kOfTap = kFilterBlock * kEight, kOfStep = kEights * kTaps * kOfTap;
-static_assert(sizeof(T) == 2 && kChannels % kEight == 0 && kFilters % kEight == 0);
+static_assert(sizeof(T) == 2 && kOfX % kEight == 0 && kJoined % kEight == 0 && kFilters % kEight == 0);
 
-// What a launch is given; `other` is added before the activation.
+// What a launch is given; `other` is added before the activation, or joined to x.
 struct Tensors {
   const T* __restrict__ x;
   const T* __restrict__ other;
@@ -26,6 +32,14 @@ struct Tensors {
   const int n;
   T* __restrict__ y;
 };
+
+// Whether the tensor that is joined to x has a channel.
+__device__ __forceinline__ constexpr bool is_joined(int channel) { return kJoined > 0 && channel >= kOfX; }
+
+// Where a channel of a pixel is, in the tensor that has it.
+__device__ __forceinline__ constexpr int at_pixel(int pixel, int channel) {
+  return is_joined(channel) ? pixel * kJoined + (channel - kOfX) : pixel * kOfX + channel;
+}
 
 template <bool kAdds>
 __device__ __forceinline__ T output(float sum, float added) {

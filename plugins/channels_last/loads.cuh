@@ -11,7 +11,7 @@ struct Loader {
 
   const Tensors& tensors;
   const int eight = threadIdx.x % kEights, first_pixel = threadIdx.x / kEights;
-  int at[kUnits];  // where the thread's units begin in x; -1: nowhere
+  int at[kUnits];  // where the thread's units begin in x, or their pixel where two tensors are joined; -1: nowhere
 
   __device__ __forceinline__ explicit Loader(const Tensors& tensors_) : tensors(tensors_) {}
 
@@ -25,17 +25,19 @@ struct Loader {
       ImageSpot spot(kWholeTiles ? place.row : place.row + down, column);
       if (kWholeTiles) spot.row += down;  // the row before the first, and the one behind the last, are no other image's
       const bool inside = spot.row >= 0 && place.row + down >= 0 && spot.exists(tensors.n);
-      at[unit] = inside ? spot.of_all() * kChannels + eight * kEight : -1;
+      at[unit] = !inside ? -1 : kJoined > 0 ? spot.of_all() : spot.of_all() * kChannels + eight * kEight;
     }
   }
 
   __device__ __forceinline__ void copy_x(unsigned stage, int step) const {
     const unsigned to = stage + (eight * kBorder + first_pixel) * 16;
-    const bool inside = kChannels % kDepth == 0 || step * kDepth + eight * kEight < kChannels;
+    const int channel = step * kDepth + eight * kEight;
+    const bool inside = kChannels % kDepth == 0 || channel < kChannels;
+    const T* const tensor = is_joined(channel) ? tensors.other : tensors.x;
 #pragma unroll
     for (int unit = 0; unit < kUnits; ++unit) {
       const bool copied = inside && at[unit] >= 0;  // others become zeros
-      const T* const from = tensors.x + (copied ? at[unit] + step * kDepth : 0);
+      const T* const from = tensor + (!copied ? 0 : kJoined > 0 ? at_pixel(at[unit], channel) : at[unit] + step * kDepth);
       if (exists(unit)) copy_async<16>(to + unit * kPixelsAtOnce * 16, from, copied ? 16 : 0);
     }
   }

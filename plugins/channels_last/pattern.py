@@ -1,4 +1,4 @@
-"""Define the nodes of a 3x3 convolution with a padding of one pixel, and what can follow it."""
+"""Define the nodes of a 3x3 convolution with a padding of one pixel, what can follow it, and a Concat before it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,17 @@ def _added(nodes: Nodes, conv_first: bool) -> Callable[..., Any]:
     return graph
 
 
+def _joined(nodes: Nodes) -> Callable[..., Any]:
+    def graph(op: Any, x: Any, other: Any, w: Any, bias: Any) -> Any:
+        return nodes(op, _convolution(op, op.Concat(x, other, axis=1), w, bias))
+
+    return graph
+
+
 PLAIN = tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)
 ADDED = tuple(
     Pattern(_added(nodes, conv_first), {"activation": name})
     for name, nodes in NODES_IN_HALVES
     for conv_first in (True, False)
 )
+JOINED = tuple(Pattern(_joined(nodes), {"activation": name}) for name, nodes in NODES_IN_HALVES)

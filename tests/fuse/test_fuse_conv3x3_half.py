@@ -15,14 +15,17 @@ from lenet_trt.fuse.stage import fuse
 from lenet_trt.onnx_model.plugin_nodes import plugin_nodes
 from plain_runtime import run
 
-CONV, ADD = "conv3x3_half", "conv3x3_half_add"
+CONV, ADD, CONCAT = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
 CHANNELS, FILTERS = 8, 16
 
 
 def model_of(*nodes: onnx.NodeProto, side: int = 6, filters: int = FILTERS, group: int = 1) -> onnx.ModelProto:
-    """Return a model of these nodes, from images x and y to z; w and b are a convolution's weights."""
+    """Return a model of these nodes, from images x and y to z.
+
+    w and b are a convolution's weights; w2 is of one of images with the filters' channels twice.
+    """
     random = np.random.default_rng(2)
-    shapes = {"w": (filters, CHANNELS // group, 3, 3), "b": (filters,)}
+    shapes = {"w": (filters, CHANNELS // group, 3, 3), "b": (filters,), "w2": (filters, 2 * filters, 3, 3)}
     tensors = [
         numpy_helper.from_array((random.normal(size=shape) / 8).astype(np.float16), name)
         for name, shape in shapes.items()
@@ -39,6 +42,17 @@ def model_of(*nodes: onnx.NodeProto, side: int = 6, filters: int = FILTERS, grou
 def conv(output: str, **changed: Any) -> onnx.NodeProto:
     """Return a convolution of x that the kernels take, but for what is changed."""
     return helper.make_node("Conv", ["x", "w", "b"], [output], **{"kernel_shape": [3, 3], "pads": [1] * 4, **changed})
+
+
+def conv_relu(output: str, x: str = "x", w: str = "w") -> list[onnx.NodeProto]:
+    """Return a convolution and its ReLU."""
+    conv = helper.make_node("Conv", [x, w, "b"], [f"{output}c"], kernel_shape=[3, 3], pads=[1] * 4)
+    return [conv, helper.make_node("Relu", [f"{output}c"], [output])]
+
+
+def concat(output: str, *inputs: str, axis: int = 1) -> onnx.NodeProto:
+    """Return a concatenation, of channels where nothing else is said."""
+    return helper.make_node("Concat", inputs, [output], axis=axis)
 
 
 def taken(model: onnx.ModelProto, *names: str) -> Counter[str]:
@@ -94,6 +108,45 @@ def test_by_themselves_they_are_taken_for_large_images() -> None:
 
 def test_before_a_concatenation_tensorrt_keeps_the_layer_whole() -> None:
     """TensorRT writes into the concatenation; and it computes a ReLU with the convolution, so neither part is taken."""
-    nodes = [conv("c"), helper.make_node("Relu", ["c"], ["r"]), helper.make_node("Concat", ["r", "y"], ["z"], axis=1)]
+    nodes = [*conv_relu("r"), concat("z", "r", "y")]
     assert taken(model_of(*nodes, side=64)) == {}
     assert taken(model_of(*nodes, side=64), CONV) == {CONV: 1}
+
+
+def test_what_is_left_before_a_concatenation_is_told_once() -> None:
+    refusals = fuse(model_of(*conv_relu("r"), concat("z", "r", "y"), side=64), "auto", architectures=[90]).refusals
+    assert [refusal.kernel for refusal in refusals if "r would be copied" in refusal.reason] == [CONV]
+
+
+@pytest.mark.parametrize("operands", [("y", "r"), ("r", "y")])
+def test_a_concatenation_is_one_kernel_with_its_convolution(operands: tuple[str, str]) -> None:
+    nodes = [*conv_relu("r"), concat("j", *operands), *conv_relu("z", "j", "w2")]
+    assert taken(model_of(*nodes), CONCAT) == {CONCAT: 1}
+
+
+def test_where_the_concatenation_is_replaced_too_nothing_is_copied() -> None:
+    nodes = [*conv_relu("r"), concat("j", "y", "r"), *conv_relu("z", "j", "w2")]
+    assert taken(model_of(*nodes, side=64)) == {CONV: 1, CONCAT: 1}
+
+
+def test_of_two_concatenations_both_must_be_replaced() -> None:
+    """The second one stays: what the first one's convolution gives would be copied, so both layers stay."""
+    nodes = [*conv_relu("r"), concat("j", "y", "r"), *conv_relu("q", "j", "w2"), concat("z", "q", "y")]
+    assert taken(model_of(*nodes, side=64)) == {}
+    others = [*conv_relu("r"), concat("j", "y", "r"), *conv_relu("q", "j", "w2"), concat("s", "q", "r")]
+    assert taken(model_of(*others, *conv_relu("z", "s", "w2"), side=64)) == {CONV: 1, CONCAT: 2}
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pytest.param([concat("j", "x", "x", axis=2), *conv_relu("z", "j", "w")], id="another axis"),
+        pytest.param([concat("j", "x", "x", "x", "x"), *conv_relu("z", "j", "w2")], id="four tensors"),
+        pytest.param(
+            [concat("j", "y", "y"), *conv_relu("q", "j", "w2"), concat("z", "q", "j")], id="another reader of it"
+        ),
+    ],
+)
+def test_another_concatenation_is_no_place(nodes: list[onnx.NodeProto]) -> None:
+    with pytest.raises(LenetTrtError, match=f"{CONCAT}: the network has no place for it"):
+        taken(model_of(*nodes), CONCAT)

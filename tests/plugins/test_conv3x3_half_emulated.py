@@ -8,7 +8,7 @@ import pytest
 from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
 
-PLAIN, ADDS = "conv3x3_half", "conv3x3_half_add"
+PLAIN, ADDS, JOINS = "conv3x3_half", "conv3x3_half_add", "conv3x3_half_concat"
 # Rows of several images a tile, and filters that fill no block; halves one above the other; tiles of one image each;
 # steps of 8 channels; more steps than stages.
 SEVERAL = {"n": 3, "c": 24, "h": 7, "w": 9, "k": 72}
@@ -22,6 +22,13 @@ STRIPS = {"n": 3, "c": 24, "h": 5, "w": 70, "k": 32}
 FLAT = {"n": 7, "c": 16, "h": 1, "w": 30, "k": 24}
 STAGES = {"n": 2, "c": 72, "h": 7, "w": 20, "k": 24}
 LONELY = {"n": 1, "c": 8, "h": 4, "w": 9, "k": 8}
+# Two tensors: a step of 16 channels that reads both; of one size; the last step half empty; x in one step of many.
+BOTH = {**SEVERAL, "d": 40}
+EQUAL = {**WHOLE, "c": 16, "d": 16}
+HALF = {**NARROW, "d": 8}
+MOSTLY = {**DEEP, "c": 8, "d": 136}
+STRIPS_OF_BOTH = {**STRIPS, "d": 8}
+STAGES_OF_BOTH = {**STAGES, "c": 32, "d": 64}
 CASES = [
     (PLAIN, "wgmma", SEVERAL, "fp16", False),
     (PLAIN, "wgmma", NARROW, "fp16", True),
@@ -43,6 +50,15 @@ CASES = [
     (ADDS, "lines_wgmma", FLAT, "fp16", False),
     (ADDS, "by8_wgmma", DEEP, "bf16", True),
     (ADDS, "direct", NARROW, "bf16", True),
+    (JOINS, "wgmma", BOTH, "fp16", False),
+    (JOINS, "wgmma", EQUAL, "fp16", True),
+    (JOINS, "wgmma", HALF, "bf16", True),
+    (JOINS, "by2_wgmma", BOTH, "bf16", True),
+    (JOINS, "by4_wgmma", MOSTLY, "bf16", True),
+    (JOINS, "by8_wgmma", MOSTLY, "fp16", True),
+    (JOINS, "lines_wgmma", STRIPS_OF_BOTH, "fp16", False),
+    (JOINS, "lines_wgmma", STAGES_OF_BOTH, "bf16", True),
+    (JOINS, "direct", BOTH, "fp16", False),
 ]
 
 
@@ -63,11 +79,12 @@ def test_the_source_computes_the_reference(
 
 @needs_gcc
 @pytest.mark.parametrize("value", [np.inf, np.nan, 65504.0])
-def test_what_is_not_finite_stays_in_its_windows(value: float, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(("name", "axes", "tensor"), [(ADDS, SEVERAL, 0), (JOINS, BOTH, 1)])
+def test_what_is_not_finite_stays_in_its_windows(
+    name: str, axes: dict[str, int], tensor: int, value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     def change(plain: list[np.ndarray]) -> None:
-        plain[0][1, 3, 0, 5] = value
+        plain[tensor][1, 3, 0, 5] = value
 
-    kernel = registry.kernel(ADDS)
-    assert (
-        disagreement_on_cpu(kernel, "wgmma", SEVERAL, {"activation": "none"}, change, tmp_path_factory, "fp16") is None
-    )
+    kernel = registry.kernel(name)
+    assert disagreement_on_cpu(kernel, "wgmma", axes, {"activation": "none"}, change, tmp_path_factory, "fp16") is None

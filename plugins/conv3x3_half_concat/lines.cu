@@ -1,0 +1,17 @@
+// conv3x3_half_concat by wgmma, line by line: y = act(conv(concat(x, other), w) + bias), 3x3 filters, in fp16 and bfloat16.
+//
+// x [n, H, W, C], other [n, H, W, D], filters (w, packed: channels_last/layer.cuh), bias [K], y [n, H, W, K]; padding 1, C + D <= 128, K <= 32.
+//
+// Mapping: channels_last/by_lines.cuh. Bytes: x and other once, the filters once for each block, from L2; y once.
+// What is known of it: docs/kernels/conv3x3_half.md.
+#include "channels_last/by_lines.cuh"
+
+ASSERT_LAUNCH(conv3x3_half_concat_lines_wgmma, kWgmmaThreads, Line::kSharedBytes);
+
+extern "C" __global__ void __launch_bounds__(kWgmmaThreads, 1)
+    conv3x3_half_concat_lines_wgmma(const T* __restrict__ x, const T* __restrict__ other, const T* __restrict__ filters,
+                                    const T* __restrict__ bias, int n, T* __restrict__ y) {
+  wait_for_previous_kernel();
+  extern __shared__ __align__(128) unsigned char shared[];
+  channels_last_by_lines<false>(shared, {x, other, filters, bias, n, y});
+}
