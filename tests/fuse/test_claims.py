@@ -68,6 +68,11 @@ def packed(channels: int, filters: int) -> list[tuple[int, ...]]:
     return [(filters // 64, channels // 16, 2, 3, 3, 64, 8), (filters,)]
 
 
+def packed_squares(channels: int, planes: int) -> list[tuple[int, ...]]:
+    """Return the shapes of the packed weights of a transposed convolution in halves."""
+    return [(channels // 32, 1, planes // 2, 4, 8, 8), (planes,)]
+
+
 CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
 
 
@@ -101,6 +106,9 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
         ("conv3x3_half", "float16", [(1, 128, 8, 8), *packed(128, 128)], None, False),
         ("conv3x3_half_add", "float16", [(1, 128, 28, 28), (1, 128, 28, 28), *packed(128, 128)], None, True),
         ("conv3x3_half_add", "float16", [(1, 64, 56, 56), (1, 64, 56, 56), *packed(64, 64)], None, False),
+        ("transposed_conv2x2_half", "float16", [(32, 64, 128, 128), *packed_squares(64, 32)], None, True),
+        ("transposed_conv2x2_half", "float16", [(32, 512, 16, 16), *packed_squares(512, 256)], None, True),
+        ("transposed_conv2x2_half", "float16", [(1, 64, 128, 128), *packed_squares(64, 32)], None, False),
     ],
 )
 def test_what_made_networks_slower_is_left_to_tensorrt(
@@ -109,7 +117,7 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     """Source: the survey of docs/zoo.md, and docs/verify.md."""
     kernel = registry.kernel(name)
     given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
-    if name.startswith("conv3x3"):
+    if name.endswith(("_half", "_half_add")):
         given = {"activation": "relu"}
     specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
     assert claimed(specialized, shapes, [90]) == taken
