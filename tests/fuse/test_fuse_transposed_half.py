@@ -89,6 +89,10 @@ def test_by_itself_it_is_taken_for_much_data() -> None:
 
 def test_before_a_concatenation_tensorrt_keeps_the_layer() -> None:
     """TensorRT writes into the concatenation, and what a plugin writes would be copied there."""
-    nodes = [doubled("a"), helper.make_node("Relu", ["a"], ["r"]), helper.make_node("Concat", ["a", "r"], ["z"], axis=1)]
+    nodes = [
+        doubled("a"),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Concat", ["a", "r"], ["z"], axis=1),
+    ]
     assert taken(model_of(*nodes, **MUCH)) == {}
     assert taken(model_of(*nodes, **MUCH), NAME) == {NAME: 1}
