@@ -19,6 +19,7 @@ template <typename Plan, typename Layer>
 __device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, Layer& layer, int thread) {
   Share<Plan> share;
   Turn<Plan> turn;
+  bool copies_weights = true;
 #pragma unroll 1
   for (; share.tile < Plan::tiles(layer.n); share.advance()) {
     const Place place = Plan::place(share.tile);
@@ -27,18 +28,20 @@ __device__ __forceinline__ void fill_stages(const Stages<Plan>& ring, Layer& lay
     for (int step = share.first; step < share.last; ++step) {
       const unsigned stage = turn.stage * Plan::kStageBytes, full = ring.full(turn.stage);
       wait_for_bytes(ring.empty(turn.stage), turn.parity ^ 1);
-      if (thread == 0) {
+      if (thread == 0 && !copies_weights) arrive(full);
+      if (thread == 0 && copies_weights) {
         expect_bytes(full, Plan::kChunks * kParts * bytes);
 #pragma unroll
         for (int i = 0; i < Plan::kChunks * kParts; ++i) {
           const auto* from = layer.weights + ((step * Plan::kChunks * kParts + i) * kOfAll + place.column / kEight * kOfEight);
-          begin_bulk_copy(ring.address + stage + Plan::kXBytes + i * Plan::kWeightBytes, from, bytes, full);
+          begin_bulk_copy(ring.address + Plan::weights_at(stage, step) + i * Plan::kWeightBytes, from, bytes, full);
         }
       }
       layer.template begin_copy<Plan>(ring.address, stage, place.row, step, thread);
       arrive_with_copies(full);
       turn.advance();
     }
+    copies_weights = !Plan::kWeightsStay;
   }
 }
 

@@ -15,6 +15,7 @@ EIGHT, CHUNK = 8, 32
 DIRECT_THREADS = 128
 # What tile.cuh says.
 ROWS, THREADS = 128, 384
+MOST_STAYING = 2048  # columns of chunks, 64 bytes each
 AT_ONCE = 7 * MULTIPROCESSORS // 8  # larger clusters do not fill a GPU
 # Where it was measured: on Hopper.
 HOPPER = ARCHITECTURE.equals(90)
@@ -22,12 +23,16 @@ HOPPER = ARCHITECTURE.equals(90)
 
 @dataclass(frozen=True)
 class Product:
-    """Hold the sizes of a product of rows and weights, and make its variants; ``extras``: integers of its kernels."""
+    """Hold the sizes of a product of rows and weights, and make its variants.
+
+    ``extras``: integers of its kernels. ``unit``: what divides the columns of a tile.
+    """
 
     rows: Dim
     inputs: Dim
     outputs: Dim
     extras: tuple[Dim, ...]
+    unit: int = 16
 
     @property
     def chunks(self) -> Dim:
@@ -51,7 +56,15 @@ class Product:
 
     def tiles(self, most_columns: int = 128) -> Dim:
         """Return the number of tiles of up to ``most_columns`` outputs."""
-        return ceil_div(self.rows, ROWS) * ceil_div(self.outputs, most_columns)
+        return ceil_div(self.rows, ROWS) * self._across(most_columns)
+
+    def _across(self, most_columns: int) -> Dim:
+        """Return the number of tiles across the outputs."""
+        return ceil_div(self.outputs, most_columns)
+
+    def columns(self, most_columns: int) -> Dim:
+        """Return the columns of a tile of up to ``most_columns`` outputs."""
+        return maximum(64, ceil_div(ceil_div(self.outputs, self._across(most_columns)), self.unit) * self.unit)
 
     def by_wgmma(
         self,
@@ -60,23 +73,29 @@ class Product:
         *,
         splits: int = 1,
         most_columns: int = 128,
+        weights_stay: bool = False,
         **more: Any,
     ) -> Variant:
         """Make a variant for elements of x of some bytes.
 
-        ``splits`` blocks divide the inputs of a tile of up to ``most_columns`` outputs.
+        ``splits`` blocks divide the inputs of a tile of up to ``most_columns`` outputs. ``weights_stay``: all tiles of
+        a block have the same columns, whose weights stay in its shared memory.
         """
         # A block that has all inputs of a tile stays for other tiles.
-        some = self.tiles(most_columns)
-        grid = some * splits if splits > 1 else minimum(some, MULTIPROCESSORS)
-        columns = maximum(64, ceil_div(ceil_div(self.outputs, ceil_div(self.outputs, most_columns)), 16) * 16)
+        some, across = self.tiles(most_columns), self._across(most_columns)
+        at_once = maximum(MULTIPROCESSORS // across, 1) * across if weights_stay else MULTIPROCESSORS
+        grid = some * splits if splits > 1 else minimum(some, at_once)
         together = 1 if splits > 1 else 2 - remainder(self.chunks, 2)  # chunks of a stage
         depth = together * CHUNK
         pitch = depth + 8  # of a row of x in shared memory
-        stage = (ROWS * pitch + depth * columns) * element_bytes
+        x_bytes, columns = ROWS * pitch * element_bytes, self.columns(most_columns)
         stages = (6 if most_columns == 128 else 8) // together
-        shared_bytes = stages * (stage + 16)
-        share = f", {splits} blocks for each" if splits > 1 else ""
+        if weights_stay:
+            shared_bytes = stages * (x_bytes + 16) + self.chunks * CHUNK * columns * element_bytes
+            share, when = ", whose weights stay in shared memory", self.chunks * columns <= MOST_STAYING
+        else:
+            shared_bytes = stages * (x_bytes + depth * columns * element_bytes + 16)
+            share, when = f", {splits} blocks for each" if splits > 1 else "", self.chunks >= splits
         return Variant(
             name,
             Launch((grid, 1, 1), (THREADS, 1, 1), extras=self.extras, shared_bytes=shared_bytes),
@@ -84,7 +103,7 @@ class Product:
             source="wgmma.cu",
             min_sm=90,
             only_sm=True,
-            when=self.chunks >= splits,
+            when=when,
             **more,
         )
 

@@ -1,7 +1,8 @@
 // What a dense layer by wgmma computes at a time, and where it lies in shared memory.
 //
 // A tile is 128 rows of x, 64 for each of two warpgroups, and up to 128 or 256 outputs, the columns of a product. A ring of stages holds 32 or 64
-// inputs each (stages.cuh): x as it is, and the weights as they are packed.
+// inputs each (stages.cuh): x as it is, and the weights as they are packed. Or the weights lie behind the ring: they come with the first tile of a
+// block, and stay.
 #pragma once
 
 #include "linear/packed.cuh"
@@ -14,22 +15,31 @@ struct Place {
   int row, column;
 };
 
-// kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can.
-template <int kSplits_, int kMostColumns = 128>
+// kSplits blocks divide the inputs of a tile. A block with all of them has fewer and larger steps, if it can. kUnit: what divides a tile's columns.
+// kWeightsStay: all tiles of a block have the same columns, and one copy of their weights.
+template <int kSplits_, int kMostColumns = 128, int kUnit = 16, bool kWeightsStay_ = false>
 struct Plan {
   static constexpr int kSplits = kSplits_;
+  static constexpr bool kWeightsStay = kWeightsStay_;
   // As few columns as a product can have for this number of tiles.
-  static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), 16) * 16);
+  static constexpr int kAcross = ceil_div(kOutputs, kMostColumns), kColumns = larger(64, ceil_div(ceil_div(kOutputs, kAcross), kUnit) * kUnit);
   static constexpr bool kFull = kColumns * kAcross == kOutputs;  // all columns of all tiles are outputs
   static constexpr int kSumPitch = kColumns + 8;                 // lanes that store sums at once have different banks
   static constexpr int kChunks = kSplits == 1 && kAllChunks % 2 == 0 ? 2 : 1, kStages = (kMostColumns == 128 ? 6 : 8) / kChunks;
   static constexpr int kDepth = kChunks * kChunk, kSteps = kAllChunks / kChunks;
   static constexpr int kPitch = kDepth + 8;  // of a row of x: threads that use neighbouring ones have different banks
-  // Bytes: x, and the weights of a chunk, hi or lo; then a stage.
+  // Bytes: x, and the weights of a chunk, hi or lo, and of a step; then a stage.
   static constexpr unsigned kXBytes = kTileRows * kPitch * sizeof(T), kWeightBytes = kColumns / kEight * kOfEight * 2;
-  static constexpr unsigned kStageBytes = kXBytes + kChunks * kParts * kWeightBytes;
-  static constexpr unsigned kSharedBytes = kStages * (kStageBytes + 16 /* barriers */);
-  static_assert(kTileRows * kSumPitch * 4 <= kStages * kStageBytes);  // sums of a tile can take the stages' place
+  static constexpr unsigned kStepBytes = kChunks * kParts * kWeightBytes, kStageBytes = kXBytes + (kWeightsStay ? 0 : kStepBytes);
+  static constexpr unsigned kStagesEnd = kStages * (kStageBytes + 16 /* barriers */);
+  static constexpr unsigned kSharedBytes = kStagesEnd + (kWeightsStay ? kSteps * kStepBytes : 0);
+  // Sums of a tile can take the stages' place.
+  static_assert(kWeightsStay ? kSplits == 1 : kTileRows * kSumPitch * 4 <= kStages * kStageBytes);
+
+  // Where the weights of a step are, if its stage is at `stage`.
+  static __device__ __forceinline__ unsigned weights_at(unsigned stage, int step) {
+    return kWeightsStay ? kStagesEnd + step * kStepBytes : stage + kXBytes;
+  }
 
   // Whether x has this input of a step; the last chunk may have fewer than it has room for.
   static __device__ __forceinline__ bool has(int step, int input) { return kInputs % kChunk == 0 || step * kDepth + input < kInputs; }

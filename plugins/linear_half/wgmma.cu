@@ -2,105 +2,51 @@
 //
 // x [n, I], weights (w, packed: linear/packed.cuh), bias [O], y [n, O].
 //
-// Mapping: linear/by_wgmma.cuh. A lane loads its operands of x from shared memory; products have the weights there. Wide tiles, of up to 256
-// outputs, read x less often; narrow ones, of up to 128, are for few rows.
+// Mapping: linear_half/by_wgmma.cuh. Wide tiles, of up to 256 outputs, read x less often; narrow ones, of up to 128, are for few rows.
 // What is known of it: docs/kernels/linear.md.
 #include "linear_half/layer.cuh"
 
-#include "linear/by_wgmma.cuh"
+#include "linear_half/by_wgmma.cuh"
 
-struct Tiled : Layer {
-  // Begins to copy the rows of x for a stage, 16 bytes a thread, neighbouring ones of a row by neighbouring threads.
+struct Outputs : Layer {
+  // The sums of a lane begin as its biases: of outputs 2 t and 2 t + 1 of each 8, in both of its rows. Blocks that divide the inputs add biases when
+  // they are together.
   template <typename Plan>
-  __device__ __forceinline__ void begin_copy(unsigned stages, unsigned stage, int first_row, int step, int thread) const {
-    constexpr int kPieces = Plan::kDepth / kEight, kRowsAtOnce = kRole / kPieces;
-    const int piece = thread % kPieces, some = thread / kPieces;
-    const T* const from = row(first_row + some) + (step * Plan::kDepth + piece * kEight);
-    const unsigned to = stages + stage + (some * Plan::kPitch + piece * kEight) * 2;
+  __device__ __forceinline__ void begin_sums(float (&sums)[Plan::kColumns / 2], int column) const {
 #pragma unroll
-    for (int i = 0; i < kTileRows; i += kRowsAtOnce) {
-      copy_async<16>(to + i * Plan::kPitch * 2, from + i * kInputs,
-                     first_row + some + i < n && Plan::has(step, piece * kEight) ? 16 : 0);  // none: zeros
+    for (int j = 0; j < Plan::kColumns / kEight; ++j) {
+      const int feature = column + j * kEight;
+      Vector<T, 2> of_bias = {};
+      if (Plan::kSplits == 1 && (Plan::kFull || feature < kOutputs)) of_bias = load_vector<2>(bias + feature);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[4 * j + i] = to_float(of_bias.value[i % 2]);
+    }
+  }
+
+  // A lane's sums of rows `row` and 8 further become outputs. Two lanes trade: one has 4 neighbouring outputs of 8 then, the other 4 of the next 8.
+  template <typename Plan>
+  __device__ __forceinline__ void finish_lane(const float (&sums)[Plan::kColumns / 2], int row, int column) const {
+    const int t = threadIdx.x % 4, odd = t % 2;
+    T* const to = y + (static_cast<size_t>(row) * kOutputs + column + odd * kEight + t / 2 * 4);
+#pragma unroll
+    for (int j = 0; j < Plan::kColumns / kEight; j += 2) {
+      const bool exists = Plan::kFull || column + (j + odd) * kEight < kOutputs;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        unsigned pairs[2];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const float* const two = sums + 4 * (j + k) + 2 * i;
+          const Vector<T, 2> pair = {from_float<T>(activate<kActivation>(two[0])), from_float<T>(activate<kActivation>(two[1]))};
+          pairs[k] = *reinterpret_cast<const unsigned*>(&pair);
+        }
+        const unsigned traded = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1);
+        const Vector<unsigned, 2> four = {odd ? traded : pairs[0], odd ? pairs[1] : traded};
+        if (exists && row + 8 * i < n) store_vector(reinterpret_cast<unsigned*>(to + 8 * i * kOutputs + j * kEight), four);
+      }
     }
   }
 };
-
-// The sums of a lane begin as its biases: of outputs 2 t and 2 t + 1 of each 8, in both of its rows. Blocks that divide the inputs add biases when
-// they are together.
-template <typename Plan>
-__device__ __forceinline__ void begin_sums(const Tiled& layer, float (&sums)[Plan::kColumns / 2], int column) {
-#pragma unroll
-  for (int j = 0; j < Plan::kColumns / kEight; ++j) {
-    const int feature = column + j * kEight;
-    Vector<T, 2> of_bias = {};
-    if (Plan::kSplits == 1 && (Plan::kFull || feature < kOutputs)) of_bias = load_vector<2>(layer.bias + feature);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[4 * j + i] = to_float(of_bias.value[i % 2]);
-  }
-}
-
-// A lane's sums of rows `row` and 8 further become outputs. Two lanes trade: one has 4 neighbouring outputs of 8 then, the other 4 of the next 8.
-template <typename Plan>
-__device__ __forceinline__ void finish_lane(const Tiled& layer, const float (&sums)[Plan::kColumns / 2], int row, int column) {
-  const int t = threadIdx.x % 4, odd = t % 2;
-  T* const to = layer.y + (static_cast<size_t>(row) * kOutputs + column + odd * kEight + t / 2 * 4);
-#pragma unroll
-  for (int j = 0; j < Plan::kColumns / kEight; j += 2) {
-    const bool exists = Plan::kFull || column + (j + odd) * kEight < kOutputs;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      unsigned pairs[2];
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const float* const two = sums + 4 * (j + k) + 2 * i;
-        const Vector<T, 2> pair = {from_float<T>(activate<kActivation>(two[0])), from_float<T>(activate<kActivation>(two[1]))};
-        pairs[k] = *reinterpret_cast<const unsigned*>(&pair);
-      }
-      const unsigned traded = __shfl_xor_sync(kAllLanes, odd ? pairs[0] : pairs[1], 1);
-      const Vector<unsigned, 2> four = {odd ? traded : pairs[0], odd ? pairs[1] : traded};
-      if (exists && row + 8 * i < layer.n) store_vector(reinterpret_cast<unsigned*>(to + 8 * i * kOutputs + j * kEight), four);
-    }
-  }
-}
-
-// A warpgroup that multiplies its half of the rows of each tile; `thread` counts both.
-template <typename Plan>
-__device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const Tiled& layer, int thread) {
-  constexpr int kProducts = Plan::kDepth / 16;
-  const int warp = thread / 32, lane = thread % 32, row = warp * 16 + lane / 4;  // of the tile; the lane has it and the one 8 further
-  const unsigned of_x = ring.address + ((warp * 16 + lane % 16) * Plan::kPitch + lane / 16 * kEight) * 2;  // what ldmatrix asks this lane for
-  Share<Plan> share;
-  Turn<Plan> turn;
-#pragma unroll 1
-  for (; share.tile < Plan::tiles(layer.n); share.advance()) {
-    const Place place = Plan::place(share.tile);
-    float sums[Plan::kColumns / 2];
-    begin_sums<Plan>(layer, sums, place.column + thread % 4 * 2);
-#pragma unroll 1
-    for (int step = share.first; step < share.last; ++step) {
-      wait_for_bytes(ring.full(turn.stage), turn.parity);
-      const unsigned stage = turn.stage * Plan::kStageBytes;
-      unsigned x[kProducts][4];
-#pragma unroll
-      for (int product = 0; product < kProducts; ++product) load_matrices(x[product], of_x + stage + product * 32);
-      const unsigned long long w = wgmma_operand<kEight * 16, kOfEight * 2>(ring.address + stage + Plan::kXBytes);
-      wgmma_begin();
-#pragma unroll
-      for (int product = 0; product < kProducts; ++product) {
-        wgmma_multiply<true, T>(sums, x[product], w + product / 2 * (Plan::kWeightBytes / 16) + product % 2 * 2 * kEight);
-      }
-      wgmma_finish(sums);
-      if (lane == 0) arrive(ring.empty(turn.stage));
-      turn.advance();
-    }
-    if constexpr (Plan::kSplits == 1) {
-      finish_lane<Plan>(layer, sums, place.row + row, place.column);
-    } else {
-      finish_together(ring, layer, sums, {}, place, row, thread);
-      return;  // these blocks have one tile
-    }
-  }
-}
 
 // An entry for the wide tiles, and for the narrow ones by each number of blocks that divide the inputs.
 #define BY_WGMMA(entry, cluster, columns, splits)                                                                            \
@@ -110,7 +56,7 @@ __device__ __forceinline__ void multiply_tiles(const Stages<Plan>& ring, const T
     if constexpr (!is_launched(#entry)) return; /* the others are compiled with other variants */                            \
     wait_for_previous_kernel();                                                                                              \
     extern __shared__ __align__(128) unsigned char shared[];                                                                 \
-    dense_by_wgmma<Plan<splits, columns>>(shared, Tiled{{x, weights, bias, n, y}});                                          \
+    dense_by_wgmma<Plan<splits, columns>>(shared, Tiled<Outputs>{{{x, weights, bias, n, y}}});                               \
   }
 BY_WGMMA(linear_half_wide_wgmma, , 256, 1)
 BY_WGMMA(linear_half_wgmma, , 128, 1)

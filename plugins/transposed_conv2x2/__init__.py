@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 
 from lenet_trt.kernel import Axis, Kernel, Packing, Tensor
-from lenet_trt.pattern import Pattern
 
 from ..many_channels import declaration
 from ..many_channels.declaration import CHANNELS, MEASURED, TYPES, X, packed_filters, unpacked
 from ..many_channels.variants import Work, c, k, n, variants
 from ..windows.activation import ACTIVATION, ACTIVATIONS, NODES
 from ..windows.declaration import IMAGE, h, w
+from .pattern import patterns
 
 SQUARE = 4
+AXES = (Axis("n", "images"), Axis("c", "channels of x", static=True), *IMAGE, Axis("k", "planes of y", static=True))
+W = Tensor("w", (c, k, 2, 2), "T", "filters", weight=True)
 BIAS = Tensor("bias", (k,), "T", "bias of each plane of y", weight=True)
 WORK = Work(pixels=n * h * w, taps=1, filters=SQUARE * k)
 
@@ -45,25 +47,18 @@ def unpack(op: Any, weights: Mapping[str, str], shapes: Mapping[str, tuple[int, 
     return {"w": op.Reshape(by_channel, op.ints(0, -1, 2, 2)), "bias": weights["bias"]}
 
 
-def _followed_by(nodes: Any) -> Any:
-    def convolution(op: Any, x: Any, w: Any, bias: Any) -> Any:
-        return nodes(op, op.ConvTranspose(x, w, bias, kernel_shape=[2, 2], strides=[2, 2]))
-
-    return convolution
-
-
 KERNEL = Kernel(
     name="transposed_conv2x2",
     doc="y = act(ConvTranspose(x, w, bias)), 2x2 filters at stride 2, from 16 channels or more to 16 or more, in fp32",
-    axes=(Axis("n", "images"), Axis("c", "channels of x", static=True), *IMAGE, Axis("k", "planes of y", static=True)),
+    axes=AXES,
     inputs=(X, *packed_filters(SQUARE * k, (1, 1)), BIAS),
     outputs=(Tensor("y", (n, k, 2 * h, 2 * w), "T", "feature maps"),),
     types=TYPES,
     attributes=(ACTIVATION,),
     requires=CHANNELS,
-    packing=Packing((Tensor("w", (c, k, 2, 2), "T", "filters", weight=True), BIAS), pack, unpack),
+    packing=Packing((W, BIAS), pack, unpack),
     variants=variants(WORK, points=CHANNELS),
-    patterns=tuple(Pattern(_followed_by(nodes), {"activation": name}) for name, nodes in NODES),
+    patterns=patterns(NODES),
     reference=reference,
     examples=(
         {"n": 1, "c": 16, "h": 3, "w": 5, "k": 16, "activation": "gelu"},

@@ -68,6 +68,11 @@ def packed(channels: int, filters: int) -> list[tuple[int, ...]]:
     return [(filters // 64, channels // 16, 2, 3, 3, 64, 8), (filters,)]
 
 
+def packed_squares(channels: int, planes: int) -> list[tuple[int, ...]]:
+    """Return the shapes of the packed weights of a transposed convolution in halves."""
+    return [(channels // 32, 1, planes // 2, 4, 8, 8), (planes,)]
+
+
 CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
 
 
@@ -106,6 +111,9 @@ CONVOLUTION = {"stride": 1, "pad": 1, "activation": "relu"}
         ("conv3x3_half_concat", "float16", [(1, 192, 7, 7), (1, 64, 7, 7), *packed(256, 256)], None, True),
         ("conv3x3_half_concat", "float16", [(32, 128, 64, 64), (32, 128, 64, 64), *packed(256, 128)], None, True),
         ("conv3x3_half_concat", "float16", [(32, 64, 64, 64), (32, 64, 64, 64), *packed(128, 128)], None, False),
+        ("transposed_conv2x2_half", "float16", [(32, 64, 128, 128), *packed_squares(64, 32)], None, True),
+        ("transposed_conv2x2_half", "float16", [(32, 512, 16, 16), *packed_squares(512, 256)], None, True),
+        ("transposed_conv2x2_half", "float16", [(1, 64, 128, 128), *packed_squares(64, 32)], None, False),
     ],
 )
 def test_what_made_networks_slower_is_left_to_tensorrt(
@@ -117,7 +125,7 @@ def test_what_made_networks_slower_is_left_to_tensorrt(
     """
     kernel = registry.kernel(name)
     given = {**(CONVOLUTION if name.endswith("conv") else {}), **(attributes or {})}
-    if name.startswith("conv3x3"):
+    if name.endswith(("_half", "_half_add", "_half_concat")):
         given = {"activation": "relu"}
     specialized = kernel.specialize(shapes, [dtype] * len(shapes), given)
     assert claimed(specialized, shapes, [90]) == taken
