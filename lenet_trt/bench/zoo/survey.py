@@ -220,8 +220,10 @@ class _Bench:
 
     def _graph(self, case: RowCase, batch: int, precision: str, folder: Path) -> None:
         from lenet_trt.optimize.timed import in_turns
+        from lenet_trt.runtimes.graph.runtime import torch_with_gpu
         from lenet_trt.runtimes.load import load
 
+        torch_with_gpu()  # before the model is made, which takes a while for large ones
         exported = self._exported
         model = convert(exported.at(batch), precision)
         write_atomic(path := folder / "network.onnx", model.SerializeToString())

@@ -28,6 +28,21 @@ if TYPE_CHECKING:
 _WORTH_TIMING = 256 << 10
 
 
+def torch_with_gpu() -> Any:
+    """Return torch, which runs the operators.
+
+    Raises:
+        LenetTrtError: it is missing or sees no GPU.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise LenetTrtError(f"the graph runtime needs torch ({error}): pip install 'lenet-trt[gpu]'") from error
+    if not torch.cuda.is_available():
+        raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
+    return torch
+
+
 class GraphRuntime:
     """Run networks as CUDA graphs; fp32 is computed without TF32.
 
@@ -40,12 +55,7 @@ class GraphRuntime:
     waits = False
 
     def __init__(self, model: onnx.ModelProto) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise LenetTrtError(f"the graph runtime needs torch ({error}): pip install 'lenet-trt[gpu]'") from error
-        if not torch.cuda.is_available():
-            raise LenetTrtError(f"torch {torch.__version__} sees no CUDA GPU: install a CUDA build of torch")
+        torch = torch_with_gpu()
         from lenet_trt.runtimes.graph.torch_program import TorchProgram
 
         self._device = torch.device("cuda", torch.cuda.current_device())
