@@ -1,0 +1,106 @@
+"""Define the rule that lets a mask which is expanded over the queries have one row for all of them.
+
+transformers' masks of padding are [n, 1, 1, keys], and expanded to [n, 1, queries, keys] before a ``Where`` makes scores of
+the booleans. The rule computes them without that expansion, by nodes without origins that read values of the file: a
+kernel then reads a row for each text, and TensorRT computes as little.
+
+Source: what torch's exporters write for transformers' ``create_bidirectional_mask``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lenet_trt.fuse.folding import computed_constant
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
+
+# Operators that compute element by element, of which exporters make masks.
+_ELEMENTWISE = ("Add", "And", "Cast", "Mul", "Not", "Or", "Sub", "Where")
+_QUERIES = -2  # the axis
+
+
+def one_row_for_all_queries(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Add a mask without its expansion over the queries to the scores, which have all of them."""
+    add = graph.producer(node.inputs[0]) if node.is_op("Softmax") else None
+    if add is None or not add.is_op("Add") or add.attributes:
+        return
+    scores, mask = add.inputs
+    shape = graph.shape(scores)
+    if shape is None or None in shape or shape != graph.shape(add.outputs[0]) or mask in graph.constants:
+        return  # what is expanded may be more than the mask
+    row = _one_row(graph, mask)
+    if row is not None and row != mask:
+        new = WorkingNode("Add", [scores, row], list(add.outputs), {}, add.origins)
+        graph.replace([add], [(add.slot, new)])
+
+
+def _one_row(graph: WorkingGraph, name: str) -> str | None:
+    """Return a value that gives this one when it is expanded; it has one query. None where there is none."""
+    shape = graph.shape(name)
+    if shape is None or len(shape) < -_QUERIES:
+        return None
+    if shape[_QUERIES] == 1:
+        return name
+    constant = computed_constant(graph, name)
+    if constant is not None:
+        return _row_of_constant(graph, name, constant)
+    node = graph.producer(name)
+    if node is not None and node.is_op("Expand"):
+        given = graph.shape(node.inputs[0])
+        fits = given is not None and _is_expanded(given, shape)
+        return _one_row(graph, node.inputs[0]) if fits else None
+    return _computed_row(graph, name, node) if node is not None and node.is_op(*_ELEMENTWISE) else None
+
+
+def _row_of_constant(graph: WorkingGraph, name: str, value: Array) -> str | None:
+    """Return a new constant with one row of a mask whose rows are equal."""
+    row = value[..., :1, :]
+    return graph.add_constant(f"{name}.row", row) if np.array_equal(np.broadcast_to(row, value.shape), value) else None
+
+
+def _computed_row(graph: WorkingGraph, name: str, node: WorkingNode) -> str | None:
+    """Return what a node gives of operands that have one row."""
+    made = f"{name}.row"
+    if graph.producer(made) is not None:
+        return made  # for another attention
+    true = [value is not None and value.dtype == bool and bool(value.all()) for value in _constants(graph, node)]
+    if node.is_op("And") and any(true):
+        rest = node.inputs[1 - true.index(True)]
+        shape, given = graph.shape(name), graph.shape(rest)
+        return _one_row(graph, rest) if shape is not None and given is not None and _is_expanded(given, shape) else None
+    operands = [each if _has_no_queries(graph, each) else _one_row(graph, each) for each in node.inputs]
+    inputs = [each for each in operands if each is not None]
+    result = _broadcast(graph.shape(each) for each in inputs)
+    if len(inputs) < len(operands) or result is None:
+        return None
+    graph.insert(WorkingNode(node.op_type, inputs, [made], node.attributes, frozenset()), node.slot + 1)
+    graph.learn_shape(made, result, like=name)
+    return made
+
+
+def _constants(graph: WorkingGraph, node: WorkingNode) -> list[Array | None]:
+    return [computed_constant(graph, name) for name in node.inputs]
+
+
+def _has_no_queries(graph: WorkingGraph, name: str) -> bool:
+    rank = graph.rank(name)
+    return rank is not None and rank < -_QUERIES
+
+
+def _is_expanded(given: PartialShape, shape: PartialShape) -> bool:
+    """Return whether a value of a shape is another one expanded, of which each axis has the same size or is 1."""
+    if len(given) < -_QUERIES or len(given) > len(shape):
+        return False
+    pairs = zip(given, shape[len(shape) - len(given) :], strict=True)
+    return all(size == 1 or (size is not None and size == whole) for size, whole in pairs)
+
+
+def _broadcast(shapes: Iterable[PartialShape | None]) -> PartialShape | None:
+    """Return the shape of what is computed element by element; None where it is not known."""
+    known = [shape for shape in shapes if shape is not None and None not in shape]
+    rank = max(map(len, known), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in known]
+    sizes = [{size for size in axis if size != 1} or {1} for axis in zip(*padded, strict=True)]
+    return tuple(size for (size,) in sizes) if known and all(len(axis) == 1 for axis in sizes) else None
