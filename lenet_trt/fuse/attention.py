@@ -4,8 +4,8 @@
 key        its ``Transpose`` leaves the last axis the last one; the ``MatMul`` has ``transB=1`` instead
 scale      ``alpha`` of the first ``MatMul``, before the mask is added
 mask       none of zeros; else one: the sum of constants that are added one after the other, the second of the ``Add``
-no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of a row without a key, whose softmax is NaN; nothing is done about such
-           rows where a constant mask leaves each row a key
+no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of rows that are NaN, such as those without a key; nothing is
+           done about these where a constant mask leaves each row a key
 queries    a mask is not expanded over them; see ``repeated_masks.py``
 windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats
 =========  =================================================================================================
@@ -40,7 +40,7 @@ def rows_without_keys(graph: WorkingGraph, node: WorkingNode) -> None:
     guard = graph.producer(node.inputs[0]) if node.is_op("Where") else None
     if guard is None or not guard.is_op("IsNaN") or graph.only_consumer(guard.outputs[0]) is None:
         return
-    zero, softmax = graph.constants.get(node.inputs[1]), graph.producer(node.inputs[2])
+    zero, softmax = computed_constant(graph, node.inputs[1]), graph.producer(node.inputs[2])
     if zero is None or zero.size != 1 or zero.any() or softmax is None or not softmax.is_op("Softmax"):
         return
     shares = softmax.outputs[0]

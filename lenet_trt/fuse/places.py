@@ -183,10 +183,12 @@ def functions_for(
     for kernel in dict.fromkeys(place.kernel for place in places):
         bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
-        for place in (place for place in places if place.kernel is kernel):
-            dtype = place.specialized.types.of(kernel.inputs)[0]
-            body = body_of(place.match, place.plain_shapes, place.narrowed, opset, dtype)
-            if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
+        own = [place for place in places if place.kernel is kernel]
+        for place in sorted(own, key=lambda place: place.match.pattern.covered_by is not None):
+            covering = place.match.pattern.covered_by
+            body = _body(place, place.match, opset)
+            shared = bodies.setdefault(attribute_numbers(kernel, place.match), body)
+            if body == shared or (covering and _body(place, replace(place.match, pattern=covering), opset) == shared):
                 group.append(place)
             else:
                 refused.append((place, "another of its places in this file has other nodes; they share one function"))
@@ -202,6 +204,11 @@ def functions_for(
             reason = "the file has another body for it from an earlier run: fuse the original file"
             refused += [(place, reason) for place in group]
     return functions, usable, refused
+
+
+def _body(place: Place, match: Match, opset: int) -> list[onnx.NodeProto]:
+    dtype = place.specialized.types.of(place.kernel.inputs)[0]
+    return body_of(match, place.plain_shapes, place.narrowed, opset, dtype)
 
 
 def _place(

@@ -1,8 +1,8 @@
 """Define the rule that lets a mask which is expanded over the queries have one row for all of them.
 
-transformers' masks of padding are [n, 1, 1, keys], and expanded to [n, 1, queries, keys] before a ``Where`` makes scores of
-the booleans. The rule computes them without that expansion, by nodes without origins that read values of the file: a
-kernel then reads a row for each text, and TensorRT computes as little.
+transformers' masks of padding are [n, 1, 1, keys], and expanded to [n, 1, queries, keys] before a ``Where`` makes
+numbers of the booleans. The rule computes them without that expansion, by nodes without origins that read values of
+the file: a kernel then reads a row for each text, and TensorRT computes as little.
 
 Source: what torch's exporters write for transformers' ``create_bidirectional_mask``.
 """
@@ -63,8 +63,11 @@ def _row_of_constant(graph: WorkingGraph, name: str, value: Array) -> str | None
 def _computed_row(graph: WorkingGraph, name: str, node: WorkingNode) -> str | None:
     """Return what a node gives of operands that have one row."""
     made = f"{name}.row"
-    if graph.producer(made) is not None:
+    known = graph.producer(made)
+    if known is not None and not known.origins:
         return made  # for another attention
+    if graph.shape(made) is not None:
+        return None  # the file has another value of this name
     true = [value is not None and value.dtype == bool and bool(value.all()) for value in _constants(graph, node)]
     if node.is_op("And") and any(true):
         rest = node.inputs[1 - true.index(True)]

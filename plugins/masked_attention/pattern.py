@@ -116,15 +116,16 @@ def _mask_of(shapes: Mapping[str, Shape], many: Shape, few: Shape) -> tuple[int,
     return repeated(many, few)
 
 
-def _patterns(of_softmax: Mapping[str, int]) -> tuple[Pattern, ...]:
+def _patterns(of_softmax: Mapping[str, int], covered_by: Pattern | None = None) -> tuple[Pattern, ...]:
     body = in_kernel_shapes(of_softmax)
     return (
-        Pattern(heads_first(of_softmax), views=folded, body=body),
-        Pattern(heads_first(of_softmax, tiled=1), views=folded_windows, body=body),
-        Pattern(heads_second(of_softmax, SWAPPED), views=folded_images, body=body),
-        Pattern(heads_second(of_softmax, SWAPPED_OF_SIX), body=body),
+        Pattern(heads_first(of_softmax), views=folded, body=body, covered_by=covered_by),
+        Pattern(heads_first(of_softmax, tiled=1), views=folded_windows, body=body, covered_by=covered_by),
+        Pattern(heads_second(of_softmax, SWAPPED), views=folded_images, body=body, covered_by=covered_by),
+        Pattern(heads_second(of_softmax, SWAPPED_OF_SIX), body=body, covered_by=covered_by),
     )
 
 
 # The kernel gives zeros for rows without a key, whether the model asks for it or not.
-PATTERNS = (*_patterns({}), *_patterns(GUARDED))
+_OF_GUARDED = _patterns(GUARDED)
+PATTERNS = (*_patterns({}, _OF_GUARDED[0]), *_OF_GUARDED)

@@ -48,8 +48,7 @@ def masked(example: Mapping[str, Any], axes: str) -> Mapping[str, Any]:
 
 KERNEL = Kernel(
     name="masked_self_attention",
-    doc="y = Softmax(scale q k^T + mask) v for each head, q, k and v parts of x, in sequences or windows of images; zeros "
-    "for a row without a key",
+    doc="y = Softmax(scale q k^T + mask) v for each head, q, k and v parts of x; zeros for a row without a key",
     axes=(
         *AXES,
         Axis("mask_windows", "windows of an image that the mask has: all, or 1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lenet_trt.pattern import Pattern
@@ -11,7 +11,7 @@ from ..masked_attention.pattern import GUARDED, guarded
 from ..self_attention.pattern import attention
 
 
-def _patterns(of_node: Mapping[str, int]) -> tuple[Pattern, ...]:
+def _patterns(of_node: Mapping[str, int], covered_by: Sequence[Pattern | None] = (None, None)) -> tuple[Pattern, ...]:
     of_shares = guarded if of_node else None
 
     def one_tensor(op: Any, x: Any, mask: Any, scale: Any) -> Any:
@@ -29,10 +29,11 @@ def _patterns(of_node: Mapping[str, int]) -> tuple[Pattern, ...]:
         return attention(op, x, scale, mask, shift, of_shares)
 
     return (
-        Pattern(one_tensor, {"shift": 0}, body=in_onnx, any_row_order=True),
-        Pattern(shifted, body=in_onnx_shifted, any_row_order=True),
+        Pattern(one_tensor, {"shift": 0}, body=in_onnx, any_row_order=True, covered_by=covered_by[0]),
+        Pattern(shifted, body=in_onnx_shifted, any_row_order=True, covered_by=covered_by[1]),
     )
 
 
 # The kernel gives zeros for rows without a key, whether the model asks for it or not.
-PATTERNS = (*_patterns({}), *_patterns(GUARDED))
+_OF_GUARDED = _patterns(GUARDED)
+PATTERNS = (*_patterns({}, _OF_GUARDED), *_OF_GUARDED)

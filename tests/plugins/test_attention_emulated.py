@@ -26,8 +26,8 @@ MANY_KEYS = {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 1, "d": 16}
 UNEVEN = {"n": 1, "a": 2, "r": 3, "b": 2, "c": 5, "h": 2, "d": 20, "shift": 2}
 ALL_MASKS = {"mask_windows": 6, "mask_heads": 2, "mask_rows": 49}
 # A mask of padding for each text; as there are more warps than 32 keys, some have none.
-MANY_TEXTS = {"n": 1, "a": 3, "r": 101, "b": 1, "c": 1, "h": 2, "d": 64, "mask_windows": 3, "mask_heads": 1, "mask_rows": 1}
 OF_KEYS = {"mask_windows": 1, "mask_heads": 1, "mask_rows": 1}
+MANY_TEXTS = {"n": 1, "a": 3, "r": 101, "b": 1, "c": 1, "h": 2, "d": 64, **OF_KEYS, "mask_windows": 3}
 PADDED = {"outer": 2, "repeat": 1, "inner": 2, "m": 17, "t": 90, "h": 3, "d": 16, "mask_heads": 1, "mask_rows": 1}
 
 
