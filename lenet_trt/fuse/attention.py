@@ -47,7 +47,7 @@ def rows_without_keys(graph: WorkingGraph, node: WorkingNode) -> None:
     readers = {reader.slot for reader in graph.consumers(shares)}
     if guard.inputs[0] != shares or shares in graph.outputs or readers != {guard.slot, node.slot}:
         return
-    if zero.ndim > (graph.rank(shares) or 0):
+    if zero.ndim > (graph.rank(shares) or 0) or softmax.attributes.get("axis") != -1:
         return
     guarded = {} if _each_row_has_a_key(graph, softmax) else {"guarded": 1}
     origins = softmax.origins | guard.origins | node.origins

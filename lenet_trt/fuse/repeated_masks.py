@@ -37,7 +37,7 @@ def one_row_for_all_queries(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 def _one_row(graph: WorkingGraph, name: str) -> str | None:
-    """Return a value that gives this one when it is expanded; it has one query. None where there is none."""
+    """Return a value with one query that gives this one when it is expanded, also over other axes; None without one."""
     shape = graph.shape(name)
     if shape is None or len(shape) < -_QUERIES:
         return None
@@ -48,9 +48,7 @@ def _one_row(graph: WorkingGraph, name: str) -> str | None:
         return _row_of_constant(graph, name, constant)
     node = graph.producer(name)
     if node is not None and node.is_op("Expand"):
-        given = graph.shape(node.inputs[0])
-        fits = given is not None and _is_expanded(given, shape)
-        return _one_row(graph, node.inputs[0]) if fits else None
+        return _one_row(graph, node.inputs[0])
     return _computed_row(graph, name, node) if node is not None and node.is_op(*_ELEMENTWISE) else None
 
 
@@ -70,9 +68,7 @@ def _computed_row(graph: WorkingGraph, name: str, node: WorkingNode) -> str | No
         return None  # the file has another value of this name
     true = [value is not None and value.dtype == bool and bool(value.all()) for value in _constants(graph, node)]
     if node.is_op("And") and any(true):
-        rest = node.inputs[1 - true.index(True)]
-        shape, given = graph.shape(name), graph.shape(rest)
-        return _one_row(graph, rest) if shape is not None and given is not None and _is_expanded(given, shape) else None
+        return _one_row(graph, node.inputs[1 - true.index(True)])
     operands = [each if _has_no_queries(graph, each) else _one_row(graph, each) for each in node.inputs]
     inputs = [each for each in operands if each is not None]
     result = _broadcast(graph.shape(each) for each in inputs)
@@ -90,14 +86,6 @@ def _constants(graph: WorkingGraph, node: WorkingNode) -> list[Array | None]:
 def _has_no_queries(graph: WorkingGraph, name: str) -> bool:
     rank = graph.rank(name)
     return rank is not None and rank < -_QUERIES
-
-
-def _is_expanded(given: PartialShape, shape: PartialShape) -> bool:
-    """Return whether a value of a shape is another one expanded, of which each axis has the same size or is 1."""
-    if len(given) < -_QUERIES or len(given) > len(shape):
-        return False
-    pairs = zip(given, shape[len(shape) - len(given) :], strict=True)
-    return all(size == 1 or (size is not None and size == whole) for size, whole in pairs)
 
 
 def _broadcast(shapes: Iterable[PartialShape | None]) -> PartialShape | None:

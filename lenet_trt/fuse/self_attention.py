@@ -95,8 +95,6 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
     mask = None if rows is None else _mask(graph, products, rows)
     if rows is None or (products.mask is not None and mask is None):
         return
-    if products.guarded and mask is None:
-        return  # without a mask, a kernel gives NaN
     found = _result(graph, products.output, rows, rolls)
     if found is None:
         return

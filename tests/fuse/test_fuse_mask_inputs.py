@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from onnx import numpy_helper, parser
 
 from lenet_trt.fuse.normal_form import attention_form
+from lenet_trt.fuse.places import chosen, find_places, functions_for
 from lenet_trt.fuse.stage import fuse
+from lenet_trt.kernel import registry
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.precision import convert
 from plain_runtime import run
@@ -200,6 +202,11 @@ def test_a_file_with_and_without_a_test_for_rows_without_a_key() -> None:
     alike(fused, model)
     (function,) = fused.functions
     assert [node.op_type for node in function.node].count("IsNaN") == 1
+    places, _ = find_places(model, [registry.kernel("masked_attention")])
+    taken = chosen(places)
+    for order in (taken, taken[::-1]):
+        (same,), usable, refused = functions_for(model, order)
+        assert (same, len(usable), refused) == (function, 2, [])
 
 
 OF_MORE_AXES = GUARD.replace("zero", "zeros").replace("weights", "more") + "weights{i} = Squeeze(more{i}, first)"
@@ -227,6 +234,8 @@ OF_MORE_AXES = GUARD.replace("zero", "zeros").replace("weights", "more") + "weig
 )
 def test_what_is_no_test_for_rows_without_a_key(guard: str, more: dict[str, Any]) -> None:
     model = attention(EXPANDED + MASK, guard, **more)
+    kept = [node.outputs[0] for node in attention_form(model).nodes if node.op_type == "Where"]
+    assert {"weights0", "more0"} & {*kept}
     fused = fuse(model, "all").model
     assert not {node.op_type for node in plugins(fused)} & {"attention", *KERNELS}
     given = inputs_of(model)
@@ -263,6 +272,21 @@ def test_a_mask_that_makes_more_of_the_scores_stays_expanded() -> None:
     (add,) = [node for node in attention_form(model).nodes if node.op_type == "Add"]
     assert add.inputs[1] == "mask"
     alike(fuse(model, "all").model, model)
+
+
+def test_a_mask_with_another_open_axis_stays_expanded() -> None:
+    """It may be of one text, which a kernel does not repeat where it expects a mask of each text."""
+    model = attention(EXPANDED.replace("Shape(kept)", "Shape(q0)", 1) + MASK)
+    (dim,) = model.graph.input[3].type.tensor_type.shape.dim[:1]
+    dim.dim_param = "m"
+    del model.graph.value_info[:]
+    fused = fuse(model, ["masked_attention"]).model
+    (plugin,) = plugins(fused)
+    assert shape_of(fused, plugin.input[3])[1:] == [1, TOKENS, TOKENS]
+    given = inputs_of(model, alone=False)
+    for texts in (1, N):
+        given["kept"] = padding(alone=False)[:texts]
+        np.testing.assert_allclose(run(fused, **given)[0], run(model, **given)[0], rtol=0, atol=1e-5)
 
 
 def test_a_value_of_the_file_has_the_name_of_a_new_one() -> None:
