@@ -12,7 +12,8 @@ from onnx import helper, numpy_helper
 
 from lenet_trt.fuse.cut import Insertion, replaced
 from lenet_trt.fuse.onnx_function import attribute_numbers
-from lenet_trt.fuse.places import OutputView, Place, functions_for
+from lenet_trt.fuse.places import Input, OutputView, Place, functions_for
+from lenet_trt.fuse.working_copy import attribute_protos
 from lenet_trt.kernel.pattern import DOMAIN
 from lenet_trt.onnx_model.inferred import declared_types, inferred, note
 from lenet_trt.onnx_model.plugin_nodes import Refusal, Replacement, record
@@ -84,6 +85,7 @@ class _Additions:
         self._in_use |= {entry.name for entry in [*graph.input, *graph.output, *graph.initializer]}
         self._in_use |= {name for node in graph.node for name in [*node.input, *node.output]}
         self._tensors: dict[str, np.ndarray] = {}
+        self._computed: dict[tuple[Any, ...], str] = {}  # what several plugins read is computed once
 
     def initializers(self) -> list[onnx.TensorProto]:
         """Return the new tensors."""
@@ -97,6 +99,9 @@ class _Additions:
         after: list[onnx.NodeProto] = []
         for tensor, given in zip(kernel.inputs, place.inputs, strict=True):
             value = given.name or f"{name}.{tensor.name}"
+            if given.nodes:
+                nodes, value = self._added(given)
+                before += nodes
             if given.array is not None:
                 value = self._tensor(value, given.array)
             if given.view is not None:
@@ -125,6 +130,28 @@ class _Additions:
         }
         node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
         return (*before, node, *after), name
+
+    def _added(self, given: Input) -> tuple[list[onnx.NodeProto], str]:
+        """Return the nodes that compute an input, without those that are there for a plugin before, and its name."""
+        nodes = []
+        names = {name: self._equal_tensor(name, array) for name, array in sorted(given.constants.items())}
+        for node in given.nodes:
+            proto = helper.make_node(node.op_type, [names.get(name, name) for name in node.inputs], node.outputs)
+            proto.attribute.extend(attribute_protos(node))
+            key = (node.op_type, *proto.input, *(entry.SerializeToString() for entry in proto.attribute))
+            (output,) = node.outputs
+            if key not in self._computed:
+                self._computed[key] = proto.name = proto.output[0] = self._fresh(output)
+                nodes.append(proto)
+            names[output] = self._computed[key]
+        return nodes, names[given.nodes[-1].outputs[0]]
+
+    def _equal_tensor(self, name: str, array: np.ndarray) -> str:
+        """Add a tensor, or return one that has the same numbers; ``name`` is that of a constant of the file."""
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in self._computed:
+            self._computed[key] = self._tensor(f"{name}.same", array)
+        return self._computed[key]
 
     def _tensor(self, hint: str, array: np.ndarray) -> str:
         """Add a tensor; a tensor that several plugins read is added once."""

@@ -4,7 +4,9 @@
 key        its ``Transpose`` leaves the last axis the last one; the ``MatMul`` has ``transB=1`` instead
 scale      ``alpha`` of the first ``MatMul``, before the mask is added
 mask       none of zeros; else one: the sum of constants that are added one after the other, the second of the ``Add``
-no keys    nothing is done about rows without a key, where a constant mask leaves each row one
+no keys    ``Softmax(x, axis=-1, guarded=1)`` makes zeros of rows that are NaN, such as those without a key; nothing is
+           done about these where a constant mask leaves each row a key
+queries    a mask is not expanded over them; see ``repeated_masks.py``
 windows    ``Add(x, mask, tiled=1)``: the mask is repeated along the first axis of x, as ``numpy.tile`` repeats
 =========  =================================================================================================
 
@@ -19,6 +21,7 @@ import numpy as np
 
 from lenet_trt.fuse.folding import computed_constant
 from lenet_trt.fuse.products import factor_of, products_of_matrices, swaps_last_two
+from lenet_trt.fuse.repeated_masks import one_row_for_all_queries
 from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
 
 if TYPE_CHECKING:
@@ -28,8 +31,8 @@ if TYPE_CHECKING:
 _LARGEST_MASK_BYTES = 1 << 26
 
 
-def rows_with_keys(graph: WorkingGraph, node: WorkingNode) -> None:
-    """Leave out what gives zeros for a row without any key, where a constant mask leaves each row one.
+def rows_without_keys(graph: WorkingGraph, node: WorkingNode) -> None:
+    """Take what gives zeros for a row without any key into the ``Softmax``, or leave it out where each row has one.
 
     torch's exporters write that behind the ``Softmax`` wherever the mask is of booleans. It would also make zeros of
     scores that are NaN.
@@ -37,21 +40,19 @@ def rows_with_keys(graph: WorkingGraph, node: WorkingNode) -> None:
     guard = graph.producer(node.inputs[0]) if node.is_op("Where") else None
     if guard is None or not guard.is_op("IsNaN") or graph.only_consumer(guard.outputs[0]) is None:
         return
-    zero, softmax = graph.constants.get(node.inputs[1]), graph.producer(node.inputs[2])
+    zero, softmax = computed_constant(graph, node.inputs[1]), graph.producer(node.inputs[2])
     if zero is None or zero.size != 1 or zero.any() or softmax is None or not softmax.is_op("Softmax"):
         return
     shares = softmax.outputs[0]
     readers = {reader.slot for reader in graph.consumers(shares)}
     if guard.inputs[0] != shares or shares in graph.outputs or readers != {guard.slot, node.slot}:
         return
-    add = graph.producer(softmax.inputs[0])
-    for name, other in () if add is None or not add.is_op("Add") else (add.inputs, add.inputs[::-1]):
-        mask = computed_constant(graph, name)
-        if mask is not None and mask.ndim and np.isfinite(mask).any(axis=-1).all() and _is_scores(graph, other):
-            origins = softmax.origins | guard.origins | node.origins
-            alone = WorkingNode("Softmax", list(softmax.inputs), list(node.outputs), softmax.attributes, origins)
-            graph.replace([softmax, guard, node], [(node.slot, alone)])
-            return
+    if zero.ndim > (graph.rank(shares) or 0) or softmax.attributes.get("axis") != -1:
+        return
+    guarded = {} if _each_row_has_a_key(graph, softmax) else {"guarded": 1}
+    origins = softmax.origins | guard.origins | node.origins
+    alone = WorkingNode("Softmax", list(softmax.inputs), list(node.outputs), {**softmax.attributes, **guarded}, origins)
+    graph.replace([softmax, guard, node], [(node.slot, alone)])
 
 
 def no_mask(graph: WorkingGraph, node: WorkingNode) -> None:
@@ -193,12 +194,13 @@ def last_axis_last(graph: WorkingGraph, node: WorkingNode) -> None:
 
 
 ATTENTION: tuple[Rule, ...] = (
-    rows_with_keys,
+    rows_without_keys,
     no_mask,
     scale_before_mask,
     mask_of_windows,
     scores_first,
     sum_of_masks,
+    one_row_for_all_queries,
     factor_after_transposition,
     products_of_matrices,
     last_axis_last,
@@ -210,6 +212,16 @@ def _before(graph: WorkingGraph, node: WorkingNode, *op_types: str) -> WorkingNo
     if not node.is_op(*op_types) or graph.only_consumer(node.inputs[0]) is None:
         return None
     return graph.producer(node.inputs[0])
+
+
+def _each_row_has_a_key(graph: WorkingGraph, softmax: WorkingNode) -> bool:
+    """Return whether a constant mask, the only one, is finite somewhere in each row."""
+    add = graph.producer(softmax.inputs[0])
+    for name, other in () if add is None or not add.is_op("Add") else (add.inputs, add.inputs[::-1]):
+        mask = computed_constant(graph, name)
+        if mask is not None and mask.ndim and np.isfinite(mask).any(axis=-1).all() and _is_scores(graph, other):
+            return True
+    return False
 
 
 def _is_scores(graph: WorkingGraph, name: str) -> bool:

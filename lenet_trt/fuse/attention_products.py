@@ -17,6 +17,7 @@ class Products:
     scale: float
     mask: str | None
     tiled: bool
+    guarded: bool  # rows of NaN are zeros
 
     @property
     def output(self) -> str:
@@ -47,4 +48,5 @@ def products_around(graph: WorkingGraph, softmax: WorkingNode) -> Products | Non
         float(first.attributes.get("alpha", 1.0)),
         None if add is None else add.inputs[1],
         add is not None and bool(add.attributes.get("tiled")),
+        bool(softmax.attributes.get("guarded")),
     )

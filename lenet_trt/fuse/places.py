@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import onnx
@@ -18,7 +18,7 @@ from lenet_trt.fuse.match import Match, find
 from lenet_trt.fuse.normal_form import normal_forms
 from lenet_trt.fuse.onnx_function import Numbers, attribute_numbers, body_of, onnx_function, unpacked
 from lenet_trt.fuse.quantized import quantization_around
-from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph
+from lenet_trt.fuse.working_copy import Array, PartialShape, WorkingGraph, WorkingNode
 from lenet_trt.kernel.bind import UNKNOWN, Shape, Specialized, check_plain_weights, claimed, one_holds
 from lenet_trt.kernel.declaration import Kernel
 from lenet_trt.kernel.dims import Condition
@@ -31,11 +31,27 @@ _UNPACK_TOLERANCE = 2e-7
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """Describe an input of a plugin node: a value of the file or a new tensor, and the shape to view it in."""
+    """Describe an input of a plugin node: a value of the file or a new tensor, and the shape to view it in.
+
+    ``nodes``: what computes a value that the file does not have, in order, and ``constants``: theirs.
+    """
 
     name: str | None
     array: Array | None = None
     view: Shape | None = None
+    nodes: tuple[WorkingNode, ...] = ()
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def read(self) -> list[str]:
+        """Return the values of the file that are read for it."""
+        if self.name is None or self.array is not None:
+            return []
+        if not self.nodes:
+            return [self.name]
+        made = {name for node in self.nodes for name in node.outputs}
+        names = (name for node in self.nodes for name in node.inputs if name)
+        return [name for name in dict.fromkeys(names) if name not in made and name not in self.constants]
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +204,12 @@ def functions_for(
     for kernel in dict.fromkeys(place.kernel for place in places):
         bodies: dict[Numbers, list[onnx.NodeProto]] = {}
         group = []
-        for place in (place for place in places if place.kernel is kernel):
-            dtype = place.specialized.types.of(kernel.inputs)[0]
-            body = body_of(place.match, place.plain_shapes, place.narrowed, opset, dtype)
-            if bodies.setdefault(attribute_numbers(kernel, place.match), body) == body:
+        own = [place for place in places if place.kernel is kernel]
+        for place in sorted(own, key=lambda place: place.match.pattern.covered_by is not None):
+            covering = place.match.pattern.covered_by
+            body = _body(place, place.match, opset)
+            shared = bodies.setdefault(attribute_numbers(kernel, place.match), body)
+            if body == shared or (covering and _body(place, replace(place.match, pattern=covering), opset) == shared):
                 group.append(place)
             else:
                 refused.append((place, "another of its places in this file has other nodes; they share one function"))
@@ -207,6 +225,11 @@ def functions_for(
             reason = "the file has another body for it from an earlier run: fuse the original file"
             refused += [(place, reason) for place in group]
     return functions, usable, refused
+
+
+def _body(place: Place, match: Match, opset: int) -> list[onnx.NodeProto]:
+    dtype = place.specialized.types.of(place.kernel.inputs)[0]
+    return body_of(match, place.plain_shapes, place.narrowed, opset, dtype)
 
 
 def _place(
@@ -256,7 +279,7 @@ def _place(
     quantized = quantization_around(model, graph, match, specialized)
     if quantized:
         raise _UnusableError(quantized)
-    read = [value.name for value in inputs if value.name is not None and value.array is None]
+    read = [name for value in inputs for name in value.read]
     around = neighbours(graph, uses, match, read)
     copying = frozenset(index for index in around.readers if model.graph.node[index].op_type in kernel.copied_by)
     obstacle = uses.obstacle(match.origins, read, match.outputs)
@@ -313,8 +336,14 @@ def _kernel_inputs(
             raise _UnusableError(f"the shape or type of {name} is not known, so it cannot be checked")
         shapes[tensor.name] = _sizes(shape)
         dtypes.append(dtype)
-        if (source := graph.view_of(name)) != name:
-            inputs.append(Input(source, view=shapes[tensor.name]))
+        source = graph.view_of(name)
+        view = None if source == name else shapes[tensor.name]
+        if nodes := graph.added_for(source):
+            read = {each for node in nodes for each in node.inputs} & graph.constants.keys()
+            inputs.append(Input(source, None, view, tuple(nodes), {each: graph.constants[each] for each in read}))
+            continue
+        if view is not None:
+            inputs.append(Input(source, view=view))
             continue
         new = name in graph.constants and name not in graph.file_constants
         inputs.append(Input(name, graph.constants[name] if new else None))

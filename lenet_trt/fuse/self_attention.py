@@ -1,5 +1,7 @@
 """Define the rule that writes attention of one tensor as one node: ``SelfAttention(x, mask, scale=..., shift=...)``.
 
+``guarded=1`` is there where rows of NaN become zeros (see ``attention.py``).
+
 Queries, keys and values are parts of what one dense layer gives; reshapes, transpositions and slices bring them to the
 products. The rule follows these (``movement.py``) and finds that they are rows of x, whose shape is
 
@@ -14,7 +16,7 @@ Source: what torch's exporters write for torch.nn.MultiheadAttention, torchvisio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -105,8 +107,11 @@ def self_attention(graph: WorkingGraph, node: WorkingNode) -> None:
         rolls[-1].source if rolls else source,
         mask,
         result,
-        products.scale,
-        rolls[0].shift if rolls else 0,
+        {
+            "scale": products.scale,
+            **({"shift": rolls[0].shift} if rolls and rolls[0].shift else {}),
+            **({"guarded": 1} if products.guarded else {}),
+        },
         rows,
     )
 
@@ -278,8 +283,7 @@ def _put(
     source: str,
     mask: tuple[str, tuple[int, ...]] | None,
     result: str,
-    scale: float,
-    shift: int,
+    attributes: Mapping[str, int | float],
     rows: _Rows,
 ) -> None:
     """Put the node, and views of its tensors, in the place of others."""
@@ -297,9 +301,8 @@ def _put(
             inputs.append(graph.add_constant(f"{name}.of_windows", value.reshape(shape)))
     y = f"{result}.self_attention.y"
     graph.learn_shape(y, _known((*rows.tokens, rows.heads, rows.depth)))
-    attributes = {"scale": scale, **({"shift": shift} if shift else {})}
     origins = frozenset().union(*(node.origins for node in old))
-    new.append((here, WorkingNode("SelfAttention", inputs, [y], attributes, origins)))
+    new.append((here, WorkingNode("SelfAttention", inputs, [y], dict(attributes), origins)))
     target = graph.add_constant(f"{result}.shape", np.array(written(known_sizes_of(graph, result) or ()), np.int64))
     graph.replace(old, [*new, (after, WorkingNode("Reshape", [y, target], [result], {}, frozenset()))])
 

@@ -115,9 +115,17 @@ class WorkingGraph:
         return consumers[0] if len(consumers) == 1 and name not in self.outputs else None
 
     def view_of(self, name: str) -> str:
-        """Return the value of the file that a value is a view of: a ``Reshape`` without origins, which a rule added."""
+        """Return the value that a value is a view of: a ``Reshape`` without origins, which a rule added."""
         node = self.producer(name)
-        return name if node is None or node.origins else node.inputs[0]
+        return name if node is None or node.origins or not node.is_op("Reshape") else node.inputs[0]
+
+    def added_for(self, name: str) -> list[WorkingNode]:
+        """Return the nodes without origins that compute a value, which rules added, in order."""
+        node = self.producer(name)
+        if node is None or node.origins:
+            return []
+        before = [each for given in node.inputs for each in self.added_for(given)]
+        return [*dict.fromkeys(before), node]
 
     def viewed_as(self, name: str) -> str:
         """Return the value of the file that is a view of this one."""
@@ -142,9 +150,12 @@ class WorkingGraph:
         element = self._types.get(name, (None, None))[0]
         return None if not element else str(helper.tensor_dtype_to_np_dtype(element))
 
-    def learn_shape(self, name: str, shape: PartialShape) -> None:
-        """Keep a shape that ONNX's own inference does not find; ``infer_types`` goes on from it."""
-        self._types[name] = (self._types.get(name, (None, None))[0], shape)
+    def learn_shape(self, name: str, shape: PartialShape, like: str | None = None) -> None:
+        """Keep a shape that ONNX's own inference does not find; ``infer_types`` goes on from it.
+
+        ``like``: a value of the same type, for one that a rule adds.
+        """
+        self._types[name] = (self._types.get(like or name, (None, None))[0], shape)
         self._learned.add(name)
 
     def add_constant(self, hint: str, value: Array) -> str:
@@ -171,6 +182,14 @@ class WorkingGraph:
             self.remove(node)
         for slot, node in new:
             self._place(node, slot)
+
+    def insert(self, node: WorkingNode, slot: int) -> None:
+        """Add a node in a new slot, before those that have this slot and later ones."""
+        self._slots.insert(slot, None)
+        for index, other in enumerate(self._slots[slot + 1 :], slot + 1):
+            if other is not None:
+                other.slot = index
+        self._place(node, slot)
 
     def redirect(self, name: str, to: str) -> None:
         """Make the readers of ``name`` read ``to``."""

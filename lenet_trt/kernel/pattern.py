@@ -47,6 +47,8 @@ class Pattern:
     tensors (outputs: which shapes ONNX has), or why it cannot; the nodes of ``graph`` must compute the same in the
     kernel's shapes. Where they do not, or where the normal form has what ONNX itself has not, ``body`` builds ONNX
     nodes that do: of the kernel's inputs, and of its attributes by name.
+    ``covered_by``: a pattern whose ``body`` computes the same, and more; it stands for that of this one where a file
+    has both, since all nodes of a kernel share one function.
     ``any_row_order``: the kernel takes rows as the dense layer before it gives them, so fuse exchanges the movement of
     rows, such as windows of an image, with the dense layers around it (``fuse/row_order.py``).
     """
@@ -57,6 +59,7 @@ class Pattern:
     views: Callable[[Mapping[str, Shape]], Views | str] | None = None
     body: Callable[..., Any] | None = None
     any_row_order: bool = False
+    covered_by: Pattern | None = None
 
     @property
     def onnx_graph(self) -> Callable[..., Any]:

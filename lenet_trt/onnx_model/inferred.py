@@ -114,6 +114,8 @@ class _Inference:
 
     def _reshaped(self, node: onnx.NodeProto) -> Sizes | None:
         """Return the shape that a node gets from the value of an input."""
+        if node.op_type == "Range":
+            return _counted(*map(self._values.get, node.input))
         wanted = self._values.get(node.input[-1]) if node.op_type in _SHAPED else None
         if wanted is None:
             return None
@@ -241,6 +243,14 @@ def _broadcast(given: Sizes, target: Sizes) -> Sizes:
     ones = [[ONE] * (length - len(each)) for each in (given, target)]
     pairs = zip([*ones[0], *given], [*ones[1], *target], strict=True)
     return [b if a == ONE else a if b in (ONE, a) or (a is not None and not a.names) else None for a, b in pairs]
+
+
+def _counted(start: Elements | None, limit: Elements | None, step: Elements | None) -> Sizes | None:
+    """Return the shape of a ``Range`` that counts to an open size, as exporters index the texts of a batch."""
+    if start != [Size(0)] or step != [ONE] or limit is None or len(limit) != 1:
+        return None
+    (size,) = limit
+    return [size] if isinstance(size, Size) and size.factor > 0 else None
 
 
 def _filled_in(given: Sizes | None, target: Sizes, copies: bool) -> Sizes:

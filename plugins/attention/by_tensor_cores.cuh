@@ -157,7 +157,8 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
     float total = rows.total[r], most = 0.0f;
     total += __shfl_xor_sync(kAllLanes, total, 1);
     total += __shfl_xor_sync(kAllLanes, total, 2);
-    const float share = 1.0f / total;
+    const bool keyed = has_key<Layer>(total);
+    const float share = keyed ? 1.0f / total : 1.0f;
 #pragma unroll
     for (int i = 0; i < kDepth / 8; ++i) {
       const float pair[2] = {rows.sums[i][2 * r] * share, rows.sums[i][2 * r + 1] * share};
@@ -168,7 +169,7 @@ __device__ __forceinline__ void attention_by_tensor_cores(unsigned char* shared,
     if constexpr (Operands::kRange) {
       most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 1));
       most = max_nan(most, __shfl_xor_sync(kAllLanes, most, 2));
-      again |= static_cast<unsigned>(!(most >= kLeastX) && row + 8 * r < layer.m) << (g + 8 * r);
+      again |= static_cast<unsigned>(!(most >= (keyed ? kLeastX : 0.0f)) && row + 8 * r < layer.m) << (g + 8 * r);
     }
   }
   if constexpr (Operands::kRange) again_plainly(layer, image, head, first_row + warp * 16, again);

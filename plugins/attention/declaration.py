@@ -55,10 +55,20 @@ def claims(operations: Dim) -> tuple[Condition, ...]:
     return (CLAIMED & (operations >= ENOUGH),)
 
 
-def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | float = 0.0) -> np.ndarray:
-    """Compute the attention of q [..., m, h, d] to k and v [..., t, h, d], with a mask for scores [..., h, m, t]."""
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, mask: np.ndarray | None = None) -> np.ndarray:
+    """Compute the attention of q [..., m, h, d] to k and v [..., t, h, d], with a mask for scores [..., h, m, t].
+
+    A row without a key, all of whose masked scores are -infinity, is of zeros.
+    """
     q, k, v = (np.moveaxis(each, -2, -3) for each in (q, k, v))
-    return np.moveaxis(softmax_of(scale * (q @ k.swapaxes(-1, -2)) + mask) @ v, -3, -2)
+    scores = scale * (q @ k.swapaxes(-1, -2))
+    if mask is None:
+        shares = softmax_of(scores)
+    else:
+        scores = scores + mask
+        keyed = ~np.isneginf(scores).all(axis=-1, keepdims=True)
+        shares = np.where(keyed, softmax_of(np.where(keyed, scores, 0.0)), 0.0)
+    return np.moveaxis(shares @ v, -3, -2)
 
 
 def variants(kernel: str, images: Dim, queries: Dim, integers: tuple[Dim, ...]) -> tuple[Variant, ...]:

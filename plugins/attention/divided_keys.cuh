@@ -62,7 +62,8 @@ __device__ __forceinline__ void attention_by_divided_keys(unsigned char* shared,
       factors[i] = Operands::exponential(parts[i * kOfWarp / 4 + kDepth] - base);
       total = fmaf(parts[i * kOfWarp / 4 + kDepth + 1], factors[i], total);
     }
-    const float share = 1.0f / total;
+    const bool keyed = has_key<Layer>(total);
+    const float share = keyed ? 1.0f / total : 1.0f;
 #pragma unroll
     for (int column = 2 * lane; column < kDepth; column += 64) {
       float2 sum = make_float2(0.0f, 0.0f);
@@ -79,7 +80,7 @@ __device__ __forceinline__ void attention_by_divided_keys(unsigned char* shared,
     if constexpr (Operands::kRange) {
 #pragma unroll
       for (int offset = 16; offset > 0; offset /= 2) most = max_nan(most, __shfl_xor_sync(kAllLanes, most, offset));
-      again |= static_cast<unsigned>(!(most >= kLeastX) && first_row + row < layer.m) << row;
+      again |= static_cast<unsigned>(!(most >= (keyed ? kLeastX : 0.0f)) && first_row + row < layer.m) << row;
     }
   }
   if constexpr (Operands::kRange) again_plainly(layer, image, head, first_row, again);

@@ -34,6 +34,12 @@ struct Mask {
   }
 };
 
+// Says whether a row has a key. Where a mask hides all of them, the total of its exponentials is 0, and the result has to be 0. NaN is a total, too.
+template <typename Layer>
+__device__ __forceinline__ bool has_key(float total) {
+  return !Layer::Mask::Row::kAdds || total != 0.0f;
+}
+
 // The rows of a head, each kDepth numbers, a constant number of numbers apart.
 struct EvenRows {
   const size_t pitch;
@@ -117,9 +123,10 @@ __device__ __noinline__ void plain_row(const Layer& layer, int image, int head, 
     }
   }
   T* const y = layer.result(image, head, query);
+  const float divisor = has_key<Layer>(total) ? total : 1.0f;
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    if (lane + 32 * i < kDepth) y[lane + 32 * i] = from_float<T>(sums[i] / total);
+    if (lane + 32 * i < kDepth) y[lane + 32 * i] = from_float<T>(sums[i] / divisor);
   }
 }
 

@@ -31,7 +31,7 @@ FLOPS = flops(*IMAGES)
 
 
 def reference(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray, *, scale: float) -> np.ndarray:
-    """Compute the attention."""
+    """Compute the attention; a row whose keys the mask hides all, by -infinity, is of zeros."""
     return attended(q, k, v, scale, mask)
 
 
@@ -46,7 +46,7 @@ def example(images: tuple[int, int, int], queries: int, keys: int, heads: int, d
 
 KERNEL = Kernel(
     name="masked_attention",
-    doc="y = Softmax(scale q k^T + mask) v for each head, the mask repeated",
+    doc="y = Softmax(scale q k^T + mask) v for each head, the mask repeated; zeros for a row without a key",
     axes=(
         Axis("outer", "images or sequences that the mask has too"),
         Axis("repeat", "images or sequences over which the mask is repeated"),

@@ -1,6 +1,7 @@
 """Define the nodes that ``masked_attention`` replaces: those of ``attention``, and an ``Add`` before the ``Softmax``.
 
-In normal form a mask of a Swin's windows is added with ``tiled``: see ``fuse/attention.py``.
+In normal form a mask of a Swin's windows is added with ``tiled``, and a ``Softmax`` that makes zeros of rows of NaN is
+``guarded``: see ``fuse/attention.py``.
 """
 
 from __future__ import annotations
@@ -15,36 +16,44 @@ from lenet_trt.pattern import Pattern, Views, repeated, several_open
 from ..attention.pattern import SWAPPED, misfit, one_head
 
 SWAPPED_OF_SIX = [0, 1, 2, 4, 3, 5]
+GUARDED = {"guarded": 1}
 
 
-def masked(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any, **of_add: int) -> Any:
-    scores = op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, **of_add)
-    return op.MatMul(op.Softmax(scores, axis=-1), v)
-
-
-def heads_first(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    return masked(op, q, k, v, mask, scale)
-
-
-def windows(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    return masked(op, q, k, v, mask, scale, tiled=1)
-
-
-def heads_second(perm: list[int]) -> Callable[..., Any]:
-    """Return the subgraph in which ``perm`` brings the heads before the queries, and back."""
+def heads_first(of_softmax: Mapping[str, int], **of_add: int) -> Callable[..., Any]:
+    """Return the subgraph whose ``Softmax`` and ``Add`` have these attributes of the normal form."""
 
     def graph(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-        q, k, v = (op.Transpose(x, perm=perm) for x in (q, k, v))
-        return op.Transpose(masked(op, q, k, v, mask, scale), perm=perm)
+        scores = op.Add(op.MatMul(q, k, transB=1, alpha=scale), mask, **of_add)
+        return op.MatMul(op.Softmax(scores, axis=-1, **of_softmax), v)
 
     return graph
 
 
-def in_kernel_shapes(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
-    """Compute the attention of q [outer, repeat, inner, m, h, d] to k and v."""
-    q, v = (op.Transpose(x, perm=SWAPPED_OF_SIX) for x in (q, v))
-    scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 5, 3])), scale)
-    return op.Transpose(op.MatMul(op.Softmax(op.Add(scores, mask), axis=-1), v), perm=SWAPPED_OF_SIX)
+def heads_second(of_softmax: Mapping[str, int], perm: list[int]) -> Callable[..., Any]:
+    """Return the subgraph in which ``perm`` brings the heads before the queries, and back."""
+
+    def graph(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+        q, k, v = (op.Transpose(x, perm=perm) for x in (q, k, v))
+        return op.Transpose(heads_first(of_softmax)(op, q, k, v, mask, scale), perm=perm)
+
+    return graph
+
+
+def in_kernel_shapes(of_softmax: Mapping[str, int]) -> Callable[..., Any]:
+    """Return what computes the attention of q [outer, repeat, inner, m, h, d] to k and v."""
+
+    def graph(op: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any) -> Any:
+        q, v = (op.Transpose(x, perm=SWAPPED_OF_SIX) for x in (q, v))
+        scores = op.Mul(op.MatMul(q, op.Transpose(k, perm=[0, 1, 2, 4, 5, 3])), scale)
+        shares = op.Softmax(op.Add(scores, mask), axis=-1)
+        return op.Transpose(op.MatMul(guarded(op, shares, scale) if of_softmax else shares, v), perm=SWAPPED_OF_SIX)
+
+    return graph
+
+
+def guarded(op: Any, shares: Any, scale: Any) -> Any:
+    """Make zeros of the rows that are NaN, with ONNX's own nodes; ``scale`` is a number of their type."""
+    return op.Where(op.IsNaN(shares), op.Sub(scale, scale), shares)
 
 
 def folded(shapes: Mapping[str, Shape]) -> Views | str:
@@ -107,9 +116,16 @@ def _mask_of(shapes: Mapping[str, Shape], many: Shape, few: Shape) -> tuple[int,
     return repeated(many, few)
 
 
-PATTERNS = (
-    Pattern(heads_first, views=folded, body=in_kernel_shapes),
-    Pattern(windows, views=folded_windows, body=in_kernel_shapes),
-    Pattern(heads_second(SWAPPED), views=folded_images, body=in_kernel_shapes),
-    Pattern(heads_second(SWAPPED_OF_SIX), body=in_kernel_shapes),
-)
+def _patterns(of_softmax: Mapping[str, int], covered_by: Pattern | None = None) -> tuple[Pattern, ...]:
+    body = in_kernel_shapes(of_softmax)
+    return (
+        Pattern(heads_first(of_softmax), views=folded, body=body, covered_by=covered_by),
+        Pattern(heads_first(of_softmax, tiled=1), views=folded_windows, body=body, covered_by=covered_by),
+        Pattern(heads_second(of_softmax, SWAPPED), views=folded_images, body=body, covered_by=covered_by),
+        Pattern(heads_second(of_softmax, SWAPPED_OF_SIX), body=body, covered_by=covered_by),
+    )
+
+
+# The kernel gives zeros for rows without a key, whether the model asks for it or not.
+_OF_GUARDED = _patterns(GUARDED)
+PATTERNS = (*_patterns({}, _OF_GUARDED[0]), *_OF_GUARDED)

@@ -32,7 +32,7 @@ mask_windows, mask_heads, mask_rows = OF_MASK = axes("mask_windows mask_heads ma
 
 
 def reference(x: np.ndarray, mask: np.ndarray, *, scale: float, shift: int) -> np.ndarray:
-    """Compute the attention."""
+    """Compute the attention; a row whose keys the mask hides all, by -infinity, is of zeros."""
     return attended_in_windows(x, scale, shift, mask)
 
 
@@ -48,7 +48,7 @@ def masked(example: Mapping[str, Any], axes: str) -> Mapping[str, Any]:
 
 KERNEL = Kernel(
     name="masked_self_attention",
-    doc="y = Softmax(scale q k^T + mask) v for each head, q, k and v parts of x, in sequences or windows of images",
+    doc="y = Softmax(scale q k^T + mask) v for each head, q, k and v parts of x; zeros for a row without a key",
     axes=(
         *AXES,
         Axis("mask_windows", "windows of an image that the mask has: all, or 1"),

@@ -57,7 +57,7 @@ EXAMPLES: tuple[Mapping[str, Any], ...] = (
 )
 
 
-def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarray | float = 0.0) -> np.ndarray:
+def attended_in_windows(x: np.ndarray, scale: float, shift: int, mask: np.ndarray | None = None) -> np.ndarray:
     """Compute the attention of x [n, a, r, b, c, 3, h, d] in each window; mask [windows, heads, queries, keys]."""
     n, a, r, b, c, _, h, d = x.shape
     rolled = np.roll(x.reshape(n, a * r, b * c, 3, h, d), (-shift, -shift), (1, 2)).reshape(x.shape)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,13 @@ def in_onnx_shifted(op: Any, x: Any, scale: Any, shift: Any) -> Any:
     return attention(op, x, scale, shift=shift)
 
 
-def attention(op: Any, x: Any, scale: Any, mask: Any = None, shift: Any = None) -> Any:
-    """Compute the attention of x [n, a, r, b, c, 3, h, d]: [n, a, r, b, c, h, d]."""
+def attention(
+    op: Any, x: Any, scale: Any, mask: Any = None, shift: Any = None, of_shares: Callable[..., Any] | None = None
+) -> Any:
+    """Compute the attention of x [n, a, r, b, c, 3, h, d]: [n, a, r, b, c, h, d].
+
+    ``of_shares(op, shares, scale)``: what becomes of the softmax.
+    """
     a, r, b, c, h, d = (op.Slice(op.Shape(x), op.ints(axis), op.ints(axis + 1)) for axis in (1, 2, 3, 4, 6, 7))
 
     def shape(*sizes: Any) -> Any:
@@ -57,7 +63,10 @@ def attention(op: Any, x: Any, scale: Any, mask: Any = None, shift: Any = None) 
     scores = op.Mul(op.MatMul(part(0, [4, 3]), part(1, [3, 4])), scale)
     if mask is not None:
         scores = op.Add(scores, mask)
-    y = op.Reshape(op.MatMul(op.Softmax(scores, axis=-1), part(2, [4, 3])), shape(a, b, h, r, c))
+    shares = op.Softmax(scores, axis=-1)
+    if of_shares is not None:
+        shares = of_shares(op, shares, scale)
+    y = op.Reshape(op.MatMul(shares, part(2, [4, 3])), shape(a, b, h, r, c))
     y = op.Transpose(y, perm=[0, 1, 4, 2, 5, 3, 6])
     return y if shift is None else op.Reshape(rolled(y, op.Neg(shift)), shape(a, r, b, c, h))
 

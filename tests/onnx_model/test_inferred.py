@@ -39,6 +39,10 @@ GROUPS = """
   again = Shape(parts) count = Gather(again, zero) images = Div(count, two) one_image = Unsqueeze(images, axis)
   back = Concat<axis = 0>(one_image, width, minus) y = Reshape(parts, back)
 """
+# How torch indexes the texts of a batch.
+INDEXES = """
+  shape = Shape(x) batch = Gather(shape, zero) texts = Range(zero, batch, one) y = Unsqueeze(texts, axis)
+"""
 CONSTANTS = {
     "zero": np.array(0),
     "one": np.array(1),
@@ -77,6 +81,7 @@ def shape_of(model: onnx.ModelProto, name: str = "y") -> list[Any] | None:
         (HALVES, ["n", 10, 12]),
         (REPEATED, ["n", 3, 5]),
         (GROUPS, ["n", 6, 40]),
+        (INDEXES, [1, "n"]),
     ],
 )
 def test_computed_shapes_of_an_open_batch_are_known(body: str, wanted: list[Any]) -> None:
@@ -93,6 +98,13 @@ def test_a_size_that_cannot_be_known_stays_open() -> None:
     assert shape_of(inferred(model)) is None or not any(
         isinstance(size, int) for size in shape_of(inferred(model)) or []
     )
+
+
+@pytest.mark.parametrize("bounds", ["one, batch, one", "zero, batch, two", "batch, zero, negative", "zero, less, one"])
+def test_a_count_that_is_no_size_is_not_known(bounds: str) -> None:
+    text = f"shape = Shape(x) batch = Gather(shape, zero) less = Mul(batch, negative) y = Range({bounds})"
+    (size,) = shape_of(inferred(model_of(text))) or [None]
+    assert size is None or "n" not in str(size).replace("unk", "")
 
 
 OPERATORS = [

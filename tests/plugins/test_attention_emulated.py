@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kernel_on_cpu import disagreement_on_cpu, needs_gcc, unchanged
+from kernel_on_cpu import computed_on_cpu, disagreement_on_cpu, needs_gcc, unchanged
 from lenet_trt.kernel import registry
+from lenet_trt.kernel.examples import expected_outputs, kernel_inputs, plain_inputs, relative_error
 
 Change = Callable[[list[np.ndarray]], None]
 # Queries that do not fill a block, or a warp; several steps of keys, the last one with a few; heads side by side.
@@ -24,7 +25,9 @@ WINDOWS = {"n": 2, "a": 2, "r": 7, "b": 3, "c": 7, "h": 2, "d": 32, "shift": 3}
 MANY_KEYS = {"n": 1, "a": 1, "r": 300, "b": 1, "c": 1, "h": 1, "d": 16}
 UNEVEN = {"n": 1, "a": 2, "r": 3, "b": 2, "c": 5, "h": 2, "d": 20, "shift": 2}
 ALL_MASKS = {"mask_windows": 6, "mask_heads": 2, "mask_rows": 49}
+# A mask of padding for each text; as there are more warps than 32 keys, some have none.
 OF_KEYS = {"mask_windows": 1, "mask_heads": 1, "mask_rows": 1}
+MANY_TEXTS = {"n": 1, "a": 3, "r": 101, "b": 1, "c": 1, "h": 2, "d": 64, **OF_KEYS, "mask_windows": 3}
 PADDED = {"outer": 2, "repeat": 1, "inner": 2, "m": 17, "t": 90, "h": 3, "d": 16, "mask_heads": 1, "mask_rows": 1}
 
 
@@ -103,7 +106,7 @@ def test_numbers_far_from_one_are_as_exact(
 @pytest.mark.parametrize("hidden", [-np.inf, np.finfo(np.float32).min], ids=["infinity", "least"])
 @pytest.mark.parametrize("all_of_a_row", [False, True], ids=["some", "all"])
 def test_masks_hide_keys(hidden: float, all_of_a_row: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Where minus infinity hides all keys, the result is NaN, as in ONNX; where the least float does, it is a mean."""
+    """Where minus infinity hides all keys, the result is zeros; where the least float does, it is a mean."""
 
     def change(inputs: list[np.ndarray]) -> None:
         inputs[3][..., ::3] = hidden
@@ -126,6 +129,65 @@ def test_masks_in_half_precision_hide_keys(types: str, least: bool, tmp_path_fac
         mask[0, ..., 5, :] = hidden
 
     check("masked_attention", "tensor64", MASKED, tmp_path_factory, change, types)
+
+
+@needs_gcc
+@pytest.mark.parametrize("types", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize(
+    ("name", "variant", "axes"),
+    [
+        ("masked_attention", "tensor64", MASKED),
+        pytest.param("masked_attention", "tensor128", MASKED, marks=pytest.mark.slow),
+        ("masked_attention", "rows", PADDED),
+        ("masked_attention", "tensor64", PADDED),
+        pytest.param("masked_self_attention", "tensor64", WINDOWS | ALL_MASKS, marks=pytest.mark.slow),
+        pytest.param("masked_self_attention", "tensor128", WINDOWS | ALL_MASKS, marks=pytest.mark.slow),
+        ("masked_self_attention", "divided", MANY_TEXTS),
+        pytest.param("masked_self_attention", "rows", WINDOWS | ALL_MASKS, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_rows_without_a_key_are_zeros(
+    name: str, variant: str, axes: dict[str, int], types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Rows of NaN stay NaN, and the others are as exact as ever."""
+    axes = dict(axes)
+    shift = {"shift": axes.pop("shift", 0)} if "self" in name else {}
+    kernel = registry.kernel(name)
+    bound = kernel.bind_axes(axes, kernel.types_named(types), {"scale": 0.3, **shift})
+    inputs = plain_inputs(bound, np.random.default_rng(5))
+    mask = inputs[-1]
+    with np.errstate(over="ignore"):
+        hidden = np.float32(-3.4028235e38).astype(mask.dtype) if types != "fp32" else -np.inf
+    assert np.isneginf(np.float32(hidden))
+    matrices = mask.reshape(-1, *mask.shape[-2:])
+    matrices[0] = hidden  # a text of padding alone
+    matrices[-1, :, ::3] = hidden
+    matrices[-1, matrices.shape[1] // 2, 5:] = hidden
+    if matrices.shape[1] > 1:
+        matrices[-1, [0, 16, -1]] = hidden
+    inputs[0].reshape(-1)[-1] = np.nan  # of a query of the last head, or of a value
+    with np.errstate(invalid="ignore"):
+        (wanted,) = expected_outputs(bound, inputs)
+    (found,) = computed_on_cpu(bound, kernel.variant(variant), kernel_inputs(bound, inputs), tmp_path_factory)
+    assert np.isnan(wanted).any()
+    assert (wanted == 0).all(axis=-1).any()
+    assert not found[wanted == 0].any()
+    assert relative_error(found, wanted) <= bound.types.tolerance
+
+
+@needs_gcc
+@pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
+def test_a_row_without_a_key_is_zeros_where_values_are_numbers(
+    value: float, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Values beyond fp16 cannot be split; zero times infinity is NaN, as in a product of matrices."""
+
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[3][0] = -np.inf
+        inputs[2][..., 3, :, 7] = value
+
+    check("masked_attention", "tensor64", MASKED, tmp_path_factory, change)
 
 
 @needs_gcc
@@ -167,7 +229,7 @@ def test_warps_that_divide_keys_are_as_exact_far_from_one(
 @pytest.mark.parametrize("types", ["fp32", "fp16"])
 @pytest.mark.parametrize("hidden", [range(32, 64), range(101)])
 def test_warps_whose_keys_are_hidden(hidden: range, types: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A warp without a key that counts adds nothing; a row of hidden keys is NaN, as in ONNX."""
+    """A warp without a key that counts adds nothing; a row of hidden keys is zeros."""
 
     def change(inputs: list[np.ndarray]) -> None:
         inputs[1][..., list(hidden)] = -np.inf
