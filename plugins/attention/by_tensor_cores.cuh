@@ -33,8 +33,9 @@ __device__ __forceinline__ void begin_scores(float (&scores)[kKeys / 8][4], cons
   }
 }
 
-// Adds the products of queries and keys.
-template <typename Operands>
+// Adds the products of queries and keys. Zeros lie behind the last key, of which an infinite query makes NaN: where a mask may hide all keys, and
+// the result is then 0, they are left out.
+template <bool kMasked, typename Operands>
 __device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const Operands& operands, unsigned of_keys, int keys) {
 #pragma unroll
   for (int of = 0; of < kKeys / 8; of += Operands::kSums) {
@@ -46,10 +47,19 @@ __device__ __forceinline__ void add_scores(float (&scores)[kKeys / 8][4], const 
       for (int step = first; step < smaller(first + Operands::kStepsAtOnce, kSteps); ++step) {
         sums.template add<false, 16 * kPitch * 2>(operands.query(step), of_keys + (of * 8 * kPitch + step * 16) * 2);
       }
-#pragma unroll
-      for (int i = 0; i < Operands::kSums * 4; ++i) {
+      const auto add = [&](int i) {
         float& score = scores[of + i / 4][i % 4];
         score = fmaf(sums.template of<smaller(Operands::kStepsAtOnce, kSteps)>(i), Operands::kFactor, score);
+      };
+      if (!kMasked || keys >= kKeys) {
+#pragma unroll
+        for (int i = 0; i < Operands::kSums * 4; ++i) add(i);
+      } else {
+#pragma unroll
+        for (int i = 0; i < Operands::kSums * 4; ++i) {
+          const int key = (of + i / 4) * 8 + threadIdx.x % 4 * 2 + i % 2;
+          if (key < keys) add(i);
+        }
       }
     }
   }
@@ -115,7 +125,7 @@ __device__ __forceinline__ WarpRows rows_after(Operands& operands, const MaskRow
     float scores[kKeys / 8][4];
     begin_scores<Operands>(scores, mask, first_key, left);
     const unsigned place = operands.bring(step, first_key, first_key + stride);
-    add_scores(scores, operands, of_keys + place, left);
+    add_scores<MaskRow::kAdds>(scores, operands, of_keys + place, left);
     exponentials_of<Operands>(scores, rows);
     typename Operands::Left shares[kKeys / 16];
 #pragma unroll

@@ -177,6 +177,22 @@ def test_rows_without_a_key_are_zeros(
 
 
 @needs_gcc
+@pytest.mark.parametrize("types", ["fp16", pytest.param("fp32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("keys", [3, 32])
+def test_a_row_whose_products_are_minus_infinity_is_zeros(
+    keys: int, types: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Behind the last key lie zeros, and zero times infinity is NaN."""
+
+    def change(inputs: list[np.ndarray]) -> None:
+        inputs[0][..., 0, :, 5] = np.inf
+        inputs[1][..., 5] = -1
+
+    axes = MASKED | {"m": 2, "t": keys, "mask_rows": 1}
+    check("masked_attention", "tensor64", axes, tmp_path_factory, change, types)
+
+
+@needs_gcc
 @pytest.mark.parametrize("value", [1e30, np.inf, np.nan])
 def test_a_row_without_a_key_is_zeros_where_values_are_numbers(
     value: float, tmp_path_factory: pytest.TempPathFactory
