@@ -279,7 +279,8 @@ def _build_all(chosen: Sequence[ZooNetwork], models: Path, options: SuiteOptions
     for network in chosen:
         try:
             exported = exported_network(network, models, found)
-            plugins = Counter(plugin_nodes(fuse(exported.model, architectures=[fused_for]).model).values())
+            usual = {BATCH_AXIS: max(batches)}
+            plugins = Counter(plugin_nodes(fuse(exported.model, "auto", [fused_for], usual).model).values())
         except LenetTrtError as problem:
             found.cannot(flavor.product, {"network": network.name, "precision": "any"}, problem)
             continue
