@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
@@ -58,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--flavor", choices=("auto", "rtx", "tensorrt"), default="auto", help="TensorRT, to build engines"
     )
+    parser.add_argument(
+        "--minutes", type=number(0), metavar="M", help="try no further change after so long (default: try all)"
+    )
     parser.add_argument("--restart", action="store_true", help="repeat the measurements of an earlier run")
     parser.add_argument("--json", action="store_true", help="print the record")
 
@@ -101,7 +107,7 @@ def command(arguments: argparse.Namespace) -> int:
     bench = Remembered(Bench(space, settings, folder, _log, path), journal)
     try:
         with builder_kept():
-            optimized = optimize(settings.batches, space, bench, _log)
+            optimized = optimize(settings.batches, space, bench, _log, _over(arguments.minutes))
             paths, record = written.write_optimized(folder, path.stem, space, optimized, about)
             if engines_alone(settings.runtime):
                 paths += _engines(folder, record, settings)
@@ -114,6 +120,12 @@ def command(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join([*optimize_headline(record), *map(str, paths)]))
     return 0
+
+
+def _over(minutes: float | None) -> Callable[[], bool]:
+    """Return what says whether so many minutes have passed since now."""
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    return lambda: time.monotonic() >= end
 
 
 def _guard(folder: Path, overwrite: bool) -> None:

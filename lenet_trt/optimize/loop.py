@@ -43,9 +43,13 @@ class Workbench(Protocol):
 
 
 def optimize_at(
-    batch: int | None, space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
+    batch: int | None,
+    space: Space,
+    bench: Workbench,
+    log: Callable[[str], None] = lambda _: None,
+    over: Callable[[], bool] = lambda: False,
 ) -> BatchOutcome:
-    """Find the plan for one batch size.
+    """Find the plan for one batch size. ``over`` says when the time is over: then nothing further is tried.
 
     Raises:
         LenetTrtError: the model as it is cannot be run or timed.
@@ -75,9 +79,10 @@ def optimize_at(
         # A traced inference takes longer than an untraced one, and no change can win more than the latter.
         promises = {change: min(promise, inference_us) for change, promise in promises.items()}
         order = ranked(promises, noise)
-        if not order.worth:
-            below = tuple((change.candidate, us) for change, us in order.below if change.candidate.pieces)
-            return BatchOutcome(batch, current, noise, tuple(trials), below, tuple(observed))
+        if not order.worth or over():
+            left = (*order.worth, *order.below)
+            passed_over = tuple((change.candidate, us) for change, us in left if change.candidate.pieces)
+            return BatchOutcome(batch, current, noise, tuple(trials), passed_over, tuple(observed))
         change, promise = order.worth[0]
         if not trials:
             # First what is taken without a measurement: all pieces together may break a region that it leaves whole,

@@ -121,11 +121,18 @@ def _outcome(outcome: Mapping[str, Any]) -> Iterator[str]:
             for trial in outcome["trials"]
         ]
         yield from _table(["candidate", "promised us", "without, us", "with, us", "accuracy", "verdict"], rows)
-    if outcome["passed_over"]:
-        yield ""
-        names = "; ".join(f"{plan_text(e['candidate'])} ({e['promise_us']:,.2f} us)" for e in outcome["passed_over"])
-        noise = f"{outcome['noise_us']:,.2f} us"
-        yield f"Not tried, since the ledger promises no more than the noise of {noise}: {_safe(names)}."
+    noise_us = outcome["noise_us"]
+    for left, why in (
+        ([e for e in outcome["passed_over"] if e["promise_us"] > noise_us], "the time of --minutes was over"),
+        (
+            [e for e in outcome["passed_over"] if e["promise_us"] <= noise_us],
+            f"the ledger promises no more than the noise of {noise_us:,.2f} us",
+        ),
+    ):
+        if left:
+            yield ""
+            names = "; ".join(f"{plan_text(e['candidate'])} ({e['promise_us']:,.2f} us)" for e in left)
+            yield f"Not tried, since {why}: {_safe(names)}."
 
 
 def _ledger(seen: Mapping[str, Any]) -> Iterator[str]:

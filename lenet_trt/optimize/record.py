@@ -119,7 +119,7 @@ class TrialEntry(TypedDict):
 
 
 class PassedOver(TypedDict):
-    """Type a candidate that promised too little."""
+    """Type a candidate that promised too little, or that was left when the time was over."""
 
     candidate: list[PluginPiece]
     promise_us: Us

@@ -127,8 +127,8 @@ class Trial:
 class BatchOutcome:
     """Hold the loop's result at one batch size (None: the model's shapes are fixed).
 
-    ``passed_over``: the candidates that promised no more than the noise. ``observed``: the ledgers of the plain model
-    and of each plan that was kept, in this order.
+    ``passed_over``: the candidates that promised no more than the noise, or more when the time was over. ``observed``:
+    the ledgers of the plain model and of each plan that was kept, in this order.
     """
 
     batch: int | None

@@ -57,9 +57,15 @@ class Optimized:
 
 
 def optimize(
-    batches: Sequence[int], space: Space, bench: Workbench, log: Callable[[str], None] = lambda _: None
+    batches: Sequence[int],
+    space: Space,
+    bench: Workbench,
+    log: Callable[[str], None] = lambda _: None,
+    over: Callable[[], bool] = lambda: False,
 ) -> Optimized:
     """Run the loop for each batch size (none: the model's shapes are fixed), then time all plans against each other.
+
+    ``over`` says when the time is over: then no further change is tried.
 
     Raises:
         LenetTrtError: the model as it is cannot be run or timed.
@@ -68,7 +74,7 @@ def optimize(
     outcomes = []
     for batch in sizes:
         log("" if batch is None else f"batch {batch}")
-        outcomes.append(optimize_at(batch, space, bench, log))
+        outcomes.append(optimize_at(batch, space, bench, log, over))
     plans = tuple(dict.fromkeys([PLAIN, *(outcome.plan for outcome in outcomes)]))
     times = {outcome.batch: _together(_right(plans, outcome, bench), outcome.batch, bench) for outcome in outcomes}
     chosen = {outcome.batch: best(times[outcome.batch], outcome.plan) for outcome in outcomes}

@@ -84,6 +84,18 @@ def test_the_real_loop_keeps_nothing_that_is_not_faster(run: Path) -> None:
     assert all(sum(ledger["total"].values()) == ledger["end_to_end_us"] > 0 for ledger in ledgers)
 
 
+def test_without_time_nothing_is_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    matmul_onnx(tmp_path / "m.onnx", MatMulCase(dims=(4, 20, 2, 1, 8)))
+    given = ["optimize", str(tmp_path / "m.onnx"), "--runtime", "ort-cpu", "--minutes"]
+    assert main([*given, "0"]) == 0
+    assert "the model stays as it is" in capsys.readouterr().out
+    text = (tmp_path / "m.optimized" / "optimize.md").read_text()
+    assert re.search(r"Not tried, since the time of --minutes was over: batched\\_matvec for matmul", text)
+    assert main([*given, "60"]) == 0
+    record = json.loads((tmp_path / "m.optimized" / "optimize.json").read_text())
+    assert record["batches"][0]["trials"], "the run goes on, with more time"
+
+
 def test_the_report_says_what_was_tried_and_why_it_was_not_kept(run: Path) -> None:
     text = (run / "matmul.optimized" / "optimize.md").read_text()
     assert "the model stays as it is" in text

@@ -279,6 +279,18 @@ def test_nothing_is_taken_where_nothing_is_faster_and_no_attempt_is_made_twice()
     assert len(outcome.trials) == len(lenet5_space().candidates)
 
 
+def test_what_is_left_when_the_time_is_over_is_said_and_not_tried() -> None:
+    """The change that is being tried is finished."""
+    clock = Clock(lenet5_space(), {**SLOW, "conv5x5_bias_relu_pool2": 2, "dense_bias_relu": 1})
+    over = iter((False, False, True))
+    outcome = optimize_at(1, lenet5_space(), clock, over=lambda: next(over))
+    assert [trial.kept for trial in outcome.trials] == [False, True]
+    assert outcome.plan == outcome.trials[1].after
+    assert any(us > outcome.noise_us for _, us in outcome.passed_over)
+    every = optimize_at(1, lenet5_space(), clock)
+    assert not any(us > every.noise_us for _, us in every.passed_over)
+
+
 def test_a_wrong_kernel_is_refused_however_fast_and_never_timed() -> None:
     clock = Clock(lenet5_space(), {**SLOW, "lenet5": 1}, wrong=frozenset({"lenet5"}))
     outcome = optimize_at(1, lenet5_space(), clock)
