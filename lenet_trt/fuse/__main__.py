@@ -42,6 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_sizes(parser)
     parser.add_argument(
+        "--batch",
+        metavar="MIN:OPT:MAX",
+        help="sizes of the first axis of an engine made of it: auto takes what pays at OPT, and the axis stays open; "
+        "one number is put into the model, as by --sizes",
+    )
+    parser.add_argument(
         "--embed",
         action="store_true",
         help="also write a copy for TensorRT (OUT with .trt.onnx) that contains the kernels for the plugin library",
@@ -74,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def command(arguments: argparse.Namespace) -> int:
     """Fuse one file; print what was replaced and the path written."""
-    from lenet_trt.onnx_model.fixed_axes import with_sizes
+    from lenet_trt.onnx_model.fixed_axes import sizes_of_batch, usual_sizes, with_sizes
     from lenet_trt.onnx_model.read import load_model, model_files
 
     if arguments.sm and not arguments.embed:
@@ -85,7 +91,10 @@ def command(arguments: argparse.Namespace) -> int:
         raise UsageError("--tuned gives choices to embedded kernels: add --embed, or leave --tuned out")
     source: Path = arguments.model
     sizes = sizes_from_text(arguments.sizes)
-    model = with_sizes(load_model(source), sizes)
+    model = with_sizes(load_model(source), sizes, arguments.batch)
+    usual = usual_sizes(model, arguments.batch)
+    sizes |= (one_batch := sizes_of_batch(model, arguments.batch))
+    model = with_sizes(model, one_batch)
     if arguments.fp16:
         model = _half(model, source)
     output = arguments.output or source.with_name(f"{source.stem}{'.fp16' * arguments.fp16}.fused.onnx")
@@ -98,7 +107,7 @@ def command(arguments: argparse.Namespace) -> int:
     plain = model.SerializeToString() if sizes or arguments.fp16 else source.read_bytes()
     outputs: dict[Path, Mark] = {output: lambda path: made_by_fuse(path) or path.read_bytes() == plain}
     guard(outputs | ({copy: made_by_fuse} if arguments.embed else {}), model_files(source), arguments.overwrite)
-    fused = fuse(model, arguments.plugins, _architectures(arguments.sm))
+    fused = fuse(model, arguments.plugins, _architectures(arguments.sm), {} if one_batch else usual)
     data = fused.model.SerializeToString() if fused.replacements else plain
     embedded = _embedded(fused.model, arguments.sm, arguments.nvrtc, arguments.tuned) if arguments.embed else None
     write_atomic(output, data)

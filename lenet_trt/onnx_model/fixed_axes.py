@@ -52,8 +52,28 @@ def with_sizes(
 def sizes_of_batch(model: ModelProto, batch: str | None) -> dict[str, int]:
     """Return the size that ``--batch`` gives to the named first axes of the inputs; none where it gives a range."""
     low, _, high = (0, 0, 1) if batch is None else parse_batch(batch)
-    first = {axes[0] for axes in inputs_of(model).values() if axes}
-    return {axis: low for axis in first if low == high and isinstance(axis, str) and axis != _UNNAMED}
+    return dict.fromkeys(_first_axes(model), low) if low == high else {}
+
+
+def usual_sizes(model: ModelProto, batch: str | None) -> dict[str, int]:
+    """Return the usual size of ``--batch MIN:OPT:MAX`` for the named first axes of the inputs.
+
+    Raises:
+        UsageError: no input has such an axis.
+    """
+    if batch is None:
+        return {}
+    _, usual, _ = parse_batch(batch)
+    first = _first_axes(model)
+    if not first:
+        inputs = axes_text(inputs_of(model))
+        raise UsageError(f"--batch {batch}: no input has an open first axis with a name ({inputs}): leave it out")
+    return dict.fromkeys(first, usual)
+
+
+def _first_axes(model: ModelProto) -> list[str]:
+    first = (axes[0] for axes in inputs_of(model).values() if axes)
+    return sorted({axis for axis in first if isinstance(axis, str) and axis != _UNNAMED})
 
 
 def _fixed(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:

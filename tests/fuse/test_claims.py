@@ -220,3 +220,12 @@ def test_claims_of_an_open_batch_are_judged_at_its_usual_size() -> None:
     assert [axis.dim_param for axis in fused.graph.input[0].type.tensor_type.shape.dim][:1] == ["n"]
     with pytest.raises(LenetTrtError, match="no input has an open axis rows"):
         fuse(model, "auto", [90], {"rows": 16})
+
+
+def test_fuse_takes_the_usual_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(dense_model("n", 768, 768), tmp_path / "m.onnx")
+    for batch, kernel in (("1:16:64", "dense_bias_relu"), ("1:4096:8192", "linear")):
+        given = ["fuse", str(tmp_path / "m.onnx"), "--batch", batch, "--embed", "--sm", "9.0", "--json"]
+        assert main(given) == 0
+        (taken,) = json.loads(capsys.readouterr().out)["replacements"]
+        assert taken["kernel"] == kernel

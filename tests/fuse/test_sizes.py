@@ -46,6 +46,22 @@ def test_sizes_hold_where_no_kernel_fits_too(model: Path, capsys: pytest.Capture
     assert inputs_of(load_model(model.with_name("m.fused.onnx"))) == {"x": (3, "sequence", 8), "mask": (3, "sequence")}
 
 
+def test_one_batch_is_a_size_and_a_range_is_not(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given, output = ["fuse", str(model), "--plugins", "softmax"], model.with_name("m.fused.onnx")
+    assert main([*given, "--batch", "1:2:3"]) == 0
+    assert inputs_of(load_model(output))["x"] == ("batch", "sequence", 8)
+    assert main([*given, "--batch", "3"]) == 0
+    assert inputs_of(load_model(output)) == {"x": (3, "sequence", 8), "mask": (3, "sequence")}
+    capsys.readouterr()
+    for more, why in (
+        (["--sizes", "batch=3"], "--batch 3: --sizes batch=3 fixes the first axis already"),
+        (["-o", str(model.with_name("again.onnx"))], "--batch 3: no input has an open first axis with a name"),
+    ):
+        source = [str(output if more[0] == "-o" else model)]
+        assert main(["fuse", *source, "--plugins", "none", "--batch", "3", *more]) == 2
+        assert why in capsys.readouterr().err
+
+
 def test_a_wrong_name_writes_nothing_and_lists_the_axes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fuse", str(model), "--sizes", "seq=5"]) == 2
     assert "no input has an open axis seq; the model has x [batch, sequence, 8]" in capsys.readouterr().err
