@@ -105,12 +105,13 @@ def known_sizes_of(graph: WorkingGraph, name: str) -> tuple[int, ...] | None:
     shape = graph.shape(name)
     if shape is None or None in shape or len({size for size in shape if isinstance(size, str)}) > 1:
         return None
-    return tuple(size if isinstance(size, int) else _multiple(size or "") * OPEN for size in shape)
+    return tuple(size if isinstance(size, int) else multiple_of(size or "")[0] * OPEN for size in shape)
 
 
-def _multiple(size: str) -> int:
-    number, times, _ = size.partition("*")
-    return int(number) if times and number.isdecimal() else 1
+def multiple_of(size: str) -> tuple[int, str]:
+    """Return the number and the name in an open size: 64 and n in "64*n"."""
+    number, times, name = size.partition("*")
+    return (int(number), name) if times and number.isdecimal() else (1, size)
 
 
 def written(sizes: Sequence[int]) -> list[int]:

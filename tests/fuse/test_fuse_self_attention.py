@@ -210,7 +210,7 @@ class Windows(torch.nn.Module):  # type: ignore[misc, name-defined]
         if self.shift:
             scores = scores.view(x.shape[0], side**2, HEADS, tokens, tokens) + self.mask.unsqueeze(1).unsqueeze(0)
             scores = scores.view(-1, HEADS, tokens, tokens)
-        y = self.attention.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(-1, tokens, WIDTH))
+        y = self.attention.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(parted.shape[0], tokens, WIDTH))
         y = y.view(x.shape[0], side, side, WINDOW, WINDOW, WIDTH).permute(0, 1, 3, 2, 4, 5).reshape(x.shape)
         return x + (torch.roll(y, (self.back, self.back), (1, 2)) if self.back else y)
 
@@ -224,6 +224,18 @@ def test_windows_of_an_image_and_their_shift(shift: int, opset: int) -> None:
         (plugin,) = [node for node in left if node.domain == DOMAIN]
         assert {entry.name: entry.i for entry in plugin.attribute}["shift"] == shift, batch
         assert {node.op_type for node in left} <= {"masked_self_attention", "MatMul", "Add"}, batch
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_rows_are_put_in_order_while_the_batch_is_open(shift: int) -> None:
+    """The exporter reads sizes of what lies between layers and windows; they come from the network's input then."""
+    model = exported(Windows(shift), 17, (SIDE, SIDE, WIDTH), batch=None)
+    reordered, moved = with_rows_in_order(model, attention_form)
+    assert len(moved) == 1
+    for batch in (1, 3):
+        x = np.random.default_rng(batch).normal(size=(batch, SIDE, SIDE, WIDTH)).astype(np.float32)
+        (seen,), (wanted,) = (run(each, **{model.graph.input[0].name: x}) for each in (reordered, model))
+        np.testing.assert_allclose(seen, wanted, rtol=0, atol=1e-5)
 
 
 def test_windows_that_are_not_rolled_back() -> None:
